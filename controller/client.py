@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
+from controller import discovery
 from controller.codec import (
     Page,
     decode_json,
@@ -21,7 +22,7 @@ from controller.codec import (
     with_defaults,
     with_metadata,
 )
-from controller.errors import MalformedAnswer, NotFound
+from controller.errors import NotFound
 from controller.lists import PAGE_SIZE, list_all
 from controller.meta import Key, Object, Version
 from controller.resource import Resource
@@ -54,8 +55,8 @@ class Client:
 
     All methods raise ApiError (by subclass), NoAnswer and MalformedAnswer as errors.py says. A
     NotFound whose `reason` is empty came without a Status, for a path that is not served or from
-    something in between. Check that the reason is `NotFound` before you act on an object's
-    absence.
+    something in between. Before you act on an object's absence check that the reason is
+    `NotFound`, as `find` does.
     """
 
     def __init__(
@@ -108,6 +109,19 @@ class Client:
             "GET", resource.path(key, subresource), accept=resource.accept
         )
         return self._decode(resource, data, subresource)
+
+    async def find(self, resource: Resource[T], key: Key) -> T | None:
+        """Read an object from the server; return None if it does not exist.
+
+        Raises:
+            NotFound: not the object, but its kind is missing, which says nothing about the object.
+        """
+        try:
+            return await self.get(resource, key)
+        except NotFound as error:
+            if error.reason != "NotFound":
+                raise
+            return None
 
     async def list(
         self, resource: Resource[T], *, namespace: str = "", labels: str = "", fields: str = ""
@@ -320,20 +334,7 @@ class Client:
         Raises:
             ControllerError: discovery failed, so the answer is not known.
         """
-        if resource.group:
-            groups = await _discover(self._transport, "/apis", "APIGroupList", "groups")
-            versions = [
-                version.get("groupVersion")
-                for group in groups
-                if group.get("name") == resource.group
-                for version in group.get("versions") or ()
-            ]
-            if resource.api_version not in versions:
-                return False
-        root = "/apis" if resource.group else "/api"
-        path = f"{root}/{resource.api_version}"
-        kinds = await _discover(self._transport, path, "APIResourceList", "resources")
-        return any(kind.get("name") == resource.plural for kind in kinds)
+        return await discovery.served(self._transport, resource)
 
     async def find_kind(self, api_version: str, kind: str) -> tuple[str, bool] | None:
         """Return a kind's plural and whether it is namespaced; None if it is not served.
@@ -345,17 +346,7 @@ class Client:
         Raises:
             ControllerError: discovery failed, so the answer is not known.
         """
-        root = "/apis" if "/" in api_version else "/api"
-        try:
-            kinds = await _discover(
-                self._transport, f"{root}/{api_version}", "APIResourceList", "resources"
-            )
-        except NotFound:
-            return None
-        for one in kinds:
-            if one.get("kind") == kind and "/" not in str(one.get("name")):
-                return str(one.get("name")), bool(one.get("namespaced"))
-        return None
+        return await discovery.find_kind(self._transport, api_version, kind)
 
     def _deleted(self, resource: Resource[Any], version: Version) -> None:
         self._notify(self._on_deleted, resource, version)
@@ -383,13 +374,3 @@ class Client:
         else:
             self._notify(self._on_object, resource, obj)
         return obj
-
-
-async def _discover(
-    transport: "Transport", path: str, kind: str, field: str
-) -> list[dict[str, Any]]:
-    document = decode_json(await transport.request("GET", path))
-    entries = document.get(field) if isinstance(document, dict) else None
-    if not isinstance(entries, list) or document.get("kind") != kind:
-        raise MalformedAnswer(f"GET {path}: the answer is no {kind}")
-    return [entry for entry in entries if isinstance(entry, dict)]

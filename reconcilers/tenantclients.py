@@ -26,7 +26,6 @@ from controller.errors import (
     ControllerError,
     MalformedAnswer,
     NoAnswer,
-    NotFound,
     ServerFailure,
     TooManyRequests,
     Unauthorized,
@@ -71,14 +70,10 @@ async def read_kubeconfig(management: Client, tenant: TenantCluster) -> bytes:
     """
     tried = []
     for key, entry in places(tenant):
-        try:
-            secret = await management.get(SECRET, key)
-        except NotFound as missing:
-            if missing.reason != "NotFound":
-                raise
-            tried.append(str(key))
-            continue
-        return _entry(secret, entry)
+        secret = await management.find(SECRET, key)
+        if secret is not None:
+            return _entry(secret, entry)
+        tried.append(str(key))
     raise TenantUnavailable(
         "KubeconfigMissing",
         f"waiting for the kubeconfig Secret; looked for {', '.join(tried)}",

@@ -115,7 +115,7 @@ class NetworkPoolReconciler:
                 return Again(behind.after)
             except (Conflict, NotFound):
                 # It was written or deleted meanwhile: forget the choice, read live, try again.
-                pool = await self._live(key)
+                pool = await self._client.find(NETWORK_POOL, key)
         return Again(RETRY)
 
     def forget(self, key: Key) -> None:
@@ -125,12 +125,6 @@ class NetworkPoolReconciler:
         self._foreign.forget(key)
         self._not_before.pop(key, None)
         self._events.forget(key)
-
-    async def _live(self, key: Key) -> NetworkPool | None:
-        try:
-            return await self._client.get(NETWORK_POOL, key)
-        except NotFound:
-            return None
 
     async def _pass(self, pool: NetworkPool) -> Outcome:
         """Reconcile a pool; write a condition if objects are unreadable or fields are pruned."""

@@ -264,6 +264,20 @@ async def test_a_kind_is_not_served_when_discovery_lists_others(answers: list[ob
     assert not await client.served(WIDGETS)
 
 
+async def test_an_object_that_does_not_exist_is_not_found_and_another_404_raises() -> None:
+    client, _ = answering(
+        wire(widget("a", 1)),
+        NotFound(404, "NotFound", 'widgets "a" not found'),
+        NotFound(404, "", "404 page not found"),
+    )
+    found = await client.find(WIDGETS, A)
+    assert found is not None
+    assert found.metadata.name == "a"
+    assert await client.find(WIDGETS, A) is None
+    with pytest.raises(NotFound, match="page not found"):
+        await client.find(WIDGETS, A)
+
+
 @pytest.mark.parametrize(
     ("answers", "error"),
     [

@@ -42,7 +42,6 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from reconcilers.integrations.clusterapi.statuses import Record, record_of, shows, with_ready
 from reconcilers.integrations.clusterapi.world import Standing, World, kind_of
-from reconcilers.integrations.core.live import find
 
 ATTEMPTS = 3
 RETRY = 1.0
@@ -81,7 +80,7 @@ class ClaimReconciler:
         return Again(RETRY)
 
     async def _live(self, key: Key) -> IPAddressClaim | None:
-        return await find(self._client, self._world.claim_kind, key)
+        return await self._client.find(self._world.claim_kind, key)
 
     async def _reconcile(self, claim: IPAddressClaim) -> Outcome:
         kind = kind_of(claim.spec.poolRef)
@@ -182,7 +181,7 @@ class ClaimReconciler:
         found = self._world.addresses.get(key)
         if found is not None or not has_finalizer(claim, CLAIM_FINALIZER):
             return found
-        return await find(self._client, self._world.address_kind, key)
+        return await self._client.find(self._world.address_kind, key)
 
     def _rests(self, since: datetime, pool: Any) -> float:
         """Return for how many seconds an address rests that was released at that time."""

@@ -57,7 +57,6 @@ from reconcilers.integrations.clusterapi.world import Standing, World, geometry_
 from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.due import DuePromises
 from reconcilers.integrations.core.journal import Journal, journal_of, journal_patch
-from reconcilers.integrations.core.live import find
 from reconcilers.integrations.core.rules import Choice, Refusal, Refused, View, choose, settle
 from reconcilers.settings import PoolSettings
 
@@ -122,7 +121,7 @@ class PoolReconciler:
                 return Again(behind.after)
             except (Conflict, NotFound):
                 # It was written or deleted meanwhile: forget the choice, read live, try again.
-                pool = await find(self._parts.client, self._kind, key)
+                pool = await self._parts.client.find(self._kind, key)
             except ApiError as error:
                 if refused_for_good(error):
                     await self._refuse_all(pool, f"it cannot be written: {error}")

@@ -25,7 +25,6 @@ from reconcilers.integrations.core.journal import (
     journal_of,
     journal_patch,
 )
-from reconcilers.integrations.core.live import find
 from reconcilers.integrations.core.rules import settle
 from reconcilers.integrations.kubermatic.allocations import (
     Allocations,
@@ -126,7 +125,7 @@ class PoolReconciler:
                 return Again(behind.after)
             except (Conflict, NotFound):
                 # It was written or deleted meanwhile: forget the choice, read live, try again.
-                pool = await find(self._client, POOLS, key)
+                pool = await self._client.find(POOLS, key)
         return Again(RETRY)
 
     async def _pass(self, pool: IPAMPool) -> Outcome:

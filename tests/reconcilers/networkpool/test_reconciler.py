@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controller.errors import Invalid, NoAnswer, ServerFailure
+from controller.errors import Invalid, NoAnswer, NotFound, ServerFailure
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from reconcilers.settings import PoolSettings, Settings
 from tests.reconcilers import make
@@ -100,6 +100,19 @@ async def test_settled_promises_go_with_the_next_assigning_write() -> None:
     status = lab.see("networkpools", "lab")
     assert [p["name"] for p in status["assignments"]] == ["b"]
     assert status["allocationsRevision"] == served
+
+
+async def test_a_pool_whose_kind_is_not_served_for_a_moment_is_not_taken_for_deleted() -> None:
+    lab = _lab()
+    await _until_calm(lab)
+    served = lab.server.served
+    lab.server.add("ipallocations", make.allocation("a"))
+    lab.server.served = tuple(kind for kind in served if kind != "networkpools")
+    with pytest.raises(NotFound, match="404 page not found"):  # tried again, ever later
+        await lab.pools.reconcile(make.key("lab"))
+    lab.server.served = served
+    await _until_calm(lab)
+    assert _ranges(lab) == {"a": "10.40.0.0/29"}
 
 
 async def test_settled_promises_go_after_a_quiet_minute() -> None:
