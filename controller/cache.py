@@ -102,14 +102,6 @@ class Cache(Generic[T]):
         """
         return tuple(self._objects[key] for key in self._indexes.keys(index, value))
 
-    def index_values(self, index: str) -> Iterable[str]:
-        """Return the values in `index` that at least one object has, in no order.
-
-        Raises:
-            KeyError: there is no index of that name.
-        """
-        return tuple(self._indexes.values(index))
-
     @property
     def highest_revision(self) -> int:
         """The highest resourceVersion of the delivered state and of own writes still shown."""

@@ -17,7 +17,8 @@ ControllerError
 │   └── SilentWatch         a watch sent nothing for too long: watch again
 ├── MalformedAnswer         the response is not from Kubernetes (a proxy's page): with back-off
 ├── SourceError             list or watch of a kind failed: the informer retries with back-off
-├── CacheLagging            the watch has not delivered our own writes for too long: with back-off
+├── CacheLagging            an informer's `last_error`, never raised: the watch has not delivered
+│                            our own writes for too long, so the process is not ready
 ├── ConfigurationError      a kubeconfig, flag or variable cannot be used: not before it changes
 ├── UnexpectedEnd           a part of this process ended by itself: the process has to exit
 └── TerminalError           raised by a reconciler: not before the object changes

@@ -53,14 +53,6 @@ class Indexes(Generic[T]):
         """
         return self._keys[index].get(value, ())
 
-    def values(self, index: str) -> Iterable[str]:
-        """Return the values that at least one object has.
-
-        Raises:
-            KeyError: there is no index of that name.
-        """
-        return self._keys[index].keys()
-
     def failure_of(self, obj: T) -> NotIndexed | None:
         """Return why an index function raises for `obj`, before anything changes; else None."""
         try:

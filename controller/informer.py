@@ -137,19 +137,6 @@ class Informer(Generic[T]):
             writes.popleft()
         return self._clock.monotonic() - writes[0][1] if writes else 0.0
 
-    def check_lag(self, limit_seconds: float = LAG_SECONDS) -> None:
-        """Raise if the cache is too old, for passes that must not act on an old state.
-
-        Args:
-            limit_seconds: how long the watch may take to deliver a write of ours.
-
-        Raises:
-            CacheLagging: it has taken longer.
-        """
-        seconds = self.lag_seconds
-        if seconds > limit_seconds:
-            raise CacheLagging(self.resource.full_name, seconds)
-
     def check(self) -> Check:
         """Return a readiness check that fails until the first list, and while list/watch fails."""
         kind = self.resource.full_name

@@ -41,7 +41,6 @@ def test_events_move_the_position_and_the_indexes() -> None:
     w.cache.apply(Added(widget("b", 7, color="blue")))
     assert w.cache.position == 7
     assert names(w.cache.by_index("color", "blue")) == ["a", "b"]
-    assert w.cache.index_values("color") == ("blue",)
     assert w.cache.by_index("color", "red") == ()
 
 
