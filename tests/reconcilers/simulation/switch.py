@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.numbers import Note
 from tests.reconcilers.simulation.chaos import Plan
 
 
@@ -32,12 +33,28 @@ SEARCHED = 600
 """How many other seeds are tried before a switch counts as one that nothing misses."""
 
 
-def noticed(switch: Switch, play: Callable[[int], str | None]) -> int:
-    """Return the first seed that fails with the rule switched off.
+def check(switch: Switch, play: Callable[[int], str | None], note: Note) -> None:
+    """Assert that a seed fails with the rule switched off, and is clean with it.
+
+    Args:
+        switch: the rule.
+        play: plays a seed, and returns what went wrong.
+        note: is told of a better seed, where the one that is known does not notice any more: to
+            search for it each time takes seconds.
 
     Raises:
-        AssertionError: none does, or for another reason than it should.
+        AssertionError: no seed notices.
     """
+    with pytest.MonkeyPatch.context() as patch:
+        switch.off(patch)
+        seed = _noticed(switch, play)
+    if seed != switch.seed:
+        note(f"seed {switch.seed} does not notice any more; the first that does", seed)
+    assert play(seed) is None
+
+
+def _noticed(switch: Switch, play: Callable[[int], str | None]) -> int:
+    """Return the first seed that fails with the rule switched off, for the reason it should."""
     seeds: list[int] = [switch.seed, *range(SEARCHED)]
     for seed in seeds:
         verdict = play(seed)

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from tests.numbers import Note
 from tests.reconcilers.simulation import claimrules as rules
 from tests.reconcilers.simulation import claimscenes as scenes
 from tests.reconcilers.simulation.chaos import Plan
 from tests.reconcilers.simulation.claimchaos import ClaimRun
 from tests.reconcilers.simulation.stage import played
-from tests.reconcilers.simulation.switch import Switch, noticed
+from tests.reconcilers.simulation.switch import Switch, check
 from tests.reconcilers.simulation.test_switches import _CYCLED, _LAGGING, _QUIET, _SHARP, BOTH
 
 BOTH_HAVE = BOTH.replace("hold", "have")
@@ -109,13 +110,10 @@ SCENES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("number", SWITCHES)
 def test_without_a_rule_the_simulation_fails_and_with_it_the_same_seed_is_clean(
-    number: str,
+    number: str, record_property: Note
 ) -> None:
     switch = SWITCHES[number]
-    with pytest.MonkeyPatch.context() as patch:
-        switch.off(patch)
-        seed = noticed(switch, lambda seed: ClaimRun(seed, switch.plan).play())
-    assert ClaimRun(seed, switch.plan).play() is None
+    check(switch, lambda seed: ClaimRun(seed, switch.plan).play(), record_property)
 
 
 @pytest.mark.parametrize("number", SCENES)
