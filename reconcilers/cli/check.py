@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
+from reconcilers.addressmap.audit import Finding, audit
+from reconcilers.addressmap.objects import read_objects
 from reconcilers.cli.flags import option
 from reconcilers.cli.output import Cell, Column, Form, output_option, show, table
 from reconcilers.cli.problems import EXIT_PROBLEM, say
-from reconcilers.cli.survey.audit import Finding, audit
 from reconcilers.cli.survey.objects import (
     Scope,
     in_cluster,
-    read_objects,
     scope,
     scope_options,
     survey,

@@ -7,12 +7,15 @@ from typing import Any
 
 import click
 
+from reconcilers.addressmap.extents import Picture, picture
+from reconcilers.addressmap.objects import Objects
+from reconcilers.addressmap.page import page
+from reconcilers.addressmap.svg import svg as picture_as_svg
 from reconcilers.cli.flags import option
 from reconcilers.cli.output import Form, output_option, report, show
 from reconcilers.cli.problems import Problem, say
 from reconcilers.cli.survey import drawing
-from reconcilers.cli.survey.extents import Picture, picture
-from reconcilers.cli.survey.objects import Objects, scope, scope_options, survey
+from reconcilers.cli.survey.objects import pool_named, scope, scope_options, survey
 
 
 @click.command(name="map")
@@ -44,7 +47,7 @@ def draw(
     if svg is not None:
         _write(svg, _svg(pictures))
     elif html is not None:
-        _write(html, drawing.page(pictures, objects, datetime.now(UTC)))
+        _write(html, page(pictures, objects, datetime.now(UTC)))
     else:
         columns = drawing.WIDE if output == "wide" else drawing.COLUMNS
         named = dict.fromkeys(("networkpool", one.pool.metadata.name) for one in pictures)
@@ -57,7 +60,7 @@ def draw(
 
 
 def _pictures(objects: Objects, wanted: Sequence[str]) -> list[Picture]:
-    keys = [objects.pool_named(name).metadata.key for name in wanted]
+    keys = [pool_named(objects, name).metadata.key for name in wanted]
     pictures = [picture(pool, of_it) for pool, of_it in objects.by_pool()]
     if not pictures:
         raise Problem("there is no NetworkPool to draw")
@@ -69,7 +72,7 @@ def _svg(pictures: Sequence[Picture]) -> str:
         raise Problem("--svg draws one pool of one family: name it, or use --html for all")
     if pictures[0].fault:
         raise Problem(f"{pictures[0].pool.metadata.key} cannot be drawn: {pictures[0].fault}")
-    return drawing.svg(pictures[0])
+    return picture_as_svg(pictures[0])
 
 
 def _write(where: Path, text: str) -> None:

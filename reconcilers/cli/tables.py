@@ -1,19 +1,20 @@
 """`butler-ipam pools`, `tenants` and `whois`: tables of how full, what of whom, whose address."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import click
 
 from allocator import AddressRange, AllocatorError
-from controller.conditions import find
 from reconcilers import ranges
+from reconcilers.addressmap.extents import Extent, Holder, Usage, picture, usages
+from reconcilers.addressmap.objects import Objects
+from reconcilers.addressmap.tenants import Holding, holdings
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.output import (
     STATUS_COLOURS,
     Cell,
@@ -28,10 +29,8 @@ from reconcilers.cli.output import (
 )
 from reconcilers.cli.problems import EXIT_PROBLEM, say
 from reconcilers.cli.survey.drawing import state_cell
-from reconcilers.cli.survey.extents import Extent, Holder, Usage, picture, usages
-from reconcilers.cli.survey.objects import Objects, scope, scope_options, survey
-from reconcilers.tenantcluster.membership import is_foreign, role
-from reconcilers.tenantcluster.status import NETWORK_READY
+from reconcilers.cli.survey.objects import scope, scope_options, survey
+from reconcilers.tenantcluster.membership import role
 
 _POOLS: Sequence[Column[Usage]] = (
     Column("NAMESPACE", lambda one: one.pool.metadata.namespace),
@@ -86,37 +85,6 @@ def _usage(one: Usage) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """The allocations of one tenant, oldest first."""
-
-    tenant: TenantCluster
-    allocations: tuple[IPAllocation, ...]
-
-    def ranges(self, kind: str) -> list[AddressRange]:
-        """Return the ranges of a type that it holds."""
-        held = (ranges.held(one) for one in self.allocations if one.spec.type == kind)
-        return [one for one in held if one is not None]
-
-    @property
-    def network(self) -> tuple[str, str]:
-        """Whether its network is ready, and why."""
-        condition = find(self.tenant.status.conditions, NETWORK_READY)
-        return (condition.status, condition.message) if condition else ("Unknown", "-")
-
-    @property
-    def waiting(self) -> int:
-        """How many of its requests hold nothing yet."""
-        return sum(
-            ranges.held(one) is None and not one.metadata.terminating for one in self.allocations
-        )
-
-    @property
-    def grown(self) -> int:
-        """How many of its ranges came by growth."""
-        return sum(role(one, self.tenant) == names.ROLE_GROWTH for one in self.allocations)
-
-
 def _size(held: Sequence[AddressRange]) -> int:
     return sum(one.size for one in held)
 
@@ -161,14 +129,6 @@ def tenants(output: Form, **values: Any) -> None:
         named,
         lambda: shown,
     )
-
-
-def holdings(objects: Objects) -> list[Holding]:
-    """Return what every tenant holds, by namespace and name."""
-    return [
-        Holding(tenant, tuple(one for one in allocations if not is_foreign(one, tenant)))
-        for tenant, allocations in objects.by_tenant()
-    ]
 
 
 def _holding(one: Holding) -> dict[str, Any]:

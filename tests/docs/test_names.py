@@ -13,11 +13,11 @@ import pytest
 import yaml
 
 import controller
+from reconcilers.addressmap import audit
 from reconcilers.api import crd
 from reconcilers.api.ipallocation import PREFER_DUAL_STACK, REQUIRE_DUAL_STACK, SINGLE_STACK
 from reconcilers.api.vocabulary import MARKS, WORDS
 from reconcilers.cli.main import COMMANDS, cli
-from reconcilers.cli.survey import audit
 from reconcilers.gauges import POOL_GAUGES
 from tests.docs.text import (
     DOCUMENTS,

@@ -1,9 +1,7 @@
-"""What a cluster's addresses look like now: read once, worked out, shown.
+"""What a cluster's addresses look like now: read once, shown.
 
-objects.py      the objects of a cluster, or of files that were saved from one
-extents.py      a pool's whole space as one ordered list: who holds what, the gaps, how full it is
-drawing.py      a pool's space for a terminal, as SVG, as one HTML page
-audit.py        what is wrong: overlaps, orphans, ranges outside, statuses that drifted
-tenantdrift.py  the same of MetalLB in the tenants
+objects.py      the options that say where to look, and reading a cluster, or files saved from one
+drawing.py      a pool's space for a terminal
+tenantdrift.py  what MetalLB in the tenants has that it should not have, or lacks
 repair.py       the audit's report, and carrying out what was reviewed
 """

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Thread
@@ -14,18 +14,9 @@ import click
 
 from controller.errors import ApiError, ConfigurationError, ControllerError, Forbidden, NotFound
 from controller.meta import Key, Object
-from controller.resource import Resource
+from reconcilers.addressmap.objects import Objects, read_objects
 from reconcilers.api import names
-from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.api.providerconfig import ProviderConfig
-from reconcilers.api.resources import (
-    IP_ALLOCATION,
-    NETWORK_POOL,
-    PROVIDER_CONFIG,
-    TENANT_CLUSTER,
-)
-from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.flags import cluster_options, option, with_options
 from reconcilers.cli.problems import WRONG_INPUT, Problem, say
 from reconcilers.cli.reading.findings import Findings
@@ -81,57 +72,20 @@ def scope(values: Mapping[str, Any]) -> Scope:
     return Scope(values["kubeconfig"], values["context"], namespace, tuple(values["filename"]))
 
 
-@dataclass(frozen=True, slots=True)
-class Objects:
-    """Everything of ours that there is.
+def pool_named(objects: Objects, name: str) -> NetworkPool:
+    """Return the pool of a name, which may be `namespace/name`.
 
-    Args:
-        pools: by namespace and name.
-        allocations: the same.
-        clusters: the same; of all namespaces, as allocations refer across them.
-        providers: the same.
-        unreadable: objects that could not be decoded, by kind and key, with the reason.
-        live: whether they were read from a cluster.
-        owners_known: whether all clusters were read, so that one that is missing is gone.
+    Raises:
+        Problem: there is none, or there are several.
     """
-
-    pools: Mapping[Key, NetworkPool]
-    allocations: Mapping[Key, IPAllocation]
-    clusters: Mapping[Key, TenantCluster]
-    providers: Mapping[Key, ProviderConfig]
-    unreadable: Mapping[tuple[str, Key], str] = field(default_factory=dict)
-    live: bool = True
-    owners_known: bool = True
-
-    def by_pool(self) -> list[tuple[NetworkPool, list[IPAllocation]]]:
-        """Return each pool's blocks with the allocations that name it, by namespace and name."""
-        found: dict[Key, list[IPAllocation]] = {}
-        for one in self.allocations.values():
-            found.setdefault(one.pool_key, []).append(one)
-        pools = (one for key in sorted(self.pools) for one in self.pools[key].blocks)
-        return [(one, found.get(one.metadata.key, [])) for one in pools]
-
-    def by_tenant(self) -> list[tuple[TenantCluster, list[IPAllocation]]]:
-        """Return each tenant with the allocations for it, all by namespace and name."""
-        found: dict[Key, list[IPAllocation]] = {key: [] for key in sorted(self.clusters)}
-        for one in sorted_by_key(self.allocations):
-            found.get(one.spec.tenantClusterRef.key, []).append(one)
-        return [(self.clusters[key], members) for key, members in found.items()]
-
-    def pool_named(self, name: str) -> NetworkPool:
-        """Return the pool of a name, which may be `namespace/name`.
-
-        Raises:
-            Problem: there is none, or there are several.
-        """
-        found = [pool for key, pool in self.pools.items() if name in {key.name, f"{key}"}]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            keys = ", ".join(sorted(str(pool.metadata.key) for pool in found))
-            raise Problem(f"several NetworkPools are named {name!r}: {keys}; say which with -n")
-        known = ", ".join(sorted(str(key) for key in self.pools)) or "none"
-        raise Problem(f"there is no NetworkPool {name!r}; there are: {known}")
+    found = [pool for key, pool in objects.pools.items() if name in {key.name, f"{key}"}]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        keys = ", ".join(sorted(str(pool.metadata.key) for pool in found))
+        raise Problem(f"several NetworkPools are named {name!r}: {keys}; say which with -n")
+    known = ", ".join(sorted(str(key) for key in objects.pools)) or "none"
+    raise Problem(f"there is no NetworkPool {name!r}; there are: {known}")
 
 
 def survey(where: Scope) -> Objects:
@@ -180,41 +134,6 @@ def in_cluster(where: Scope, what: str, work: Callable[[Any], Awaitable[R]]) -> 
         raise Problem(_why_not(error, where)) from error
 
 
-async def read_objects(client: Any, namespace: str = "") -> Objects:
-    """Read all objects of ours over a client.
-
-    Args:
-        client: a `controller.client.Client`.
-        namespace: of the pools, allocations and providers; empty for all. Their clusters may live
-            anywhere.
-
-    Raises:
-        ControllerError: the cluster did not answer, or refused.
-    """
-    unreadable: dict[tuple[str, Key], str] = {}
-
-    async def listed(resource: Resource[T], within: str = namespace) -> dict[Key, T]:
-        page = await client.list(resource, namespace=within)
-        for key, reason in page.unreadable.items():
-            unreadable[resource.kind, key] = reason
-        return {item.metadata.key: item for item in page.items}
-
-    # Clusters last: whoever owns an allocation was there before it, so none looks like an orphan
-    # only because its owner was created while we read.
-    allocations = await listed(IP_ALLOCATION)
-    pools = await listed(NETWORK_POOL)
-    providers = await listed(PROVIDER_CONFIG)
-    owners_known = True
-    try:
-        clusters = await listed(TENANT_CLUSTER, "")
-    except Forbidden:
-        if not namespace:
-            raise
-        owners_known = False
-        clusters = await listed(TENANT_CLUSTER)
-    return Objects(pools, allocations, clusters, providers, unreadable, owners_known=owners_known)
-
-
 def _of_files(where: Scope) -> Objects:
     findings = Findings()
     manifests = read(
@@ -255,11 +174,6 @@ def _why_not(error: Exception, where: Scope) -> str:
         return f"{error}; are the CRDs installed? `butler-ipam crds | kubectl apply -f -`"
     before = "the API server refused to be read: " if isinstance(error, ApiError) else ""
     return f"{before}{error}"
-
-
-def sorted_by_key(found: Mapping[Key, T]) -> list[T]:
-    """Return objects by namespace and name."""
-    return [found[key] for key in sorted(found)]
 
 
 PROGRESS_SECONDS = 1.0

@@ -17,10 +17,10 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from controller.errors import Conflict, ControllerError, NotFound
 from controller.meta import Version
+from reconcilers.addressmap.audit import Finding, Subject
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.cli import output
 from reconcilers.cli.problems import Problem
-from reconcilers.cli.survey.audit import Finding, Subject
 
 KIND = "CheckReport"
 

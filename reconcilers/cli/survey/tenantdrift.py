@@ -8,11 +8,11 @@ from controller.client import Client
 from controller.clock import SystemClock
 from controller.errors import ControllerError
 from reconcilers import ranges
+from reconcilers.addressmap.audit import Finding, Subject
+from reconcilers.addressmap.objects import Objects
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.cli.survey.audit import Finding, Subject
-from reconcilers.cli.survey.objects import Objects
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.inspection import Inside, findings, read_inside

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconcilers.addressmap.extents import State, picture
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.cli.survey.extents import State, picture
 from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import Outcome, pool
 from tests.reconcilers.cli.saved import ask, held

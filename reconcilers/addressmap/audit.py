@@ -15,12 +15,12 @@ from controller.conditions import is_true
 from controller.meta import Key, Object
 from controller.resource import Resource
 from reconcilers import adoption, labels, ranges
+from reconcilers.addressmap.extents import Extent, Picture, State, picture, usage
+from reconcilers.addressmap.objects import Objects
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER
-from reconcilers.cli.survey.extents import Extent, Picture, State, picture, usage
-from reconcilers.cli.survey.objects import Objects
 from reconcilers.tenantcluster.membership import is_foreign
 
 Severity = Literal["error", "warning"]

@@ -16,9 +16,9 @@ from allocator import AddressRange, Capacity, InvalidPool, Space
 from controller.conditions import find
 from controller.meta import Key
 from reconcilers import ranges
+from reconcilers.addressmap.objects import Objects
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.cli.survey.objects import Objects
 from reconcilers.conditions import READY
 from reconcilers.networkpool.protocol import settle
 from reconcilers.networkpool.view import View
@@ -118,6 +118,21 @@ class Picture:
     def at(self, address: str) -> Extent | None:
         """Return the stretch that holds an address."""
         return next((one for one in self.extents if one.range.contains(address)), None)
+
+    @property
+    def first_and_size(self) -> tuple[int, int]:
+        """The number of the CIDR's first address, and how many addresses it has."""
+        first = self.inside[0].range.first
+        return first, self.inside[-1].range.last - first + 1
+
+    def address(self, number: int) -> str:
+        """Return the address of a number."""
+        return AddressRange(number, number, self.extents[0].range.family).start_text
+
+
+def power_of_two(size: int, most: int) -> int:
+    """Return the least power of two of which `most` are enough for `size`."""
+    return 1 << max(0, -(-size // most) - 1).bit_length()
 
 
 class _Layer(NamedTuple):

@@ -1,0 +1,10 @@
+"""What a cluster's addresses look like now: worked out of its objects, drawn.
+
+objects.py      the objects that this is about, and reading all of them from a cluster
+extents.py      a pool's whole space as one ordered list: who holds what, the gaps, how full it is
+tenants.py      what each tenant holds
+audit.py        what is wrong: overlaps, orphans, ranges outside, statuses that drifted
+styles.py       how a state of addresses is shown: colours, letters, words
+svg.py          a pool's space as SVG
+page.py         all pools as one HTML page, page.html
+"""

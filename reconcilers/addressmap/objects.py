@@ -1,0 +1,99 @@
+"""The objects that questions about addresses are asked about, and reading all of a cluster's."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from controller.errors import Forbidden
+from controller.meta import Key, Object
+from controller.resource import Resource
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.resources import (
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    PROVIDER_CONFIG,
+    TENANT_CLUSTER,
+)
+from reconcilers.api.tenantcluster import TenantCluster
+
+T = TypeVar("T", bound=Object)
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """Everything of ours that there is.
+
+    Args:
+        pools: by namespace and name.
+        allocations: the same.
+        clusters: the same; of all namespaces, as allocations refer across them.
+        providers: the same.
+        unreadable: objects that could not be decoded, by kind and key, with the reason.
+        live: whether they were read from a cluster.
+        owners_known: whether all clusters were read, so that one that is missing is gone.
+    """
+
+    pools: Mapping[Key, NetworkPool]
+    allocations: Mapping[Key, IPAllocation]
+    clusters: Mapping[Key, TenantCluster]
+    providers: Mapping[Key, ProviderConfig]
+    unreadable: Mapping[tuple[str, Key], str] = field(default_factory=dict)
+    live: bool = True
+    owners_known: bool = True
+
+    def by_pool(self) -> list[tuple[NetworkPool, list[IPAllocation]]]:
+        """Return each pool's blocks with the allocations that name it, by namespace and name."""
+        found: dict[Key, list[IPAllocation]] = {}
+        for one in self.allocations.values():
+            found.setdefault(one.pool_key, []).append(one)
+        pools = (one for key in sorted(self.pools) for one in self.pools[key].blocks)
+        return [(one, found.get(one.metadata.key, [])) for one in pools]
+
+    def by_tenant(self) -> list[tuple[TenantCluster, list[IPAllocation]]]:
+        """Return each tenant with the allocations for it, all by namespace and name."""
+        found: dict[Key, list[IPAllocation]] = {key: [] for key in sorted(self.clusters)}
+        for one in sorted_by_key(self.allocations):
+            found.get(one.spec.tenantClusterRef.key, []).append(one)
+        return [(self.clusters[key], members) for key, members in found.items()]
+
+
+async def read_objects(client: Any, namespace: str = "") -> Objects:
+    """Read all objects of ours over a client.
+
+    Args:
+        client: a `controller.client.Client`.
+        namespace: of the pools, allocations and providers; empty for all. Their clusters may live
+            anywhere.
+
+    Raises:
+        ControllerError: the cluster did not answer, or refused.
+    """
+    unreadable: dict[tuple[str, Key], str] = {}
+
+    async def listed(resource: Resource[T], within: str = namespace) -> dict[Key, T]:
+        page = await client.list(resource, namespace=within)
+        for key, reason in page.unreadable.items():
+            unreadable[resource.kind, key] = reason
+        return {item.metadata.key: item for item in page.items}
+
+    # Clusters last: whoever owns an allocation was there before it, so none looks like an orphan
+    # only because its owner was created while we read.
+    allocations = await listed(IP_ALLOCATION)
+    pools = await listed(NETWORK_POOL)
+    providers = await listed(PROVIDER_CONFIG)
+    owners_known = True
+    try:
+        clusters = await listed(TENANT_CLUSTER, "")
+    except Forbidden:
+        if not namespace:
+            raise
+        owners_known = False
+        clusters = await listed(TENANT_CLUSTER)
+    return Objects(pools, allocations, clusters, providers, unreadable, owners_known=owners_known)
+
+
+def sorted_by_key(found: Mapping[Key, T]) -> list[T]:
+    """Return objects by namespace and name."""
+    return [found[key] for key in sorted(found)]
