@@ -2,6 +2,8 @@
 
 That namespace is made with the cluster, cannot be deleted, and its uid is never given again; so
 two kubeconfigs that show the same uid lead to the same cluster, by whatever addresses and names.
+What is made in a tenant names the management cluster in this way: names and resourceVersions of
+another one say nothing here.
 """
 
 import re
@@ -11,14 +13,19 @@ import structlog
 from typing_extensions import override
 
 from controller.client import Client
+from controller.clock import Clock
 from controller.errors import Forbidden, NotFound
-from controller.meta import Key
+from controller.meta import Key, Object
+from reconcilers.api import names
 from reconcilers.api.resources import NAMESPACE
 from reconcilers.api.tenantcluster import TenantCluster
 
 _NAMESPACE = Key("", "kube-system")
 _UID = re.compile(r"[0-9A-Za-z.-]{1,64}")
 """What a uid may look like: a tenant's answer is written on objects of the management cluster."""
+
+UNKNOWN_SECONDS = 300.0
+"""How long until an identity that could not be read is read again."""
 
 _log = structlog.get_logger(__name__)
 
@@ -39,11 +46,59 @@ async def cluster_identity(client: Client) -> str:
     return found.metadata.uid if _UID.fullmatch(found.metadata.uid) else ""
 
 
+class ClusterIdentity:
+    """The identity of a cluster, read when it is first asked for.
+
+    Args:
+        client: of the cluster.
+        clock: the time, for when one that could not be read is read again.
+    """
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self.known: str | None = None
+        """None before it was read, empty if that was refused."""
+        self._read_again = float("-inf")
+
+    async def read(self) -> str:
+        """Return it; empty if it may not be read.
+
+        Raises:
+            ControllerError: the cluster did not answer.
+        """
+        now = self._clock.monotonic()
+        if not self.known and now >= self._read_again:
+            self.known = await cluster_identity(self._client)
+            self._read_again = now + UNKNOWN_SECONDS
+        return self.known or ""
+
+
+def management_note(management: str) -> dict[str, str]:
+    """Return the annotation that says which management cluster something was made by."""
+    return {names.ANNOTATION_PROJECTION_MANAGEMENT: management} if management else {}
+
+
+def management_of(obj: Object) -> str:
+    """Return which management cluster made something in a tenant; empty if it does not say."""
+    noted = obj.metadata.annotations.get(names.ANNOTATION_PROJECTION_MANAGEMENT, "")
+    return noted if _UID.fullmatch(noted) else ""
+
+
+def is_of_another(obj: Object, management: str) -> bool:
+    """Return whether something in a tenant names another management cluster than `management`.
+
+    What names none was made by an earlier release; and one that does not know itself can tell
+    nobody from itself.
+    """
+    return management not in {"", management_of(obj)} and management_of(obj) != ""
+
+
 class TenantGuard(Protocol):
     """Decides whether a TenantCluster may use the cluster that its kubeconfig leads to."""
 
-    async def prepare(self) -> None:
-        """Read what is needed of the management cluster, before any tenant is asked.
+    async def management(self) -> str:
+        """Return the identity of the management cluster; empty if it may not be read.
 
         Raises:
             ControllerError: the management cluster did not answer.
@@ -61,11 +116,18 @@ class TenantGuard(Protocol):
 
 
 class AdmitAll(TenantGuard):
-    """Admits every cluster; for clients that only read."""
+    """Admits every cluster; for clients that only read.
+
+    Args:
+        management: the identity of the management cluster, if anybody asks for it.
+    """
+
+    def __init__(self, management: ClusterIdentity | None = None) -> None:
+        self._management = management
 
     @override
-    async def prepare(self) -> None:
-        """Need nothing."""
+    async def management(self) -> str:
+        return await self._management.read() if self._management is not None else ""
 
     @override
     async def admit(self, tenant: TenantCluster, identity: str, client: Client) -> None:

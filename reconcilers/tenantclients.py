@@ -36,7 +36,7 @@ from controller.transport import Transport
 from reconcilers.api import names
 from reconcilers.api.resources import SECRET, Secret
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.clusteridentity import AdmitAll, TenantGuard, cluster_identity
+from reconcilers.clusteridentity import AdmitAll, ClusterIdentity, TenantGuard
 from reconcilers.settings import TenantSettings
 
 ADMIN_KEY = "admin.conf"
@@ -135,7 +135,6 @@ FIRST_PAUSE = 5.0
 LONGEST_PAUSE = 300.0
 MOST_RETRIES = 2
 """How many tenants that did not answer last time are tried at once."""
-UNKNOWN_SECONDS = 300.0  # until an identity that could not be read is read again
 
 
 def failed_webhook(error: ControllerError) -> str:
@@ -153,18 +152,13 @@ def failed_webhook(error: ControllerError) -> str:
 
 @dataclass(slots=True)
 class _Connection:
-    """A client that is kept, and how many callers use it or wait for it.
-
-    `identity` is that of the cluster it leads to: None before it was read, empty if that was
-    refused; then it is read again after `read_again`.
-    """
+    """A client that is kept, which cluster it leads to, and how many use it or wait for it."""
 
     key: Key
     uid: str
     transport: Transport
     client: Client
-    identity: str | None = None
-    read_again: float = 0.0
+    identity: ClusterIdentity
     users: int = 0
     retired: bool = False
     lock: anyio.Lock = field(default_factory=anyio.Lock)
@@ -233,7 +227,7 @@ class TenantClients:
             ControllerError: the management cluster did not answer.
         """
         key = tenant.metadata.key
-        await self._guard.prepare()
+        await self.management()
         with self._limited(key):
             connection = await self._connect(tenant)
             connection.users += 1
@@ -254,13 +248,18 @@ class TenantClients:
 
     async def _admit(self, tenant: TenantCluster, connection: _Connection) -> None:
         """Ask the guard about the cluster that a connection leads to."""
-        now = self._clock.monotonic()
-        if not connection.identity and now >= connection.read_again:
-            connection.identity = await cluster_identity(connection.client)
-            connection.read_again = now + UNKNOWN_SECONDS
+        identity = await connection.identity.read()
         self._refused.add(connection.key)
-        await self._guard.admit(tenant, connection.identity or "", connection.client)
+        await self._guard.admit(tenant, identity, connection.client)
         self._refused.discard(connection.key)
+
+    async def management(self) -> str:
+        """Return the identity of the management cluster; empty if it is not known.
+
+        Raises:
+            ControllerError: the management cluster did not answer.
+        """
+        return await self._guard.management()
 
     def is_refused(self, key: Key) -> bool:
         """Return whether a tenant's kubeconfig led to a cluster that it may not use."""
@@ -272,7 +271,7 @@ class TenantClients:
         Empty if the tenant does not let that be read.
         """
         known = self._connections.get(tenant.metadata.key)
-        return known.identity if known and known.uid == tenant.metadata.uid else None
+        return known.identity.known if known and known.uid == tenant.metadata.uid else None
 
     def open(self) -> list[Key]:
         """Return the tenants whose clients are kept."""
@@ -352,7 +351,8 @@ class TenantClients:
         transport = self._transport(kubeconfig)
         manager = names.TENANT_FIELD_MANAGER
         client = Client(transport, field_manager=manager, most_bytes=self._most_bytes)
-        connection = _Connection(key, tenant.metadata.uid, transport, client)
+        identity = ClusterIdentity(client, self._clock)
+        connection = _Connection(key, tenant.metadata.uid, transport, client, identity)
         self._connections[key] = connection
         return connection
 

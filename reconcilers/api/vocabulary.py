@@ -308,6 +308,10 @@ MARKS: Mapping[str, tuple[str, str]] = {
         "IPAddressPool, L2Advertisement in a tenant",
         "annotation: the uid of that TenantCluster",
     ),
+    names.ANNOTATION_PROJECTION_MANAGEMENT: (
+        "IPAddressPool, L2Advertisement in a tenant",
+        "annotation: which management cluster made it, by the uid of its namespace kube-system",
+    ),
     names.ANNOTATION_TENANT_IDENTITY: (
         "TenantCluster",
         "annotation: which cluster the tenant is, by the uid of its namespace kube-system",

@@ -19,7 +19,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ADDRESS_POOL
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.clusteridentity import TenantGuard, cluster_identity
+from reconcilers.clusteridentity import ClusterIdentity, TenantGuard
 from reconcilers.tenantclients import TenantUnavailable
 from reconcilers.tenantcluster.metallb import POOL_NAME
 from reconcilers.tenantcluster.ownership import SHARED, holders, owner_of, shared_message
@@ -32,7 +32,7 @@ class TenantIdentities(TenantGuard):
     """Refuses clusters that are the management cluster's, or another TenantCluster's.
 
     Args:
-        management: the management cluster.
+        management: the identity of the management cluster.
         clusters: the TenantClusters, with the identities that were noted on them.
         allocations: who holds what, for a pool that does not say for whom it was made.
         metallb_namespace: where MetalLB lives in tenants.
@@ -40,7 +40,7 @@ class TenantIdentities(TenantGuard):
 
     def __init__(
         self,
-        management: Client,
+        management: ClusterIdentity,
         clusters: Cache[TenantCluster],
         allocations: Cache[IPAllocation],
         metallb_namespace: str,
@@ -49,22 +49,20 @@ class TenantIdentities(TenantGuard):
         self._allocations = allocations
         self._clusters = clusters
         self._pool = Key(metallb_namespace, POOL_NAME)
-        self._own: str | None = None
         self._noted: dict[str, set[Key]] = {}
         for cluster in clusters:
             self._note(Change(None, cluster))
         clusters.subscribe(self._note)
 
     @override
-    async def prepare(self) -> None:
-        if self._own is None:
-            self._own = await cluster_identity(self._management)
+    async def management(self) -> str:
+        return await self._management.read()
 
     @override
     async def admit(self, tenant: TenantCluster, identity: str, client: Client) -> None:
         if not identity:
             return
-        if identity == self._own:
+        if identity == await self.management():
             raise TenantUnavailable(
                 IS_MANAGEMENT,
                 "the kubeconfig leads to the management cluster itself, where nothing is written"

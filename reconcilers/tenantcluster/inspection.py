@@ -9,6 +9,7 @@ from controller.client import Client
 from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import SERVICE, IPAddressPool, Service
+from reconcilers.clusteridentity import is_of_another
 from reconcilers.tenantcluster.elastic.demand import (
     OTHER_CLASS,
     addresses,
@@ -18,6 +19,7 @@ from reconcilers.tenantcluster.elastic.demand import (
 from reconcilers.tenantcluster.metallb import POOL_NAME, MetalLB, projection
 from reconcilers.tenantcluster.ownership import (
     SHARED,
+    elsewhere_message,
     may_be_taken_over,
     owner_of,
     shared_message,
@@ -38,22 +40,30 @@ class Inside:
         pools: MetalLB's, by name.
         complaint: what MetalLB says is wrong with its configuration.
         services: all of the tenant's.
+        management: the identity of the management cluster; empty if it is not known.
     """
 
     pools: Mapping[str, IPAddressPool]
     complaint: str = ""
     services: Sequence[Service] = ()
+    management: str = ""
 
 
-async def read_inside(client: Client, namespace: str) -> Inside:
+async def read_inside(client: Client, namespace: str, management: str) -> Inside:
     """Read what `findings` judges.
+
+    Args:
+        client: of the tenant.
+        namespace: MetalLB's namespace there.
+        management: the identity of the management cluster; empty if it is not known.
 
     Raises:
         ProjectionBlocked: MetalLB is not installed in the tenant.
         ControllerError: the tenant did not answer.
     """
     pools = await MetalLB(client, namespace).pools()
-    return Inside(pools, await complaint(client, namespace), (await client.list(SERVICE)).items)
+    said, services = await complaint(client, namespace), (await client.list(SERVICE)).items
+    return Inside(pools, said, services, management)
 
 
 def findings(
@@ -70,7 +80,9 @@ def findings(
     pool = inside.pools.get(POOL_NAME)
     holds = list(pool.spec.addresses) if pool is not None else []
     owner = owner_of(pool) if pool is not None else None
-    if owner is not None and any(owner != one.spec.tenantClusterRef.key for one in members):
+    if pool is not None and is_of_another(pool, inside.management):
+        yield SHARED, "error", elsewhere_message(pool)
+    elif owner is not None and any(owner != one.spec.tenantClusterRef.key for one in members):
         yield SHARED, "error", shared_message(owner)
     elif holds != wanted:
         ours = pool is None or owner is not None or may_be_taken_over(pool, members)

@@ -1,7 +1,9 @@
 """For whom an IPAddressPool in a tenant was made, and whether it may be written for another.
 
-What we make there names its TenantCluster. What names another one, or was made by somebody else,
-is left as it is. A pool without a name is taken over where that is unambiguous:
+What we make there names its TenantCluster and its management cluster. What names another one, or
+was made by somebody else, is left as it is. Whether another management cluster is gone cannot be
+found out from here, so what it made is never taken over, unless a person takes its name off.
+A pool without a name is taken over where that is unambiguous:
 
 made by an earlier release    unless it holds addresses of another TenantCluster alone
 made by somebody else         if it holds nothing but addresses of this TenantCluster, as that of
@@ -22,6 +24,8 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import TENANT_CLUSTER, IPAddressPool
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.clusteridentity import is_of_another, management_note, management_of
+from reconcilers.tenantclients import TenantClients
 from reconcilers.tenantcluster.metallb import MADE_BY_OTHERS, POOL_NAME, ProjectionBlocked, is_ours
 
 SHARED = "TenantShared"
@@ -33,8 +37,13 @@ _NOTE = re.compile(f"(?P<namespace>{_NAME})/(?P<name>{_NAME})")
 """What is read of a tenant as `namespace/name`: it goes into the path of a request."""
 
 
-def owner_note(of: TenantCluster | IPAllocation) -> dict[str, str]:
-    """Return the annotations that say that something was made for a cluster, or for its range."""
+def owner_note(of: TenantCluster | IPAllocation, management: str) -> dict[str, str]:
+    """Return the annotations that say that something was made for a cluster, or for its range.
+
+    Args:
+        of: the cluster, or who has the range.
+        management: the identity of the management cluster; empty if it is not known.
+    """
     key, uid = of.metadata.key, of.metadata.uid
     if isinstance(of, IPAllocation):
         key = of.spec.tenantClusterRef.key
@@ -42,6 +51,7 @@ def owner_note(of: TenantCluster | IPAllocation) -> dict[str, str]:
     return {
         names.ANNOTATION_PROJECTION_OWNER: str(key),
         names.ANNOTATION_PROJECTION_OWNER_UID: uid,
+        **management_note(management),
     }
 
 
@@ -64,16 +74,31 @@ def shared_message(first: Key) -> str:
     )
 
 
+def elsewhere_message(pool: IPAddressPool) -> str:
+    """Return the sentence for a cluster that waits because of another management cluster."""
+    return (
+        f"the management cluster {management_of(pool)} writes IPAddressPool"
+        f" {pool.metadata.name} in the tenant for its TenantCluster {owner_of(pool)} and goes"
+        " first: nothing is written there from here; delete one of the two TenantClusters, or, if"
+        " that management cluster is gone for good, take the annotation"
+        f" {names.ANNOTATION_PROJECTION_MANAGEMENT} off the pool"
+    )
+
+
 class PoolClaims:
     """Decides whether a TenantCluster may write the pool that is in its tenant.
 
     Args:
         client: the management cluster, for whether a noted owner is gone.
         allocations: who holds what, indexed by TenantCluster.
+        tenants: knows which cluster the management cluster is.
     """
 
-    def __init__(self, client: Client, allocations: Cache[IPAllocation]) -> None:
+    def __init__(
+        self, client: Client, allocations: Cache[IPAllocation], tenants: TenantClients
+    ) -> None:
         self._client = client
+        self._tenants = tenants
         self._allocations = allocations
 
     async def require(self, tenant: TenantCluster, pool: IPAddressPool) -> None:
@@ -85,6 +110,8 @@ class PoolClaims:
         """
         key = tenant.metadata.key
         owner = owner_of(pool)
+        if is_of_another(pool, await self._tenants.management()):
+            raise ProjectionBlocked(SHARED, elsewhere_message(pool))
         if owner is None:
             self._require_unambiguous(key, pool)
         elif owner != key and not await self._is_gone(owner):

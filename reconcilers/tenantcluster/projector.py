@@ -107,7 +107,16 @@ class Projector:
         """
         found = self._allocations.by_index(TENANT_INDEX, str(tenant.metadata.key))
         wanted = projection(members(self._allocations, tenant), self._allocations.position)
-        return replace(wanted, needed=latest_mark(found), owner=owner_note(tenant))
+        return replace(wanted, needed=latest_mark(found))
+
+    async def _owned(self, tenant: TenantCluster) -> Projection:
+        """Return what the pool should hold, with the note for whom it is.
+
+        Raises:
+            ControllerError: the management cluster did not answer.
+        """
+        owner = owner_note(tenant, await self._tenants.management())
+        return replace(self.wanted(tenant), owner=owner)
 
     def held(self, tenant: TenantCluster) -> list[str]:
         """Return the load-balancer allocations that may have ranges in the tenant, by name.
@@ -194,7 +203,7 @@ class Projector:
             tenant: the cluster.
             begin: whether it may be the first time; then that is recorded before.
         """
-        wanted, uid = self.wanted(tenant), tenant.metadata.uid
+        wanted, uid = await self._owned(tenant), tenant.metadata.uid
         try:
             await self._write(tenant, wanted, begin=begin and bool(wanted.entries))
             self._behind.pop(uid, None)
@@ -238,7 +247,7 @@ class Projector:
             for one in page.items
             if one.spec.tenantClusterRef.key == key and not is_foreign(one, tenant)
         ]
-        wanted = self.wanted(tenant)
+        wanted = await self._owned(tenant)
         confirmed = projection(mine, wanted.basis)
         if page.unreadable or confirmed.entries != wanted.entries:
             return
@@ -276,7 +285,8 @@ class Projector:
         try:
             async with self._tenants.client(tenant) as client:
                 with suppress(NotFound):
-                    await remove_marker(client, self._settings.metallb_namespace)
+                    management = await self._tenants.management()
+                    await remove_marker(client, self._settings.metallb_namespace, management)
         except (TenantUnavailable, Conflict) as error:
             _log.info("cannot delete the marker IPAddressPool in the tenant", error=str(error))
 

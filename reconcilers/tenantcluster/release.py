@@ -27,6 +27,7 @@ from reconcilers.api.resources import (
 )
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.caches import Caches
+from reconcilers.clusteridentity import is_of_another, management_note
 from reconcilers.conditions import READY
 from reconcilers.ipallocation.release import InUse, ReleaseCheck, Released
 from reconcilers.settings import TenantSettings
@@ -302,11 +303,8 @@ class TenantReleaseCheck(ReleaseCheck):
         except ProjectionBlocked as missing:
             return Released(missing.message)
         pool = pools.get(POOL_NAME)
-        # One that another TenantCluster has taken conflicts with whoever read it before that.
-        taken = pool is not None and owner_of(pool) not in {
-            None,
-            allocation.spec.tenantClusterRef.key,
-        }
+        management = await self._tenants.management()
+        taken = pool is not None and _is_taken(pool, allocation, management)
         user = await self._user(client, lambda shown: any(one.contains(shown) for one in given))
         if user is not None:
             shown = f"Service {user.metadata.key} still shows an address of the range"
@@ -323,7 +321,7 @@ class TenantReleaseCheck(ReleaseCheck):
             pools,
             (allocation.metadata.uid, mark),
             basis,
-            {} if taken else owner_note(allocation),
+            management_note(management) if taken else owner_note(allocation, management),
         )
         return InUse(waits) if waits else Released("the tenant no longer uses the range")
 
@@ -347,6 +345,15 @@ def _succeeds(one: IPAllocation, deleted: IPAllocation) -> bool:
         and ready is not None
         and ready.reason == "PinnedRangeConflict"
     )
+
+
+def _is_taken(pool: IPAddressPool, allocation: IPAllocation, management: str) -> bool:
+    """Return whether another TenantCluster has taken the pool, of whichever management cluster.
+
+    Then it conflicts with whoever read it before that.
+    """
+    mine = {None, allocation.spec.tenantClusterRef.key}
+    return owner_of(pool) not in mine or is_of_another(pool, management)
 
 
 def _was_elsewhere(tenant: TenantCluster, allocation: IPAllocation) -> bool:

@@ -37,6 +37,7 @@ from reconcilers.api.resources import (
     AddressPoolStatus,
     IPAddressPool,
 )
+from reconcilers.clusteridentity import is_of_another, management_of
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantcluster.metallb import POOL_NAME, basis_of, is_ours
 
@@ -69,23 +70,28 @@ class Step(Enum):
     DONE = "done"
 
 
-def next_step(pools: Mapping[str, IPAddressPool], mark: int, basis: int) -> Step:
+def next_step(
+    pools: Mapping[str, IPAddressPool], mark: int, basis: int, management: str = ""
+) -> Step:
     """Return what comes next, as MetalLB's pools show it.
 
     The marker carries the basis that was true when it was written: every range that was marked at
     or before that was out of our pool. One above the present basis is of a history that the
-    management cluster has lost, so it says nothing.
+    management cluster has lost, so it says nothing; nor does one of another management cluster.
 
     Args:
         pools: all of them, by name; ours does not have the range.
         mark: the resourceVersion at which the range was marked.
         basis: every range that was marked at or before this is out of our pool now.
+        management: the identity of the management cluster; empty if it is not known.
     """
     marker = pools.get(MARKER)
     if marker is None or marker_size(marker) is None or _is_overlapped(marker, pools):
         return Step.MARK
     if counted(marker.status) != marker_size(marker):
         return Step.WAIT
+    if management not in {"", management_of(marker)}:
+        return Step.MARK
     return Step.DONE if mark <= basis_of(marker) <= basis else Step.MARK
 
 
@@ -213,7 +219,7 @@ class Uptake:
             pools: MetalLB's pools as they are now; ours does not have the range.
             allocation: its uid, and the resourceVersion at which it was marked.
             basis: every range that was marked at or before this is out of our pool now.
-            owner: annotations of the marker that say for which TenantCluster it is.
+            owner: annotations of the marker that say for whom it is.
 
         Raises:
             Conflict: the marker changed since `pools` were read.
@@ -226,7 +232,8 @@ class Uptake:
             return (
                 f"IPAddressPool {MARKER} was not created by this controller: rename or delete it"
             )
-        step = next_step(pools, allocation[1], basis)
+        management = owner.get(names.ANNOTATION_PROJECTION_MANAGEMENT, "")
+        step = next_step(pools, allocation[1], basis, management)
         if step is Step.DONE:
             return ""
         if step is Step.MARK:
@@ -296,8 +303,13 @@ async def complaint(client: Client, namespace: str) -> str:
     return next((_short(one.status.errorSummary) for one in states if one.status.errorSummary), "")
 
 
-async def remove_marker(client: Client, namespace: str) -> None:
+async def remove_marker(client: Client, namespace: str, management: str) -> None:
     """Delete the marker, once nothing is given back any more; one of others stays.
+
+    Args:
+        client: of the tenant.
+        namespace: MetalLB's namespace there.
+        management: the identity of the management cluster; empty if it is not known.
 
     Raises:
         NotFound: there is none.
@@ -305,5 +317,5 @@ async def remove_marker(client: Client, namespace: str) -> None:
         ControllerError: the tenant did not answer.
     """
     marker = await client.get(IP_ADDRESS_POOL, Key(namespace, MARKER))
-    if is_ours(marker):
+    if is_ours(marker) and not is_of_another(marker, management):
         await client.delete(IP_ADDRESS_POOL, Version.from_object(marker))

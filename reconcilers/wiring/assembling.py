@@ -4,6 +4,7 @@ import anyio
 
 from controller.clock import Clock
 from controller.manager import Manager
+from reconcilers.clusteridentity import ClusterIdentity
 from reconcilers.gauges import Gauges
 from reconcilers.integrations.clusterapi.serving import ClusterApi
 from reconcilers.integrations.kubermatic.serving import Kubermatic
@@ -34,9 +35,8 @@ def assemble(
     """
     shared = Shared.from_manager(manager, clock, settings)
     clusters, allocations = shared.informers.clusters.cache, shared.informers.allocations.cache
-    guard = TenantIdentities(
-        shared.client, clusters, allocations, settings.tenant.metallb_namespace
-    )
+    management = ClusterIdentity(shared.client, clock)
+    guard = TenantIdentities(management, clusters, allocations, settings.tenant.metallb_namespace)
     tenants = TenantClients(shared.client, settings.tenant, clock, open_tenant, guard)
     vanished = VanishedClusters(clusters, allocations, clock)
     release = TenantReleaseCheck(

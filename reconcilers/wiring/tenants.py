@@ -93,7 +93,7 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
         projector=Projector(
             client,
             allocations,
-            claims=PoolClaims(client, allocations),
+            claims=PoolClaims(client, allocations, tenants),
             tenants=tenants,
             corrections=Corrections(clock, recorder, metrics),
             watches=pools,

@@ -1,4 +1,7 @@
-"""A kubeconfig that leads to the management cluster, or to another TenantCluster's tenant."""
+"""A kubeconfig that leads to the management cluster, or to another TenantCluster's tenant.
+
+That TenantCluster may be one of another management cluster, too.
+"""
 
 import base64
 from collections.abc import AsyncIterator, Callable
@@ -25,7 +28,15 @@ from reconcilers.api.resources import (
 )
 from reconcilers.cli.local.objects import NAMESPACE
 from reconcilers.cli.standin.pools import crds as metallb_crds
-from tests.contract.test_static_flow import HOME, PROJECTED, SETTINGS, Site, _cluster, site
+from tests.contract.test_static_flow import (
+    HOME,
+    PROJECTED,
+    SETTINGS,
+    Site,
+    _cluster,
+    site,
+    site_on,
+)
 from tests.polling import until
 
 __all__ = ["site"]
@@ -46,8 +57,8 @@ async def tenant(tmp_path: Path) -> AsyncIterator[tuple[Plane, Client]]:
         await transport.aclose()
 
 
-async def _pools(site: Site) -> None:
-    await site.create(NETWORK_POOL, HOME, "lab", spec={"cidr": "10.40.0.0/24"})
+async def _pools(site: Site, cidr: str = "10.40.0.0/24") -> None:
+    await site.create(NETWORK_POOL, HOME, "lab", spec={"cidr": cidr})
     network = {"mode": "ipam", "poolRefs": [{"name": "lab"}]}
     await site.create(
         PROVIDER_CONFIG, HOME, "default", spec={"provider": "local", "network": network}
@@ -85,7 +96,7 @@ async def test_the_management_clusters_own_metallb_is_left_alone(site: Site) -> 
     assert (await site.client.list(L2_ADVERTISEMENT)).items == ()
 
 
-async def _settled(client: Client) -> IPAddressPool:
+async def _settled(client: Client, prefix: str = "10.40.") -> IPAddressPool:
     """Return the tenant's pool once it has its ranges."""
 
     async def look() -> IPAddressPool | None:
@@ -95,7 +106,7 @@ async def _settled(client: Client) -> IPAddressPool:
             return None
 
     found = await until(
-        look, lambda pool: bool(pool and pool.spec.addresses[0].startswith("10.40."))
+        look, lambda pool: bool(pool and pool.spec.addresses[0].startswith(prefix))
     )
     assert found is not None
     return found
@@ -122,3 +133,29 @@ async def test_of_two_clusters_in_one_tenant_the_second_waits_until_the_first_is
         await _delete(site, "one")
         later = await _settled(inside)
         assert later.metadata.uid != first.metadata.uid
+
+
+async def test_of_two_management_clusters_over_one_tenant_the_second_waits_for_the_first(
+    site: Site, tenant: tuple[Plane, Client], tmp_path: Path
+) -> None:
+    plane, inside = tenant
+    data = {"admin.conf": base64.b64encode(plane.kubeconfig().encode()).decode()}
+    async with (
+        ControlPlane.start() as other,
+        site_on(other, tmp_path / "other") as second,
+        site.controllers(1, QUICK, hidden=False),
+        second.controllers(1, QUICK, hidden=False),
+    ):
+        for here, cidr in ((site, "10.40.0.0/24"), (second, "10.41.0.0/24")):
+            await _pools(here, cidr)
+            await here.create(SECRET, "team", "shared-admin-kubeconfig", data=data)
+        await site.create(TENANT_CLUSTER, "team", "shared", **_cluster())
+        first = await _settled(inside)
+        await second.create(TENANT_CLUSTER, "team", "shared", **_cluster())
+        await second.until(_says(second, "shared", "TenantShared"))
+        await _delete(second, "shared")
+        assert await inside.get(IP_ADDRESS_POOL, PROJECTED) == first
+        await second.create(TENANT_CLUSTER, "team", "shared", **_cluster())
+        await second.until(_says(second, "shared", "TenantShared"))
+        await _delete(site, "shared")
+        await _settled(inside, "10.41.")

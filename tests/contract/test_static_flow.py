@@ -115,8 +115,15 @@ class Site:
 @pytest.fixture
 async def site(plane: Plane, tmp_path: Path) -> AsyncIterator[Site]:
     """A control plane with our kinds, MetalLB's, and the namespaces."""
+    async with site_on(plane, tmp_path / "kubeconfig") as here:
+        yield here
+
+
+@asynccontextmanager
+async def site_on(plane: Plane, kubeconfig: Path) -> AsyncIterator[Site]:
+    """Make a control plane a site, with our kinds, MetalLB's, and the namespaces."""
     await plane.install_crds([*crds(), *metallb_crds()])
-    transport = await connect(plane.write_kubeconfig(tmp_path / "kubeconfig"))
+    transport = await connect(plane.write_kubeconfig(kubeconfig))
     here = Site(transport)
     for namespace in (HOME, "team", "metallb-system"):
         await here.create(NAMESPACE, "", namespace)

@@ -36,6 +36,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.caches import Caches
+from reconcilers.clusteridentity import ClusterIdentity
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
 from reconcilers.ipallocation.release import InUse, ReleaseCheck, Released
 from reconcilers.networkpool.events import PoolEvents
@@ -123,8 +124,9 @@ class Replica:
         self.gate = OpenGate()
         recorder = cast("Recorder", self.recorded)
         pools, allocations, clusters, providers = self.caches.values()
+        management = ClusterIdentity(self.client, clock)
         guard = TenantIdentities(
-            self.client, clusters, allocations, settings.tenant.metallb_namespace
+            management, clusters, allocations, settings.tenant.metallb_namespace
         )
         self.tenants = TenantClients(self.client, settings.tenant, clock, lab.open_tenant, guard)
         events = PoolEvents(recorder, clock, settings.pool.event_interval)

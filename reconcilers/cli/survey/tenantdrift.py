@@ -13,6 +13,7 @@ from reconcilers.addressmap.objects import Objects
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.clusteridentity import AdmitAll, ClusterIdentity
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.inspection import Inside, findings, read_inside
@@ -28,7 +29,9 @@ async def tenant_drift(client: Client, objects: Objects) -> list[Finding]:
     Their kubeconfigs are read by `client`, from the management cluster.
     """
     settings = TenantSettings()
-    clients = TenantClients(client, settings, SystemClock())
+    clock = SystemClock()
+    guard = AdmitAll(ClusterIdentity(client, clock))
+    clients = TenantClients(client, settings, clock, guard=guard)
     found: list[Finding] = []
     limit = anyio.CapacityLimiter(AT_ONCE)
     spaces = [cidr for pool in objects.pools.values() for cidr in ranges.cidrs(pool.spec)]
@@ -61,7 +64,7 @@ async def _inside(
 ) -> Inside | TenantUnavailable:
     try:
         async with clients.client(tenant) as client:
-            return await read_inside(client, namespace)
+            return await read_inside(client, namespace, await clients.management())
     except TenantUnavailable as error:
         return error
     except (ProjectionBlocked, ControllerError) as error:

@@ -63,6 +63,19 @@ def test_a_pool_of_another_cluster_is_found_and_not_called_drift() -> None:
     assert "TenantCluster team/b leads to the same cluster" in sentence
 
 
+def test_a_pool_of_another_management_cluster_is_found_and_not_called_drift() -> None:
+    notes = {
+        names.ANNOTATION_PROJECTION_OWNER: "team/a",
+        names.ANNOTATION_PROJECTION_MANAGEMENT: "uid-1",
+    }
+    noted = TracedMeta(annotations=notes)
+    pools = {"default-pool": IPAddressPool(noted, AddressPoolSpec(("10.40.0.8-10.40.0.15",)))}
+    ((kind, grave, sentence),) = findings(Inside(pools, management="uid-2"), OURS, SPACES)
+    assert (kind, grave) == ("TenantShared", "error")
+    assert "management cluster uid-1 writes IPAddressPool" in sentence
+    assert {k for k, _ in _kinds(Inside(pools, management="uid-1"))} == {"TenantDrift"}
+
+
 @pytest.mark.parametrize(
     ("entry", "basis", "becomes"),
     [

@@ -237,6 +237,16 @@ async def test_nothing_is_written_or_deleted_in_the_management_cluster(theirs: l
     assert lab.server.all("l2advertisements") == []
 
 
+async def test_a_management_cluster_that_could_not_be_read_is_read_again_and_recognised() -> None:
+    lab, _ = _lab()
+    lab.tenant_servers["a"] = lab.server
+    _add(lab, "a", FIRST)
+    lab.server.fail(Forbidden(403, "Forbidden", "no"), plural="namespaces", times=2)
+    assert await lab.cluster("a") != Blocked("TenantIsManagementCluster", 30.0)
+    await lab.clock.advance(300)
+    assert await lab.cluster("a") == Blocked("TenantIsManagementCluster", 30.0)
+
+
 async def test_a_kubeconfig_that_leads_elsewhere_now_does_not_say_that_a_range_is_free() -> None:
     lab, _ = await _both()
     own = lab.tenant_servers["b"] = Server(lab.clock.now, ("services", "namespaces"))

@@ -8,6 +8,7 @@ from controller.meta import TracedMeta
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.resources import AddressPoolSpec, AddressPoolStatus, IPAddressPool
+from reconcilers.clusteridentity import management_note
 from reconcilers.ipallocation.release import InUse, Released
 from reconcilers.settings import Settings, TenantSettings
 from reconcilers.tenantcluster.uptake import (
@@ -28,10 +29,17 @@ COUNTING = (*TENANT_KINDS, "servicebgpstatuses")
 BEGUN = {names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"}
 
 
-def _pool(*entries: str, basis: int = 0, counted: int | None = None) -> IPAddressPool:
-    meta = TracedMeta(annotations={names.ANNOTATION_PROJECTION_BASIS: str(basis)})
+def _pool(
+    *entries: str,
+    basis: int = 0,
+    counted: int | None = None,
+    automatic: bool = False,
+    management: str = "",
+) -> IPAddressPool:
+    notes = {names.ANNOTATION_PROJECTION_BASIS: str(basis)} | management_note(management)
     status = AddressPoolStatus(1, 0, counted - 1, 0) if counted is not None else None
-    return IPAddressPool(meta, AddressPoolSpec(entries), status)
+    spec = AddressPoolSpec(entries, autoAssign=automatic)
+    return IPAddressPool(TracedMeta(annotations=notes), spec, status)
 
 
 def _step(marker: IPAddressPool | None, **others: IPAddressPool) -> Step:
@@ -84,6 +92,21 @@ class TestTheNextStep:
     @pytest.mark.parametrize("entry", ["192.0.2.0/24", "192.0.2.1-198.51.100.5", "?", ""])
     def test_a_marker_that_a_user_changed_is_rewritten(self, entry: str) -> None:
         assert _step(_pool(entry, basis=MARK, counted=5)) is Step.MARK
+
+    @pytest.mark.parametrize(
+        ("management", "step"), [("uid-1", Step.DONE), ("uid-2", Step.MARK), ("", Step.DONE)]
+    )
+    def test_a_marker_of_another_management_cluster_proves_nothing(
+        self, management: str, step: Step
+    ) -> None:
+        marker = _pool("192.0.2.1-192.0.2.5", basis=MARK, counted=5, management="uid-1")
+        assert next_step({MARKER: marker}, MARK, MARK + 9, management) is step
+
+    def test_a_marker_of_another_management_cluster_is_waited_for_until_it_is_counted(
+        self,
+    ) -> None:
+        marker = _pool("192.0.2.1-192.0.2.5", basis=MARK, counted=4, management="uid-1")
+        assert next_step({MARKER: marker}, MARK, MARK + 9, "uid-2") is Step.WAIT
 
     def test_a_marker_that_another_pool_overlaps_gets_other_addresses(self) -> None:
         marker = _pool("192.0.2.1-192.0.2.5", basis=MARK, counted=5)
