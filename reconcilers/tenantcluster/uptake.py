@@ -119,7 +119,7 @@ def as_metallb_counts(spans: Iterable[AddressRange]) -> int:
 
 def marker_size(marker: IPAddressPool) -> int | None:
     """Return how many addresses the marker has; None if it is not as we write it."""
-    if len(marker.spec.addresses) != 1:
+    if len(marker.spec.addresses) != 1 or marker.spec.autoAssign:
         return None
     found = _MARKER_ENTRY.fullmatch(marker.spec.addresses[0])
     return int(found["size"]) if found is not None else None

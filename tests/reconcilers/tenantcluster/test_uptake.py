@@ -93,6 +93,10 @@ class TestTheNextStep:
     def test_a_marker_that_a_user_changed_is_rewritten(self, entry: str) -> None:
         assert _step(_pool(entry, basis=MARK, counted=5)) is Step.MARK
 
+    def test_a_marker_that_a_user_has_assigned_automatically_is_rewritten(self) -> None:
+        marker = _pool("192.0.2.1-192.0.2.5", basis=MARK, counted=5, automatic=True)
+        assert _step(marker) is Step.MARK
+
     @pytest.mark.parametrize(
         ("management", "step"), [("uid-1", Step.DONE), ("uid-2", Step.MARK), ("", Step.DONE)]
     )
