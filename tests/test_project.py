@@ -34,7 +34,8 @@ def test_the_wheel_carries_the_packages_their_types_and_the_manifests(wheel: Pat
     for package in ("allocator", "controller", "envtest", "reconcilers"):
         assert f"{package}/__init__.py" in names
         assert f"{package}/py.typed" in names
-    assert "reconcilers/addressmap/page.html" in names
+    for page in (ROOT / "reconcilers/addressmap/web").iterdir():
+        assert page.relative_to(ROOT).as_posix() in names
     for manifest in (ROOT / "manifests").rglob("*.yaml"):
         assert manifest.relative_to(ROOT).as_posix() in names
 

@@ -1,6 +1,6 @@
 """A pool's whole space as one ordered list: what is held, by whom, and the gaps between.
 
-One sweep over the ends of all ranges. Stretches that lie next to each other and say the same are
+One sweep over the ends of all ranges. Neighbouring ranges that say the same are
 one, unless the CIDR ends between them. What lies outside it and is held is listed too. How full a
 pool is, is worked out from the same objects, and not from what its status says.
 """
@@ -48,9 +48,13 @@ class State(Enum):
     """In the CIDR, and in none of the ranges that tenants draw from."""
 
 
+BY_TENANT = frozenset({State.ALLOCATED, State.RELEASING, State.PROMISED})
+"""The states that pictures show in the colour of the tenant."""
+
+
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """An IPAllocation that holds a stretch; if `promised`, it is not written to it yet."""
+    """An IPAllocation that holds a range; if `promised`, it is not written to it yet."""
 
     allocation: Key
     tenant: Key
@@ -61,7 +65,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """A stretch of addresses in one state.
+    """A range of addresses in one state.
 
     Several hold it if ranges overlap. The note is the description of a reserved range.
     """
@@ -70,6 +74,12 @@ class Extent:
     state: State
     holders: tuple[Holder, ...] = ()
     note: str = ""
+
+    @property
+    def tenant_text(self) -> str:
+        """The tenant that holds it; empty if none does, or several."""
+        found = {str(one.tenant) for one in self.holders}
+        return found.pop() if len(found) == 1 else ""
 
     def document(self) -> dict[str, Any]:
         """Return it for programs."""
@@ -116,7 +126,7 @@ class Picture:
         return found
 
     def at(self, address: str) -> Extent | None:
-        """Return the stretch that holds an address."""
+        """Return the range that holds an address."""
         return next((one for one in self.extents if one.range.contains(address)), None)
 
     @property
@@ -189,7 +199,7 @@ def _holder(allocation: IPAllocation, *, promised: bool = False) -> Holder:
 
 
 def _sweep(layers: Iterable[_Layer], cidr: AddressRange) -> Iterator[Extent]:
-    """Yield the stretches between the ends of all layers, equal neighbours joined."""
+    """Yield the ranges between the ends of all layers, equal neighbours joined."""
     starts: dict[int, list[_Layer]] = {}
     ends: dict[int, list[_Layer]] = {}
     cuts = {cidr.first, cidr.last + 1}
@@ -220,7 +230,7 @@ def _sweep(layers: Iterable[_Layer], cidr: AddressRange) -> Iterator[Extent]:
 
 
 def _judged(where: AddressRange, layers: Iterable[_Layer]) -> Extent:
-    """Return what is to be said of a stretch."""
+    """Return what is to be said of a range."""
     held = {one.says.allocation: one.says for one in layers if isinstance(one.says, Holder)}
     said = [one.says for one in layers if isinstance(one.says, str)]
     reserved = [text.removeprefix("reserved:") for text in said if text != "range"]

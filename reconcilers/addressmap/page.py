@@ -1,46 +1,156 @@
-"""All pools as one HTML page.
+"""All pools as one HTML page, and what it is about as JSON.
 
-The page needs nothing else: no server, no network, no other file. The objects go into it as
-JSON, and names come from whoever may create objects, so they reach the page as data only: `</`
-cannot end the script, and the page sets texts, never markup.
+The page is one file and needs no other: its policy lets nothing run but the script that is in it,
+by its hash. The objects go into it as JSON in an element of their own. Names come from whoever may
+create objects, so they reach the page as data only: `<` is escaped, and the script sets texts,
+never markup. A server gives the same page without objects, and the page asks it for them.
 """
 
+import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cache
+from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
-from reconcilers.addressmap.extents import Picture, Usage, usages
+from controller.conditions import find
+from reconcilers.addressmap.extents import BY_TENANT, Picture, Usage, picture, usage
+from reconcilers.addressmap.looks import DARK_FILLS, FILLS, PATTERNS, TILE, look_at, looks
 from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.styles import STYLES
+from reconcilers.addressmap.tenants import Holding, holdings
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.conditions import READY
 
-_PLACE_OF_DATA = "/*DATA*/null"
+SCRIPTS = ("basics.js", "looks.js", "tables.js", "maps.js", "input.js", "main.js")
+"""In the order in which they run, as one script."""
+_WAITING_LISTED = 200
+"""Of a pool; more are counted only."""
+
+Document = dict[str, Any]
 
 
-def page(pictures: Sequence[Picture], objects: Objects, now: datetime) -> str:
-    """Return the HTML page with these pictures, and the pools' figures as of `now`."""
-    template = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
-    figures = {(one.pool.metadata.key, one.pool.spec.cidr): one for one in usages(objects)}
-    data = {
-        "made": now.strftime("%Y-%m-%d %H:%M UTC"),
-        "states": {
-            state.value: {"fill": style.fill, "dark": style.dark, "words": style.words}
-            for state, style in STYLES.items()
-        },
-        "pools": [_pool_data(one, figures) for one in pictures],
-    }
+def _web(name: str) -> str:
+    return files(__package__).joinpath("web", name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    digest = base64.b64encode(sha256(text.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
+
+
+@cache
+def template() -> tuple[str, str]:
+    """Return the page without its data, and its Content-Security-Policy."""
+    script = '"use strict";\n' + "".join(_web(name) for name in SCRIPTS)
+    style = _web("page.css")
+    policy = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)};"
+        " connect-src 'self'; base-uri 'none'; form-action 'none'"
+    )
+    text = _web("page.html").replace("/*POLICY*/", policy)
+    return text.replace("/*STYLE*/", style).replace("/*SCRIPT*/", script), policy
+
+
+def page(data: Document | None) -> str:
+    """Return the HTML page.
+
+    Args:
+        data: what `document` returned; None for the page of a server, which asks for it.
+    """
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     for unsafe in ("<", "\u2028", "\u2029"):
         text = text.replace(unsafe, f"\\u{ord(unsafe):04x}")
-    return template.replace(_PLACE_OF_DATA, text)
+    return template()[0].replace("/*DATA*/null", text)
 
 
-def _pool_data(one: Picture, known: Mapping[Any, Usage]) -> dict[str, Any]:
-    cidr, figures = one.cidr, known[one.pool.metadata.key, one.pool.spec.cidr]
+def document(objects: Objects, now: datetime, pools: Iterable[Document]) -> Document:
+    """Return what the page is about, as of `now`.
+
+    Args:
+        objects: all of a cluster's.
+        now: the time.
+        pools: those to be shown, from `pool_documents`.
+    """
+    shown = list(pools)
+    found = {name for pool in shown for name in _tenants_in(pool)}
+    tenants = [one for one in holdings(objects) if one.tenant or str(one.key) in found]
+    numbers = looks([*found, *(str(one.key) for one in tenants)])
+    return {
+        "made": now.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        "states": {
+            state.value: {
+                "fill": style.fill,
+                "dark": style.dark,
+                "words": style.words,
+                "byTenant": state in BY_TENANT,
+            }
+            for state, style in STYLES.items()
+        },
+        "fills": FILLS,
+        "darkFills": DARK_FILLS,
+        "patterns": PATTERNS,
+        "tile": TILE,
+        "looks": {name: _look(number) for name, number in numbers.items()},
+        "tenants": [_tenant(one) for one in tenants],
+        "pools": shown,
+    }
+
+
+def _tenants_in(pool: Document) -> Iterator[str]:
+    for extent in pool["extents"]:
+        for holder in extent["holders"]:
+            yield holder["tenant"]
+    for request in pool["requests"]:
+        yield request["tenant"]
+
+
+def _look(number: int) -> Document:
+    look = look_at(number)
+    return {"colour": look.colour, "pattern": look.pattern}
+
+
+def _tenant(one: Holding) -> Document:
+    status, why = one.network
+    return {
+        "name": str(one.key),
+        "phase": one.phase,
+        "nodes": sum(held.size for held in one.ranges(names.TYPE_NODES)),
+        "loadbalancer": sum(held.size for held in one.ranges(names.TYPE_LOADBALANCER)),
+        "grown": one.grown,
+        "waiting": one.waiting,
+        "ready": status,
+        "reason": why,
+    }
+
+
+def pool_documents(objects: Objects) -> Iterator[Document]:
+    """Yield what is to be shown of each pool; one of two families is two of them."""
+    for pool, allocations in objects.by_pool():
+        yield pool_document(picture(pool, allocations), usage(pool, allocations), allocations)
+
+
+def pool_document(one: Picture, figures: Usage, allocations: Sequence[IPAllocation]) -> Document:
+    """Return what is to be shown of one pool.
+
+    Args:
+        one: its space.
+        figures: how full it is.
+        allocations: those that name it.
+    """
+    cidr = one.cidr
+    holding = {who.allocation for extent in one.extents for who in extent.holders}
+    waiting = [
+        a for a in allocations if a.metadata.key not in holding and not a.metadata.terminating
+    ]
+    waiting.sort(key=lambda a: (a.requested_at, a.metadata.name))
     return {
         "name": str(one.pool.metadata.key),
         "cidr": one.pool.spec.cidr,
+        "family": cidr.family if cidr else 0,
         "fault": one.fault,
         "first": cidr.start_text if cidr else "",
         "size": cidr.size if cidr else 0,
@@ -50,11 +160,24 @@ def _pool_data(one: Picture, known: Mapping[Any, Usage]) -> dict[str, Any]:
         "fragmentation": figures.capacity.fragmentation_percent,
         "largest": figures.capacity.largest_free,
         "available": figures.capacity.available,
+        "allocated": figures.capacity.allocated,
         "total": figures.capacity.total,
         "waiting": figures.waiting,
+        "requests": [_request(a) for a in waiting[:_WAITING_LISTED]],
         # From the CIDR's first address: numbers of a browser are exact up to 2^53.
         "extents": [
             extent.document() | {"at": extent.range.first - (cidr.first if cidr else 0)}
             for extent in one.extents
         ],
+    }
+
+
+def _request(one: IPAllocation) -> Mapping[str, Any]:
+    ready = find(one.status.conditions, READY)
+    return {
+        "allocation": str(one.metadata.key),
+        "tenant": str(one.spec.tenantClusterRef.key),
+        "type": one.spec.type,
+        "since": one.requested_at.strftime("%Y-%m-%d %H:%M UTC"),
+        "why": ready.message if ready else "not looked at yet",
     }

@@ -1,59 +1,126 @@
 """A pool's space as SVG.
 
-There is a rectangle for each row that a stretch touches, and none for single addresses, so the
-picture of a large pool is as small as its story is short.
+There is a rectangle for each row that a range touches, and none for single addresses, so the
+picture of a large pool is as small as its story is short. Rows are those of the page: at most 32,
+of 16 addresses at least. The names of tenants stand in their ranges where they fit, and beside the
+row where they do not.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html import escape
 
-from reconcilers.addressmap.extents import Extent, Picture, State, power_of_two
+from reconcilers.addressmap.extents import (
+    BY_TENANT,
+    Extent,
+    Picture,
+    State,
+    power_of_two,
+)
+from reconcilers.addressmap.looks import FILLS, PATTERNS, TILE, Look, look_at, looks
 from reconcilers.addressmap.styles import STYLES
 
 ROWS = 32
-SVG_WIDTH = 960
-SVG_ROW = 14
-SVG_LABEL = 120
-SVG_HEAD = 44
-SVG_LEGEND = 26
+LEAST_PER_ROW = 16
+WIDTH = 960
+ROW = 18
+LABEL = 120
+BESIDE = 260
+HEAD = 44
+LEGEND_ROW = 20
+LEGEND_COLUMNS = 4
+_LETTER = 6.6
+"""About how wide a letter is."""
 _FONT = 'font-family="sans-serif" font-size="11"'
 
 
 def svg(picture: Picture) -> str:
     """Return the picture of a pool whose spec makes sense as one SVG document."""
     first, size = picture.first_and_size
-    per_row = power_of_two(size, ROWS)
+    per_row = max(LEAST_PER_ROW, power_of_two(size, ROWS))
     rows = -(-size // per_row)
-    height, width = SVG_HEAD + rows * SVG_ROW + SVG_LEGEND, SVG_LABEL + SVG_WIDTH
+    numbers = looks(one.tenant_text for one in picture.inside if one.state in BY_TENANT)
+    by_tenant = {name: look_at(number) for name, number in numbers.items()}
+    entries = [*_states(picture), *_tenants(picture, by_tenant)]
+    legend = HEAD + rows * ROW + LEGEND_ROW
+    height = legend + -(-len(entries) // LEGEND_COLUMNS) * LEGEND_ROW
+    width = LABEL + WIDTH + BESIDE
     size_of = f'width="{width}" height="{height}" {_FONT} role="img"'
     title = escape(f"{picture.pool.metadata.key}  {picture.pool.spec.cidr}")
     return "".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {size_of}>\n',
             f"<title>{title}</title>\n",
+            _definitions(set(by_tenant.values())),
             f'<rect width="{width}" height="{height}" fill="#ffffff"/>\n',
             f'<text x="8" y="22" font-size="15" fill="#1f2328">{title}</text>\n',
-            *_svg_rectangles(picture, first, per_row),
-            *_svg_labels(picture, first, per_row, rows),
-            *_svg_legend(picture, height - 10),
+            *_rectangles(picture, first, per_row, by_tenant),
+            *_labels(picture, first, per_row, rows),
+            *_legend(entries, legend),
             "</svg>\n",
         ]
     )
 
 
-def _svg_rectangles(picture: Picture, first: int, per_row: int) -> Iterator[str]:
-    scale = SVG_WIDTH / per_row
+def _definitions(found: set[Look]) -> str:
+    """Return the patterns that are used."""
+    patterns = "".join(
+        f'<pattern id="{one.name}" width="{TILE}" height="{TILE}" patternUnits="userSpaceOnUse">'
+        f'<rect width="{TILE}" height="{TILE}" fill="{FILLS[one.colour]}"/>'
+        f'<path d="{PATTERNS[one.pattern]}" stroke="#ffffff" stroke-width="1.6" fill="none"/>'
+        "</pattern>\n"
+        for one in sorted(found, key=lambda look: look.name)
+    )
+    return f"<defs>\n{patterns}</defs>\n"
+
+
+def _fill(extent: Extent, by_tenant: Mapping[str, Look]) -> str:
+    if extent.state in BY_TENANT:
+        return f"url(#{by_tenant[extent.tenant_text].name})"
+    return STYLES[extent.state].fill
+
+
+def _rectangles(
+    picture: Picture, first: int, per_row: int, by_tenant: Mapping[str, Look]
+) -> Iterator[str]:
+    scale = WIDTH / per_row
+    beside: dict[int, list[str]] = {}
     for extent in picture.inside:
         begin, end = extent.range.first - first, extent.range.last - first
+        name = extent.tenant_text
         for row in range(begin // per_row, end // per_row + 1):
             left = max(begin - row * per_row, 0)
             right = min(end - row * per_row, per_row - 1)
+            x, width = LABEL + left * scale, (right - left + 1) * scale
             yield (
-                f'<rect x="{SVG_LABEL + left * scale:.2f}" y="{SVG_HEAD + row * SVG_ROW}"'
-                f' width="{(right - left + 1) * scale:.2f}" height="{SVG_ROW - 2}"'
-                f' fill="{STYLES[extent.state].fill}" stroke="#ffffff" stroke-width="0.5">'
+                f'<rect x="{x:.2f}" y="{HEAD + row * ROW}"'
+                f' width="{width:.2f}" height="{ROW - 2}" fill="{_fill(extent, by_tenant)}"'
+                ' stroke="#ffffff" stroke-width="0.5">'
                 f"<title>{escape(_in_words(extent))}</title></rect>\n"
             )
+            if not name:
+                continue
+            if len(name) * _LETTER + 8 <= width:
+                yield _plate(name, x + 3, HEAD + row * ROW)
+                name = ""  # once is enough, where it fits first
+            elif row == end // per_row:
+                beside.setdefault(begin // per_row, []).append(name)
+    for row, names in beside.items():
+        yield _beside(names, HEAD + row * ROW + ROW - 5)
+
+
+def _plate(name: str, x: float, y: float) -> str:
+    """Return a name on white ground, as it could not be read on a pattern."""
+    return (
+        f'<rect x="{x:.2f}" y="{y + 2}" width="{len(name) * _LETTER + 4:.2f}" height="{ROW - 6}"'
+        ' rx="2" fill="#ffffff" fill-opacity="0.9"/>'
+        f'<text x="{x + 2:.2f}" y="{y + 12}" fill="#1f2328">{escape(name)}</text>\n'
+    )
+
+
+def _beside(names: list[str], y: int) -> str:
+    text, most = ", ".join(dict.fromkeys(names)), int(BESIDE / _LETTER) - 2
+    short = text if len(text) <= most else text[: most - 1] + "…"
+    return f'<text x="{LABEL + WIDTH + 6}" y="{y}" fill="#57606a">{escape(short)}</text>\n'
 
 
 def _in_words(extent: Extent) -> str:
@@ -62,19 +129,33 @@ def _in_words(extent: Extent) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _svg_labels(picture: Picture, first: int, per_row: int, rows: int) -> Iterator[str]:
+def _labels(picture: Picture, first: int, per_row: int, rows: int) -> Iterator[str]:
     for row in range(rows):
         start = escape(picture.address(first + row * per_row))
-        y = SVG_HEAD + row * SVG_ROW + SVG_ROW - 4
+        y = HEAD + row * ROW + ROW - 5
         yield f'<text x="8" y="{y}" fill="#57606a">{start}</text>\n'
 
 
-def _svg_legend(picture: Picture, y: int) -> Iterator[str]:
-    counts, x = picture.addresses(), 8
+def _states(picture: Picture) -> Iterator[tuple[str, str]]:
+    """Yield fill and text of the states that occur and are not shown by tenant."""
+    counts = picture.addresses()
     for state in filter(counts.get, State):
-        text = f"{state.value} {counts[state]:,}"
+        if state not in BY_TENANT:
+            yield STYLES[state].fill, f"{state.value} {counts[state]:,}"
+
+
+def _tenants(picture: Picture, by_tenant: Mapping[str, Look]) -> Iterator[tuple[str, str]]:
+    """Yield fill and text of each tenant that holds something."""
+    for name, look in by_tenant.items():
+        sizes = [one.range.size for one in picture.inside if one.tenant_text == name]
+        yield f"url(#{look.name})", f"{name} {sum(sizes):,}"
+
+
+def _legend(entries: list[tuple[str, str]], top: int) -> Iterator[str]:
+    for at, (fill, text) in enumerate(entries):
+        x = 8 + at % LEGEND_COLUMNS * ((LABEL + WIDTH + BESIDE) // LEGEND_COLUMNS)
+        y = top + at // LEGEND_COLUMNS * LEGEND_ROW
         yield (
-            f'<rect x="{x}" y="{y - 9}" width="10" height="10" fill="{STYLES[state].fill}"/>'
-            f'<text x="{x + 14}" y="{y}" fill="#1f2328">{text}</text>\n'
+            f'<rect x="{x}" y="{y - 12}" width="16" height="16" fill="{fill}"/>'
+            f'<text x="{x + 22}" y="{y}" fill="#1f2328">{escape(text)}</text>\n'
         )
-        x += 34 + 7 * len(text)

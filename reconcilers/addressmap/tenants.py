@@ -4,21 +4,34 @@ from dataclasses import dataclass
 
 from allocator import AddressRange
 from controller.conditions import find
+from controller.meta import Key
 from reconcilers import ranges
-from reconcilers.addressmap.objects import Objects
+from reconcilers.addressmap.objects import Objects, sorted_by_key
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.tenantcluster.membership import is_foreign, role
 from reconcilers.tenantcluster.status import NETWORK_READY
 
+NO_OBJECT = "no such TenantCluster"
+NOT_READ = "TenantClusters were not read"
+
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """The allocations of one tenant, oldest first."""
+    """The allocations of one tenant.
 
-    tenant: TenantCluster
+    Args:
+        key: the TenantCluster that allocations name.
+        tenant: that object; None if there is none, or an earlier one of its name is meant.
+        allocations: by namespace and name.
+        missing: why there is no object.
+    """
+
+    key: Key
+    tenant: TenantCluster | None
     allocations: tuple[IPAllocation, ...]
+    missing: str = NO_OBJECT
 
     def ranges(self, kind: str) -> list[AddressRange]:
         """Return the ranges of a type that it holds."""
@@ -26,8 +39,15 @@ class Holding:
         return [one for one in held if one is not None]
 
     @property
+    def phase(self) -> str | None:
+        """The phase of its object."""
+        return self.tenant.status.phase if self.tenant else None
+
+    @property
     def network(self) -> tuple[str, str]:
         """Whether its network is ready, and why."""
+        if self.tenant is None:
+            return "Unknown", self.missing
         condition = find(self.tenant.status.conditions, NETWORK_READY)
         return (condition.status, condition.message) if condition else ("Unknown", "-")
 
@@ -41,12 +61,30 @@ class Holding:
     @property
     def grown(self) -> int:
         """How many of its ranges came by growth."""
-        return sum(role(one, self.tenant) == names.ROLE_GROWTH for one in self.allocations)
+        return sum(self.role(one) == names.ROLE_GROWTH for one in self.allocations)
+
+    def role(self, allocation: IPAllocation) -> str | None:
+        """Return whether an allocation is its first or came by growth; None if nobody knows."""
+        return role(allocation, self.tenant) if self.tenant else None
 
 
 def holdings(objects: Objects) -> list[Holding]:
-    """Return what every tenant holds, by namespace and name."""
+    """Return what every tenant holds, by namespace and name.
+
+    What is held for a cluster that is not there, or for an earlier one of its name, is listed
+    after those that are, under the same name.
+    """
+    members: dict[tuple[Key, bool], list[IPAllocation]] = {
+        (key, True): [] for key in objects.clusters
+    }
+    for one in sorted_by_key(objects.allocations):
+        key = one.spec.tenantClusterRef.key
+        tenant = objects.clusters.get(key)
+        own = tenant is not None and not is_foreign(one, tenant)
+        members.setdefault((key, own), []).append(one)
+    missing = NO_OBJECT if objects.owners_known else NOT_READ
+    ordered = sorted(members, key=lambda one: (one[0], not one[1]))
     return [
-        Holding(tenant, tuple(one for one in allocations if not is_foreign(one, tenant)))
-        for tenant, allocations in objects.by_tenant()
+        Holding(key, objects.clusters[key] if own else None, tuple(members[key, own]), missing)
+        for key, own in ordered
     ]

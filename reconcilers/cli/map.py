@@ -1,15 +1,16 @@
 """`butler-ipam map`: a picture of a pool's address space."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
+from controller.meta import Key
 from reconcilers.addressmap.extents import Picture, picture
 from reconcilers.addressmap.objects import Objects
-from reconcilers.addressmap.page import page
+from reconcilers.addressmap.page import document, page, pool_documents
 from reconcilers.addressmap.svg import svg as picture_as_svg
 from reconcilers.cli.flags import option
 from reconcilers.cli.output import Form, output_option, report, show
@@ -38,7 +39,7 @@ def draw(
     """Show a picture of the pools' address space: who holds what, and the gaps.
 
     POOL is a name, or namespace/name; all pools if none is named. The list under each picture has
-    every stretch of the pool in order, free ones included.
+    every range of the pool in order, free ones included.
     """
     if svg and html:
         raise click.UsageError("--svg and --html make two different pictures: give one of them")
@@ -47,7 +48,7 @@ def draw(
     if svg is not None:
         _write(svg, _svg(pictures))
     elif html is not None:
-        _write(html, page(pictures, objects, datetime.now(UTC)))
+        _write(html, _page(objects, {one.pool.metadata.key for one in pictures}))
     else:
         columns = drawing.WIDE if output == "wide" else drawing.COLUMNS
         named = dict.fromkeys(("networkpool", one.pool.metadata.name) for one in pictures)
@@ -73,6 +74,12 @@ def _svg(pictures: Sequence[Picture]) -> str:
     if pictures[0].fault:
         raise Problem(f"{pictures[0].pool.metadata.key} cannot be drawn: {pictures[0].fault}")
     return picture_as_svg(pictures[0])
+
+
+def _page(objects: Objects, keys: Collection[Key]) -> str:
+    shown = {str(key) for key in keys}
+    pools = (one for one in pool_documents(objects) if one["name"] in shown)
+    return page(document(objects, datetime.now(UTC), pools))
 
 
 def _write(where: Path, text: str) -> None:

@@ -30,7 +30,6 @@ from reconcilers.cli.output import (
 from reconcilers.cli.problems import EXIT_PROBLEM, say
 from reconcilers.cli.survey.drawing import state_cell
 from reconcilers.cli.survey.objects import scope, scope_options, survey
-from reconcilers.tenantcluster.membership import role
 
 _POOLS: Sequence[Column[Usage]] = (
     Column("NAMESPACE", lambda one: one.pool.metadata.namespace),
@@ -94,9 +93,9 @@ def _texts(held: Sequence[AddressRange]) -> str:
 
 
 _TENANTS: Sequence[Column[Holding]] = (
-    Column("NAMESPACE", lambda one: one.tenant.metadata.namespace),
-    Column("NAME", lambda one: one.tenant.metadata.name),
-    Column("PHASE", lambda one: one.tenant.status.phase),
+    Column("NAMESPACE", lambda one: one.key.namespace),
+    Column("NAME", lambda one: one.key.name),
+    Column("PHASE", lambda one: one.phase),
     Column("NODES", lambda one: _size(one.ranges(names.TYPE_NODES))),
     Column("LB", lambda one: _size(one.ranges(names.TYPE_LOADBALANCER))),
     Column("GROWN", lambda one: one.grown),
@@ -118,11 +117,9 @@ def tenants(output: Form, **values: Any) -> None:
     """
     where = scope(values)
     objects = survey(replace(where, namespace=""))
-    found = [
-        one for one in holdings(objects) if where.namespace in {"", one.tenant.metadata.namespace}
-    ]
+    found = [one for one in holdings(objects) if where.namespace in {"", one.key.namespace}]
     shown = table(_TENANTS, found, wide=output == "wide") or "no TenantClusters were found\n"
-    named = (("tenantcluster", one.tenant.metadata.name) for one in found)
+    named = (("tenantcluster", one.key.name) for one in found)
     show(
         output,
         lambda: report("TenantHoldingList", items=map(_holding, found)),
@@ -134,9 +131,9 @@ def tenants(output: Form, **values: Any) -> None:
 def _holding(one: Holding) -> dict[str, Any]:
     status, why = one.network
     return {
-        "namespace": one.tenant.metadata.namespace,
-        "name": one.tenant.metadata.name,
-        "phase": one.tenant.status.phase,
+        "namespace": one.key.namespace,
+        "name": one.key.name,
+        "phase": one.phase,
         "networkReady": status,
         "reason": why,
         "allocations": [
@@ -144,7 +141,7 @@ def _holding(one: Holding) -> dict[str, Any]:
                 "name": str(allocation.metadata.key),
                 "pool": str(allocation.pool_key),
                 "type": allocation.spec.type,
-                "role": role(allocation, one.tenant),
+                "role": one.role(allocation),
                 "phase": allocation.status.phase,
                 "range": held.text if (held := ranges.held(allocation)) is not None else None,
                 "size": held.size if held is not None else 0,

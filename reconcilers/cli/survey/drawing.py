@@ -1,8 +1,8 @@
-"""A pool's space for a terminal: a grid of cells, a legend, and the list of all stretches.
+"""A pool's space for a terminal: a grid of cells, a legend, and the list of all ranges.
 
 Each cell stands for a power of two of addresses, so that rows begin at round addresses. A cell
 that is in several states shows the gravest of them (State is in that order); the list has every
-stretch.
+range.
 """
 
 from collections.abc import Sequence

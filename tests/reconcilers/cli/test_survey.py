@@ -114,11 +114,13 @@ def test_tenants_are_shown_with_all_that_they_hold(tmp_path: Path) -> None:
         held("team-shop-lb-1", "10.40.0.8", "10.40.0.9", tenant="team/shop"),
         held("theirs", "10.40.0.16", "10.40.0.17", tenant="team/shop", annotations={UID: "old"}),
     )
-    [one] = json.loads(ask(tmp_path, "tenants", "-o", "json", objects=objects).out)["items"]
+    one, other = json.loads(ask(tmp_path, "tenants", "-o", "json", objects=objects).out)["items"]
     assert [(a["name"], a["role"], a["size"]) for a in one["allocations"]] == [
         ("butler-system/team-shop-lb", "initial", 8),
         ("butler-system/team-shop-lb-1", "growth", 2),
     ]
+    assert [a["name"] for a in other["allocations"]] == ["butler-system/theirs"]
+    assert (other["name"], other["reason"]) == ("shop", "no such TenantCluster")
     row = ask(tmp_path, "tenants", objects=objects).out.splitlines()[1].split()
     assert row[:2] + row[3:6] == ["team", "shop", "0", "10", "1"]
 

@@ -1,0 +1,62 @@
+/* Wheel, pointers and keys on a map. */
+const distance = (fingers) => {
+  const [one, other] = [...fingers.values()];
+  return other ? Math.hypot(one.clientX - other.clientX, one.clientY - other.clientY) : 0;
+};
+function listen(panel) {
+  const {canvas} = panel;
+  const fingers = new Map();
+  let held = null, moved = false, apart = 0;
+  canvas.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey && !event.metaKey && document.activeElement !== canvas) return;
+    event.preventDefault();
+    zoom(panel, event.deltaY < 0 ? 0.5 : 2, addressAt(panel, event));
+  }, {passive: false});
+  canvas.onpointerdown = (event) => {
+    canvas.focus({preventScroll: true});
+    fingers.set(event.pointerId, event);
+    canvas.setPointerCapture(event.pointerId);
+    held = addressAt(panel, event);
+    moved = false;
+    apart = distance(fingers);
+  };
+  canvas.onpointermove = (event) => {
+    if (!fingers.has(event.pointerId)) {
+      if (panel.cursor === null) say(panel, find(panel, Math.floor(addressAt(panel, event))));
+      return;
+    }
+    const before = fingers.get(event.pointerId);
+    if (Math.hypot(event.clientX - before.clientX, event.clientY - before.clientY) < 3 && !moved) return;
+    moved = true;
+    fingers.set(event.pointerId, event);
+    if (fingers.size === 2) {
+      const now = distance(fingers);
+      if (apart > 0 && now > 0) zoom(panel, apart / now, held);
+      apart = now;
+    } else if (fingers.size === 1) {
+      panel.from += held - addressAt(panel, event);
+      draw(panel);
+    }
+  };
+  canvas.onpointerleave = () => say(panel);
+  canvas.onpointerup = canvas.onpointercancel = (event) => {
+    const pressed = fingers.delete(event.pointerId);
+    if (pressed && !moved && event.type === "pointerup" && fingers.size === 0) point(panel, addressAt(panel, event));
+  };
+  canvas.onkeydown = (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const perRow = panel.span / panel.rows, one = Math.max(1, perRow / 64), here = panel.cursor ?? panel.from;
+    const act = {
+      "+": () => zoom(panel, 0.5), "=": () => zoom(panel, 0.5), "-": () => zoom(panel, 2), "0": () => whole(panel), u: () => usedPart(panel),
+      ArrowRight: () => point(panel, here + one, true), ArrowLeft: () => point(panel, here - one, true),
+      ArrowDown: () => point(panel, here + perRow, true), ArrowUp: () => point(panel, here - perRow, true),
+      PageDown: () => point(panel, here + panel.span, true), PageUp: () => point(panel, here - panel.span, true),
+      Home: () => point(panel, 0, true), End: () => point(panel, panel.pool.size - 1, true),
+      n: () => jump(panel, 1), p: () => jump(panel, -1),
+      Escape: () => { panel.cursor = null; say(panel); draw(panel); },
+    }[event.key];
+    if (!act) return;
+    event.preventDefault();
+    act();
+  };
+}

@@ -1,0 +1,111 @@
+"""Chromium, driven over the DevTools protocol."""
+
+import base64
+import json
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import anyio
+import pytest
+
+LIMIT = 60.0
+PHONE = 500
+"""Narrower windows are those of phones: they have fingers."""
+
+
+class Page:
+    """A tab of a browser, over the DevTools protocol."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._number = 0
+
+    async def call(self, method: str, **params: Any) -> Any:
+        """Return the answer to a command."""
+        self._number += 1
+        await self._socket.send_json({"id": self._number, "method": method, "params": params})
+        while True:
+            answer = await self._socket.receive_json()
+            if answer.get("id") == self._number:
+                assert "error" not in answer, answer
+                return answer["result"]
+
+    async def value(self, expression: str) -> Any:
+        """Return what an expression is in the page."""
+        answer = await self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    async def drawn(self) -> None:
+        """Wait until the browser has drawn twice: what it was told of before has been heard."""
+        frame = "requestAnimationFrame(() => requestAnimationFrame(done))"
+        await self.value(f"new Promise((done) => {frame}).then(() => 1)")
+
+    async def until(self, expression: str) -> Any:
+        """Wait until an expression is true in the page; return what it is."""
+        with anyio.fail_after(LIMIT):
+            while not (found := await self.value(expression)):
+                await self.drawn()
+        return found
+
+    async def press(self, *keys: str) -> None:
+        """Press keys, one after the other."""
+        for key in keys:
+            text = {"text": key} if len(key) == 1 else {}
+            await self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
+            await self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
+
+    async def show(self, url: str, *, width: int = 1000, dark: bool = False) -> None:
+        """Open a page in a window of a width, with the system in dark mode or not."""
+        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        await self.call("Emulation.setEmulatedMedia", features=scheme)
+        await self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=width < PHONE,
+        )
+        await self.call("Emulation.setTouchEmulationEnabled", enabled=width < PHONE)
+        await self.call("Page.navigate", url=url)
+
+    async def screenshot(self, path: Path) -> None:
+        """Write a picture of the whole page."""
+        answer = await self.call(
+            "Page.captureScreenshot", format="png", captureBeyondViewport=True
+        )
+        await anyio.Path(path).write_bytes(base64.b64decode(answer["data"]))
+
+
+@asynccontextmanager
+async def browser(folder: Path) -> AsyncIterator[Page]:
+    """Start a browser with one tab; skip the test where there is no browser."""
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("no chromium on this machine; the page is not opened")
+    command = [
+        *(program, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"),
+        *(f"--user-data-dir={folder / 'profile'}", "about:blank"),
+    ]
+    async with await anyio.open_process(command, stdout=None) as process:
+        try:
+            with anyio.fail_after(LIMIT):
+                assert process.stderr is not None
+                printed = b""
+                while b"DevTools listening on " not in printed or not printed.endswith(b"\n"):
+                    printed += await process.stderr.receive()
+                port = printed.partition(b"ws://127.0.0.1:")[2].partition(b"/")[0].decode()
+                async with aiohttp.ClientSession() as http:
+                    async with http.get(f"http://127.0.0.1:{port}/json/list") as answer:
+                        tabs = json.loads(await answer.text())
+                    [url] = [t["webSocketDebuggerUrl"] for t in tabs if t["type"] == "page"]
+                    async with http.ws_connect(url, max_msg_size=0) as socket:
+                        yield Page(socket)
+        finally:
+            process.terminate()

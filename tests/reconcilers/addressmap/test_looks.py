@@ -1,0 +1,109 @@
+"""Colours and patterns of tenants: stable, and told apart by everybody, on paper too."""
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconcilers.addressmap.looks import DARK_FILLS, FILLS, PATTERNS, look_at, looks
+
+# What people without one kind of cone see of linear RGB (Machado, Oliveira and Fernandes 2009).
+SIGHTS = {
+    "all cones": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "no red": (
+        (0.152286, 1.052583, -0.204868),
+        (0.114503, 0.786281, 0.099216),
+        (-0.003882, -0.048116, 1.051998),
+    ),
+    "no green": (
+        (0.367322, 0.860646, -0.227968),
+        (0.280085, 0.672501, 0.047413),
+        (-0.011820, 0.042940, 0.968881),
+    ),
+    "no blue": (
+        (1.255528, -0.076749, -0.178779),
+        (-0.078411, 0.930809, 0.147602),
+        (0.004733, 0.691367, 0.303900),
+    ),
+}
+FAR = 30.0
+"""In CIELAB; 2.3 is the least difference that people see side by side."""
+
+Three = tuple[float, float, float]
+
+
+def linear(colour: str) -> Three:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    one, two, three = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return one, two, three
+
+
+def times(matrix: tuple[Three, ...], colour: Three) -> list[float]:
+    return [sum(a * b for a, b in zip(row, colour, strict=True)) for row in matrix]
+
+
+def lab(colour: list[float]) -> Three:
+    xyz = times(
+        ((0.4124, 0.3576, 0.1805), (0.2126, 0.7152, 0.0722), (0.0193, 0.1192, 0.9505)),
+        (colour[0], colour[1], colour[2]),
+    )
+    x, y, z = (
+        value ** (1 / 3) if value > 0.008856 else 7.787 * value + 16 / 116
+        for value in (xyz[0] / 0.9505, xyz[1], xyz[2] / 1.089)
+    )
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+def contrast(one: str, other: str) -> float:
+    lights = [
+        0.2126 * red + 0.7152 * green + 0.0722 * blue
+        for red, green, blue in (linear(one), linear(other))
+    ]
+    return (max(lights) + 0.05) / (min(lights) + 0.05)
+
+
+@pytest.mark.parametrize("sight", SIGHTS)
+@pytest.mark.parametrize("fills", [FILLS, DARK_FILLS], ids=["light", "dark"])
+def test_any_two_colours_differ_for_people_with_any_sight(
+    fills: tuple[str, ...], sight: str
+) -> None:
+    seen = {colour: lab(times(SIGHTS[sight], linear(colour))) for colour in fills}
+    near = [
+        (one, other)
+        for one, other in combinations(fills, 2)
+        if sum((a - b) ** 2 for a, b in zip(seen[one], seen[other], strict=True)) < FAR**2
+    ]
+    assert near == []
+
+
+def test_colours_stand_out_from_the_ground_of_the_page() -> None:
+    assert min(contrast(one, "#ffffff") for one in FILLS) >= 3
+    assert min(contrast(one, "#0d1117") for one in DARK_FILLS) >= 3
+
+
+def test_the_looks_are_as_many_as_colours_times_patterns() -> None:
+    count = len(FILLS) * len(PATTERNS)
+    assert len({look_at(place) for place in range(count)}) == count
+    assert look_at(count) == look_at(0)
+
+
+names = st.lists(st.text("abc/", min_size=1, max_size=4), max_size=60)
+
+
+@given(names=names, more=names)
+def test_no_two_tenants_look_the_same_while_there_are_looks_enough(
+    names: list[str], more: list[str]
+) -> None:
+    first = looks(names)
+    count = len(FILLS) * len(PATTERNS)
+    assert len(set(first.values())) == min(len(first), count)
+    later = looks([*names, *more], first)
+    assert {name: later[name] for name in first} == first, "who was there keeps its look"
+
+
+def test_a_tenant_looks_the_same_in_another_picture() -> None:
+    alone = looks(["team/red"])["team/red"]
+    assert looks(["team/blue", "team/red", "shop/prod"])["team/red"] == alone

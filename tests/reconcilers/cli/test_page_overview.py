@@ -1,0 +1,142 @@
+"""The overview of the map page, its filters, links and the printed page, in a real browser."""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.reconcilers.cli.commandline import allocation, pool
+from tests.reconcilers.cli.saved import cluster, held
+from tests.reconcilers.cli.test_page import MapPage, opened
+
+OBJECTS = (
+    pool("east", "10.0.0.0/24"),
+    pool("west", "10.16.0.0/26"),
+    pool("six", "fd00:10::/64"),
+    held("a", "10.0.0.0", "10.0.0.7", of="east", tenant="team/red"),
+    held("b", "10.16.0.0", "10.16.0.31", of="west", tenant="team/blue"),
+    held("c", "10.16.0.32", "10.16.0.39", of="west", tenant="team/red"),
+    held("d", "fd00:10::", "fd00:10::ff", of="six", tenant="team/red"),
+    allocation("waits", 400, of="west"),
+    cluster("red", "team"),
+)
+
+
+async def column(page: MapPage, table: str, at: int) -> list[str]:
+    cells = f"[...document.querySelectorAll('#{table} tbody tr')].map((row) => row.cells[{at}])"
+    found: list[str] = await page.value(f"{cells}.map((cell) => cell.textContent)")
+    return found
+
+
+async def shown(page: MapPage) -> list[str]:
+    pools = "[...document.querySelectorAll('#pools > section')].filter((one) => !one.hidden)"
+    found: list[str] = await page.value(f"{pools}.map((one) => one.dataset.pool)")
+    return found
+
+
+async def chosen(page: MapPage, name: str, value: str) -> None:
+    await page.value(
+        f"(() => {{ const box = document.getElementById('{name}');"
+        f" box.value = {json.dumps(value)}; box.dispatchEvent(new Event('change')); }})()"
+    )
+
+
+async def test_pools_are_sorted_by_use_or_by_what_is_clicked(tmp_path: Path) -> None:
+    async with opened(tmp_path, objects=OBJECTS) as page:
+        west, east, six = (f"butler-system/{name}" for name in ("west", "east", "six"))
+        assert await column(page, "pools-table", 0) == [west, east, six]
+        used = "[...document.querySelectorAll('#pools-table tbody td:nth-child(3) > span')]"
+        percents = await page.value(f"{used}.map((cell) => cell.lastChild.textContent)")
+        assert percents == ["62%", "3%", "0%"]
+        assert await column(page, "pools-table", 7) == ["1", "0", "0"]
+        for order in ([six, east, west], [west, east, six]):
+            await page.value("document.querySelector('[data-sort$=\"largest free\"]').click()")
+            assert await column(page, "pools-table", 0) == order
+        sort = "document.querySelector('#pools-table [aria-sort]')"
+        assert await page.value(f"{sort}.textContent") == "largest free"
+        assert await page.value(f"{sort}.getAttribute('aria-sort')") == "ascending"
+
+
+async def test_a_tenant_or_a_family_is_picked_and_the_rest_is_left_out(tmp_path: Path) -> None:
+    async with opened(tmp_path, objects=OBJECTS) as page:
+        await chosen(page, "tenant", "team/blue")
+        assert await shown(page) == ["butler-system/west"]
+        assert await column(page, "pools-table", 0) == ["butler-system/west"]
+        await chosen(page, "tenant", "")
+        await chosen(page, "family", "6")
+        assert await shown(page) == ["butler-system/six"]
+        await chosen(page, "family", "4")
+        assert await shown(page) == ["butler-system/east", "butler-system/west"]
+
+
+async def test_tenants_are_listed_with_those_that_have_no_object(tmp_path: Path) -> None:
+    async with opened(tmp_path, objects=OBJECTS) as page:
+        assert await column(page, "tenants-table", 0) == ["others/one", "team/blue", "team/red"]
+        assert await column(page, "tenants-table", 3) == ["0", "32", "272"]
+        ready = await column(page, "tenants-table", 6)
+        assert ready[1] == "Unknown: no such TenantCluster"
+
+
+async def test_a_range_leads_to_its_entry_its_tenant_and_the_commands_about_it(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path, objects=OBJECTS) as page:
+        await page.value("document.querySelector('canvas').focus()")
+        await page.press("Home")
+        codes = "[...document.querySelectorAll('.where code')].map((one) => one.textContent)"
+        assert await page.value(codes) == [
+            "kubectl -n butler-system describe ipallocation a",
+            "kubectl -n team describe tenantcluster red",
+        ]
+        links = "[...document.querySelector('.where').querySelectorAll('a')]"
+        await page.value(f"{links}[0].click()")
+        assert "butler-system/a" in await page.value("document.activeElement.textContent")
+        await page.value(f"{links}[1].click()")
+        assert await page.value("document.getElementById('tenant').value") == "team/red"
+        assert "2 of" not in await page.value("document.getElementById('count').textContent")
+
+
+async def test_a_map_zooms_to_what_is_used(tmp_path: Path) -> None:
+    big = (pool("big", "10.16.0.0/12"), held("a", "10.20.0.0", "10.20.0.63", of="big"))
+    async with opened(tmp_path, objects=big) as page:
+        first = 4 << 16
+        await page.value("document.querySelector('canvas').focus()")
+        for _ in range(20):
+            await page.press("+")
+            start, span = await page.state("from", "big"), await page.state("span", "big")
+            assert start <= first < start + span
+        await page.press("0", "u")
+        assert await page.state("span", "big") == 128, "four addresses a row are the least"
+        assert await page.state("from", "big") == first
+
+
+async def test_ranges_of_tenants_differ_and_carry_names(tmp_path: Path) -> None:
+    async with opened(tmp_path, objects=OBJECTS) as page:
+        written = (
+            "(() => { const seen = [], real = CanvasRenderingContext2D.prototype.fillText;"
+            " CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {"
+            " seen.push(text); return real.call(this, text, ...rest); };"
+            " everything(); CanvasRenderingContext2D.prototype.fillText = real; return seen; })()"
+        )
+        assert {"team/red", "team/blue"} <= set(await page.value(written))
+        looks: dict[str, Any] = await page.value("DATA.looks")
+        assert looks["team/red"] != looks["team/blue"]
+
+
+async def test_at_rest_the_line_under_a_map_says_how_the_pool_is_divided(tmp_path: Path) -> None:
+    async with opened(tmp_path, objects=OBJECTS) as page:
+        assert await page.said() == "allocated 8  ·  free 248"
+
+
+async def test_the_printed_page_is_light_and_has_all_lists_and_names(tmp_path: Path) -> None:
+    async with opened(tmp_path, dark=True, objects=OBJECTS) as page:
+        await page.value("window.dispatchEvent(new Event('beforeprint'))")
+        assert await page.value("[...document.querySelectorAll('details')].every((d) => d.open)")
+        assert await page.value("document.querySelector('canvas').width") == 2000
+        pen = "document.querySelector('canvas').getContext('2d')"
+        pixel = f"[...{pen}.getImageData(1200, 20, 1, 1).data]"
+        assert sum((await page.value(pixel))[:3]) > 500, "free space is light"
+        await page.value("window.dispatchEvent(new Event('afterprint'))")
+        assert not await page.value("document.querySelector('details').open")
+        answer = await page.call("Page.printToPDF", printBackground=True)
+        assert base64.b64decode(answer["data"]).startswith(b"%PDF-")
