@@ -13,7 +13,9 @@ address by an earlier configuration. The count of our own pool would not do: a r
 the place of another of its size leaves it as it is, and a pool that is deleted has none.
 
 The marker is not given another number before MetalLB has counted the last one, so no number is
-used that MetalLB may know from before.
+used that MetalLB may know from before. A marker that was made just now, because somebody deleted
+the last one, may have the number of that one: MetalLB then counts by its old configuration what it
+finds under the name. So a new marker proves nothing before it was given a second number.
 
 An older MetalLB shows nothing. Its pools are judged here instead, and a while is waited.
 """
@@ -47,6 +49,8 @@ MOST_ENTRIES = 4_096
 """How many entries of a tenant's pools are judged; what a tenant has beyond that is not looked at,
 so that nobody waits for the arithmetic."""
 _LARGEST = 250
+_NEW = 1
+"""The generation of an object whose spec was not written since it was created."""
 _BLOCKS = ("192.0.2", "198.51.100", "203.0.113")
 _MARKER_ENTRY = re.compile(
     rf"(?P<block>{'|'.join(map(re.escape, _BLOCKS))})\.1-(?P=block)\.(?P<size>[0-9]{{1,3}})"
@@ -90,6 +94,8 @@ def next_step(
         return Step.MARK
     if counted(marker.status) != marker_size(marker):
         return Step.WAIT
+    if (marker.metadata.generation or 0) <= _NEW:
+        return Step.MARK
     if management not in {"", management_of(marker)}:
         return Step.MARK
     return Step.DONE if mark <= basis_of(marker) <= basis else Step.MARK

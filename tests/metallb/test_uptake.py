@@ -5,6 +5,7 @@ make none, or while it stands still, what is stored says nothing about what it h
 """
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from envtest.metallb import NAMESPACE, definitions
 from envtest.settings import read_settings
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.resources import IP_ADDRESS_POOL, IP_ALLOCATION
+from reconcilers.api.resources import IP_ADDRESS_POOL, IP_ALLOCATION, IPAddressPool
 from reconcilers.cli.local.objects import delete
-from tests.metallb.site import HOME, POOL, TEAM, Site, Tenant, site
+from reconcilers.tenantcluster.uptake import counted, marker_size
+from tests.metallb.site import HOME, POOL, TEAM, Site, Tenant, frozen, site
 from tests.polling import until
 from tests.reconcilers.cli.commands import call
 
@@ -29,6 +31,7 @@ QUICK = ("--allocation-requeue-releasing=100ms", "--tenant-requeue-deleting=100m
 BALANCER = Key(HOME, "team-a-lb")
 RIVAL = Key(HOME, "rival")
 THEIRS = Key(NAMESPACE, "theirs")
+MARKED = Key(NAMESPACE, names.METALLB_MARKER)
 
 
 async def _one_block_for_two(here: Site) -> None:
@@ -111,10 +114,63 @@ async def test_a_range_is_not_free_while_metallb_uses_an_older_configuration(
         assert await recording.findings() == []
 
 
-async def test_a_range_is_not_free_while_metallb_is_stopped(tmp_path: Path) -> None:
+async def test_a_marker_that_is_made_again_says_nothing_of_a_metallb_that_reads_no_more(
+    tmp_path: Path,
+) -> None:
+    """By its old configuration MetalLB counts whatever bears a name that it knows."""
+    _require_counts()
+    async with site(tmp_path) as here, here.controllers(*QUICK) as running:
+        await _one_block_for_two(here)
+        tenant = here.tenants["a"]
+        await delete(here.client, IP_ALLOCATION, BALANCER)
+        await until(partial(_marker, tenant), lambda one: one is not None and _is_even(one))
+        await here.ready("a")
+        await here.allocated(BALANCER.name)
+        await _overlap(tenant)
+        await delete(here.client, IP_ALLOCATION, BALANCER)
+        await until(
+            lambda: here.allocation(BALANCER.name), lambda one: "has not read" in _why(one)
+        )
+        with frozen(running.process.pid):
+            marker = await _marker(tenant)
+            assert marker is not None
+            await delete(tenant.client, IP_ADDRESS_POOL, MARKED)
+            meta = {"name": MARKED.name, "annotations": dict(marker.metadata.annotations)}
+            spec = {"addresses": [_entry_of(counted(marker.status))], "autoAssign": False}
+            body: dict[str, Any] = {"metadata": meta, "spec": spec}
+            await tenant.client.create(IP_ADDRESS_POOL, NAMESPACE, body)
+            await until(partial(_marker, tenant), lambda one: one is not None and _is_even(one))
+
+        async def judged() -> bool:
+            new, waiting = await _marker(tenant), await here.allocation(BALANCER.name)
+            return waiting is None or (new is not None and new.metadata.generation > 1)
+
+        await until(judged, lambda done: done)
+        assert "has not read" in _why(await here.allocation(BALANCER.name))
+
+
+def _require_counts() -> None:
     kinds = {one["spec"]["names"]["plural"] for one in definitions(read_settings())}
     if "servicebgpstatuses" not in kinds:
         pytest.skip("this MetalLB is older than 0.15: it does not show what it has read")
+
+
+async def _marker(tenant: Tenant) -> IPAddressPool | None:
+    pools = (await tenant.client.list(IP_ADDRESS_POOL, namespace=NAMESPACE)).items
+    return next((one for one in pools if one.metadata.name == MARKED.name), None)
+
+
+def _is_even(marker: IPAddressPool) -> bool:
+    """Whether MetalLB has counted as many addresses as the marker has."""
+    return counted(marker.status) == marker_size(marker)
+
+
+def _entry_of(size: int | None) -> str:
+    return f"192.0.2.1-192.0.2.{size}"
+
+
+async def test_a_range_is_not_free_while_metallb_is_stopped(tmp_path: Path) -> None:
+    _require_counts()
     async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
         tenant = here.tenants["a"]
         await _one_block_for_two(here)

@@ -33,13 +33,14 @@ def _pool(
     *entries: str,
     basis: int = 0,
     counted: int | None = None,
+    generation: int = 2,
     automatic: bool = False,
     management: str = "",
 ) -> IPAddressPool:
     notes = {names.ANNOTATION_PROJECTION_BASIS: str(basis)} | management_note(management)
     status = AddressPoolStatus(1, 0, counted - 1, 0) if counted is not None else None
     spec = AddressPoolSpec(entries, autoAssign=automatic)
-    return IPAddressPool(TracedMeta(annotations=notes), spec, status)
+    return IPAddressPool(TracedMeta(generation=generation, annotations=notes), spec, status)
 
 
 def _step(marker: IPAddressPool | None, **others: IPAddressPool) -> Step:
@@ -85,6 +86,10 @@ class TestTheNextStep:
 
     def test_a_marker_that_metallb_has_not_counted_yet_proves_nothing(self) -> None:
         assert _step(_pool("192.0.2.1-192.0.2.5", basis=MARK - 1, counted=3)) is Step.WAIT
+
+    def test_a_marker_that_was_just_made_proves_nothing(self) -> None:
+        made = _pool("192.0.2.1-192.0.2.5", basis=MARK, counted=5, generation=1)
+        assert _step(made) is Step.MARK
 
     def test_a_marker_from_before_a_restore_proves_nothing(self) -> None:
         assert _step(_pool("192.0.2.1-192.0.2.5", basis=10**12, counted=5)) is Step.MARK
@@ -193,6 +198,8 @@ async def test_a_metallb_that_counts_is_waited_for_however_long_it_takes() -> No
     assert marker["spec"]["autoAssign"] is False
     assert tenant.count(verb="post", plural="ipaddresspools") == 1
     _count(tenant)
+    assert isinstance(await _ask(lab), InUse), "it was only just made"
+    _count(tenant)
     assert isinstance(await _ask(lab), Released)
 
 
@@ -263,7 +270,8 @@ async def test_the_marker_leaves_with_the_cluster() -> None:
     lab.server.delete("tenantclusters", "a", namespace="team")
     await lab.rounds()
     assert lab.server.has("tenantclusters", "a", namespace="team")
-    _count(tenant)
-    await lab.rounds()
+    for _ in range(2):
+        _count(tenant)
+        await lab.rounds()
     assert not lab.server.has("tenantclusters", "a", namespace="team")
     assert tenant.all("ipaddresspools") == []
