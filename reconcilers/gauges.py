@@ -21,8 +21,8 @@ from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import RELEASED, IPAllocation
-from reconcilers.api.networkpool import NetworkPool, NetworkPoolStatus
-from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.networkpool import NetworkPool, NetworkPoolStatus, exactly
+from reconcilers.api.providerconfig import FamilyCapacity, ProviderConfig
 from reconcilers.api.tenantcluster import (
     DELETING,
     FAILED,
@@ -170,11 +170,15 @@ class Gauges(Collector):
             labels=PROVIDER,
         )
         for config in sorted(self._providers, key=lambda one: one.metadata.key):
-            labels = [config.metadata.name, config.metadata.namespace]
-            ready.add_metric(labels, float(config.status.ready or False))
-            if config.status.capacity is not None:
-                available.add_metric(labels, config.status.capacity.availableIPs)
-                tenants.add_metric(labels, config.status.capacity.estimatedTenants)
+            labels = {
+                "provider_config": config.metadata.name,
+                "namespace": config.metadata.namespace,
+            }
+            ready.add_sample(ready.name, labels, float(config.status.ready or False))
+            for family, capacity in _capacities(config):
+                free = exactly(capacity.exactAvailableIPs, capacity.availableIPs)
+                available.add_sample(available.name, labels | family, free)
+                tenants.add_sample(tenants.name, labels | family, capacity.estimatedTenants)
         yield from (ready, available, tenants)
 
     def _of_clusters(self) -> Iterator[Metric]:
@@ -210,6 +214,17 @@ def _by_family(pool: NetworkPool) -> list[tuple[dict[str, str], NetworkPoolStatu
         ({"family": "IPv6" if ":" in block.spec.cidr else "IPv4"}, block.status)
         for block in pool.blocks
     ]
+
+
+def _capacities(config: ProviderConfig) -> Iterator[tuple[dict[str, str], FamilyCapacity]]:
+    """Yield the label that names a family, and its capacity; no label if there is one family."""
+    capacity = config.status.capacity
+    if capacity is None:
+        return
+    for one in capacity.families:
+        yield {"family": one.family}, one
+    if not capacity.families:
+        yield {}, FamilyCapacity("IPv4", capacity.availableIPs, None, capacity.estimatedTenants)
 
 
 def _waits(allocation: IPAllocation) -> bool:

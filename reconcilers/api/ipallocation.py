@@ -111,7 +111,8 @@ class IPAllocationSpec:
     pinnedRanges: Annotated[tuple[PinnedRange, ...], Field(max_length=MAX_FAMILIES)] = ()
     """Specific ranges of both families, one of each, instead of pinnedRange."""
     ipFamilyPolicy: IPFamilyPolicy | None = None
-    """SingleStack, which is the default, PreferDualStack or RequireDualStack, as in a Service."""
+    """SingleStack, which is the default, PreferDualStack or RequireDualStack, as in a Service.
+    PreferDualStack does without the second family where that is full, never without the first."""
     ipFamilies: IPFamilies = ()
     """Of which families, in order; if it names none, or one, the pool's order says the rest."""
 

@@ -1,8 +1,8 @@
 """ProviderConfig: where clusters are built, and which pools their addresses come from."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, with_config
 
@@ -11,6 +11,7 @@ from reconcilers.api.fields import (
     FORBIDDEN,
     MODEL,
     REQUIRED,
+    BigNumber,
     Conditions,
     Int32,
     NonEmpty,
@@ -29,6 +30,8 @@ from reconcilers.api.providerblocks import (
     Nutanix,
     Proxmox,
 )
+
+FamilyName = Literal["IPv4", "IPv6"]
 
 IPAM = "ipam"
 CLOUD = "cloud"
@@ -216,13 +219,41 @@ class ProviderConfigSpec:
 
 @with_config(MODEL)
 @dataclass(frozen=True, slots=True)
+class FamilyCapacity:
+    """What the provider's pools still hold of one family."""
+
+    family: FamilyName
+    """IPv4 or IPv6."""
+    availableIPs: Int32 = 0
+    """Free addresses. At most 2147483647, see exactAvailableIPs."""
+    exactAvailableIPs: BigNumber | None = None
+    """Free addresses, as text; only if there are more than 2147483647."""
+    estimatedTenants: Int32 = 0
+    """How many more tenants of default size these suffice for."""
+
+
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class Capacity:
     """What the provider's pools still hold."""
 
     availableIPs: Int32 = 0
-    """Free addresses in its pools. At most 2147483647; the message of PoolAvailable has all."""
+    """Free addresses of its pools' cidr. At most 2147483647; PoolAvailable's message has all."""
     estimatedTenants: Int32 = 0
     """How many more tenants of default size these suffice for."""
+    families: Annotated[tuple[FamilyCapacity, ...], Field(max_length=2)] = ()
+    """The same of each family, secondary blocks included; only if its pools have both families."""
+
+    def written(self, before: "Capacity | None") -> dict[str, Any]:
+        """Return it as a merge patch has it, of what was there before."""
+        counts = {"availableIPs": self.availableIPs, "estimatedTenants": self.estimatedTenants}
+        if not self.families and not (before and before.families):
+            return counts
+        families = [
+            {name: value for name, value in asdict(one).items() if value is not None}
+            for one in self.families
+        ]
+        return counts | {"families": families or None}
 
 
 @with_config(MODEL)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import starmap
 
 from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool, capped
@@ -10,6 +11,8 @@ from reconcilers.api.providerconfig import (
     IPAM,
     LOCAL,
     Capacity,
+    FamilyCapacity,
+    FamilyName,
     ProviderConfig,
     ProviderNetwork,
 )
@@ -126,30 +129,59 @@ def pools(config: ProviderConfig, found: Iterable[NetworkPool]) -> tuple[Finding
         )
         return finding, Capacity()
     there = list(found)
+    by_family = _by_family(there, network)
     available = sum(pool.status.available for pool in there)
-    tenants = sum(estimated_tenants(pool, network) for pool in there)
-    if available == 0 and any(pool.status.observedGeneration == 0 for pool in there):
-        message = "waiting for the NetworkPool controller"
-        return Finding(POOL_AVAILABLE, False, "Reconciling", message), Capacity()
-    if available == 0:
+    tenants = sum(estimated_tenants(pool, pool.status.available, network) for pool in there)
+    if not any(free for free, _ in by_family.values()):
+        if any(pool.status.observedGeneration == 0 for pool in there):
+            message = "waiting for the NetworkPool controller"
+            return Finding(POOL_AVAILABLE, False, "Reconciling", message), Capacity()
         message = "all configured pools are exhausted"
         return Finding(POOL_AVAILABLE, False, "PoolExhausted", message), Capacity()
+    several = len(by_family) > 1
     message = f"{available} IPs available (~{tenants} tenants)"
-    return (
-        Finding(POOL_AVAILABLE, True, "PoolAvailable", message),
-        Capacity(availableIPs=capped(available), estimatedTenants=capped(tenants)),
+    if several:
+        message = ", ".join(
+            f"{free} {family} IPs available (~{fitting} tenants)"
+            for family, (free, fitting) in by_family.items()
+        )
+    capacity = Capacity(
+        availableIPs=capped(available),
+        estimatedTenants=capped(tenants),
+        families=tuple(starmap(_family, by_family.items())) if several else (),
     )
+    return Finding(POOL_AVAILABLE, True, "PoolAvailable", message), capacity
 
 
-def estimated_tenants(pool: NetworkPool, network: ProviderNetwork) -> int:
-    """Return how many tenants of initial size, cut to the quota, find room in the pool."""
+def _by_family(
+    found: Iterable[NetworkPool], network: ProviderNetwork
+) -> dict[FamilyName, tuple[int, int]]:
+    """Return of each family of some pools the free addresses, and for how many tenants they do."""
+    by_family: dict[FamilyName, tuple[int, int]] = {}
+    for pool in found:
+        for block in pool.blocks:
+            family: FamilyName = "IPv6" if ":" in block.spec.cidr else "IPv4"
+            free, fitting = by_family.get(family, (0, 0))
+            more = estimated_tenants(pool, block.status.available, network)
+            by_family[family] = free + block.status.available, fitting + more
+    return by_family
+
+
+def _family(family: FamilyName, counts: tuple[int, int]) -> FamilyCapacity:
+    free, fitting = counts
+    exact = str(free) if free > capped(free) else None
+    return FamilyCapacity(family, capped(free), exact, capped(fitting))
+
+
+def estimated_tenants(pool: NetworkPool, free: int, network: ProviderNetwork) -> int:
+    """Return how many tenants of initial size, cut to the quota, so many addresses suffice for."""
     sizing, quota = network.sizing, network.quota
     elastic = sizing.allocationMode == ELASTIC
     balancers = sizing.initialPoolSize if elastic else sizing.defaultPoolSize
     nodes = pool.spec.default_count(names.TYPE_NODES)
     each = min(nodes, quota.maxNodeIPs or nodes)
     each += min(balancers, quota.maxLoadBalancerIPs or balancers)
-    return pool.status.available // each
+    return free // each
 
 
 def overall(judgement: Judgement) -> Finding:

@@ -209,10 +209,7 @@ class ProviderConfigReconciler:
             if valid:
                 change["lastValidationTime"] = rfc3339(now)
         if found.capacity != status.capacity:
-            change["capacity"] = found.capacity and {
-                "availableIPs": found.capacity.availableIPs,
-                "estimatedTenants": found.capacity.estimatedTenants,
-            }
+            change["capacity"] = found.capacity and found.capacity.written(status.capacity)
         if change:
             change["lastProbeTime"] = rfc3339(now)
         return change

@@ -194,6 +194,26 @@ async def test_preferring_both_the_first_is_served_where_the_second_is_full_and_
         assert here.offsets(await here.until("a", ALLOCATED)) == ["4:0/31"]
 
 
+async def test_preferring_both_nothing_is_given_where_the_first_is_full_until_it_has_room(
+    plane: Plane, tmp_path: Path
+) -> None:
+    async with lab(plane, tmp_path) as here:
+        await here.offer(secondary=here.second)
+        await here.ask("filler", **FILLER)
+        found = await here.ask("a", **PREFER)
+        assert said(found) == ("False", "PoolExhausted")
+        ready = find(found.status.conditions, READY)
+        assert ready is not None
+        assert ready.message.startswith("IPv4: pool exhausted")
+        assert here.offsets(found) == []
+        other = await here.ask("b", **PREFER | SIX)
+        assert here.offsets(other) == ["6:/127"], "IPv6 is its first family"
+        assert said(other, ranges.DUAL_STACK) == ("False", "PoolExhausted")
+        await here.give_back("filler")
+        served = await here.until("a", ALLOCATED)
+        assert here.offsets(served) == ["4:0/31", "6:2/127"]
+
+
 @pytest.mark.parametrize(("full", "word"), [(SIX, "IPv6"), ({}, "IPv4")])
 async def test_requiring_both_nothing_is_taken_of_one_where_the_other_is_full(
     plane: Plane, tmp_path: Path, full: dict[str, Any], word: str

@@ -185,6 +185,20 @@ async def test_a_providers_gauges_are_its_status_and_go_with_it() -> None:
         assert _value(manager, "butler_provider_config_ready", **config) is None
 
 
+async def test_a_providers_capacity_is_shown_of_each_family_of_its_pools() -> None:
+    platform = Platform()
+    second = {"cidr": "fd00::/64"}
+    platform.server.add("networkpools", make.pool(secondary=second))
+    platform.server.add("providerconfigs", make.provider("lab"))
+    config = {"provider_config": "default", "namespace": make.NAMESPACE}
+    async with platform.running() as manager:
+        await platform.clock.advance(1)
+        for family, free in (("IPv4", 256), ("IPv6", 2**64)):
+            of_it = {**config, "family": family}
+            assert _value(manager, "butler_provider_config_available_ips", **of_it) == free
+        assert _value(manager, "butler_provider_config_available_ips", **config) is None
+
+
 def _elastic() -> tuple[Platform, Server]:
     platform = _platform()
     sizing = {"allocationMode": "elastic", "growthIncrement": 1}

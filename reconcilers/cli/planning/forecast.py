@@ -312,8 +312,5 @@ def _provider_patch(
     if rendered(conditions) != rendered(provider.status.conditions):
         change["conditions"] = rendered(conditions)
     if judged is not None and judged[1] != provider.status.capacity:
-        change["capacity"] = {
-            "availableIPs": judged[1].availableIPs,
-            "estimatedTenants": judged[1].estimatedTenants,
-        }
+        change["capacity"] = judged[1].written(provider.status.capacity)
     return change | ({"lastProbeTime": rfc3339(now)} if change else {})

@@ -11,6 +11,7 @@ from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.server import Json
 
+COUNTS = ("totalIPs", "allocatedIPs", "availableIPs", "largestFreeBlock")
 CREDENTIALS = {"credentialsRef": {"name": "creds"}}
 
 
@@ -182,6 +183,51 @@ async def test_numbers_never_exceed_what_the_schema_takes() -> None:
     lab = _lab(make.provider("p0", "p1", "p2"), *pools)
     await lab.provider()
     assert lab.see("providerconfigs", "default")["capacity"]["availableIPs"] == 2**31 - 1
+
+
+def _two(name: str, four: int, six: int) -> Any:
+    large = {"exactCounts": dict.fromkeys(COUNTS, str(six))} if six > 2**31 - 1 else {}
+    counted = {"availableIPs": min(six, 2**31 - 1), **large}
+    status = {"availableIPs": four, "secondary": counted, "observedGeneration": 1}
+    return make.pool(name, status=status, secondary={"cidr": "fd00::/64"})
+
+
+async def test_capacity_is_told_of_each_family_where_pools_have_two() -> None:
+    lab = _lab(make.provider("one", "two"), _two("one", 20, 2**64), _pool("two", 20))
+    await lab.provider()
+    assert lab.see("providerconfigs", "default")["capacity"] == {
+        "availableIPs": 40,
+        "estimatedTenants": 2,
+        "families": [
+            {"family": "IPv4", "availableIPs": 40, "estimatedTenants": 2},
+            {
+                "family": "IPv6",
+                "availableIPs": 2**31 - 1,
+                "exactAvailableIPs": str(2**64),
+                "estimatedTenants": 2**31 - 1,
+            },
+        ],
+    }
+    message = (
+        f"40 IPv4 IPs available (~2 tenants), {2**64} IPv6 IPs available (~{2**64 // 13} tenants)"
+    )
+    assert _reported(lab, "PoolAvailable") == ("True", "PoolAvailable", message)
+    lab.server.requests.clear()
+    await lab.provider()
+    assert lab.server.requests == []
+    lab.server.edit("networkpools", "one", {"spec": {"secondary": None}})
+    await lab.provider()
+    capacity = lab.see("providerconfigs", "default")["capacity"]
+    assert capacity == {"availableIPs": 40, "estimatedTenants": 2}
+
+
+async def test_pools_with_one_full_family_are_available_and_with_both_full_exhausted() -> None:
+    lab = _lab(make.provider("one"), _two("one", 0, 13))
+    await lab.provider()
+    assert _reported(lab, "PoolAvailable")[:2] == ("True", "PoolAvailable")
+    lab.server.edit("networkpools", "one", {"status": {"secondary": {"availableIPs": 0}}})
+    await lab.provider()
+    assert _reported(lab, "PoolAvailable")[:2] == ("False", "PoolExhausted")
 
 
 async def test_team_scope_without_a_team_is_reported() -> None:
