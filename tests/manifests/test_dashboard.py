@@ -2,7 +2,7 @@
 
 Two scrapes of a controller at work are written into a Prometheus database, a minute apart, and
 every query of the dashboard is asked of it: one that finds nothing is about a metric or a label
-that does not exist.
+that does not exist. The pool has two families, and each series a legend of its own.
 """
 
 import json
@@ -52,15 +52,21 @@ OPTIONS = ManagerOptions(
 )
 
 
-def queries() -> dict[str, str]:
-    """Return the dashboard's queries by panel, with its variables set to everything."""
+def queries() -> dict[str, tuple[str, str]]:
+    """Return the dashboard's queries by panel, with its variables set to all, and legends."""
     board = json.loads((PROMETHEUS / "dashboard.json").read_text())
     found = {}
     for panel in board["panels"]:
         for target in panel.get("targets", []):
             expression = re.sub(r"\$(namespace|pool)", ".*", target["expr"])
-            found[f"{panel['title']} {target['refId']} ({panel['id']})"] = expression
+            name = f"{panel['title']} {target['refId']} ({panel['id']})"
+            found[name] = expression, target["legendFormat"]
     return found
+
+
+def legend_of(labels: dict[str, str], legend: str) -> str:
+    """Return what a legend says of the series with these labels."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda label: labels.get(label[1], ""), legend)
 
 
 def expressions() -> dict[str, str]:
@@ -74,6 +80,7 @@ def expressions() -> dict[str, str]:
     return found
 
 
+POOL = {"cidr": "10.4.0.0/24", "secondary": {"cidr": "fd00:4::/64"}}
 PROVIDER = {
     "provider": "proxmox",
     "credentialsRef": {"name": "none"},
@@ -160,7 +167,7 @@ async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Ma
             await http.post("/api/v1/namespaces", json={"metadata": {"name": HOME}})
             async with running([manager.run, served.run, clusters.run]):
                 await manager.wait_serving()
-                await _create(http, "networkpools", "lab", {"cidr": "10.4.0.0/24"})
+                await _create(http, "networkpools", "lab", POOL)
                 await _create(http, "providerconfigs", "proxmox", PROVIDER)
                 await _create(http, "ipallocations", "served", request(4))
                 await _admit_to(http, "one", await anyio.Path(kubeconfig).read_text())
@@ -231,13 +238,19 @@ async def test_every_query_of_the_dashboard_and_of_the_alerts_finds_something(
         text = await scrape(manager)
     now = 1_700_000_000
     both = stamped(text, now) + stamped(text, now + LATER)
-    empty = []
+    empty, alike = [], []
     async with prometheus(tmp_path, both) as http:
-        for name, query in (queries() | expressions()).items():
+        alerts = {name: (query, "") for name, query in expressions().items()}
+        for name, (query, legend) in (queries() | alerts).items():
             answer = await http.get(
                 "/api/v1/query", params={"query": query, "time": str(now + LATER)}
             )
             assert answer.status_code == 200, f"{name}: {answer.text}"
-            if not answer.json()["data"]["result"]:
+            found = answer.json()["data"]["result"]
+            shown = [legend_of(series["metric"], legend) for series in found]
+            if not found:
                 empty.append(f"{name}: {query}")
+            if name not in alerts and len(set(shown)) < len(shown):
+                alike.append(f"{name}: {shown}")
     assert not empty, "\n".join(empty)
+    assert not alike, "series that nobody can tell apart:\n" + "\n".join(alike)
