@@ -205,10 +205,10 @@ def _one(one: IPAllocation, objects: Objects, now: datetime) -> Iterator[Finding
         sentence = f"names NetworkPool {one.pool_key}, which does not exist; it waits"
         yield Finding("UnknownPool", "error", subject, sentence)
     yield from _owner(one, subject, objects)
-    held = ranges.held(one)
-    if held is not None and names.FINALIZER_ALLOCATION not in one.metadata.finalizers:
+    where = ", ".join(held.text for held in ranges.all_held(one))
+    if where and names.FINALIZER_ALLOCATION not in one.metadata.finalizers:
         sentence = (
-            f"holds {held.text} without our finalizer: if it is deleted, its range is handed out"
+            f"holds {where} without our finalizer: if it is deleted, its range is handed out"
             " again while the tenant may still use it; a running controller adds the finalizer"
         )
         yield Finding("NoFinalizer", "warning", subject, sentence)

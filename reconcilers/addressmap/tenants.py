@@ -35,8 +35,8 @@ class Holding:
 
     def ranges(self, kind: str) -> list[AddressRange]:
         """Return the ranges of a type that it holds."""
-        held = (ranges.held(one) for one in self.allocations if one.spec.type == kind)
-        return [one for one in held if one is not None]
+        of_kind = (one for one in self.allocations if one.spec.type == kind)
+        return [held for one in of_kind for held in ranges.all_held(one)]
 
     @property
     def phase(self) -> str | None:

@@ -155,7 +155,17 @@ def report(kind: str, **parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         kind: what it is, for example `PoolUsageList`.
         **parts: its lists, `items` for example.
     """
-    return {"apiVersion": _REPORT, "kind": kind} | {name: [*one] for name, one in parts.items()}
+    head = {"apiVersion": _REPORT, "kind": kind}
+    return head | {name: [exact(item) for item in one] for name, one in parts.items()}
+
+
+def exact(value: Any) -> Any:
+    """Return a document with integers above 2^53 as text: few programs read them exactly."""
+    if isinstance(value, Mapping):
+        return {name: exact(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [exact(one) for one in value]
+    return str(value) if type(value) is int and abs(value) > 1 << 53 else value
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]  # C if there

@@ -1,13 +1,12 @@
 """`butler-ipam plan`: what manifests would be allocated, without a cluster."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import click
-import structlog
+from structlog.testing import capture_logs
 
 from controller.meta import Key
 from reconcilers import ranges
@@ -69,25 +68,10 @@ def work_out(
     audit.run()
     audit.references([(tenant, forecast.provider_of(tenant)) for tenant in ledger.tenants])
     before = {one.key: one.object for one in manifests.allocations}
-    with _quiet():
+    with capture_logs():  # of what reconcilers log: standard output belongs to the plan
         forecast.run()
     changed = changes(manifests, ledger, sizes, settings.pool.max_addresses)
     return Plan(ledger, before, changed)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep what reconcilers log out of the way: standard output belongs to the plan."""
-    kept = structlog.get_config()
-    structlog.configure(processors=[_drop])
-    try:
-        yield
-    finally:
-        structlog.configure(**kept)
-
-
-def _drop(_: object, __: str, ___: object) -> str:
-    raise structlog.DropEvent
 
 
 def size(text: str) -> Size:

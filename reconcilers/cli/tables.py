@@ -1,5 +1,6 @@
 """`butler-ipam pools`, `tenants` and `whois`: tables of how full, what of whom, whose address."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -84,8 +85,12 @@ def _usage(one: Usage) -> dict[str, Any]:
     }
 
 
-def _size(held: Sequence[AddressRange]) -> int:
-    return sum(one.size for one in held)
+def _size(held: Sequence[AddressRange]) -> Cell:
+    """Return how many addresses there are, of each family if there are two."""
+    counts = Counter[int]()
+    for one in held:
+        counts[one.family] += one.size
+    return Cell(" + ".join(f"{counts[one]:,}" for one in sorted(counts)) or "0", right=True)
 
 
 def _texts(held: Sequence[AddressRange]) -> str:
@@ -145,6 +150,7 @@ def _holding(one: Holding) -> dict[str, Any]:
                 "phase": allocation.status.phase,
                 "range": held.text if (held := ranges.held(allocation)) is not None else None,
                 "size": held.size if held is not None else 0,
+                "ranges": [span.text for span in ranges.all_held(allocation)],
             }
             for allocation in one.allocations
         ],
@@ -161,23 +167,34 @@ class Answer(NamedTuple):
     allocation: IPAllocation | None
 
 
+def _address(text: str) -> str:
+    """Return an address as objects have it; ::ffff:10.40.0.1 is of IPv4, as Go reads it.
+
+    Raises:
+        BadParameter: the text is no single address.
+    """
+    try:
+        found = AddressRange.parse_cidr(text) if "/" in text else AddressRange.parse(text, text)
+    except AllocatorError as wrong:
+        raise click.BadParameter(str(wrong)) from wrong
+    if found.size > 1:
+        raise click.BadParameter(f"{text!r} is {found.size:,} addresses: ask for one")
+    return (found.in_family(4) or found).start_text
+
+
 @click.command(
     epilog="Exit code: 0 each address is in some pool, 1 one is in none, 2 it is no address."
 )
-@click.argument("addresses", metavar="IP...", nargs=-1, required=True)
+@click.argument("addresses", metavar="IP...", nargs=-1, required=True, type=_address)
 @scope_options
 @output_option()
 @click.pass_context
 def whois(ctx: click.Context, /, addresses: tuple[str, ...], output: Form, **values: Any) -> None:
     """Show who holds an address: the pool, the allocation, the tenant.
 
-    Sites may use the same addresses, so several pools may answer.
+    Sites may use the same addresses, so several pools may answer. IP may be written in any way,
+    ::ffff:10.40.0.1 and fd00::1/128 too.
     """
-    for address in addresses:
-        try:
-            AddressRange.parse(address, address)
-        except AllocatorError as wrong:
-            raise click.BadParameter(str(wrong), param_hint="IP") from wrong
     objects = survey(scope(values))
     found = [answer for address in addresses for answer in answers(objects, address)]
     named = [("ipallocation", one.allocation.metadata.name) for one in found if one.allocation]
@@ -228,13 +245,8 @@ def _answers_by_address(found: Sequence[Answer]) -> Iterator[dict[str, Any]]:
     for (address, key), group in groupby(found, lambda one: (one.address, one.pool.metadata.key)):
         every = list(group)
         extent = every[0].extent
-        yield {
-            "address": address,
-            "pool": str(key),
-            "state": extent.state.value,
-            "start": extent.range.start_text,
-            "end": extent.range.end_text,
-            "note": extent.note,
+        head = {"address": address, "pool": str(key)} | extent.document()
+        yield head | {
             "holders": [
                 {
                     "allocation": str(one.holder.allocation),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, starmap
 from textwrap import indent
 from typing import Any, NamedTuple
 
@@ -26,11 +26,6 @@ class Size(NamedTuple):
     nodes: int
     balancers: int
 
-    @property
-    def text(self) -> str:
-        """As it was given: `5+8`."""
-        return f"{self.nodes}+{self.balancers}"
-
 
 class Standing(NamedTuple):
     """A pool's space at one time, and how many more tenants of each size find room in it."""
@@ -40,7 +35,7 @@ class Standing(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What becomes of one pool."""
+    """What becomes of one block of a pool."""
 
     pool: NetworkPool
     before: Standing
@@ -60,8 +55,9 @@ def changes(read: Manifests, ledger: Ledger, sizes: Sequence[Size], most: int) -
     later = list(ledger.allocations)
     statuses = {one.key: one.object for one in read.pools}
     found = []
-    for pool in ledger.pools:
-        before = _standing(statuses[pool.metadata.key], earlier, sizes, most)
+    both = ((statuses[pool.metadata.key].blocks, pool.blocks) for pool in ledger.pools)
+    for was, pool in chain.from_iterable(starmap(partial(zip, strict=True), both)):
+        before = _standing(was, earlier, sizes, most)
         after = _standing(pool, later, sizes, most)
         if before is not None and after is not None:
             found.append(Change(pool, before, after))
@@ -142,7 +138,7 @@ def render(
     """Return the tables for people; if `wide`, pools that stay as they are are listed, too."""
     allocations = sorted(ledger.allocations, key=_by_pool_and_place)
     parts = [
-        _section("Pools", table(_POOLS, list(ledger.pools))),
+        _section("Pools", table(_POOLS, [one for pool in ledger.pools for one in pool.blocks])),
         _section("Before and after", _changes(changed, wide=wide)),
         _section("Allocations", _allocations(allocations, before, ledger)),
         _section("Tenants", table(_TENANTS, list(ledger.tenants))),
@@ -183,6 +179,7 @@ def _changes(changed: Sequence[Change], *, wide: bool) -> str:
     columns: list[Column[Change]] = [
         Column("NAMESPACE", lambda one: one.pool.metadata.namespace),
         Column("NAME", lambda one: one.pool.metadata.name),
+        Column("CIDR", lambda one: one.pool.spec.cidr),
         Column("ALLOCATED", _before_and_after(lambda at: f"{at.capacity.allocated:,}")),
         Column("FREE", _before_and_after(lambda at: f"{at.capacity.available:,}")),
         Column("LARGEST", _before_and_after(lambda at: f"{at.capacity.largest_free:,}")),
@@ -191,7 +188,9 @@ def _changes(changed: Sequence[Change], *, wide: bool) -> str:
         ),
     ]
     for size in sizes:
-        columns += [Column(f"FITS {size.text}", _before_and_after(partial(_fits, size)))]
+        columns += [
+            Column(f"FITS {size.nodes}+{size.balancers}", _before_and_after(partial(_fits, size)))
+        ]
     return table(columns, [one for one in changed if wide or sizes or one.before != one.after])
 
 
@@ -225,7 +224,7 @@ def _allocations(
         Column("TENANT", lambda one: str(one.spec.tenantClusterRef.key)),
         Column("TYPE", lambda one: one.spec.type),
         Column("COUNT", lambda one: number(_wanted(one, ledger))),
-        Column("RANGE", lambda one: held.text if (held := ranges.held(one)) else None),
+        Column("RANGE", lambda one: ", ".join(held.text for held in ranges.all_held(one))),
         Column("PHASE", lambda one: _phase(one.status.phase or "-")),
         Column("REMARK", lambda one: Cell("; ".join(_remarks(one, before, ledger)))),
     )

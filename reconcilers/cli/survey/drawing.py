@@ -82,8 +82,9 @@ def _line(cells: list[State]) -> str:
 def _legend(picture: Picture) -> str:
     """Return the states that occur, with how many addresses are in each."""
     counts = picture.addresses()
+    width = max(12, len(f"{max(counts.values()):,}"))
     return "".join(
-        f"  {painted_text(style.letter, style.terminal)}  {counts[state]:>12,}  {style.words}\n"
-        for state, style in STYLES.items()
+        f"  {painted_text(one.letter, one.terminal)}  {counts[state]:>{width},}  {one.words}\n"
+        for state, one in STYLES.items()
         if counts[state]
     )

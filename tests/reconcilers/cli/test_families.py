@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.reconcilers.cli.commandline import allocation, pool
@@ -35,20 +36,60 @@ def test_each_block_is_a_row_of_the_pools_and_one_name(tmp_path: Path) -> None:
     found = json.loads(ask(tmp_path, "pools", "-o", "json", objects=objects).out)["items"]
     assert [(one["cidr"], one["total"], one["allocated"]) for one in found] == [
         ("10.0.0.0/28", 16, 12),
-        ("fd00::/64", 2**64 - 16, 12),
+        ("fd00::/64", str(2**64 - 16), 12),
     ]
     out = ask(tmp_path, "pools", "-o", "name", objects=objects).out
     assert out.splitlines() == ["networkpool.butler.butlerlabs.dev/lab"]
 
 
-def test_whois_finds_an_address_of_either_family_in_any_spelling(tmp_path: Path) -> None:
-    for address in ("10.0.0.3", "fd00::12", "FD00:0:0::0012"):
-        out = ask(tmp_path, "whois", address, objects=(_pool(), _both())).out
-        assert out.splitlines()[1].split()[1:4] == [
-            "butler-system/lab",
-            "allocated",
-            "butler-system/a",
-        ]
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("10.0.0.3", "10.0.0.3"),
+        ("10.0.0.3/32", "10.0.0.3"),
+        ("::ffff:10.0.0.3", "10.0.0.3"),
+        ("::FFFF:a00:3", "10.0.0.3"),
+        ("::ffff:10.0.0.3/128", "10.0.0.3"),
+        ("fd00::12", "fd00::12"),
+        ("FD00:0:0::0012", "fd00::12"),
+        ("fd00:0000:0000:0000:0000:0000:0000:0012", "fd00::12"),
+        ("fd00::0.0.0.18", "fd00::12"),
+        ("FD00::12/128", "fd00::12"),
+    ],
+)
+def test_whois_finds_an_address_of_either_family_in_any_spelling(
+    tmp_path: Path, written: str, shown: str
+) -> None:
+    out = ask(tmp_path, "whois", written, objects=(_pool(), _both())).out
+    assert out.splitlines()[1].split()[:4] == [
+        *(shown, "butler-system/lab", "allocated", "butler-system/a")
+    ]
+    out = ask(tmp_path, "whois", written, "-o", "json", objects=(_pool(), _both())).out
+    assert [one["address"] for one in json.loads(out)["items"]] == [shown]
+
+
+@pytest.mark.parametrize("wrong", ["fd00::/64", "10.0.0.0/31", "fd00::1%eth0", "fd00:::1", "1/32"])
+def test_whois_of_what_is_no_single_address_is_a_wrong_call(tmp_path: Path, wrong: str) -> None:
+    outcome = ask(tmp_path, "whois", wrong, objects=(_pool(), _both()))
+    assert outcome.code == 2
+    assert "IP" in outcome.err
+
+
+def test_the_ranges_of_both_families_are_counted_and_listed_for_a_tenant(tmp_path: Path) -> None:
+    objects = (_pool(), _both(), cluster())
+    [row] = ask(tmp_path, "tenants", "-o", "wide", objects=objects).out.splitlines()[1:]
+    assert "12 + 12" in row
+    assert "10.0.0.0-10.0.0.11, fd00::10-fd00::1b" in row
+    [found] = json.loads(ask(tmp_path, "tenants", "-o", "json", objects=objects).out)["items"]
+    assert found["allocations"][0]["ranges"] == ["10.0.0.0-10.0.0.11", "fd00::10-fd00::1b"]
+
+
+def test_counts_that_few_programs_read_exactly_are_text(tmp_path: Path) -> None:
+    out = ask(tmp_path, "map", "lab", "-o", "json", objects=(_pool(), _both())).out
+    four, six = json.loads(out)["items"]
+    assert four["addresses"]["free"] == 4
+    assert six["addresses"] == {"reserved": 16, "allocated": 12, "free": str(2**64 - 28)}
+    assert six["extents"][-1]["size"] == str(2**64 - 28)
 
 
 def test_the_map_draws_each_block(tmp_path: Path) -> None:

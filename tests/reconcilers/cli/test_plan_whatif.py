@@ -51,8 +51,26 @@ def test_a_tenant_fits_only_where_both_its_ranges_do() -> None:
 
 def test_tenants_of_a_pool_of_any_size_are_counted_at_once() -> None:
     printed = figures(pool(cidr="fd00::/64"), fit="5+8")["lab"]
-    assert printed["before"]["fits"][0]["tenants"] == 2**64 // 13
-    assert printed["before"]["total"] == 2**64
+    assert printed["before"]["fits"][0]["tenants"] == str(2**64 // 13)
+    assert printed["before"]["total"] == str(2**64), "as text: it is above 2^53"
+
+
+def test_each_family_of_a_pool_has_its_figures_and_room() -> None:
+    both = pool(cidr="10.40.0.0/28")
+    both["spec"]["secondary"] = {"cidr": "fd00::/122"}
+    asks = allocation("a", 4)
+    asks["spec"]["ipFamilyPolicy"] = "RequireDualStack"
+    printed = json.loads(plan(both, asks, options=("--fit", "2+2")).out)["items"]
+    found = [
+        (one["cidr"], [one[when]["fits"][0]["tenants"] for when in ("before", "after")])
+        for one in printed
+    ]
+    assert found == [("10.40.0.0/28", [4, 3]), ("fd00::/122", [16, 15])]
+    out = plan_text(json.dumps(both) + "\n---\n" + json.dumps(asks), "--fit", "2+2").out
+    sections = [part.splitlines() for part in out.split("\n\n")]
+    for rows in sections[:2]:
+        assert [row.split()[2] for row in rows[2:]] == ["10.40.0.0/28", "fd00::/122"]
+    assert "10.40.0.0/30, fd00::/126" in out
 
 
 def test_the_table_has_a_column_for_each_size() -> None:
@@ -61,10 +79,12 @@ def test_the_table_has_a_column_for_each_size() -> None:
     section = out.partition("Before and after\n")[2].partition("\n\n")[0]
     head, row = section.splitlines()
     assert head.split() == [
-        *("NAMESPACE", "NAME", "ALLOCATED", "FREE", "LARGEST", "FRAGMENTED"),
+        *("NAMESPACE", "NAME", "CIDR", "ALLOCATED", "FREE", "LARGEST", "FRAGMENTED"),
         *("FITS", "5+8", "FITS", "0+4"),
     ]
-    assert row.split() == ["butler-system", "lab", "0", "256", "256", "0%", "19", "64"]
+    assert row.split() == [
+        *("butler-system", "lab", "10.40.0.0/24", "0", "256", "256", "0%", "19", "64")
+    ]
 
 
 def test_without_the_question_a_pool_that_stays_as_it_is_needs_no_line() -> None:
