@@ -99,10 +99,12 @@ def test_samples_use_no_field_that_is_deprecated() -> None:
 
 def test_no_two_pools_share_an_address() -> None:
     cidrs = {
-        body["metadata"]["name"]: AddressRange.parse_cidr(body["spec"]["cidr"])
+        f"{body['metadata']['name']} {block['cidr']}": AddressRange.parse_cidr(block["cidr"])
         for path in FILES
         for body in objects(path)
         if body["kind"] == "NetworkPool"
+        for block in (body["spec"], body["spec"].get("secondary"))
+        if block
     }
     assert len(cidrs) >= 8
     for (one, first), (other, second) in combinations(cidrs.items(), 2):
