@@ -1,0 +1,242 @@
+"""From the version before pools of two families to this one and back, with its CRDs and objects.
+
+tests/data/before_families has the CRDs of that version, and all that its controller had made of
+the samples on a real API server (without what a server adds to objects). There is no release yet:
+this is the last version whose schema knows one family only.
+"""
+
+import json
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from controller.clock import SystemClock
+from controller.config import connect
+from controller.manager import Manager
+from controller.options import ManagerOptions
+from envtest.plane import ControlPlane as Plane
+from envtest.plane import read_crds
+from reconcilers.api import names
+from reconcilers.api.crd import crds
+from reconcilers.settings import (
+    AllocationSettings,
+    OrphanSettings,
+    PoolSettings,
+    ProviderSettings,
+    Settings,
+    TenantSettings,
+)
+from reconcilers.wiring import assemble
+from tests.polling import checked, until
+from tests.servers import ASSETS
+
+Json = dict[str, Any]
+BEFORE = Path(__file__).parents[1] / "data" / "before_families"
+PLURALS = {
+    "Secret": "secrets",
+    "ProviderConfig": "providerconfigs",
+    "TenantCluster": "tenantclusters",
+    "IPAllocation": "ipallocations",
+    "NetworkPool": "networkpools",
+}
+"""Of the recorded objects, in the order in which one names another by uid or resourceVersion."""
+API = f"/apis/{names.API_VERSION}"
+OURS = {"fieldManager": names.FIELD_MANAGER}
+MERGE = {"Content-Type": "application/merge-patch+json"}
+OFTEN = Settings(
+    pool=PoolSettings(resync=0.5, requeue_after_work=0.5),
+    allocation=AllocationSettings(
+        requeue_allocated=0.5, requeue_failed=0.5, requeue_pending=0.5, requeue_releasing=0.5
+    ),
+    tenant=TenantSettings(
+        requeue_waiting=0.5, requeue_not_ready=0.5, requeue_young=0.5, requeue_grown=0.5
+    ),
+    provider=ProviderSettings(resync=0.5, requeue_invalid=0.5),
+    orphans=OrphanSettings(resync=0.5),
+)
+"""Each object is looked at twice a second, not when it has changed only."""
+PASSES = 3
+"""Over each object, on the average, until nothing is expected to be written any more."""
+
+
+def _recorded() -> list[Json]:
+    """Return the objects, those first that others name."""
+    found: list[Json] = json.loads((BEFORE / "objects.json").read_text(encoding="utf-8"))
+    return sorted(found, key=lambda one: list(PLURALS).index(one["kind"]))
+
+
+def _path(one: Json) -> str:
+    api = "/api/v1" if one["kind"] == "Secret" else API
+    return f"{api}/namespaces/{one['metadata']['namespace']}/{PLURALS[one['kind']]}"
+
+
+async def _restore(http: httpx.AsyncClient) -> None:
+    """Make the objects, as the field manager that made them.
+
+    What names an object of the recorded server names that of this one: uids, and the
+    resourceVersion up to which a pool has settled its allocations.
+    """
+    recorded = _recorded()
+    for name in {one["metadata"]["namespace"] for one in recorded}:
+        answer = await http.post("/api/v1/namespaces", json={"metadata": {"name": name}})
+        assert answer.status_code in {201, 409}, answer.text
+    uids: dict[str, str] = {}
+    revision = "0"
+    for one in recorded:
+        text = json.dumps(one)
+        for old, new in uids.items():
+            text = text.replace(old, new)
+        body = json.loads(text)
+        uid = body["metadata"].pop("uid", None)
+        answer = await http.post(_path(one), params=OURS, json=body)
+        assert answer.status_code == 201, answer.text
+        made = answer.json()
+        if uid is not None:
+            uids[uid] = made["metadata"]["uid"]
+        if "status" not in body:
+            continue
+        if body["status"].get("allocationsRevision"):
+            body["status"]["allocationsRevision"] = revision
+        where = f"{_path(one)}/{one['metadata']['name']}/status"
+        answer = await http.put(where, params=OURS, json=made | {"status": body["status"]})
+        assert answer.status_code == 200, answer.text
+        if one["kind"] == "IPAllocation":
+            revision = answer.json()["metadata"]["resourceVersion"]
+
+
+async def _read(http: httpx.AsyncClient) -> dict[str, str]:
+    """Return all objects, as the very texts that the server answers with."""
+    found = {}
+    for one in _recorded():
+        where = f"{_path(one)}/{one['metadata']['name']}"
+        answer = await http.get(where)
+        assert answer.status_code == 200, answer.text
+        found[where] = answer.text
+    return found
+
+
+def _passes(manager: Manager) -> Iterator[float]:
+    """Yield how often each controller has looked at an object, for each object of its kind."""
+    kinds = [one["kind"].lower() for one in _recorded() if one["kind"] != "Secret"]
+    for kind in sorted(set(kinds)):
+        total = sum(
+            sample.value
+            for family in manager.metrics.reconcile_total.collect()
+            for sample in family.samples
+            if sample.name.endswith("_total") and sample.labels["controller"] == kind
+        )
+        yield total / kinds.count(kind)
+
+
+@asynccontextmanager
+async def _controllers(plane: Plane, folder: Path) -> AsyncIterator[Manager]:
+    """Run the controllers of this version."""
+    transport = await connect(plane.write_kubeconfig(folder / "kubeconfig"))
+    clock = SystemClock()
+    manager = Manager(transport, clock=clock, options=ManagerOptions())
+    clients = assemble(manager, clock, OFTEN)
+    async with anyio.create_task_group() as group:
+        group.start_soon(manager.run)
+        yield manager
+        group.cancel_scope.cancel()
+    await clients.aclose()
+    await transport.aclose()
+
+
+async def test_objects_without_second_family_are_untouched_by_an_upgrade_and_the_way_back(
+    plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    await plane.install_crds(read_crds(BEFORE))
+    await _restore(admin)
+    before = await _read(admin)
+    assert len(before) == len(_recorded())
+    await plane.install_crds(crds())
+    async with _controllers(plane, tmp_path) as manager:
+        await until(checked(lambda: min(_passes(manager))), lambda least: least >= PASSES)
+    assert await _read(admin) == before
+    await plane.install_crds(read_crds(BEFORE))
+    assert await _read(admin) == before
+
+
+BOTH: Json = {
+    "phase": "Allocated",
+    "startAddress": "10.40.0.0",
+    "endAddress": "10.40.0.1",
+    "families": [
+        {"family": "IPv4", "startAddress": "10.40.0.0", "endAddress": "10.40.0.1"},
+        {"family": "IPv6", "startAddress": "fd00::", "endAddress": "fd00::1"},
+    ],
+}
+
+
+async def _hold_both(http: httpx.AsyncClient) -> str:
+    """Make an allocation that holds a range of each family; return its path."""
+    spec = {
+        "poolRef": {"name": "lab"},
+        "tenantClusterRef": {"name": "a", "namespace": "team"},
+        "type": "loadbalancer",
+        "ipFamilyPolicy": "RequireDualStack",
+    }
+    body = {"apiVersion": names.API_VERSION, "kind": "IPAllocation", "spec": spec}
+    where = f"{API}/namespaces/default/ipallocations"
+    answer = await http.post(where, json=body | {"metadata": {"name": "both"}})
+    assert answer.status_code == 201, answer.text
+    where = f"{where}/both"
+    answer = await http.patch(f"{where}/status", headers=MERGE, json={"status": BOTH})
+    assert answer.status_code == 200, answer.text
+    return where
+
+
+async def test_second_ranges_are_there_again_when_the_crds_come_back_before_any_write(
+    plane: Plane, admin: httpx.AsyncClient
+) -> None:
+    if not os.environ.get(ASSETS):
+        pytest.skip(
+            f"needs {ASSETS}: the embedded server converts what is stored, not what is read"
+        )
+    await plane.install_crds(crds())
+    where = await _hold_both(admin)
+    stored = await _text(admin, where)
+    assert "fd00::1" in stored
+    await plane.install_crds(read_crds(BEFORE))
+    shown = await until(lambda: _text(admin, where), lambda text: "fd00" not in text)
+    assert "10.40.0.1" in shown
+    await plane.install_crds(crds())
+    await until(lambda: _text(admin, where), lambda text: text == stored)
+
+
+async def test_a_write_under_the_older_crds_loses_the_second_range(
+    plane: Plane, admin: httpx.AsyncClient
+) -> None:
+    await plane.install_crds(crds())
+    where = await _hold_both(admin)
+    await plane.install_crds(read_crds(BEFORE))
+    await until(lambda: _text(admin, where), lambda text: "fd00" not in text)
+    note = {"metadata": {"annotations": {"note": "written under the older schema"}}}
+    answer = await admin.patch(where, headers=MERGE, json=note)
+    assert answer.status_code == 200, answer.text
+    await plane.install_crds(crds())
+    await until(lambda: _would_be(admin, where), lambda text: "fd00" in text)
+    assert "fd00" not in await _text(admin, where)
+
+
+async def _text(http: httpx.AsyncClient, where: str) -> str:
+    answer = await http.get(where)
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+async def _would_be(http: httpx.AsyncClient, where: str) -> str:
+    """Return what an allocation would be if its second range were written once more."""
+    body = {"status": BOTH}
+    answer = await http.patch(
+        f"{where}/status", params={"dryRun": "All"}, headers=MERGE, json=body
+    )
+    assert answer.status_code == 200, answer.text
+    return answer.text
