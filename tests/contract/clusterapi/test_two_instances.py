@@ -1,31 +1,17 @@
 """Two live processes, frozen in turn, and claims that come and go: no address is given twice."""
 
-import signal
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from subprocess import Popen
 
 import anyio
 import pytest
 
 from tests.contract.clusterapi.conftest import Server
 from tests.contract.clusterapi.lab import Body, Lab
-from tests.contract.product import product
+from tests.contract.product import frozen, product
 from tests.polling import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.slow]
-
-
-@contextmanager
-def frozen(process: Popen[bytes]) -> Iterator[None]:
-    """Stop a process in the middle of whatever it does, for the time of the context."""
-    process.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        process.send_signal(signal.SIGCONT)
 
 
 async def claims(lab: Lab, first: int, last: int) -> None:

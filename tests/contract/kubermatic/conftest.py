@@ -23,7 +23,7 @@ from reconcilers.webhooks.admission import kubermatic_webhooks, path
 from reconcilers.webhooks.configuration import KUBERMATIC, SERVICE, entries
 from tests.contract.conftest import administrator
 from tests.contract.kubermatic.lab import Lab
-from tests.contract.product import product
+from tests.contract.product import product, under_shipped_roles
 from tests.polling import until
 
 DATA = Path(__file__).parents[2] / "data" / "kubermatic"
@@ -38,12 +38,14 @@ class Server:
 
     Args:
         admin: the administrator's client.
-        kubeconfig: the administrator's.
+        kubeconfig: of the product, with the roles that it is installed with.
+        admin_kubeconfig: the administrator's.
         process: the product.
     """
 
     admin: httpx.AsyncClient
     kubeconfig: Path
+    admin_kubeconfig: Path
     process: subprocess.Popen[bytes]
 
 
@@ -54,9 +56,12 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
     async with ControlPlane.start() as plane, administrator(plane) as admin:
         await plane.install_crds(crd.crds())
         await plane.install_crds(DATA / "crds.yaml")
-        kubeconfig = plane.write_kubeconfig(folder / "kubeconfig")
-        with product("kubermatic", kubeconfig, folder / "log") as process:
-            yield Server(admin, kubeconfig, process)
+        kubeconfig = await under_shipped_roles(plane, admin, folder, "kubermatic")
+        log = folder / "log"
+        with product("kubermatic", kubeconfig, log) as process:
+            yield Server(admin, kubeconfig, plane.write_kubeconfig(folder / "admin"), process)
+        text = await anyio.Path(log).read_text(encoding="utf-8")
+        assert "403 Forbidden" not in text, "the shipped roles do not suffice"
 
 
 @pytest_asyncio.fixture(loop_scope="package")
@@ -68,7 +73,7 @@ async def lab(server: Server) -> Lab:
 @asynccontextmanager
 async def hooked(server: Server) -> AsyncIterator[None]:
     """Serve the webhook of IPAMPools, which is in force inside the context."""
-    transport = await connect(server.kubeconfig)
+    transport = await connect(server.admin_kubeconfig)
     signed = SelfSigned("default", SERVICE, "certs", validating=[HOOK], names=[HOST])
     options = ManagerOptions(webhook_bind=f"{HOST}:0", webhook_self_signed=signed)
     manager = Manager(transport, clock=SystemClock(), options=options)

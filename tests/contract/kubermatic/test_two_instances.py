@@ -1,30 +1,16 @@
 """Two live processes, one frozen for a while: no address is given twice, nothing stays empty."""
 
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from subprocess import Popen
 
 import anyio
 import pytest
 
 from tests.contract.kubermatic.conftest import Server
 from tests.contract.kubermatic.lab import ROOT, Lab, ranges
-from tests.contract.product import product
+from tests.contract.product import frozen, product
 from tests.polling import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.slow]
-
-
-@contextmanager
-def frozen(process: Popen[bytes]) -> Iterator[None]:
-    """Stop a process in the middle of whatever it does, for the time of the context."""
-    process.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        process.send_signal(signal.SIGCONT)
 
 
 async def clusters(lab: Lab, first: int, last: int) -> None:
