@@ -35,6 +35,7 @@ INJECTED = """\
 """.replace("NAMESPACE", NAMESPACE).replace("FULLNAME", FULLNAME)
 CLUSTER_API = 'has "clusterapi" .Values.integrations'
 KUBERMATIC = 'has "kubermatic" .Values.integrations'
+VITISTACK = 'has "vitistack" .Values.integrations'
 _LOOKUP = '(lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "NAME")'
 _MADE_BY = f'(dig "metadata" "labels" "cluster.x-k8s.io/provider" "" {_LOOKUP})'
 OURS_TO_DEFINE = f'or (not {_LOOKUP}) (eq "ipam-butler-ipam" {_MADE_BY})'
@@ -51,6 +52,7 @@ def copies() -> Iterator[tuple[Path, str]]:
     yield templates / "webhooks.yaml", _webhooks()
     yield templates / "clusterapi.yaml", _cluster_api()
     yield templates / "kubermatic.yaml", _when(KUBERMATIC, [_roles_of("kubermatic")])
+    yield templates / "vitistack.yaml", _when(VITISTACK, [_roles_of("vitistack")])
     [rule] = _read("prometheus/alerts.yaml")
     yield HERE / "chart/files/alerts.yaml", _dumped(rule["spec"])
     dashboard = (HERE / "prometheus/dashboard.json").read_text("utf-8")

@@ -10,7 +10,8 @@ from reconcilers.api.names import DEFAULT_NAMESPACE
 
 CLUSTER_API = "clusterapi"
 KUBERMATIC = "kubermatic"
-INTEGRATIONS = (CLUSTER_API, KUBERMATIC)
+VITISTACK = "vitistack"
+INTEGRATIONS = (CLUSTER_API, KUBERMATIC, VITISTACK)
 """The platforms whose kinds can be served."""
 
 
@@ -147,6 +148,25 @@ class OrphanSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class KubermaticSettings:
+    """Which clusters the integration with KKP serves."""
+
+    worker_name: str = ""
+    """The label `worker-name` of the Clusters that are served, as KKP's own flag; empty for those
+    without."""
+
+
+@dataclass(frozen=True, slots=True)
+class VitistackSettings:
+    """Whose networks the integration with vitistack serves."""
+
+    provider: str = "butler-ipam"
+    """The `ipAllocation.provider` of NetworkNamespaces that are served, in letters of any case."""
+    unnamed: bool = True
+    """Whether those that name no provider are served; no where static-ip-operator runs, too."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All of them, and where the defaults live."""
 
@@ -161,3 +181,5 @@ class Settings:
     tenant: TenantSettings = TenantSettings()
     provider: ProviderSettings = ProviderSettings()
     orphans: OrphanSettings = OrphanSettings()
+    kubermatic: KubermaticSettings = KubermaticSettings()
+    vitistack: VitistackSettings = VitistackSettings()

@@ -55,7 +55,7 @@ def _of_others(kind: str) -> Iterator[str]:
 
 
 def _contents(kinds: Iterable[str]) -> str:
-    listed = (f"- [{name}](#{name.lower()})" for name in kinds)
+    listed = (f"- [{name}](#{name.lower().replace(' ', '-')})" for name in kinds)
     marks = "- [Labels, annotations, finalizers](#labels-annotations-finalizers)"
     return "\n".join([*listed, marks, ""])
 

@@ -12,6 +12,7 @@ from reconcilers.api.claimreasons import CLAIM, OVERLAP, POOL, POOL_KINDS
 from reconcilers.api.kkpreasons import KUBERMATIC
 from reconcilers.api.poolreasons import TIER_REASONS, UNMET
 from reconcilers.api.tenantreasons import BALANCER, DEMAND, NO_WAY_IN
+from reconcilers.api.vitistackreasons import VITISTACK
 from reconcilers.api.words import Condition, Event, Words
 
 _OVERLAPPING = Condition(
@@ -268,6 +269,7 @@ WORDS: Mapping[str, Words] = {
     ),
     **dict.fromkeys(POOL_KINDS, CLAIM_POOL),
     **KUBERMATIC,
+    **VITISTACK,
 }
 
 _SELF = "IPAllocation"
@@ -337,7 +339,7 @@ MARKS: Mapping[str, tuple[str, str]] = {
         "annotation: requests on their way to another pool, with their age",
     ),
     names.ANNOTATION_PROMISES: (
-        "pools of claims, IPAMPool",
+        "pools of claims, IPAMPool, NetworkNamespace",
         "annotation: addresses promised to claims, and how far these were read; never edit it",
     ),
     names.ANNOTATION_PROMISES_VOID: (

@@ -8,8 +8,9 @@ from reconcilers.clusteridentity import ClusterIdentity
 from reconcilers.gauges import Gauges
 from reconcilers.integrations.clusterapi.serving import ClusterApi
 from reconcilers.integrations.kubermatic.serving import Kubermatic
+from reconcilers.integrations.vitistack.serving import Vitistack
 from reconcilers.networkpool.orphans import OrphanCollector
-from reconcilers.settings import CLUSTER_API, KUBERMATIC, Settings
+from reconcilers.settings import CLUSTER_API, KUBERMATIC, VITISTACK, Settings
 from reconcilers.tenantclients import OpenTransport, TenantClients
 from reconcilers.tenantcluster.identity import TenantIdentities
 from reconcilers.tenantcluster.release import TenantReleaseCheck
@@ -56,6 +57,8 @@ def assemble(
         cluster_api.enqueue_networkpools(networkpools)
     if KUBERMATIC in settings.integration:
         Kubermatic(shared.manager, shared.recorder, clock, settings)
+    if VITISTACK in settings.integration:
+        Vitistack(shared.manager, shared.recorder, clock, settings)
     controllers.add_ipallocations(shared, release)
     controllers.add_tenantclusters(shared, tenants, vanished, release)
     controllers.add_tenant_clients(shared, tenants)

@@ -23,7 +23,8 @@ ELSEWHERE = (
         "globalinclusterprefixpools",
         "caip-in-cluster",
     ),
-    *("ipampools", "ipamallocations"),
+    *("ipampools", "ipamallocations", "networknamespaces", "networkconfigurations"),
+    "ipallocations.vitistack.io",
 )
 """What needs an installation on a cluster with pods, a file of another section, or other kinds."""
 FINDS = ("check --tenants --strict",)

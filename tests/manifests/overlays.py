@@ -14,6 +14,7 @@ COMPONENTS: Mapping[str, set[str]] = {
     "clusterapi": {"ClusterRole"},
     "clusterapi-crds": {"CustomResourceDefinition"},
     "kubermatic": {"ClusterRole"},
+    "vitistack": {"ClusterRole"},
 }
 """Each component, and the kinds that it brings."""
 

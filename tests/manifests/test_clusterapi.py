@@ -32,7 +32,7 @@ def test_the_files_are_what_the_code_says(writer: ModuleType) -> None:
         assert path.read_text() == text, f"{path}: run `make manifests`"
 
 
-@pytest.mark.parametrize("component", ["clusterapi", "clusterapi-crds", "kubermatic"])
+@pytest.mark.parametrize("component", ["clusterapi", "clusterapi-crds", "kubermatic", "vitistack"])
 def test_a_component_names_every_file_that_there_is(component: str) -> None:
     read = kustomization(component)
     patches = {one["path"] for one in read.get("patches", []) if "path" in one}
@@ -43,6 +43,7 @@ def test_a_component_names_every_file_that_there_is(component: str) -> None:
 def test_the_one_file_install_has_nothing_of_it() -> None:
     assert "cluster.x-k8s.io" not in rendering.INSTALL.read_text()
     assert "kubermatic" not in rendering.INSTALL.read_text()
+    assert "vitistack" not in rendering.INSTALL.read_text()
 
 
 def test_the_chart_takes_definitions_of_ours_by_the_label_that_they_have() -> None:

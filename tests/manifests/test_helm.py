@@ -46,7 +46,7 @@ INSTALLS: Mapping[str, tuple[str, ...]] = {
         *("network policy with its peers", "spread and names", "shards"),
     ),
     "with others": ("cert-manager", "with Cluster API"),
-    "with KKP": ("with KKP",),
+    "with KKP": ("with KKP", "with vitistack"),
     "everything": ("prometheus", "everything", "other name"),
 }
 """What is installed at once, as an installation takes seconds: each set of values is in one."""

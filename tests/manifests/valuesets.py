@@ -42,6 +42,7 @@ VALUE_SETS: Mapping[str, Values] = {
     "crds not kept": {"crds": {"keep": False}},
     "with Cluster API": {"integrations": ["clusterapi"]},
     "with KKP": {"integrations": ["kubermatic", "clusterapi"]},
+    "with vitistack": {"integrations": ["vitistack", "kubermatic"]},
     "with Cluster API but not its kinds": {
         "integrations": ["clusterapi"],
         "crds": {"enable": False},

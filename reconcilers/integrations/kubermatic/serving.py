@@ -91,7 +91,8 @@ class Kubermatic:
             CLUSTERS,
             indexes={DATACENTER_INDEX: datacenter_index, NAMESPACE_INDEX: namespace_index},
         )
-        world = World(pools.cache, allocations.cache, clusters.cache)
+        worker = self._settings.kubermatic.worker_name
+        world = World(pools.cache, allocations.cache, clusters.cache, worker)
         client = extension.client.with_field_manager(names.FIELD_MANAGER)
         settings, told = self._settings.pool, Told(self._recorder)
         reader = Reader(client, allocations.cache, self._clock, settings.cache_patience)

@@ -1,9 +1,13 @@
 """Which clusters are served, and what becomes of their allocations."""
 
+from pathlib import Path
+
 import pytest
 
 from reconcilers.api import names
+from tests.contract.kubermatic.conftest import Server
 from tests.contract.kubermatic.lab import Lab, condition, prefixes, ranges
+from tests.contract.product import product
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
@@ -113,3 +117,17 @@ async def test_a_pool_that_lost_its_memory_voids_earlier_promises_to_all_before_
     await lab.has("b", "p", "10.0.0.4-10.0.0.7")
     kept = await lab.has("a", "p", "10.0.0.0-10.0.0.3")
     assert names.ANNOTATION_PROMISES_VOID in kept["metadata"]["annotations"]
+
+
+async def test_clusters_of_a_worker_are_served_by_whoever_has_its_name(
+    lab: Lab, server: Server, tmp_path: Path
+) -> None:
+    await lab.cluster("other", labels={"worker-name": lab.name("worker")})
+    await lab.cluster("plain")
+    await lab.pool("p", dc=ranges("10.0.0.0/29", 2))
+    await lab.has("plain", "p", "10.0.0.0-10.0.0.1")
+    assert await lab.find(lab.allocation("other", "p")) is None
+    flag = f"--kubermatic-worker-name={lab.name('worker')}"
+    with product("kubermatic", server.kubeconfig, tmp_path / "log", flag, "--leader-elect=false"):
+        await lab.has("other", "p", "10.0.0.2-10.0.0.3")
+    await lab.has("plain", "p", "10.0.0.0-10.0.0.1")

@@ -1,0 +1,224 @@
+"""One pass over one IPAllocation of vitistack: all but the choice of its address.
+
+waits, its network hands out nothing    say why
+waits otherwise                         its network's pass serves it (`networks.py`)
+holds its address                       show what changed of the network; renew, or release
+released                                ask again, once its NetworkConfiguration is there
+
+An address in use is never taken away or moved, whatever becomes of the network. In use means that
+the NetworkConfiguration exists, by a live read: then the expiry is moved ahead before it passes,
+else the address is released when it does.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+from zlib import crc32
+
+from allocator import InvalidPool
+from controller.client import Client
+from controller.clock import Clock
+from controller.errors import Conflict, NotFound
+from controller.events import Recorder
+from controller.meta import Key, Version
+from controller.outcome import SETTLED, Again, Outcome
+from reconcilers.api.names import label_value
+from reconcilers.integrations.vitistack.api import (
+    ALLOCATIONS,
+    CONFIGURATIONS,
+    LABEL_CONFIGURATION,
+    LABEL_NETWORK,
+    PENDING,
+    RELEASED,
+    IPAllocation,
+    NetworkConfiguration,
+    Static,
+)
+from reconcilers.integrations.vitistack.ranges import space_of
+from reconcilers.integrations.vitistack.world import Problem, World, static_of, why_not
+from reconcilers.integrations.vitistack.writing import (
+    ACTION,
+    Writer,
+    expiry,
+    of_network,
+    released,
+)
+
+RETRY = 0.2
+SOONEST = 1.0
+EXPIRED = "Expired"
+
+
+def labels_of(network: str, configuration: str) -> dict[str, str]:
+    """Return the labels that an IPAllocation has to have; nothing is decided by them."""
+    return {LABEL_NETWORK: label_value(network), LABEL_CONFIGURATION: label_value(configuration)}
+
+
+def owner_of(configuration: NetworkConfiguration) -> dict[str, Any]:
+    """Return the owner reference of the IPAllocations of a NetworkConfiguration."""
+    meta = configuration.metadata
+    return {
+        "apiVersion": CONFIGURATIONS.api_version,
+        "kind": CONFIGURATIONS.kind,
+        "name": meta.name,
+        "uid": meta.uid,
+    }
+
+
+def renewal(uid: str, ttl: int) -> float:
+    """Return how many seconds before it passes an expiry is moved ahead.
+
+    Between a quarter and a half of the whole, differently for each, so that addresses that were
+    given at once are not renewed at once.
+    """
+    return ttl / 4 + ttl / 4 * (crc32(uid.encode()) % 1024) / 1024
+
+
+def moment(text: str) -> datetime | None:
+    """Return the time that a text says; None if it says none."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:  # empty, or edited by hand into what is no time
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+class AllocationReconciler:
+    """Brings one IPAllocation up to date.
+
+    Args:
+        client: for the requests.
+        world: the caches.
+        writer: writes statuses.
+        recorder: takes the events.
+        clock: the time.
+    """
+
+    def __init__(
+        self, client: Client, world: World, writer: Writer, recorder: Recorder, clock: Clock
+    ) -> None:
+        self._client = client
+        self._world = world
+        self._writer = writer
+        self._recorder = recorder
+        self._clock = clock
+
+    async def reconcile(self, key: Key) -> Outcome:
+        """Bring one IPAllocation up to date."""
+        if not self._world.history_confirmed:
+            return Again(RETRY)
+        one = self._world.allocations.get(key)
+        if one is None or one.metadata.terminating:
+            return SETTLED
+        network = self._world.network_of(one)
+        if network is not None and not self._world.is_ours(network):
+            return SETTLED
+        try:
+            return await self._reconcile(one)
+        except (Conflict, NotFound):
+            return Again(RETRY)  # it was written or deleted meanwhile
+
+    async def _reconcile(self, one: IPAllocation) -> Outcome:
+        if one.status.phase == RELEASED:
+            return await self._ask_again(one)
+        if one.status.phase and await self._adopt(one):
+            return SETTLED  # the answer to that write is an event
+        if one.holds:
+            return await self._keep(one)
+        problem = why_not(self._world.network_of(one), one.spec.networkNamespaceName)
+        if problem is not None:
+            await self._writer.say([(one, problem)])
+        return SETTLED
+
+    async def _adopt(self, one: IPAllocation) -> bool:
+        """Put labels and the owner on an IPAllocation that others made; return whether it did."""
+        wanted = labels_of(one.spec.networkNamespaceName, one.spec.networkConfigurationName)
+        has = one.metadata.labels
+        labels = {name: value for name, value in wanted.items() if has.get(name) != value}
+        metadata: dict[str, Any] = {"labels": labels} if labels else {}
+        if not one.owner and self._world.configurations.get(one.configuration) is not None:
+            # The cache may be behind: an owner that is gone would have the collector take it.
+            owner = await self._configuration(one)
+            if owner is not None and not owner.metadata.terminating:
+                others = [_reference(each) for each in one.metadata.ownerReferences]
+                metadata["ownerReferences"] = [*others, owner_of(owner)]
+        if not metadata:
+            return False
+        await self._client.patch(ALLOCATIONS, Version.from_object(one), {"metadata": metadata})
+        return True
+
+    async def _configuration(self, one: IPAllocation) -> NetworkConfiguration | None:
+        """Return the NetworkConfiguration of an IPAllocation, as the API server has it now."""
+        return await self._client.find(CONFIGURATIONS, one.configuration)
+
+    async def _keep(self, one: IPAllocation) -> Outcome:
+        """Show what changed of the network, and see to the expiry."""
+        static = static_of(self._world.network_of(one))
+        changes = _changes(one, static)
+        ttl = (static or Static()).ttlSeconds
+        now = self._clock.now()
+        expires = moment(one.status.expiresAt)
+        left = (expires - now).total_seconds() if expires is not None else 0.0
+        margin = renewal(one.metadata.uid, ttl)
+        if left <= margin or left > ttl + SOONEST:
+            if await self._configuration(one) is not None:
+                changes["expiresAt"] = expiry(static, now)
+                left = float(ttl)
+            elif expires is None:
+                changes["expiresAt"] = expiry(static, now)
+                left = margin + ttl
+            elif left <= 0:
+                return await self._release(one)
+            else:
+                left += margin  # nobody uses it: the next look is when it passes
+        if changes:
+            await self._client.patch_status(ALLOCATIONS, one, changes)
+        return Again(max(left - margin, SOONEST))
+
+    async def _release(self, one: IPAllocation) -> Outcome:
+        name, address = one.spec.networkConfigurationName, one.status.address
+        text = f"{address} was released: it expired, and NetworkConfiguration {name} is not there"
+        written = await self._client.patch_status(ALLOCATIONS, one, released(text))
+        self._recorder.record(ALLOCATIONS, written, "Normal", EXPIRED, text, action=ACTION)
+        return SETTLED
+
+    async def _ask_again(self, one: IPAllocation) -> Outcome:
+        """Have a released IPAllocation wait again if its NetworkConfiguration is there."""
+        configuration = self._world.configurations.get(one.configuration)
+        if configuration is None or one.owner not in {"", configuration.metadata.uid}:
+            return SETTLED
+        live = await self._configuration(one)
+        if live is None or live.metadata.terminating or one.owner not in {"", live.metadata.uid}:
+            return SETTLED
+        text = f"NetworkConfiguration {live.metadata.name} is there again"
+        await self._writer.say([(one, Problem(PENDING, "", text))])
+        return SETTLED
+
+
+def _changes(one: IPAllocation, static: Static | None) -> dict[str, Any]:
+    """Return what of a network's settings an IPAllocation does not show yet."""
+    if static is None:
+        return {}
+    try:
+        space = space_of(static)
+    except InvalidPool:
+        return {}
+    address = space.address(one.status.address)
+    if address is None or not space.layout.cidr.contains(address):
+        return {}  # it is of what the network was before
+    status = one.status
+    shown: Mapping[str, Any] = {
+        "gateway": status.gateway,
+        "prefix": status.prefix,
+        "vlanId": status.vlanId,
+        "dns": list(status.dns),
+    }
+    wanted = of_network(static)
+    return {name: value for name, value in wanted.items() if shown[name] != value}
+
+
+def _reference(owner: Any) -> dict[str, Any]:
+    """Return an owner reference as it is written."""
+    flags = {name: True for name in ("controller", "blockOwnerDeletion") if getattr(owner, name)}
+    names = ("apiVersion", "kind", "name", "uid")
+    return {**{name: getattr(owner, name) for name in names}, **flags}

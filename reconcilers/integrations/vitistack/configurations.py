@@ -1,0 +1,222 @@
+"""One pass over one NetworkConfiguration of vitistack.
+
+another provider's, or not static    leave it
+being deleted                        show Released on its IPAllocations, then let it go
+otherwise                            an IPAllocation for each interface, and what they say
+
+The finalizer comes before anything is made. IPAllocations belong to the NetworkConfiguration and
+go with it; those of an interface that is gone are released and deleted here.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from controller.client import Client
+from controller.clock import Clock
+from controller.conditions import rfc3339
+from controller.errors import AlreadyExists, Conflict, NotFound
+from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
+from controller.meta import Key, Version
+from controller.outcome import SETTLED, Again, Outcome
+from reconcilers.conditions import Finding, rendered, with_findings
+from reconcilers.integrations.vitistack.allocations import labels_of, owner_of
+from reconcilers.integrations.vitistack.api import (
+    ALLOCATIONS,
+    CONFIGURATIONS,
+    ERROR,
+    FINALIZER,
+    RELEASED,
+    STATIC,
+    IPAllocation,
+    NetworkConfiguration,
+    NetworkNamespace,
+)
+from reconcilers.integrations.vitistack.interfaces import (
+    FAILED,
+    READY,
+    Shown,
+    allocation_name,
+    by_interface,
+    name_of,
+    shown,
+)
+from reconcilers.integrations.vitistack.ranges import space_of
+from reconcilers.integrations.vitistack.world import World, static_of, why_not
+from reconcilers.integrations.vitistack.writing import released
+
+RETRY = 0.2
+
+
+class ConfigurationReconciler:
+    """Makes the IPAllocations of NetworkConfigurations, and shows what became of them.
+
+    Args:
+        client: for the requests.
+        world: the caches.
+        clock: the time.
+    """
+
+    def __init__(self, client: Client, world: World, clock: Clock) -> None:
+        self._client = client
+        self._world = world
+        self._clock = clock
+
+    async def reconcile(self, key: Key) -> Outcome:
+        """Bring one NetworkConfiguration up to date."""
+        if not self._world.history_confirmed:
+            return Again(RETRY)
+        one = self._world.configurations.get(key)
+        if one is None or not self._world.names_us(one.spec.provider):
+            return SETTLED
+        try:
+            if one.metadata.terminating:
+                return await self._release(one)
+            return await self._reconcile(one)
+        except (Conflict, NotFound):
+            return Again(RETRY)  # something was written or deleted meanwhile
+
+    async def _reconcile(self, one: NetworkConfiguration) -> Outcome:
+        network = self._network_of(one)
+        if isinstance(network, str):
+            await self._show(one, Shown(ERROR, FAILED, ERROR, network))
+            return SETTLED
+        how = network.spec.ipAllocation
+        if how is None or how.type != STATIC or not self._world.is_ours(network):
+            return SETTLED
+        one = await add_finalizer(self._client, CONFIGURATIONS, one, FINALIZER)
+        allocations = self._world.of_configuration(one.metadata.key)
+        found = by_interface(one, allocations)
+        for index, interface in enumerate(one.spec.networkInterfaces):
+            if name_of(interface, index) not in found:
+                await self._make(one, network, name_of(interface, index))
+        await self._remove(one, allocations, found.values())
+        await self._show(one, shown(one, found))
+        return SETTLED
+
+    def _network_of(self, one: NetworkConfiguration) -> NetworkNamespace | str:
+        """Return the network of a NetworkConfiguration, or why it has none.
+
+        One that names none means the only one of its namespace: with several, the first by
+        whatever order would be a guess.
+        """
+        namespace, name = one.metadata.namespace, one.spec.networkNamespaceName
+        if name:
+            found = self._world.networks.get(Key(namespace, name))
+            return found or f'NetworkNamespace "{name}" not found'
+        every = self._world.networks_in(namespace)
+        if len(every) == 1:
+            return every[0]
+        return f"spec.networkNamespaceName is empty, and the namespace has {len(every)} networks"
+
+    async def _make(
+        self, one: NetworkConfiguration, network: NetworkNamespace, interface: str
+    ) -> None:
+        """Make the IPAllocation of an interface.
+
+        One that shows an address already, of an IPAllocation that was deleted by hand or of an
+        operator before us, requests that address: the machine has it.
+        """
+        name = allocation_name(one.metadata.name, interface)
+        spec = {
+            "networkNamespaceName": network.metadata.name,
+            "networkConfigurationName": one.metadata.name,
+            "interfaceName": interface,
+        }
+        had = _address_of(one, interface)
+        if had and _hands_out(network, had):
+            spec["requestedAddress"] = had
+        labels = labels_of(network.metadata.name, one.metadata.name)
+        metadata = {"name": name, "labels": labels, "ownerReferences": [owner_of(one)]}
+        try:
+            await self._client.create(
+                ALLOCATIONS, one.metadata.namespace, {"metadata": metadata, "spec": spec}
+            )
+        except AlreadyExists:
+            return  # by another replica or by hand: its event leads to the next pass
+
+    async def _remove(
+        self,
+        one: NetworkConfiguration,
+        allocations: Sequence[IPAllocation],
+        used: Iterable[IPAllocation],
+    ) -> None:
+        """Take away the IPAllocations that no interface has any more, and those of a predecessor.
+
+        What others made for no interface in particular stays.
+        """
+        keep = {each.metadata.uid for each in used}
+        for each in allocations:
+            owned = each.owner == one.metadata.uid
+            earlier = bool(each.owner) and not owned and each.status.phase == RELEASED
+            gone = owned and each.spec.interfaceName and each.metadata.uid not in keep
+            if each.metadata.terminating or not (gone or earlier):
+                continue
+            last = each
+            if each.status.phase != RELEASED:
+                text = f"interface {each.spec.interfaceName} is gone"
+                last = await self._client.patch_status(ALLOCATIONS, each, released(text))
+            await self._client.delete(ALLOCATIONS, Version.from_object(last))
+
+    async def _show(self, one: NetworkConfiguration, wanted: Shown) -> None:
+        """Write the status of a NetworkConfiguration if it differs."""
+        now, meta, has = self._clock.now(), one.metadata, one.status
+        finding = Finding(READY, wanted.phase == READY, wanted.reason, wanted.message)
+        conditions = with_findings(has.conditions, [finding], meta.generation, now)
+        status: dict[str, Any] = {
+            "phase": wanted.phase,
+            "status": wanted.status,
+            "message": wanted.message,
+            "conditions": rendered(conditions),
+            "networkInterfaces": list(wanted.interfaces),
+        }
+        same = (has.phase, has.status, has.message, has.conditions, has.networkInterfaces) == (
+            wanted.phase,
+            wanted.status,
+            wanted.message,
+            conditions,
+            wanted.interfaces,
+        )
+        if same:
+            return
+        if has.created is None and meta.creationTimestamp is not None:
+            status["created"] = rfc3339(meta.creationTimestamp)
+        await self._client.patch_status(CONFIGURATIONS, one, status)
+
+    async def _release(self, one: NetworkConfiguration) -> Outcome:
+        """Show Released on the IPAllocations of a NetworkConfiguration, then let it go."""
+        if not has_finalizer(one, FINALIZER) or not self._is_ours_to_release(one):
+            return SETTLED
+        text = f"NetworkConfiguration {one.metadata.name} is deleted"
+        for each in self._world.of_configuration(one.metadata.key):
+            mine = each.owner in {"", one.metadata.uid}
+            if mine and each.status.phase != RELEASED and not each.metadata.terminating:
+                await self._client.patch_status(ALLOCATIONS, each, released(text))
+        await remove_finalizer(self._client, CONFIGURATIONS, one, FINALIZER)
+        return SETTLED
+
+    def _is_ours_to_release(self, one: NetworkConfiguration) -> bool:
+        """Return whether the finalizer, whose name another operator has too, is ours."""
+        network = self._network_of(one)
+        if isinstance(network, str) or self._world.is_ours(network):
+            return True
+        allocations = self._world.of_configuration(one.metadata.key)
+        return any(each.owner == one.metadata.uid for each in allocations)
+
+
+def _hands_out(network: NetworkNamespace, text: str) -> bool:
+    """Return whether a network hands out an address."""
+    static = static_of(network)
+    if static is None or why_not(network, network.metadata.name) is not None:
+        return False
+    space = space_of(static)
+    address = space.address(text)
+    return address is not None and space.hands_out(address)
+
+
+def _address_of(one: NetworkConfiguration, interface: str) -> str:
+    """Return the address that an interface shows; empty for none."""
+    for index, shown_now in enumerate(one.status.networkInterfaces):
+        addresses = shown_now.get("ipv4Addresses") or ()
+        if name_of(shown_now, index) == interface and addresses:
+            return str(addresses[0])
+    return ""

@@ -1,0 +1,144 @@
+"""What a NetworkConfiguration shows of its IPAllocations. Pure functions.
+
+It is never Ready with an interface without address: what counts are its interfaces, not the
+IPAllocations that the cache happens to show.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from allocator import AddressRange
+from reconcilers.api.names import NAME_MAX, shortened
+from reconcilers.integrations.vitistack.api import (
+    ERROR,
+    STATIC,
+    Interface,
+    IPAllocation,
+    NetworkConfiguration,
+)
+from reconcilers.integrations.vitistack.networks import EXHAUSTED
+
+READY = "Ready"
+CONFIGURED = "Configured"
+RECONCILING = "Reconciling"
+FAILED = "Failed"
+SHOWN = (
+    "ipv4Addresses",
+    "ipv4Subnet",
+    "ipv4Gateway",
+    "dns",
+    "ipAllocated",
+    "allocationMethod",
+    "allocationExpiry",
+)
+"""The fields of an interface's status that an IPAllocation decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The status of a NetworkConfiguration, without times.
+
+    Args:
+        phase: Ready, Error or Pending.
+        status: Success, Failed or Pending.
+        reason: of the condition Ready.
+        message: a sentence.
+        interfaces: each with its address, if it has one.
+    """
+
+    phase: str
+    status: str
+    reason: str
+    message: str
+    interfaces: tuple[Interface, ...] = ()
+
+
+def name_of(interface: Interface, index: int) -> str:
+    """Return the name of an interface; its number if it has none."""
+    return str(interface.get("name") or index)
+
+
+def allocation_name(configuration: str, interface: str) -> str:
+    """Return the name of the IPAllocation that is made for an interface."""
+    plain = "".join(one if one.isalnum() or one in "-." else "-" for one in interface.lower())
+    return shortened(f"{configuration}-{plain.strip('-.') or 'interface'}", NAME_MAX)
+
+
+def by_interface(
+    configuration: NetworkConfiguration, allocations: Sequence[IPAllocation]
+) -> Mapping[str, IPAllocation]:
+    """Return the IPAllocation of each interface that has one.
+
+    Args:
+        configuration: whose interfaces.
+        allocations: those that name it.
+    """
+    found: dict[str, IPAllocation] = {}
+    for index, interface in enumerate(configuration.spec.networkInterfaces):
+        name = name_of(interface, index)
+        made = allocation_name(configuration.metadata.name, name)
+        mine = [
+            one
+            for one in allocations
+            if one.spec.interfaceName == name or one.metadata.name == made
+        ]
+        if mine:
+            # With an address first, then the one that we made: others may be beside it.
+            found[name] = min(mine, key=lambda one: (not one.holds, one.metadata.name != made))
+    return found
+
+
+def shown(configuration: NetworkConfiguration, allocations: Mapping[str, IPAllocation]) -> Shown:
+    """Return what a NetworkConfiguration has to show.
+
+    Args:
+        configuration: whose interfaces.
+        allocations: by the names of interfaces.
+    """
+    interfaces, errors, waiting = [], [], []
+    for index, interface in enumerate(configuration.spec.networkInterfaces):
+        name = name_of(interface, index)
+        one = allocations.get(name)
+        interfaces.append(_interface(interface, one))
+        if one is not None and one.holds:
+            continue
+        waiting.append(name)
+        if one is not None and one.status.phase == ERROR:
+            errors.append(_error(name, one.status.message))
+    every = tuple(interfaces)
+    if errors:
+        return Shown(ERROR, FAILED, ERROR, "; ".join(errors), every)
+    if waiting or not every:
+        text = f"waiting for the addresses of {', '.join(waiting)}"
+        return Shown(
+            "Pending", "Pending", RECONCILING, text if waiting else "no interfaces", every
+        )
+    text = f"All {len(every)} interfaces allocated static IPs via IPAllocation CRs"
+    return Shown(READY, "Success", CONFIGURED, text, every)
+
+
+def _error(name: str, message: str) -> str:
+    if message == EXHAUSTED:
+        return f"no available IPs for interface {name}"
+    return f"interface {name}: {message}"
+
+
+def _interface(interface: Interface, one: IPAllocation | None) -> dict[str, Any]:
+    """Return the status of an interface."""
+    said = {name: value for name, value in interface.items() if name not in SHOWN}
+    if one is None or not one.holds:
+        return {**said, "ipAllocated": False}
+    status = one.status
+    found: dict[str, Any] = {
+        **said,
+        "ipv4Addresses": [status.address],
+        "ipv4Subnet": AddressRange.parse_cidr(f"{status.address}/{status.prefix}").text,
+        "ipv4Gateway": status.gateway,
+        "dns": list(status.dns),
+        "ipAllocated": True,
+        "allocationMethod": STATIC,
+    }
+    if status.expiresAt:
+        found["allocationExpiry"] = status.expiresAt
+    return found

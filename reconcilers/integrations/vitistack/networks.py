@@ -1,0 +1,359 @@
+"""One pass over one NetworkNamespace.
+
+gone, or not ours?          leave it
+hands out nothing now?      leave it; each IPAllocation says why (`allocations.py`)
+somebody waits, no memory?  fence it: void whatever was promised before
+otherwise                   read, choose, write the journal, write the IPAllocations, count
+
+The lowest free address comes first, the oldest request, too. A requested address is given or
+refused by its name, never replaced by another; whoever was refused is asked about in each pass, so
+that it is served when the address is free. An Error goes by Pending: the address is set aside in
+the pass that ends it, and promised in the next.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from allocator import AddressRange, PoolExhausted
+from allocator.addresses import quoted
+from allocator.errors import RequestRefused
+from controller.client import Client
+from controller.clock import Clock
+from controller.errors import Conflict, NotFound
+from controller.events import Recorder
+from controller.meta import Key, Version
+from controller.outcome import SETTLED, Again, Outcome
+from reconcilers.integrations.core.due import DuePromises
+from reconcilers.integrations.core.journal import Journal, journal_of, journal_patch
+from reconcilers.integrations.core.rules import Choice, Refused, View, choose, settle
+from reconcilers.integrations.vitistack.api import (
+    ERROR,
+    NETWORKS,
+    PENDING,
+    STATIC,
+    IPAllocation,
+    NetworkNamespace,
+    Static,
+    Summary,
+)
+from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
+from reconcilers.integrations.vitistack.reading import Behind, Reader
+from reconcilers.integrations.vitistack.world import (
+    INVALID_RANGE,
+    Problem,
+    World,
+    static_of,
+    why_not,
+)
+from reconcilers.integrations.vitistack.writing import ACTION, Result, Writer
+from reconcilers.settings import PoolSettings
+
+ATTEMPTS = 5
+RETRY = 1.0
+POOL_EXHAUSTED = "PoolExhausted"
+ADDRESS_UNAVAILABLE = "AddressUnavailable"
+EXHAUSTED = "no available IP addresses in pool"
+
+
+class NetworkReconciler:
+    """Hands out the addresses of NetworkNamespaces.
+
+    Args:
+        client: for the requests.
+        world: the caches.
+        reader: reads IPAllocations.
+        writer: writes them.
+        recorder: takes the events.
+        clock: the time.
+        settings: intervals, and how much is done at once.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a pass works with
+        self,
+        client: Client,
+        world: World,
+        reader: Reader,
+        writer: Writer,
+        *,
+        recorder: Recorder,
+        clock: Clock,
+        settings: PoolSettings,
+    ) -> None:
+        self._client = client
+        self._world = world
+        self._reader = reader
+        self._writer = writer
+        self._recorder = recorder
+        self._clock = clock
+        self._settings = settings
+        self._due: dict[Key, DuePromises] = {}
+        self._said: dict[Key, Problem] = {}
+
+    async def reconcile(self, key: Key) -> Outcome:
+        """Bring one network, and the IPAllocations that wait for it, up to date."""
+        network = self._world.networks.get(key)
+        for _ in range(ATTEMPTS):
+            if not self._world.history_confirmed:
+                return Again(RETRY)
+            if network is None or not self._world.is_ours(network):
+                self._forget(key)
+                return SETTLED
+            try:
+                return await self._pass(network)
+            except Behind as behind:
+                return Again(behind.after)
+            except (Conflict, NotFound):
+                # It was written or deleted meanwhile: forget the choice, read live, try again.
+                network = await self._client.find(NETWORKS, key)
+        return Again(RETRY)
+
+    def _forget(self, key: Key) -> None:
+        self._due.pop(key, None)
+        self._said.pop(key, None)
+        self._reader.forget(key)
+
+    async def _pass(self, network: NetworkNamespace) -> Outcome:
+        static = static_of(network)
+        problem = why_not(network, network.metadata.name)
+        if static is None or problem is not None:
+            self._tell(network, problem if problem and problem.reason == INVALID_RANGE else None)
+            return SETTLED
+        space = space_of(static)
+        revision = journal_of(network.metadata).revision
+        view = await self._reader.at_least(network.metadata.key, space, revision or 0)
+        known = revision is not None and view.position >= revision
+        if not known and next(view.contents.queue(), None) is not None:
+            # Never written, lost, or of another cluster's history: void what it may have promised.
+            network = await self._fenced(network)
+            revision = journal_of(network.metadata).revision or 0
+            view = await self._reader.at_least(network.metadata.key, space, revision)
+        return await self._serve(network, static, space, view)
+
+    async def _fenced(self, network: NetworkNamespace) -> NetworkNamespace:
+        """Void whatever was promised before the network was read, then give it a memory.
+
+        A promise is to one version of an IPAllocation that waits. One that moves on before needs
+        no voiding, but may have moved on because its promise was kept just then: a second list
+        sees that.
+        """
+        key = network.metadata.key
+        found, _ = await self._reader.live(key)
+        idle = [one for one in found.values() if one.waits]
+        await self._writer.void(idle, key.name)
+        if idle:
+            found, _ = await self._reader.live(key)
+        revision = max((one.metadata.revision for one in found.values()), default=0)
+        return await self._write_journal(network, Journal(revision))
+
+    async def _write_journal(
+        self, network: NetworkNamespace, journal: Journal
+    ) -> NetworkNamespace:
+        patch = journal_patch(network.metadata, journal)
+        return await self._client.patch(NETWORKS, Version.from_object(network), patch)
+
+    async def _serve(
+        self,
+        network: NetworkNamespace,
+        static: Static,
+        space: NetworkSpace,
+        view: View[IPAllocation],
+    ) -> Outcome:
+        """Write promises to the network, then addresses to IPAllocations, then the counts."""
+        again: list[IPAllocation] = []
+        choice = self._choose(network, space, view, again)
+        due = self._due_of(network)
+        if choice.grants:
+            due.add_own((g.promise for g in choice.grants), self._clock.monotonic())
+        if choice.grants or self._should_drop_settled(network, choice):
+            network = await self._write_journal(network, choice.journal)
+        results = await self._keep(network, static, view, choice)
+        said = [(one.request, _problem(one.reason, one.message)) for one in choice.refusals]
+        retry = Problem(PENDING, "", "trying again")
+        await self._writer.say([*said, *((one, retry) for one in again)])
+        full = [problem for _, problem in said if problem.reason == POOL_EXHAUSTED]
+        self._tell(network, full[0] if full else None)
+        await self._count(network, static, space)
+        return self._next(network, choice, results)
+
+    def _choose(
+        self,
+        network: NetworkNamespace,
+        space: NetworkSpace,
+        view: View[IPAllocation],
+        again: list[IPAllocation],
+    ) -> Choice[IPAllocation]:
+        """Choose addresses; note in `again` who leaves Error first."""
+        journal = journal_of(network.metadata)
+        promised = [one.range for one in settle(journal, view).promises if one.range is not None]
+        taking = _Taking(network.metadata.name, space, view, promised, again)
+        return choose(
+            journal,
+            view,
+            to_blocks=lambda addresses: addresses,
+            to_addresses=lambda blocks: blocks,
+            also_held=(),
+            take=taking.take,
+            batch=self._settings.batch,
+        )
+
+    def _due_of(self, network: NetworkNamespace) -> DuePromises:
+        settings, now = self._settings, self._clock.monotonic()
+        fresh = DuePromises(settings.foreign_patience, settings.resync, now)
+        return self._due.setdefault(network.metadata.key, fresh)
+
+    def _should_drop_settled(self, network: NetworkNamespace, choice: Choice[Any]) -> bool:
+        """Return whether settled promises are to be dropped by a write of their own."""
+        settled = len(journal_of(network.metadata).promises) - len(choice.settled.promises)
+        quiet = self._clock.monotonic() - self._due_of(network).promised_at
+        return settled > 0 and quiet >= self._settings.quiet_period
+
+    async def _keep(
+        self,
+        network: NetworkNamespace,
+        static: Static,
+        view: View[IPAllocation],
+        choice: Choice[IPAllocation],
+    ) -> list[Result]:
+        """Keep the new promises, and those earlier ones that are due."""
+        due, now = self._due_of(network), self._clock.monotonic()
+        fresh = [(grant.promise, grant.request) for grant in choice.grants]
+        new = {promise.identity for promise, _ in fresh}
+        earlier = [
+            (promise, one)
+            for promise in due.due(choice.journal.promises, now)
+            if promise.identity not in new and (one := view.at_version(promise)) is not None
+        ]
+        results = await self._writer.keep([*earlier, *fresh], static)
+        for promise, result in results:
+            if result is Result.REFUSED:
+                due.note_refused(promise, now)
+        return [result for _, result in results]
+
+    def _tell(self, network: NetworkNamespace, problem: Problem | None) -> None:
+        """Say by an event what is wrong with a network, once until it changes."""
+        key = network.metadata.key
+        if problem is None:
+            self._said.pop(key, None)
+        elif self._said.get(key) != problem:
+            self._said[key] = problem
+            self._recorder.record(
+                NETWORKS, network, "Warning", problem.reason, problem.message, action=ACTION
+            )
+
+    async def _count(self, network: NetworkNamespace, static: Static, space: NetworkSpace) -> None:
+        """Write how much of a network is in use, and where it is, if that differs."""
+        contents = self._reader.cached(network.metadata.key, space).contents
+        how = network.spec.ipAllocation
+        summary = Summary(
+            type=STATIC,
+            provider=(how.provider if how is not None else "") or self._world.provider,
+            allocatedCount=contents.used,
+            availableCount=contents.space.free,
+            totalCount=space.layout.total,
+        )
+        has = network.status
+        prefix = space.layout.cidr.text
+        shown = (has.ipAllocationSummary, has.ipv4Prefix, has.vlanId)
+        if shown == (summary, prefix, static.vlanId):
+            return
+        status = {
+            "ipv4Prefix": prefix,
+            "vlanId": static.vlanId,
+            "ipAllocationSummary": {name: getattr(summary, name) for name in Summary.__slots__},
+        }
+        await self._client.patch_status(NETWORKS, network, status)
+
+    def _next(
+        self, network: NetworkNamespace, choice: Choice[Any], results: Sequence[Result]
+    ) -> Outcome:
+        """Return when the next pass is due."""
+        if choice.more and Result.WRITTEN in results:
+            return Again(0)
+        if Result.UNKNOWN in results:
+            return Again(RETRY)
+        if not journal_of(network.metadata).promises:
+            return SETTLED
+        quiet = self._settings.quiet_period
+        wait = self._due_of(network).next_in(choice.settled.promises, self._clock.monotonic())
+        return Again(quiet if wait is None else min(wait, quiet))
+
+
+class _Taking:
+    """Takes addresses of a network in a trial, for one IPAllocation after the other.
+
+    Args:
+        network: its name.
+        space: what it hands out.
+        view: what was read.
+        promised: what is promised and not written yet.
+        again: gets those that leave Error by Pending.
+    """
+
+    def __init__(
+        self,
+        network: str,
+        space: NetworkSpace,
+        view: View[IPAllocation],
+        promised: Sequence[AddressRange],
+        again: list[IPAllocation],
+    ) -> None:
+        self._network = network
+        self._space = space
+        self._view = view
+        self._promised = promised
+        self._again = again
+        self._requested: dict[AddressRange, Key] = {}
+
+    def take(self, one: IPAllocation) -> AddressRange | None:
+        """Return the address of an IPAllocation; None if it leaves Error first.
+
+        Raises:
+            Refused: there is none for it.
+        """
+        address = self._own(one)
+        if address is None:
+            wanted = one.spec.requestedAddress
+            address = self._exactly(wanted, one.metadata.key) if wanted else self._lowest()
+        if one.status.phase == ERROR:
+            self._again.append(one)
+            return None
+        return address
+
+    def _own(self, one: IPAllocation) -> AddressRange | None:
+        """Return the address that it shows already, where that is nobody else's."""
+        shown = self._space.address(one.status.address) if one.status.address else None
+        if shown is None or not self._space.hands_out(shown) or shown in self._promised:
+            return None
+        other = self._view.contents.other_holder(shown, one.metadata.key)
+        return shown if other is None else None
+
+    def _lowest(self) -> AddressRange:
+        try:
+            return self._view.contents.space.first(1)[0]
+        except PoolExhausted:
+            raise Refused(POOL_EXHAUSTED, EXHAUSTED) from None
+
+    def _exactly(self, text: str, key: Key) -> AddressRange:
+        """Take a requested address."""
+        address = self._space.address(text)
+        if address is None:
+            raise self._refused(text, "is not an IPv4 address")
+        if not self._space.hands_out(address):
+            where = f'is not handed out by NetworkNamespace "{self._network}"'
+            raise self._refused(text, f"{where} ({self._space.text}, without its gateway)")
+        holder = self._view.contents.other_holder(address, key) or self._requested.get(address)
+        if holder is not None:
+            raise self._refused(text, f"is already allocated to IPAllocation {holder.name}")
+        try:
+            taken = self._view.contents.space.pin(address)
+        except RequestRefused:
+            raise self._refused(text, "is already allocated") from None
+        self._requested[address] = key
+        return taken
+
+    def _refused(self, text: str, why: str) -> Refused:
+        return Refused(ADDRESS_UNAVAILABLE, f"requested address {quoted(text)} {why}")
+
+
+def _problem(reason: str, message: str) -> Problem:
+    return Problem(ERROR, reason, message)

@@ -1,0 +1,93 @@
+"""What a network hands out: the addresses from its first to its last, but for the gateway.
+
+Pure functions. Without a start and an end of its own a network hands out from its second address
+after the network's own to the last before broadcast, as documented. Whatever contradicts itself is
+refused here, so that nothing is handed out that a machine could not use.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from allocator import AddressRange, InvalidPool, Layout
+from allocator.addresses import BITS, parse_address, quoted
+from allocator.errors import MalformedText
+from reconcilers.integrations.vitistack.api import Static
+
+INVALID = "invalid IP range"
+FAMILY: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSpace:
+    """What a network hands out.
+
+    Args:
+        layout: its addresses.
+    """
+
+    layout: Layout
+
+    @property
+    def prefix(self) -> int:
+        """The length of its prefix."""
+        return BITS[FAMILY] - (self.layout.cidr.size.bit_length() - 1)
+
+    @property
+    def text(self) -> str:
+        """The first and the last address that it hands out."""
+        [whole] = self.layout.ranges
+        return f"{whole.start_text}-{whole.end_text}"
+
+    def address(self, text: str) -> AddressRange | None:
+        """Return an address as a range; None if the text is no IPv4 address."""
+        parsed = parse_address(text)
+        if parsed is None or parsed[1] != FAMILY:
+            return None
+        return AddressRange(parsed[0], parsed[0], FAMILY)
+
+    def hands_out(self, address: AddressRange) -> bool:
+        """Return whether an address may be handed out."""
+        return self.layout.could_ever_pin(address)
+
+
+@lru_cache(maxsize=1024)
+def space_of(static: Static) -> NetworkSpace:
+    """Return what a network with these settings hands out.
+
+    Raises:
+        InvalidPool: they contradict each other, or cannot be read.
+    """
+    try:
+        whole = AddressRange.parse_cidr(static.ipv4CIDR)
+    except MalformedText as wrong:
+        raise InvalidPool([f"{INVALID}: ipv4CIDR {wrong}"]) from None
+    gateway = _end(static.ipv4Gateway, "ipv4Gateway")
+    start = _end(static.ipv4RangeStart, "ipv4RangeStart")
+    end = _end(static.ipv4RangeEnd, "ipv4RangeEnd")
+    first = whole.first + 2 if start is None else start
+    last = whole.last - 1 if end is None else end
+    if first > last:
+        raise InvalidPool([f"{INVALID}: {static.ipv4CIDR} has no address from start to end"])
+    if first < whole.first or last > whole.last:
+        span = AddressRange(first, last, FAMILY)
+        raise InvalidPool([f"{INVALID}: {span.text} is not within {static.ipv4CIDR}"])
+    holes = [] if gateway is None else [gateway]
+    if start is not None or end is not None:
+        # The network's own address and broadcast are no machine's, whatever is written.
+        holes += [whole.first, whole.last] if whole.size > 2 else []
+    closed = tuple(AddressRange(hole, hole, FAMILY) for hole in holes)
+    layout = Layout(whole, closed, (AddressRange(first, last, FAMILY),))
+    if not layout.total:
+        raise InvalidPool([f"{INVALID}: {static.ipv4CIDR} has no address beside the gateway"])
+    return NetworkSpace(layout)
+
+
+def _end(text: str, name: str) -> int | None:
+    """Return an address as a number; None for an empty text."""
+    if not text:
+        return None
+    parsed = parse_address(text)
+    if parsed is None or parsed[1] != FAMILY:
+        raise InvalidPool([f"{INVALID}: {name} {quoted(text)} is not an IPv4 address"])
+    return parsed[0]

@@ -1,0 +1,216 @@
+"""The integration as a service: it runs while the API server serves the kinds of vitistack."""
+
+from collections.abc import Iterable
+
+import structlog
+
+from controller.cache import Change
+from controller.clock import Clock
+from controller.events import Recorder
+from controller.extension import Extension
+from controller.informer import Informer
+from controller.manager import Manager
+from controller.meta import Key
+from controller.triggers import Watch, generation_changed, to_self
+from reconcilers.api import names
+from reconcilers.integrations.core.contents import SPACE_INDEX
+from reconcilers.integrations.core.discovery import Discovery, Work
+from reconcilers.integrations.vitistack.allocations import AllocationReconciler
+from reconcilers.integrations.vitistack.api import (
+    ALLOCATIONS,
+    CONFIGURATIONS,
+    GROUP,
+    NETWORKS,
+    IPAllocation,
+    NetworkConfiguration,
+    NetworkNamespace,
+)
+from reconcilers.integrations.vitistack.configurations import ConfigurationReconciler
+from reconcilers.integrations.vitistack.networks import NetworkReconciler
+from reconcilers.integrations.vitistack.reading import Reader
+from reconcilers.integrations.vitistack.world import (
+    CONFIGURATION_INDEX,
+    NAMESPACE_INDEX,
+    World,
+    configuration_name,
+    namespace_of,
+    space_name,
+)
+from reconcilers.integrations.vitistack.writing import Writer
+from reconcilers.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+
+class Vitistack:
+    """Serves vitistack's IPAllocations while their kinds are served.
+
+    Args:
+        manager: runs it.
+        recorder: takes the events.
+        clock: the time.
+        settings: intervals, and how much is done at once.
+    """
+
+    def __init__(
+        self, manager: Manager, recorder: Recorder, clock: Clock, settings: Settings
+    ) -> None:
+        self._manager = manager
+        self._recorder = recorder
+        self._clock = clock
+        self._settings = settings
+        self._discovery = Discovery(manager, (GROUP,), self._served, clock)
+        manager.add_service("vitistack", self.run)
+
+    async def run(self) -> None:
+        """Run the controllers while the kinds are served, until cancelled."""
+        await self._discovery.run(self._begin)
+
+    def _begin(self, served: bool) -> Work | None:
+        """Return what runs the controllers; None while the kinds are not served."""
+        if not served:
+            log.info("The kinds of vitistack are not served by the API server: waiting for them")
+            return None
+        log.info("Serving IPAllocations of vitistack", provider=self._settings.vitistack.provider)
+        return self._extension().run
+
+    async def _served(self) -> bool:
+        """Return whether all three kinds are served, by discovery."""
+        client = self._manager.client
+        return (
+            await client.served(NETWORKS)
+            and await client.served(ALLOCATIONS)
+            and await client.served(CONFIGURATIONS)
+        )
+
+    def _extension(self) -> Extension:
+        """Return the informers and controllers."""
+        extension = self._manager.extension()
+        networks = extension.informer(NETWORKS, indexes={NAMESPACE_INDEX: namespace_of})
+        allocations = extension.informer(
+            ALLOCATIONS,
+            indexes={SPACE_INDEX: space_name, CONFIGURATION_INDEX: configuration_name},
+        )
+        configurations = extension.informer(
+            CONFIGURATIONS, indexes={NAMESPACE_INDEX: namespace_of}
+        )
+        provider, settings = self._settings.vitistack, self._settings.pool
+        world = World(
+            networks.cache,
+            allocations.cache,
+            configurations.cache,
+            provider.provider.strip().lower(),
+            provider.unnamed,
+        )
+        client = extension.client.with_field_manager(names.FIELD_MANAGER)
+        clock, recorder = self._clock, self._recorder
+        writer = Writer(client, recorder, clock, settings.width)
+        reader = Reader(client, world, clock, settings.cache_patience)
+        extension.controller(
+            "vitistack-networknamespace",
+            NetworkReconciler(
+                client, world, reader, writer, recorder=recorder, clock=clock, settings=settings
+            ).reconcile,
+            watches=self._of_networks(networks, allocations),
+            concurrency=self._settings.concurrency,
+        )
+        extension.controller(
+            "vitistack-ipallocation",
+            AllocationReconciler(client, world, writer, recorder, clock).reconcile,
+            watches=_of_allocations(world, networks, allocations, configurations),
+            concurrency=settings.width,
+        )
+        extension.controller(
+            "vitistack-networkconfiguration",
+            ConfigurationReconciler(client, world, clock).reconcile,
+            watches=_of_configurations(world, networks, allocations, configurations),
+            concurrency=settings.width,
+        )
+        return extension
+
+    def _of_networks(
+        self, networks: Informer[NetworkNamespace], allocations: Informer[IPAllocation]
+    ) -> list[Watch[NetworkNamespace] | Watch[IPAllocation]]:
+        """Return which changes lead to a pass over which networks."""
+
+        def gathered(change: Change[IPAllocation]) -> float:
+            del change
+            return self._settings.pool.gather
+
+        return [
+            Watch(networks, to_self),
+            Watch(allocations, lambda one: [one.network], concerns, gathered),
+        ]
+
+
+def _of_allocations(
+    world: World,
+    networks: Informer[NetworkNamespace],
+    allocations: Informer[IPAllocation],
+    configurations: Informer[NetworkConfiguration],
+) -> list[Watch[IPAllocation] | Watch[NetworkNamespace] | Watch[NetworkConfiguration]]:
+    """Return which changes lead to a pass over which IPAllocations."""
+
+    def of_network(network: NetworkNamespace) -> Iterable[Key]:
+        return (one.metadata.key for one in world.of_network(network.metadata.key))
+
+    def of_configuration(configuration: NetworkConfiguration) -> Iterable[Key]:
+        found = world.of_configuration(configuration.metadata.key)
+        return (one.metadata.key for one in found)
+
+    return [
+        Watch(allocations, to_self),
+        Watch(networks, of_network, hands_out_otherwise),
+        Watch(configurations, of_configuration, came_or_went),
+    ]
+
+
+def _of_configurations(
+    world: World,
+    networks: Informer[NetworkNamespace],
+    allocations: Informer[IPAllocation],
+    configurations: Informer[NetworkConfiguration],
+) -> list[Watch[NetworkConfiguration] | Watch[NetworkNamespace] | Watch[IPAllocation]]:
+    """Return which changes lead to a pass over which NetworkConfigurations."""
+
+    def of_network(network: NetworkNamespace) -> Iterable[Key]:
+        name, namespace = network.metadata.name, network.metadata.namespace
+        for one in world.configurations.by_index(NAMESPACE_INDEX, namespace):
+            if one.spec.networkNamespaceName in {"", name}:
+                yield one.metadata.key
+
+    return [
+        Watch(configurations, to_self),
+        Watch(networks, of_network, hands_out_otherwise),
+        Watch(allocations, lambda one: [one.configuration]),
+    ]
+
+
+def hands_out_otherwise(change: Change[NetworkNamespace]) -> bool:
+    """Return whether a network came, went, or may hand out something else."""
+    old, new = change.old, change.new
+    if old is None or new is None or generation_changed(change):
+        return True
+    return old.status.provisioningPhase != new.status.provisioningPhase
+
+
+def came_or_went(change: Change[NetworkConfiguration]) -> bool:
+    """Return whether a NetworkConfiguration came, went, or is being deleted."""
+    old, new = change.old, change.new
+    if old is None or new is None:
+        return True
+    was, is_now = old.metadata, new.metadata
+    return (was.uid, was.terminating) != (is_now.uid, is_now.terminating)
+
+
+def concerns(change: Change[IPAllocation]) -> bool:
+    """Return whether a change of an IPAllocation may concern what its network hands out."""
+    old, new = change.old, change.new
+    return old is None or new is None or _seen(old) != _seen(new)
+
+
+def _seen(one: IPAllocation) -> tuple[object, ...]:
+    meta, status = one.metadata, one.status
+    # The version of one that waits: a promise to the one before is void.
+    version = meta.resourceVersion if one.waits else ""
+    return meta.uid, version, meta.terminating, one.spec, status.phase, status.address

@@ -1,0 +1,162 @@
+"""What the reconcilers of this integration read, and whose business a network is.
+
+A network is ours by its `ipAllocation.provider`; all reconcilers ask here, so that no event of
+some other object serves one that is not.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from allocator import InvalidPool
+from controller.cache import Cache
+from controller.meta import Key
+from reconcilers.integrations.core.contents import SPACE_INDEX, Holding
+from reconcilers.integrations.vitistack.api import (
+    ERROR,
+    PENDING,
+    PROVISIONED,
+    RELEASED,
+    STATIC,
+    IPAllocation,
+    NetworkConfiguration,
+    NetworkNamespace,
+    Static,
+)
+from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
+
+CONFIGURATION_INDEX = "configuration"
+NAMESPACE_INDEX = "namespace"
+NETWORK_NOT_FOUND = "NetworkNotFound"
+NOT_PROVISIONED = "NotProvisioned"
+NO_STATIC_CONFIGURATION = "NoStaticConfiguration"
+INVALID_RANGE = "InvalidRange"
+
+
+def space_name(allocation: IPAllocation) -> Iterable[str]:
+    """Return the network of an allocation, for an index."""
+    return (str(allocation.network),)
+
+
+def configuration_name(allocation: IPAllocation) -> Iterable[str]:
+    """Return the NetworkConfiguration of an allocation, for an index."""
+    return (str(allocation.configuration),)
+
+
+def namespace_of(obj: NetworkNamespace | NetworkConfiguration) -> Iterable[str]:
+    """Return the namespace of an object, for an index."""
+    return (obj.metadata.namespace,)
+
+
+def holding(allocation: IPAllocation, space: NetworkSpace) -> Holding:
+    """Return what an allocation holds of its network, and whether it waits."""
+    meta, status = allocation.metadata, allocation.status
+    if status.phase == RELEASED:
+        return Holding()
+    address = space.address(status.address) if status.address else None
+    since = meta.creationTimestamp
+    place = (since, meta.key) if allocation.waits and since is not None else None
+    outside = None
+    if status.address and (address is None or not space.hands_out(address)):
+        outside = status.address
+    return Holding(address, place, counted=allocation.holds, outside=outside)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why something has no address.
+
+    Args:
+        phase: Pending or Error.
+        reason: one word, for events.
+        message: a sentence.
+    """
+
+    phase: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The caches of this integration.
+
+    Args:
+        networks: all NetworkNamespaces.
+        allocations: all IPAllocations of vitistack.
+        configurations: all NetworkConfigurations.
+        provider: the name under which addresses are handed out, in small letters.
+        unnamed: whether networks that name no provider are served.
+    """
+
+    networks: Cache[NetworkNamespace]
+    allocations: Cache[IPAllocation]
+    configurations: Cache[NetworkConfiguration]
+    provider: str
+    unnamed: bool = True
+
+    @property
+    def history_confirmed(self) -> bool:
+        """Whether all caches are known to be of the history that the server has."""
+        caches = (self.networks, self.allocations, self.configurations)
+        return all(cache.history_confirmed for cache in caches)
+
+    def names_us(self, provider: str) -> bool:
+        """Return whether a provider is us, in letters of any case, or nobody in particular."""
+        text = provider.strip().lower()
+        return text == self.provider if text else self.unnamed
+
+    def is_ours(self, network: NetworkNamespace) -> bool:
+        """Return whether a network's addresses are handed out by us."""
+        how = network.spec.ipAllocation
+        return self.names_us(how.provider if how is not None else "")
+
+    def network_of(self, allocation: IPAllocation) -> NetworkNamespace | None:
+        """Return the network that an allocation names; None if it is not there."""
+        return self.networks.get(allocation.network)
+
+    def networks_in(self, namespace: str) -> list[NetworkNamespace]:
+        """Return the networks of a namespace, by their names."""
+        found = self.networks.by_index(NAMESPACE_INDEX, namespace)
+        return sorted(found, key=lambda one: one.metadata.name)
+
+    def of_network(self, network: Key) -> list[IPAllocation]:
+        """Return the allocations that name a network."""
+        return list(self.allocations.by_index(SPACE_INDEX, str(network)))
+
+    def of_configuration(self, configuration: Key) -> list[IPAllocation]:
+        """Return the allocations that name a NetworkConfiguration, by their names."""
+        found = self.allocations.by_index(CONFIGURATION_INDEX, str(configuration))
+        return sorted(found, key=lambda one: one.metadata.name)
+
+
+def static_of(network: NetworkNamespace | None) -> Static | None:
+    """Return what a network hands out; None if it hands out no static addresses."""
+    how = network.spec.ipAllocation if network is not None else None
+    return how.static if how is not None and how.type == STATIC else None
+
+
+def why_not(network: NetworkNamespace | None, name: str) -> Problem | None:
+    """Return why a network hands out nothing; None if it does.
+
+    Args:
+        network: the network; None if it is not there.
+        name: its name.
+    """
+    if network is None:
+        return Problem(ERROR, NETWORK_NOT_FOUND, f'NetworkNamespace "{name}" not found')
+    if network.metadata.terminating:
+        text = f'NetworkNamespace "{name}" is being deleted'
+        return Problem(PENDING, NOT_PROVISIONED, text)
+    phase = network.status.provisioningPhase
+    if phase != PROVISIONED:
+        text = f'waiting for NetworkNamespace "{name}" provisioning (phase: {phase})'
+        return Problem(PENDING, NOT_PROVISIONED, text)
+    static = static_of(network)
+    if static is None:
+        text = f'NetworkNamespace "{name}" has no static IP configuration'
+        return Problem(ERROR, NO_STATIC_CONFIGURATION, text)
+    try:
+        space_of(static)
+    except InvalidPool as invalid:
+        return Problem(ERROR, INVALID_RANGE, "; ".join(invalid.messages))
+    return None

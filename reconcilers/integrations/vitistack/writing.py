@@ -1,0 +1,199 @@
+"""The writes of IPAllocations: an address that was promised, what keeps one from it, its release.
+
+An address is written with exactly the resourceVersion that the promise names: on a conflict the
+IPAllocation has moved on, and the promise is settled.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from enum import Enum, auto
+from functools import partial
+from typing import Any
+
+import anyio
+
+from controller.client import Client
+from controller.clock import Clock
+from controller.conditions import rfc3339
+from controller.errors import (
+    ApiError,
+    Conflict,
+    ControllerError,
+    NotFound,
+    ServerFailure,
+    TooManyRequests,
+    Unauthorized,
+)
+from controller.events import Recorder
+from reconcilers.integrations.core.journal import Promise
+from reconcilers.integrations.vitistack.api import (
+    ALLOCATED,
+    ALLOCATIONS,
+    PENDING,
+    RELEASED,
+    IPAllocation,
+    Static,
+)
+from reconcilers.integrations.vitistack.ranges import space_of
+from reconcilers.integrations.vitistack.world import Problem
+
+ACTION = "Allocating"
+NOTHING_HELD: Mapping[str, Any] = {
+    "address": None,
+    "gateway": None,
+    "prefix": None,
+    "vlanId": None,
+    "dns": None,
+    "expiresAt": None,
+}
+"""The fields of a status that say what is held, removed."""
+
+
+class Result(Enum):
+    """What became of one attempt to keep a promise."""
+
+    WRITTEN = auto()
+    """The IPAllocation has its address."""
+    SETTLED = auto()
+    """It has moved on or is gone; the promise can never be kept."""
+    UNKNOWN = auto()
+    """No answer, or one that says to try again."""
+    REFUSED = auto()
+    """Refused for good."""
+
+
+def of_network(static: Static) -> dict[str, Any]:
+    """Return the part of a status that tells a machine about its network."""
+    return {
+        "gateway": static.ipv4Gateway,
+        "prefix": space_of(static).prefix,
+        "vlanId": static.vlanId,
+        "dns": list(static.dns),
+    }
+
+
+def expiry(static: Static | None, now: datetime) -> str:
+    """Return until when an address is given that is given now."""
+    seconds = (static or Static()).ttlSeconds
+    return rfc3339(now + timedelta(seconds=seconds))
+
+
+def given(static: Static, address: str, now: datetime) -> dict[str, Any]:
+    """Return the status of an IPAllocation that gets an address."""
+    return {
+        "phase": ALLOCATED,
+        "address": address,
+        **of_network(static),
+        "expiresAt": expiry(static, now),
+        "message": "IP allocated successfully",
+    }
+
+
+def released(message: str) -> dict[str, Any]:
+    """Return the status of an IPAllocation whose address is free again."""
+    return {"phase": RELEASED, **NOTHING_HELD, "message": message}
+
+
+def refused(problem: Problem) -> dict[str, Any]:
+    """Return the status of an IPAllocation that gets no address."""
+    return {"phase": problem.phase, **NOTHING_HELD, "message": problem.message}
+
+
+Granted = tuple[Promise, IPAllocation]
+"""A promise, and the IPAllocation at exactly the version that it names."""
+
+
+class Writer:
+    """Writes the statuses of IPAllocations.
+
+    Args:
+        client: for the writes.
+        recorder: takes the events.
+        clock: the time.
+        width: writes in flight at once.
+    """
+
+    def __init__(self, client: Client, recorder: Recorder, clock: Clock, width: int) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._clock = clock
+        self._width = width
+
+    async def keep(
+        self, granted: Sequence[Granted], static: Static
+    ) -> list[tuple[Promise, Result]]:
+        """Keep these promises of a network, several at once; return what became of each."""
+        results: list[tuple[Promise, Result]] = []
+
+        async def keep_one(promise: Promise, one: IPAllocation) -> None:
+            status = given(static, promise.startAddress, self._clock.now())
+            try:
+                await self._client.patch_status(ALLOCATIONS, one, status)
+                result = Result.WRITTEN
+            except (Conflict, NotFound):
+                result = Result.SETTLED
+            except (Unauthorized, TooManyRequests, ServerFailure):
+                result = Result.UNKNOWN
+            except ApiError:
+                result = Result.REFUSED
+            except ControllerError:
+                result = Result.UNKNOWN
+            results.append((promise, result))
+
+        await self._at_once([partial(keep_one, *one) for one in granted])
+        return results
+
+    async def say(self, said: Sequence[tuple[IPAllocation, Problem]]) -> None:
+        """Say on each IPAllocation why it has no address, unless it says so already."""
+        news = [(one, problem) for one, problem in said if not shows(one, problem)]
+        await self._at_once([partial(self._say_one, *one) for one in news])
+
+    async def _say_one(self, one: IPAllocation, problem: Problem) -> None:
+        try:
+            written = await self._client.patch_status(ALLOCATIONS, one, refused(problem))
+        except (Conflict, NotFound):
+            return  # it moved on: its event leads to the next pass
+        if problem.phase != PENDING:
+            self._recorder.record(
+                ALLOCATIONS, written, "Warning", problem.reason, problem.message, action=ACTION
+            )
+
+    async def void(self, found: Sequence[IPAllocation], network: str) -> None:
+        """Write each once, so that no promise to its present version can be kept.
+
+        The server makes no new version of an unchanged object; the time, to the microsecond, sees
+        to it that this is a change.
+
+        Raises:
+            ControllerError: a write failed.
+        """
+        now = self._clock.now().isoformat()
+        text = f'NetworkNamespace "{network}" begins to serve; promises before {now} are void'
+
+        async def void_one(one: IPAllocation) -> None:
+            try:
+                await self._client.patch_status(
+                    ALLOCATIONS, one, {"phase": PENDING, "message": text}
+                )
+            except (Conflict, NotFound):
+                return  # it has moved on, which voids as well
+
+        await self._at_once([partial(void_one, one) for one in found])
+
+    async def _at_once(self, work: Sequence[Callable[[], Awaitable[None]]]) -> None:
+        limit = anyio.CapacityLimiter(self._width)
+
+        async def do(one: Callable[[], Awaitable[None]]) -> None:
+            async with limit:
+                await one()
+
+        async with anyio.create_task_group() as group:
+            for one in work:
+                group.start_soon(do, one)
+
+
+def shows(allocation: IPAllocation, problem: Problem) -> bool:
+    """Return whether an IPAllocation says already why it has no address."""
+    status = allocation.status
+    said = (status.phase, status.message, status.address)
+    return said == (problem.phase, problem.message, "")

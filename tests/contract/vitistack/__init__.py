@@ -1,0 +1,1 @@
+"""Vitistack's kinds, served by the product as a process, on either server."""

@@ -1,0 +1,211 @@
+"""Objects of vitistack on a server, as a test makes, changes and awaits them.
+
+Each test has a namespace of its own.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from tests.polling import until
+
+Body = dict[str, Any]
+NETWORK = "net"
+SECONDS = 20.0
+PATHS = {
+    "NetworkNamespace": ("v1alpha2", "networknamespaces"),
+    "IPAllocation": ("v1alpha2", "ipallocations"),
+    "NetworkConfiguration": ("v1alpha1", "networkconfigurations"),
+}
+STATIC: Mapping[str, Any] = {
+    "ipv4CIDR": "10.0.2.0/24",
+    "ipv4Gateway": "10.0.2.1",
+    "vlanId": 100,
+    "dns": ["8.8.8.8"],
+}
+"""The settings of a network, as far as a test has no others."""
+
+
+@dataclass
+class Lab:
+    """The objects of one test.
+
+    Args:
+        admin: the administrator's client.
+        namespace: where all of them are.
+    """
+
+    admin: httpx.AsyncClient
+    namespace: str
+
+    def path(self, kind: str, name: str = "") -> str:
+        """Return the path of an object, or of all of its kind."""
+        version, plural = PATHS[kind]
+        path = f"/apis/vitistack.io/{version}/namespaces/{self.namespace}/{plural}"
+        return f"{path}/{name}" if name else path
+
+    async def post(self, kind: str, name: str, spec: Body, **metadata: Any) -> Body:
+        """Create an object."""
+        body = {
+            "apiVersion": f"vitistack.io/{PATHS[kind][0]}",
+            "kind": kind,
+            "metadata": {"name": name, **metadata},
+            "spec": spec,
+        }
+        answer = await self.admin.post(self.path(kind), json=body)
+        assert answer.status_code == 201, answer.text
+        return dict(answer.json())
+
+    async def find(self, kind: str, name: str) -> Body | None:
+        """Return an object, None if there is none."""
+        answer = await self.admin.get(self.path(kind, name))
+        if answer.status_code == 404:
+            return None
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    async def every(self, kind: str) -> list[Body]:
+        """Return all objects of a kind in the namespace."""
+        answer = await self.admin.get(self.path(kind))
+        assert answer.status_code == 200, answer.text
+        return list(answer.json()["items"])
+
+    async def patch(self, path: str, patch: Mapping[str, Any]) -> Body:
+        """Merge a patch into an object."""
+        headers = {"Content-Type": "application/merge-patch+json"}
+        answer = await self.admin.patch(path, json=patch, headers=headers)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    async def delete(self, kind: str, name: str) -> None:
+        """Delete an object."""
+        answer = await self.admin.delete(self.path(kind, name))
+        assert answer.status_code in {200, 202}, answer.text
+
+    async def network(
+        self,
+        name: str = NETWORK,
+        *,
+        phase: str | None = "Ready",
+        allocation: Body | None = None,
+        **static: Any,
+    ) -> Body:
+        """Create a network, and say how far it is provisioned.
+
+        Args:
+            name: its name.
+            phase: its provisioningPhase; None for none.
+            allocation: its spec.ipAllocation; by default static, with `static` in it.
+            static: settings besides STATIC.
+        """
+        settings = {**STATIC, **static}
+        how = allocation or {"type": "static", "static": settings}
+        made = await self.post("NetworkNamespace", name, {"ipAllocation": how})
+        return await self.provisioned(name, phase) if phase else made
+
+    async def provisioned(self, name: str, phase: str) -> Body:
+        """Say how far a network is provisioned."""
+        status = {"status": {"provisioningPhase": phase}}
+        return await self.patch(f"{self.path('NetworkNamespace', name)}/status", status)
+
+    async def settings(self, name: str = NETWORK, **static: Any) -> Body:
+        """Change what a network hands out."""
+        spec = {"ipAllocation": {"static": static}}
+        return await self.patch(self.path("NetworkNamespace", name), {"spec": spec})
+
+    async def ask(self, name: str, requested: str = "", **spec: Any) -> Body:
+        """Create an IPAllocation by hand."""
+        found = {"networkNamespaceName": NETWORK, "networkConfigurationName": "vm", **spec}
+        wanted = {"requestedAddress": requested} if requested else {}
+        return await self.post("IPAllocation", name, {**found, **wanted})
+
+    async def configuration(self, name: str, *interfaces: str, **spec: Any) -> Body:
+        """Create a NetworkConfiguration with these interfaces."""
+        listed = [
+            {"name": one, "macAddress": f"02:00:00:00:00:{i:02}"}
+            for i, one in enumerate(interfaces)
+        ]
+        found = {"name": name, "networkNamespaceName": NETWORK, "networkInterfaces": listed}
+        return await self.post("NetworkConfiguration", name, {**found, **spec})
+
+    async def until(self, kind: str, name: str, holds: Callable[[Body], bool]) -> Body:
+        """Wait until an object is there and as it should be; return it."""
+        found = await until(
+            lambda: self.find(kind, name),
+            lambda one: one is not None and holds(one),
+            seconds=SECONDS,
+        )
+        assert found is not None
+        return found
+
+    async def gone(self, kind: str, name: str) -> None:
+        """Wait until an object is gone."""
+        await until(lambda: self.find(kind, name), lambda one: one is None, seconds=SECONDS)
+
+    async def shows(self, name: str, phase: str) -> Body:
+        """Wait until an IPAllocation is in a phase; return its status."""
+        found = await self.until(
+            "IPAllocation", name, lambda one: status(one).get("phase") == phase
+        )
+        return status(found)
+
+    async def has(self, name: str, address: str) -> Body:
+        """Wait until an IPAllocation has an address; return its status."""
+        found = await self.shows(name, "Allocated")
+        assert found["address"] == address, found
+        return found
+
+    async def refused(self, name: str, message: str) -> None:
+        """Wait until an IPAllocation is in phase Error with a text in its message."""
+        found = await self.until(
+            "IPAllocation",
+            name,
+            lambda one: status(one).get("phase") == "Error" and message in status(one)["message"],
+        )
+        assert "address" not in status(found)
+
+    async def configured(self, name: str, phase: str) -> Body:
+        """Wait until a NetworkConfiguration is in a phase; return its status."""
+        found = await self.until(
+            "NetworkConfiguration", name, lambda one: status(one).get("phase") == phase
+        )
+        return status(found)
+
+    async def summary(self, holds: Callable[[Body], bool]) -> Body:
+        """Wait until the summary of the network is as it should be; return it."""
+
+        def summary_of(body: Body) -> Body:
+            return dict(status(body).get("ipAllocationSummary") or {})
+
+        return summary_of(
+            await self.until("NetworkNamespace", NETWORK, lambda one: holds(summary_of(one)))
+        )
+
+    async def events(self, kind: str, name: str, reason: str) -> list[str]:
+        """Wait until there are events of a reason on an object; return their notes."""
+
+        async def look() -> list[str]:
+            path = f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
+            answer = await self.admin.get(path)
+            assert answer.status_code == 200, answer.text
+            return [
+                one["note"]
+                for one in answer.json()["items"]
+                if one["reason"] == reason
+                and (one["regarding"]["kind"], one["regarding"]["name"]) == (kind, name)
+            ]
+
+        return await until(look, bool, seconds=SECONDS)
+
+
+def status(body: Body) -> Body:
+    """Return the status of an object; empty if it has none."""
+    return dict(body.get("status") or {})
+
+
+def addresses(configuration: Body) -> list[str]:
+    """Return the addresses that the status of a NetworkConfiguration shows."""
+    interfaces = configuration.get("networkInterfaces") or []
+    return [one for each in interfaces for one in each.get("ipv4Addresses") or []]

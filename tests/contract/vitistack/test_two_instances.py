@@ -1,0 +1,54 @@
+"""Two live processes, one frozen for a while: no address is given twice."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.contract.product import frozen, product
+from tests.contract.vitistack.conftest import Server
+from tests.contract.vitistack.lab import Lab, status
+from tests.polling import until
+
+pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.slow]
+
+
+async def ask(lab: Lab, first: int, last: int) -> None:
+    """Create NetworkConfigurations all at once."""
+    async with anyio.create_task_group() as group:
+        for number in range(first, last):
+            group.start_soon(lab.configuration, f"vm{number:03}", "eth0", "eth1")
+
+
+async def served(lab: Lab, count: int) -> list[str]:
+    """Wait until that many IPAllocations have an address; return all addresses."""
+
+    async def held() -> list[str]:
+        every = [status(one) for one in await lab.every("IPAllocation")]
+        return [one["address"] for one in every if one.get("phase") == "Allocated"]
+
+    return await until(held, lambda found: len(found) >= count)
+
+
+async def test_two_live_processes_never_give_an_address_twice_though_one_is_frozen(
+    lab: Lab, server: Server, tmp_path: Path
+) -> None:
+    await ask(lab, 0, 16)
+    log = tmp_path / "log"
+    with product("vitistack", server.kubeconfig, log) as other:
+        path = anyio.Path(log)
+        await until(
+            lambda: path.read_text(encoding="utf-8"),
+            lambda text: "controller=vitistack-networkconfiguration" in text,
+        )
+        await lab.network()
+        with frozen(server.process):
+            await served(lab, 32)
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask, lab, 16, 32)
+            await served(lab, 40)
+            with frozen(other):
+                await served(lab, 64)
+        found = await served(lab, 64)
+        assert len(set(found)) == len(found) == 64
+        assert (other.poll(), server.process.poll()) == (None, None)
