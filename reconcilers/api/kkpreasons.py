@@ -18,6 +18,8 @@ CLUSTER = {
     "Allocated": "True: it has its addresses of the pools that the message names",
     "NoPool": "True: no pool names its datacenter",
     **{reason: f"False: {text}" for reason, text in TROUBLE.items()},
+    "Overlapping": f"False: {TROUBLE['Overlapping']}; True: the pools do, and the cluster has its"
+    " addresses",
 }
 
 

@@ -47,10 +47,14 @@ def chain(cluster: Cluster, pool: str, problem: Problem) -> str:
 
 def condition_of(cluster: Cluster, told: Mapping[str, Problem | None]) -> ClusterCondition:
     """Return the condition that a cluster has to have, without its time."""
-    failing = [(pool, one) for pool, one in sorted(told.items()) if one is not None]
+    said = [(pool, one) for pool, one in sorted(told.items()) if one is not None]
+    failing = [(pool, one) for pool, one in said if not one.harmless]
     if failing:
         message = "; ".join(chain(cluster, pool, one) for pool, one in failing)
         return ClusterCondition("False", failing[0][1].reason, message)
+    if said:
+        message = "; ".join(f"IPAMPool {pool}: {one.message}" for pool, one in said)
+        return ClusterCondition("True", said[0][1].reason, message)
     if not told:
         text = f"no IPAMPool names datacenter {cluster.datacenter}"
         return ClusterCondition("True", NO_POOL, text)
@@ -102,7 +106,11 @@ class ClusterReconciler:
         """Record an event for what keeps a cluster from addresses, once until it changes."""
         key = cluster.metadata.key
         said = self._said.get(key, {})
-        texts = {name: chain(cluster, name, one) for name, one in sorted(told.items()) if one}
+        texts = {
+            name: chain(cluster, name, one)
+            for name, one in sorted(told.items())
+            if one and not one.harmless
+        }
         for name, text in texts.items():
             pool = self._world.pools.get(Key("", name))
             if pool is not None and said.get(name) != text:

@@ -72,10 +72,17 @@ def held(spec: AllocationSpec) -> Held:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong: a reason in one word, and a sentence."""
+    """What is wrong: a reason in one word, and a sentence.
+
+    Args:
+        reason: the word.
+        message: the sentence.
+        harmless: whether a cluster has its addresses nevertheless.
+    """
 
     reason: str
     message: str
+    harmless: bool = False
 
 
 def problems(

@@ -178,7 +178,11 @@ class PoolReconciler:
                 decided.problems += _exhausted(name, made)
         for name, others in overlaps(pool, self._world.pools).items():
             text = f"datacenter {name}: addresses are also handed out by IPAMPool {others}"
-            decided.problems.append(Problem(OVERLAPPING, text))
+            problem = Problem(OVERLAPPING, text, harmless=True)
+            decided.problems.append(problem)
+            for cluster in self._world.served(name):
+                if decided.told.get(cluster.metadata.key, problem) is None:
+                    decided.told[cluster.metadata.key] = problem
         return decided
 
     def _plan(

@@ -94,6 +94,20 @@ async def test_overlapping_pools_and_allocations_are_told_on_both(lab: Lab) -> N
     assert len(await lab.events("IPAMAllocation", "p", "Overlapping")) == 2
 
 
+async def test_a_cluster_is_told_that_its_pools_overlap_though_it_has_its_addresses(
+    lab: Lab,
+) -> None:
+    await lab.cluster("a")
+    await lab.pool("p", dc=ranges("10.0.0.0/24", 4))
+    await lab.says("a", "True", "Allocated")
+    await lab.pool("q", dc=prefixes("10.0.0.128/25", 28))
+    message = await lab.says("a", "True", "Overlapping")
+    assert lab.name("p") in message
+    await lab.until(lab.clusters("a"), lambda one: lab.name("q") in condition(one)["message"])
+    await lab.delete(lab.pools("q"))
+    await lab.says("a", "True", "Allocated")
+
+
 async def test_a_namespace_that_is_missing_stops_only_its_cluster(lab: Lab) -> None:
     await lab.pool("p", dc=ranges("10.0.0.0/24", 4))
     await lab.cluster("a", namespace=False)
