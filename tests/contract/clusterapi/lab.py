@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from tests.polling import until
+from tests.polling import SECONDS, until
 
 IPAM = "ipam.cluster.x-k8s.io"
 PATHS = {
@@ -96,7 +96,7 @@ class Lab:
         assert answer.status_code in {200, 202, 404}, answer.text
 
     async def until(
-        self, kind: str, name: str, holds: Callable[[Body], bool], seconds: float = 20.0
+        self, kind: str, name: str, holds: Callable[[Body], bool], seconds: float = SECONDS
     ) -> Body:
         """Wait until an object is there and as it should be; return it."""
 
@@ -107,7 +107,7 @@ class Lab:
         assert found is not None
         return found
 
-    async def gone(self, kind: str, name: str, seconds: float = 20.0) -> None:
+    async def gone(self, kind: str, name: str, seconds: float = SECONDS) -> None:
         """Wait until an object is gone."""
 
         async def look() -> Body | None:

@@ -130,7 +130,7 @@ class Lab:
 
     async def gone(self, path: str) -> None:
         """Wait until an object is gone."""
-        await until(lambda: self.find(path), lambda one: one is None, seconds=20.0)
+        await until(lambda: self.find(path), lambda one: one is None)
 
     async def has(self, cluster: str, pool: str, *expected: str) -> Body:
         """Wait until a cluster has exactly these ranges, or this prefix, of a pool."""
@@ -168,7 +168,7 @@ class Lab:
                 and one["regarding"]["name"] == self.name(name)
             ]
 
-        return await until(look, holds, seconds=20.0)
+        return await until(look, holds)
 
     async def until_event(self, kind: str, name: str, reason: str, text: str) -> None:
         """Wait until an event on an object has a text in its note."""

@@ -13,7 +13,6 @@ from tests.polling import until
 
 Body = dict[str, Any]
 NETWORK = "net"
-SECONDS = 20.0
 PATHS = {
     "NetworkNamespace": ("v1alpha2", "networknamespaces"),
     "IPAllocation": ("v1alpha2", "ipallocations"),
@@ -135,14 +134,13 @@ class Lab:
         found = await until(
             lambda: self.find(kind, name),
             lambda one: one is not None and holds(one),
-            seconds=SECONDS,
         )
         assert found is not None
         return found
 
     async def gone(self, kind: str, name: str) -> None:
         """Wait until an object is gone."""
-        await until(lambda: self.find(kind, name), lambda one: one is None, seconds=SECONDS)
+        await until(lambda: self.find(kind, name), lambda one: one is None)
 
     async def shows(self, name: str, phase: str) -> Body:
         """Wait until an IPAllocation is in a phase; return its status."""
@@ -197,7 +195,7 @@ class Lab:
                 and (one["regarding"]["kind"], one["regarding"]["name"]) == (kind, name)
             ]
 
-        return await until(look, bool, seconds=SECONDS)
+        return await until(look, bool)
 
 
 def status(body: Body) -> Body:
