@@ -25,6 +25,12 @@ def helper():
 def forgotten():
     KEPT.append(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))
 
+@pytest.fixture(scope="module")
+def unclosed():
+    ring = [open(__file__)]
+    ring.append(ring)
+    return ring
+
 async def test_good():
     async with aiohttp.ClientSession():
         await asyncio.sleep(0)
@@ -67,7 +73,7 @@ def test_after_the_child():
 def test_first_with_a_helper(helper):
     assert helper.poll() is None
 
-def test_second_with_a_helper(helper, forgotten):
+def test_second_with_a_helper(helper, forgotten, unclosed):
     assert helper.poll() is None
 
 def test_last():
@@ -88,6 +94,8 @@ EXPECTED = {
     "test_child": "the child process ",
     "test_last": "the child process ",
 }
+OF_A_FIXTURE = "ResourceWarning: unclosed file"
+"""What else is said of the last test: a fixture of the module has left it."""
 
 
 def test_tasks_and_processes_that_a_test_leaves_fail_that_test(tmp_path: Path) -> None:
@@ -115,3 +123,4 @@ def test_tasks_and_processes_that_a_test_leaves_fail_that_test(tmp_path: Path) -
     assert complaints.keys() == EXPECTED.keys(), run.stdout
     for name, expected in EXPECTED.items():
         assert expected in complaints[name], name
+    assert OF_A_FIXTURE in complaints["test_last"]
