@@ -2,9 +2,9 @@
 
 All readers of a cache share its objects. Objects are frozen, but dicts and lists in them are not:
 a change there is seen by all other readers until the next event. This detector, like client-go's
-KUBE_CACHE_MUTATION_DETECTOR, keeps each object as JSON and compares that every second. It needs
-the memory of every object twice, so it is for tests and debugging. (The repr of an object would
-take three times as long to make.)
+KUBE_CACHE_MUTATION_DETECTOR, keeps each object as JSON and compares that every few seconds. It
+needs the memory of every object twice, so it is for tests and debugging. (The repr of an object
+would take three times as long to make.)
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from controller.clock import Clock
 from controller.informer import Informer
 from controller.meta import Key, Object
 
-CHECK_SECONDS = 1.0
+CHECK_SECONDS = 5.0
 _EXCERPT = 200
 
 
@@ -39,7 +39,7 @@ class MutationDetector:
         self._clock = clock
 
     async def run(self) -> None:
-        """Compare all objects every second until cancelled.
+        """Compare all objects every five seconds until cancelled.
 
         Raises:
             ObjectMutated: an object was changed in place.

@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 import yaml
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 from tests.scripts import load_script
 from tests.servers import program
@@ -126,6 +124,10 @@ def test_krew_finds_the_plugin_in_the_archive_that_the_manifest_names(
 
 
 def test_the_bills_of_materials_are_valid_cyclonedx(dist: Path) -> None:
+    # Imported here: jsonschema's formats build forty parsers, two seconds in each worker.
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
     validator = JsonStrictValidator(SchemaVersion.V1_6)
     for path in (ROOT / "sbom.cdx.json", dist / f"butler-ipam-{VERSION}.cdx.json"):
         assert validator.validate_str(path.read_text()) is None

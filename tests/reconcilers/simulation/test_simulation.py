@@ -19,7 +19,7 @@ from tests.reconcilers.simulation.sharedtenancy import SharedTenancy
 from tests.reconcilers.simulation.tenancy import COUNTING, FAMILIES, FORCE, Tenancy
 from tests.reconcilers.simulation.world import NAMESPACE
 
-SEEDS = int(os.environ.get("BUTLER_IPAM_TEST_SEEDS", "100"))
+SEEDS = int(os.environ.get("BUTLER_IPAM_TEST_SEEDS", "40"))
 PARTS = 8
 """Each kind in so many tests, that several workers can share them."""
 
