@@ -101,12 +101,14 @@ class Meter:
         controller: process number.
         server: process number of the API server.
         counts: whether the API server's metrics count writes.
+        groups: the API groups whose writes count.
     """
 
     session: ClientSession
     controller: int
     server: int
     counts: bool = True
+    groups: Sequence[str] = (GROUP,)
     _writes: Counter[Write] = field(default_factory=Counter)
     _used: tuple[float, float] = (0.0, 0.0)
 
@@ -127,7 +129,7 @@ class Meter:
             return Counter()
         async with self.session.get("/metrics") as answer:
             answer.raise_for_status()
-            return counted(await answer.text(), GROUP)
+            return counted(await answer.text(), *self.groups)
 
 
 async def measure(start: Start, place: Open, number: int, kind: str) -> Measured:

@@ -7,26 +7,24 @@ what it sees is what every client would see.
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from time import perf_counter
 from typing import Any, TypeVar
 
 import anyio
 import msgspec
-from aiohttp import ClientSession, ClientTimeout
+from aiohttp import ClientSession
 
+from tests.bench.api import Api
 from tests.bench.overlaps import Overlaps
 
 GROUP = "butler.butlerlabs.dev"
 NAMESPACE = "butler-system"
 POOL = "bench"
 FINALIZER = f"{GROUP}/ipallocation"
-WIDTH = 32
 PATIENCE = 600.0
 LONGEST_EVENT = 2**22
 _PATH = f"/apis/{GROUP}/v1alpha1/namespaces/{NAMESPACE}"
 ALLOCATIONS = f"{_PATH}/ipallocations"
 POOLS = f"{_PATH}/networkpools"
-_PAGE = 500
 
 T = TypeVar("T")
 
@@ -78,43 +76,6 @@ class Pool(msgspec.Struct):
     def ready(self) -> bool:
         """Whether its controller serves it."""
         return any(one.type == "Ready" and one.status == "True" for one in self.status.conditions)
-
-
-class _Event(msgspec.Struct):
-    """An event of a watch; the object is decoded when it is known to be one."""
-
-    type: str
-    object: msgspec.Raw
-
-
-class _Version(msgspec.Struct):
-    """The metadata of which only the version matters."""
-
-    resourceVersion: str
-
-
-class _Versioned(msgspec.Struct):
-    """An object of which only the version matters."""
-
-    metadata: _Version
-
-
-class _ListMetadata(msgspec.Struct, rename={"next": "continue"}):
-    """Where a list was read, and where it goes on."""
-
-    resourceVersion: str
-    next: str = ""
-
-
-class _List(msgspec.Struct):
-    """A page of a list."""
-
-    metadata: _ListMetadata
-    items: list[msgspec.Raw] = []
-
-
-class Refused(Exception):
-    """The API server refused a request of the driver; says which and why."""
 
 
 @dataclass(slots=True)
@@ -198,7 +159,7 @@ class View:
         self._changed = anyio.Event()
 
 
-class Driver:
+class Driver(Api):
     """The one who asks.
 
     Args:
@@ -207,7 +168,7 @@ class Driver:
     """
 
     def __init__(self, session: ClientSession, kind: str = "nodes") -> None:
-        self._session = session
+        super().__init__(session)
         self._kind = kind
         self.view = View()
 
@@ -226,8 +187,8 @@ class Driver:
     async def watching(self) -> AsyncIterator[View]:
         """Keep the view current while the context lasts."""
         async with anyio.create_task_group() as group:
-            await group.start(self._watch, ALLOCATIONS, self.view.take_allocation)
-            await group.start(self._watch, POOLS, self.view.take_pool)
+            await group.start(self.watch, ALLOCATIONS, self.view.take_allocation)
+            await group.start(self.watch, POOLS, self.view.take_pool)
             yield self.view
             group.cancel_scope.cancel()
 
@@ -237,15 +198,7 @@ class Driver:
         self.view.unserved |= set(map(named, create))
         deletions = [("DELETE", f"{ALLOCATIONS}/{named(number)}", None) for number in delete]
         creations = [("POST", ALLOCATIONS, allocation(number, self._kind)) for number in create]
-        left = iter(interleaved(deletions, creations))
-
-        async def work() -> None:
-            for method, path, body in left:
-                await self.ask(method, path, body)
-
-        async with anyio.create_task_group() as group:
-            for _ in range(WIDTH):
-                group.start_soon(work)
+        await self.ask_all(interleaved(deletions, creations))
 
     async def done(self) -> None:
         """Wait until all that was asked for is so.
@@ -259,63 +212,7 @@ class Driver:
 
     async def listed(self) -> list[Allocation]:
         """Return all allocations as the API server has them now."""
-        found: list[Allocation] = []
-        token = ""
-        while True:
-            text = await self.ask("GET", f"{ALLOCATIONS}?limit={_PAGE}&continue={token}")
-            page = msgspec.json.decode(text, type=_List)
-            found += [msgspec.json.decode(raw, type=Allocation) for raw in page.items]
-            token = page.metadata.next
-            if not token:
-                return found
-
-    async def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> bytes:
-        """Send a request; return the body of its answer.
-
-        Raises:
-            Refused: the answer is an error.
-        """
-        async with self._session.request(method, path, json=body) as answer:
-            text = await answer.read()
-        if answer.status >= 400:
-            raise Refused(f"{method} {path} gave {answer.status}: {text.decode()}")
-        return text
-
-    async def _watch(
-        self,
-        path: str,
-        take: Callable[[str, bytes, float], None],
-        *,
-        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
-    ) -> None:
-        """Read events of a collection from now on.
-
-        The API server ends a watch when the definition of the kind changes, and says for a
-        moment that it is not ready to serve another; none of the events is lost, for the next
-        watch begins where the last one ended.
-
-        Raises:
-            Refused: the API server does not have them any more.
-        """
-        listed = msgspec.json.decode(await self.ask("GET", f"{path}?limit=1"), type=_List)
-        assert not listed.items, "the driver saw every object from its beginning"
-        revision = listed.metadata.resourceVersion
-        task_status.started()
-        while True:
-            query = {"watch": "1", "resourceVersion": revision}
-            async with self._session.get(path, params=query, timeout=ClientTimeout()) as answer:
-                if answer.status == 429:
-                    await anyio.sleep(float(answer.headers.get("Retry-After", "1")))
-                    continue
-                if answer.status != 200:
-                    raise Refused(f"watching {path} gave {answer.status}: {await answer.text()}")
-                async for line in answer.content:
-                    event = msgspec.json.decode(line, type=_Event)
-                    raw = bytes(event.object)
-                    if event.type not in {"ADDED", "MODIFIED", "DELETED"}:
-                        raise Refused(f"watching {path} gave {event.type}: {raw!r}")
-                    take(event.type, raw, perf_counter())
-                    revision = msgspec.json.decode(raw, type=_Versioned).metadata.resourceVersion
+        return [msgspec.json.decode(raw, type=Allocation) for raw in await self.items(ALLOCATIONS)]
 
 
 def interleaved(first: Iterable[T], second: Iterable[T]) -> list[T]:

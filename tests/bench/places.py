@@ -2,12 +2,13 @@
 
 import os
 from base64 import b64decode
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from ssl import SSLContext
+from typing import Any
 
 import yaml
 from aiohttp import ClientSession, TCPConnector
@@ -56,12 +57,17 @@ class Place:
     counts: bool
 
 
+Definitions = Sequence[dict[str, Any]]
 Open = Callable[[], AbstractAsyncContextManager[Place]]
 
 
 @asynccontextmanager
-async def real(assets: Path) -> AsyncIterator[Place]:
+async def real(assets: Path, more: Definitions = ()) -> AsyncIterator[Place]:
     """Start etcd and kube-apiserver.
+
+    Args:
+        assets: the folder of the programs.
+        more: definitions to install beside ours.
 
     Raises:
         PlaneError: one of them does not start.
@@ -71,20 +77,24 @@ async def real(assets: Path) -> AsyncIterator[Place]:
     tokens = token_line(_TOKEN, _ADMINISTRATOR)
     async with real_control_plane(settings, None, "127.0.0.1:0", tokens) as plane:
         server = program("kube-apiserver", children() - before)
-        await plane.install_crds(crds())
+        await plane.install_crds([*crds(), *more])
         access = Access(plane.url, _TOKEN, _authority(plane))
         async with client(plane) as session:
             yield Place(access, session, server, counts=True)
 
 
 @asynccontextmanager
-async def embedded() -> AsyncIterator[Place]:
-    """Start the embedded API server, in a process of its own."""
+async def embedded(more: Definitions = ()) -> AsyncIterator[Place]:
+    """Start the embedded API server, in a process of its own.
+
+    Args:
+        more: definitions to install beside ours.
+    """
     with serving() as server:
         access = Access(server.url, server.token, server.authority)
         headers = {"Authorization": f"Bearer {server.token}"}
         async with _session(server.url, server.tls, headers) as session:
-            for definition in crds():
+            for definition in [*crds(), *more]:
                 async with session.post(_EXTENSIONS, json=definition) as answer:
                     answer.raise_for_status()
             yield Place(access, session, server.process.pid, counts=False)
@@ -98,12 +108,16 @@ def real_programs() -> Path | None:
     return folder if there else None
 
 
-def places() -> dict[str, Open]:
-    """Return how the control planes of this machine are opened, by name."""
-    found: dict[str, Open] = {"embedded": embedded}
+def places(more: Definitions = ()) -> dict[str, Open]:
+    """Return how the control planes of this machine are opened, by name.
+
+    Args:
+        more: definitions to install beside ours.
+    """
+    found: dict[str, Open] = {"embedded": partial(embedded, more)}
     assets = real_programs()
     if assets is not None:
-        found["real"] = partial(real, assets)
+        found["real"] = partial(real, assets, more)
     return found
 
 

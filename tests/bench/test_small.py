@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from tests.bench import (
+    bench_clusterapi,
     bench_controller,
     bench_failover,
     bench_held,
@@ -14,7 +15,7 @@ from tests.bench import (
     bench_tenants,
 )
 from tests.bench.bench_envtest import server as serving
-from tests.bench.places import embedded
+from tests.bench.places import embedded, places
 
 pytestmark = pytest.mark.slow
 
@@ -52,6 +53,17 @@ async def test_replicas_hold_the_same_number_of_shards_and_all_of_them_work(
     shared = await bench_shards.measure(embedded, 2)
     assert shared.held == [6, 6]
     assert all(used > 0 for used in shared.used)
+
+
+async def test_all_claims_are_served_and_all_addresses_released() -> None:
+    there = places(bench_clusterapi.definitions())
+    phases = await bench_clusterapi.measure(there["embedded"], [12])
+    assert [(one.name, one.number) for one in phases] == [
+        ("filling", 12),
+        ("releasing", 12),
+        ("at once", 12),
+    ]
+    assert sum(one.cpu for one in phases) > 0
 
 
 def test_tenants_grow_whether_others_answer_or_not() -> None:

@@ -32,16 +32,16 @@ class Write:
         return f"{self.verb} {self.resource}{' refused' if self.refused else ''}"
 
 
-def counted(text: str, group: str) -> Counter[Write]:
+def counted(text: str, *groups: str) -> Counter[Write]:
     """Return how often each kind of write was served so far.
 
     Args:
         text: what the API server's /metrics says.
-        group: the API group whose writes count.
+        *groups: the API groups whose writes count.
     """
     found: Counter[Write] = Counter()
     for labels, value in _samples(text):
-        if labels["group"] == group and labels["verb"] in _MUTATING and not labels["dry_run"]:
+        if labels["group"] in groups and labels["verb"] in _MUTATING and not labels["dry_run"]:
             resource = labels["resource"]
             if labels["subresource"]:
                 resource += f"/{labels['subresource']}"

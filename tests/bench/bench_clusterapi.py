@@ -1,0 +1,201 @@
+"""What Cluster API's IPAddressClaims cost: claims of one pool, created and deleted at once.
+
+On a control plane with Cluster API's kinds (the real etcd and kube-apiserver where they are, else
+the embedded API server), `butler-ipam run --integration=clusterapi` goes through three phases for
+each number of claims, with 32 requests in flight:
+
+- filling: so many claims are created at once, all of one InClusterIPPool
+- releasing: all of them are deleted
+- at once: so many claims are created, and each is deleted as soon as it is there
+
+A phase ends when a watch has shown every new claim with its addressRef and every deleted one gone,
+and the pool counts as many addresses as there are claims. CPU time is that of the product's
+process; writes are those that the API server counted, the driver's own POST and DELETE among
+them. The benchmark fails if two claims have one address, or if an IPAddress is left without a
+claim. What else the machine does changes every number but the writes.
+
+    python -m tests.bench clusterapi [--claims N]... [--on real|embedded]
+"""
+
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+import anyio
+import click
+
+from envtest.plane import read_crds
+from envtest.settings import PlaneError
+from reconcilers.integrations.clusterapi import crds
+from tests.bench.bench_real import ours
+from tests.bench.claims import GROUP, Claimant, View, WrongAnswerError
+from tests.bench.comparison import Meter
+from tests.bench.places import ROOT, Open, places
+from tests.bench.processes import peak, running
+from tests.bench.writes import Write, done
+
+_CONTRACT = ROOT / "tests" / "data" / "clusterapi" / "crds.yaml"
+_EVENTS = "events.k8s.io"
+FILLING, RELEASING, AT_ONCE = "filling", "releasing", "at once"
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """What one phase took.
+
+    Attributes:
+        name: of the phase.
+        number: of claims.
+        seconds: from the first request until all was as asked.
+        first: seconds until the first claim had its address; None where nobody waited for one.
+        cpu: seconds of CPU time of the product.
+        writes: what the API server counted.
+        peak: the most MiB that the product ever held until then.
+    """
+
+    name: str
+    number: int
+    seconds: float
+    first: float | None
+    cpu: float
+    writes: Counter[Write]
+    peak: float
+
+
+class Bench:
+    """Goes through the phases.
+
+    Args:
+        claimant: creates and deletes claims.
+        view: what the watches show.
+        meter: reads what the product used.
+    """
+
+    def __init__(self, claimant: Claimant, view: View, meter: Meter) -> None:
+        self._claimant = claimant
+        self._view = view
+        self._meter = meter
+        self.phases: list[Phase] = []
+
+    async def warm(self) -> None:
+        """Serve and release one claim, so that everything is there that is needed."""
+        await self._claimant.create(self._view, ["warm"])
+        await self._view.until_done(1)
+        await self._claimant.delete(self._view, ["warm"])
+        await self._view.until_done(0)
+
+    async def play(self, number: int) -> None:
+        """Go through all phases with so many claims."""
+        claimant, view = self._claimant, self._view
+        names = [f"claim-{one:06}" for one in range(number)]
+        view.served.clear()
+        async with self._phase(FILLING, number):
+            await claimant.create(view, names)
+            await view.until_done(number)
+        await claimant.check()
+        async with self._phase(RELEASING, number):
+            await claimant.delete(view, names)
+            await view.until_done(0)
+        await claimant.check()
+        async with self._phase(AT_ONCE, number):
+            await claimant.create_and_delete(view, [f"once-{one:06}" for one in range(number)])
+            await view.until_done(0)
+        await claimant.check()
+
+    @asynccontextmanager
+    async def _phase(self, name: str, number: int) -> AsyncIterator[None]:
+        """Measure what is done within."""
+        await self._meter.begin()
+        begun = perf_counter()
+        yield
+        cpu, _, writes = await self._meter.end()
+        first = min(self._view.served.values()) - begun if name == FILLING else None
+        seconds = self._view.moved - begun
+        held = peak(self._meter.controller)
+        self.phases.append(Phase(name, number, seconds, first, cpu, writes, held))
+
+
+async def measure(place: Open, numbers: Sequence[int]) -> list[Phase]:
+    """Return what the phases took with each of these numbers of claims, in turn.
+
+    Raises:
+        PlaneError: the control plane does not start.
+        WrongAnswerError: two claims have one address, or an IPAddress is left.
+        TimeoutError: the product does not serve or release in time.
+    """
+    async with place() as home:
+        claimant = Claimant(home.session)
+        with tempfile.TemporaryDirectory() as folder:
+            command, variables = ours(home.access, Path(folder))
+            start = [*command, "--integration=clusterapi"], variables
+            async with claimant.watching() as view:
+                await claimant.prepare()
+                async with running(start, Path(folder) / "product.log") as process:
+                    groups = (GROUP, _EVENTS)
+                    meter = Meter(home.session, process.pid, home.server, home.counts, groups)
+                    bench = Bench(claimant, view, meter)
+                    await bench.warm()
+                    for number in numbers:
+                        await bench.play(number)
+                    return bench.phases
+
+
+def definitions() -> list[dict[str, object]]:
+    """Return the definitions of Cluster API's kinds and of the pools."""
+    return [*read_crds(_CONTRACT), *crds.crds()]
+
+
+def show(phase: Phase) -> None:
+    """Print what a phase took."""
+    number = phase.number
+    goal = {FILLING: ">= 70/s, CPU <= 4 ms", RELEASING: "2,000 in <= 30 s"}.get(phase.name, "")
+    click.echo(
+        f"{phase.name:10} {number:6,} claims: {phase.seconds:7.2f} s,"
+        f" {number / phase.seconds:6.1f}/s, {1000 * phase.cpu / number:5.2f} ms of CPU each,"
+        f" peak {phase.peak:.0f} MiB"
+        + (f", first after {phase.first:.2f} s" if phase.first is not None else "")
+        + (f"  goal: {goal}" if goal else "")
+    )
+    for write in sorted(phase.writes):
+        click.echo(f"    {write!s:45} {phase.writes[write] / number:6.2f}")
+    if phase.writes:
+        click.echo(f"    {'writes each':45} {done(phase.writes) / number:6.2f}")
+
+
+@click.command()
+@click.option(
+    "--claims",
+    type=click.IntRange(min=2),
+    multiple=True,
+    default=(200, 1000, 2000),
+    show_default=True,
+    help="How many are created at once; several in turn.",
+)
+@click.option("--on", "where", type=click.Choice(["real", "embedded"]), help="The control plane.")
+def command(claims: Sequence[int], where: str | None) -> None:
+    """Measure the integration with Cluster API."""
+    there = places(definitions())
+    name = where or ("real" if "real" in there else "embedded")
+    if name not in there:
+        raise click.ClickException(
+            "no etcd and kube-apiserver in the folder that KUBEBUILDER_ASSETS names, nor in"
+            " .real/newest; `make real` builds them"
+        )
+    click.echo(f"on the {name} API server; {'writes' if name == 'real' else 'no writes'} counted")
+    try:
+        phases = anyio.run(measure, there[name], claims)
+    except (PlaneError, WrongAnswerError, TimeoutError) as error:
+        raise click.ClickException(str(error)) from error
+    for phase in phases:
+        show(phase)
+
+
+def run(arguments: Sequence[str] = ()) -> None:
+    """Print what claims cost."""
+    command.main(
+        list(arguments), prog_name="python -m tests.bench clusterapi", standalone_mode=False
+    )
