@@ -64,6 +64,7 @@ class Recorded:
     def __init__(self) -> None:
         self.events: list[tuple[str, str, str]] = []
         self.related: list[str] = []
+        self.subjects: list[tuple[str, str]] = []
 
     def record(
         self,
@@ -76,8 +77,9 @@ class Recorded:
         action: str,
         related: Any = None,
     ) -> None:
-        """Remember type, reason and message, and the name of what else it concerns."""
+        """Remember type, reason and message, and what it is about."""
         self.events.append((kind, reason, message))
+        self.subjects.append((resource.kind, obj.metadata.name))
         self.related.append(related[1].metadata.name if related else "")
 
     @property

@@ -36,6 +36,7 @@ from reconcilers.integrations.clusterapi.api import (
     POOL_NOT_READY,
     IPAddressClaim,
 )
+from reconcilers.integrations.clusterapi.claimevents import ClaimEvents, Told
 from reconcilers.integrations.clusterapi.statuses import message_of, shows, with_ready
 from reconcilers.integrations.clusterapi.world import World
 from reconcilers.integrations.core.journal import Promise
@@ -89,7 +90,7 @@ class Granting:
         self._client = client
         self._world = world
         self._answers = Answers(client, world)
-        self._recorder = recorder
+        self._events = ClaimEvents(recorder, clock, world.claim_kind)
         self._clock = clock
         self._width = width
 
@@ -105,17 +106,20 @@ class Granting:
             space: what it hands out.
         """
         results: list[tuple[Promise, Result]] = []
+        told: list[Told] = []
 
         async def keep_one(one: Granted) -> None:
             promise, claim = one
             try:
-                await self._keep(promise, claim, pool, pool_kind, space)
+                told.append(await self._keep(promise, claim, pool, pool_kind, space))
             except (Conflict, NotFound):
                 results.append((promise, Result.SETTLED))
             except (Unauthorized, TooManyRequests, ServerFailure):
                 results.append((promise, Result.UNKNOWN))
             except (ApiError, NotOurs) as error:
-                await self._tell(claim, Finding(READY, False, ALLOCATION_FAILED, str(error)))
+                told.extend(
+                    await self._tell(claim, Finding(READY, False, ALLOCATION_FAILED, str(error)))
+                )
                 results.append((promise, Result.REFUSED))
             except ControllerError:
                 results.append((promise, Result.UNKNOWN))
@@ -123,6 +127,7 @@ class Granting:
                 results.append((promise, Result.WRITTEN))
 
         await self._at_once([partial(keep_one, one) for one in granted])
+        self._events.told(pool_kind, pool, told)
         return results
 
     async def _keep(
@@ -132,7 +137,7 @@ class Granting:
         pool: Any,
         pool_kind: Resource[Any],
         space: PoolSpace,
-    ) -> None:
+    ) -> Told:
         """Make sure that the IPAddress is there as promised, then write the claim."""
         spec = spec_of(promise.startAddress, space.prefix, space.gateway)
         address = await self._answers.ensure(claim, pool, pool_kind, spec)
@@ -150,19 +155,26 @@ class Granting:
             **with_ready(claim, finding, kind.version, self._clock.now()),
             "addressRef": {"name": address.metadata.name},
         }
-        written = await self._client.patch_status(kind, claim, status)
-        self._recorder.record(
-            kind, written, "Normal", ADDRESS_ALLOCATED, text, action="Allocating"
-        )
+        return await self._client.patch_status(kind, claim, status), finding
 
-    async def refuse(self, refusals: Sequence[Refusal[IPAddressClaim]]) -> None:
-        """Say on each claim why it gets nothing now, unless it says so already."""
+    async def refuse(
+        self, refusals: Sequence[Refusal[IPAddressClaim]], pool: Any, pool_kind: Resource[Any]
+    ) -> None:
+        """Say on each claim why it gets nothing now, unless it says so already.
+
+        Args:
+            refusals: which claims, and why.
+            pool: that they name.
+            pool_kind: the kind of `pool`.
+        """
+        told: list[Told] = []
 
         async def tell(refusal: Refusal[IPAddressClaim]) -> None:
             finding = Finding(READY, False, refusal.reason, refusal.message)
-            await self._tell(refusal.request, finding)
+            told.extend(await self._tell(refusal.request, finding))
 
         await self._at_once([partial(tell, one) for one in refusals])
+        self._events.told(pool_kind, pool, told)
 
     async def void(self, claims: Sequence[IPAddressClaim], pool: str) -> bool:
         """Write each claim once, so that no promise to its present version can be kept.
@@ -193,19 +205,19 @@ class Granting:
         await self._at_once([partial(void_one, one) for one in claims])
         return not missed
 
-    async def _tell(self, claim: IPAddressClaim, finding: Finding) -> None:
-        """Write a claim's Ready condition if it differs; one that moved on is seen to later."""
+    async def _tell(self, claim: IPAddressClaim, finding: Finding) -> Sequence[Told]:
+        """Write a claim's Ready condition if it differs; return the claim if it was written.
+
+        One that moved on is seen to later.
+        """
         if shows(claim, finding):
-            return
+            return ()
         kind = self._world.claim_kind
         status = with_ready(claim, finding, kind.version, self._clock.now())
         try:
-            written = await self._client.patch_status(kind, claim, status)
+            return [(await self._client.patch_status(kind, claim, status), finding)]
         except (Conflict, NotFound):
-            return
-        self._recorder.record(
-            kind, written, "Warning", finding.reason, finding.message, action="Allocating"
-        )
+            return ()
 
     async def _at_once(self, work: Sequence[Callable[[], Awaitable[None]]]) -> None:
         """Do all of it, `width` at once.

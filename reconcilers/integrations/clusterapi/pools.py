@@ -154,7 +154,7 @@ class PoolReconciler:
         named = world.claims.by_index(SPACE_INDEX, space_name(self._kind, key))
         waiting = [c for c in named if waits(c) and world.standing(c) is Standing.SERVE]
         await self._parts.granting.refuse(
-            [Refusal(claim, POOL_NOT_READY, text) for claim in waiting]
+            [Refusal(claim, POOL_NOT_READY, text) for claim in waiting], pool, self._kind
         )
 
     def geometry(self, pool: Any) -> PoolSpace:
@@ -219,7 +219,7 @@ class PoolReconciler:
         if choice.grants or self._should_drop_settled(pool, choice):
             pool = await self._write_journal(pool, choice.journal)
         results = await self._keep(pool, space, view, choice)
-        await self._parts.granting.refuse(choice.refusals)
+        await self._parts.granting.refuse(choice.refusals, pool, self._kind)
         leftover = await self._parts.leftovers.collect(self._kind, view, choice)
         await self._write_status(pool, space)
         return _sooner(self._next(pool, choice, results), leftover)

@@ -192,7 +192,8 @@ class ClusterApi:
             "clusterapi-claim",
             claim_reconciler.reconcile,
             watches=watched.of_claims(pools.values()),
-            concurrency=settings.width,
+            # Half: the finalizers of a burst must not hold up the addresses of its first claims.
+            concurrency=max(1, settings.width // 2),
             group=lambda key: key.namespace,
         )
         if self._networkpools is not None:

@@ -29,13 +29,13 @@ from reconcilers.integrations.core.contents import Holding
 
 KINDS: tuple[Resource[Any], ...] = (*api.POOLS, NETWORK_POOL)
 """All kinds of pools that claims may name."""
+_BY_NAME = {(one.group, one.kind): one for one in KINDS}
 CLUSTER_INDEX = "cluster"
 
 
 def kind_of(ref: PoolRef) -> Resource[Any] | None:
     """Return the kind of pool that a claim or address names; None if it is not one of ours."""
-    found = (one for one in KINDS if (one.group, one.kind) == (ref.apiGroup, ref.kind))
-    return next(found, None)
+    return _BY_NAME.get((ref.apiGroup, ref.kind))
 
 
 def space_name(kind: Resource[Any], pool: Key) -> str:

@@ -1,0 +1,74 @@
+"""Events about claims: a few get one each, many at once share one about their pool.
+
+A burst must not cost an event write for each claim. What each of them got or was refused is in its
+own Ready condition.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from controller.clock import Clock
+from controller.eventkind import shortened
+from controller.events import EventType, Recorder
+from controller.meta import Key
+from controller.resource import Resource
+from reconcilers.conditions import Finding
+from reconcilers.integrations.clusterapi.api import IPAddressClaim
+from reconcilers.networkpool.window import MinuteWindow
+
+MOST_SINGLE = 8
+"""Up to so many claims of one pass get an event each."""
+MOST_SINGLE_PER_MINUTE = 32
+"""Up to so many claims of one pool get an event each within a minute."""
+ACTION = "Allocating"
+
+Told = tuple[IPAddressClaim, Finding]
+"""A claim as it was written, and what its Ready condition says since then."""
+
+
+class ClaimEvents:
+    """Records what passes over pools wrote to claims.
+
+    Args:
+        recorder: takes the events.
+        clock: the time.
+        claim_kind: the kind of claims.
+    """
+
+    def __init__(
+        self, recorder: Recorder, clock: Clock, claim_kind: Resource[IPAddressClaim]
+    ) -> None:
+        self._recorder = recorder
+        self._kind = claim_kind
+        self._single = MinuteWindow[int](clock)
+
+    def told(self, pool_kind: Resource[Any], pool: Any, told: Sequence[Told]) -> None:
+        """Record what one pass over a pool told claims, by the reasons of their conditions.
+
+        Args:
+            pool_kind: the kind of `pool`.
+            pool: that the claims name.
+            told: the claims that were written.
+        """
+        by_reason: dict[str, list[Told]] = {}
+        for one in told:
+            by_reason.setdefault(one[1].reason, []).append(one)
+        for reason, some in by_reason.items():
+            type_: EventType = "Normal" if some[0][1].status else "Warning"
+            name = Key(pool_kind.kind, str(pool.metadata.key))
+            if self._may_record_each(name, len(some)):
+                for claim, finding in some:
+                    self._recorder.record(
+                        self._kind, claim, type_, reason, finding.message, action=ACTION
+                    )
+            else:
+                texts = (f"{claim.metadata.key}: {found.message}" for claim, found in some)
+                note = shortened(f"{len(some)} IPAddressClaims: " + "; ".join(texts))
+                self._recorder.record(pool_kind, pool, type_, reason, note, action=ACTION)
+
+    def _may_record_each(self, pool: Key, count: int) -> bool:
+        """Return whether each of `count` claims may get its own event; if so, count those."""
+        if count > MOST_SINGLE or sum(self._single.recent(pool)) + count > MOST_SINGLE_PER_MINUTE:
+            return False
+        self._single.add(pool, count)
+        return True
