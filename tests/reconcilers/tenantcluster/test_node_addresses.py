@@ -101,6 +101,20 @@ async def test_the_old_allocation_stays_until_a_new_one_requests_its_range() -> 
     assert _range(lab, NODES) == given, "nobody else has it meanwhile"
 
 
+async def test_the_old_allocation_stays_until_the_pool_has_looked_at_the_new_one() -> None:
+    """Before that the pool may be about to give the range to who came first."""
+    lab, given = await _lab()
+    lab.gate.real = lab.tenant_gate
+    lab.server.delete("ipallocations", NODES)
+    await lab.cluster()
+    await lab.allocation(NODES)
+    assert len(_of_nodes(lab)) == 2
+    assert _range(lab, NODES) == given
+    await lab.pool()
+    await lab.allocation(NODES)
+    assert not lab.server.has("ipallocations", NODES)
+
+
 async def test_an_allocation_without_a_range_is_deleted_at_once() -> None:
     lab, _ = await _lab()
     lab.server.add("ipallocations", make.allocation("second", tenant="team/a", kind="nodes"))
