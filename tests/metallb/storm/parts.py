@@ -9,19 +9,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
+from anyio.abc import Process
 
 from envtest.metallb import MetalLB, metallb_controller
 from envtest.settings import read_settings
 from tests.faults.parts import Parts, taken_apart
 from tests.metallb.site import Site, Tenant
-from tests.reconcilers.cli.commands import Running, started
+from tests.polling import checked
+from tests.reconcilers.cli.commands import started
 
+LEASE_SECONDS = 4
 FLAGS = (
     "--metrics-bind-address=0",
     "--health-probe-bind-address=0",
     "--leader-elect=true",
-    "--leader-elect-lease-duration=6s",
-    "--leader-elect-renew-deadline=5s",
+    f"--leader-elect-lease-duration={LEASE_SECONDS}s",
+    "--leader-elect-renew-deadline=3s",
     "--leader-elect-retry-period=400ms",
     "--allocation-requeue-releasing=200ms",
     "--tenant-requeue-deleting=200ms",
@@ -42,23 +45,27 @@ class Part:
         pid: returns the number of its process.
         kill: ends it as `kill -9` does.
         start: starts it anew, after `kill`.
+        longest_freeze: the most seconds for which it is frozen.
     """
 
     name: str
-    pid: Callable[[], int]
+    pid: Callable[[], Awaitable[int]]
     kill: Callable[[], Awaitable[None]]
     start: Callable[[], Awaitable[None]]
+    longest_freeze: float = 4.0
 
-    async def strike(self, choices: random.Random) -> str:
-        """Kill it or freeze it, for as long as `choices` say; return what was done."""
-        seconds = choices.uniform(0.0, 2.0)
-        if choices.random() < 0.5:
-            os.kill(self.pid(), signal.SIGSTOP)
+    async def strike(self, choices: random.Random, *, freeze: bool) -> str:
+        """Freeze it or kill it, for as long as `choices` say; return what was done."""
+        if freeze:
+            seconds = choices.uniform(0.0, self.longest_freeze)
+            pid = await self.pid()
+            os.kill(pid, signal.SIGSTOP)
             try:
-                await anyio.sleep(2 * seconds)  # the fault itself, not a wait for a state
+                await anyio.sleep(seconds)  # the fault itself, not a wait for a state
             finally:
-                os.kill(self.pid(), signal.SIGCONT)
-            return f"{self.name} frozen for {2 * seconds:.1f} s"
+                os.kill(pid, signal.SIGCONT)
+            return f"{self.name} frozen for {seconds:.1f} s"
+        seconds = choices.uniform(0.0, 2.0)
         await self.kill()
         await anyio.sleep(seconds)
         await self.start()
@@ -66,36 +73,55 @@ class Part:
 
 
 class Replica:
-    """A replica of the controllers, started again when it was killed.
+    """A replica of the controllers, started again whenever it has ended.
+
+    One that loses its lease while its API server is away ends by itself, as it is to.
 
     Args:
         kubeconfig: of the management cluster.
-        stack: with which it ends.
     """
 
-    def __init__(self, kubeconfig: Path, stack: AsyncExitStack) -> None:
+    def __init__(self, kubeconfig: Path) -> None:
         self._kubeconfig = kubeconfig
-        self._stack = stack
-        self._running: Running | None = None
+        self._process: Process | None = None
+        self._may_run = anyio.Event()
+        self._may_run.set()
+        self._runs = anyio.Event()
 
-    async def start(self) -> None:
-        """Start it; it need not lead."""
-        arguments = ("run", f"--kubeconfig={self._kubeconfig}", *FLAGS)
-        self._running = await self._stack.enter_async_context(started(*arguments))
+    async def run(self) -> None:
+        """Run it until cancelled."""
+        while True:
+            await self._may_run.wait()
+            async with started("run", f"--kubeconfig={self._kubeconfig}", *FLAGS) as running:
+                self._process = running.process
+                self._runs.set()
+                await running.process.wait()
+                self._runs = anyio.Event()
 
-    def pid(self) -> int:
-        """Return the number of its process."""
-        assert self._running is not None
-        return self._running.process.pid
+    async def started(self) -> None:
+        """Wait until it runs; it need not lead."""
+        await self._runs.wait()
+
+    async def pid(self) -> int:
+        """Return the number of its process; wait if it is just being started."""
+        await self.started()
+        assert self._process is not None
+        return self._process.pid
 
     async def kill(self) -> None:
-        """End it as `kill -9` does."""
-        assert self._running is not None
-        await self._running.stop(signal.SIGKILL)
+        """End it as `kill -9` does; it is not started before `start`."""
+        self._may_run = anyio.Event()
+        os.kill(await self.pid(), signal.SIGKILL)
+        assert self._process is not None
+        await self._process.wait()
+
+    async def start(self) -> None:
+        """Let it start again."""
+        self._may_run.set()
 
     def part(self, number: int) -> Part:
-        """Return it as something to strike."""
-        return Part(f"replica {number}", self.pid, self.kill, self.start)
+        """Return it as something to strike: frozen, it may lose its lease and not know it."""
+        return Part(f"replica {number}", self.pid, self.kill, self.start, 3.0 * LEASE_SECONDS)
 
 
 class RestartedMetalLB:
@@ -106,13 +132,13 @@ class RestartedMetalLB:
         self._stack = stack
         self._metallb: MetalLB = tenant.metallb
 
-    def pid(self) -> int:
+    async def pid(self) -> int:
         """Return the number of its process."""
         return self._metallb.pid
 
     async def kill(self) -> None:
         """End it as `kill -9` does."""
-        os.kill(self.pid(), signal.SIGKILL)
+        os.kill(self._metallb.pid, signal.SIGKILL)
 
     async def start(self) -> None:
         """Start another one."""
@@ -129,10 +155,12 @@ class RestartedMetalLB:
 def servers(name: str, parts: Parts) -> tuple[Part, Part]:
     """Return etcd and kube-apiserver of a control plane as parts to strike."""
     return (
-        Part(f"etcd of {name}", lambda: parts.etcd_pid, parts.kill_etcd, parts.start_etcd),
+        Part(
+            f"etcd of {name}", checked(lambda: parts.etcd_pid), parts.kill_etcd, parts.start_etcd
+        ),
         Part(
             f"kube-apiserver of {name}",
-            lambda: parts.apiserver_pid,
+            checked(lambda: parts.apiserver_pid),
             parts.kill_apiserver,
             parts.start_apiserver,
         ),
@@ -142,11 +170,12 @@ def servers(name: str, parts: Parts) -> tuple[Part, Part]:
 @asynccontextmanager
 async def started_parts(here: Site) -> AsyncIterator[list[Part]]:
     """Start two replicas; yield all that can be struck."""
-    async with AsyncExitStack() as stack:
+    async with AsyncExitStack() as stack, anyio.create_task_group() as group:
         parts: list[Part] = []
         for number in (1, 2):
-            replica = Replica(here.kubeconfig, stack)
-            await replica.start()
+            replica = Replica(here.kubeconfig)
+            group.start_soon(replica.run)
+            await replica.started()
             parts.append(replica.part(number))
         planes = {"management": here.plane}
         planes |= {name: tenant.plane for name, tenant in here.tenants.items()}
@@ -155,3 +184,4 @@ async def started_parts(here: Site) -> AsyncIterator[list[Part]]:
         for tenant in here.tenants.values():
             parts.append(RestartedMetalLB(tenant, stack).part())
         yield parts
+        group.cancel_scope.cancel()

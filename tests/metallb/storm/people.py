@@ -1,4 +1,8 @@
-"""What people do during a storm: in tenants, and in the management cluster."""
+"""What people do during a storm: in tenants, and in the management cluster.
+
+MetalLB's webhook is off, so they can make pools that MetalLB cannot use: then it goes on handing
+out addresses by the pools that it read before.
+"""
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
@@ -8,8 +12,9 @@ import anyio
 
 from controller.errors import ControllerError
 from controller.meta import Version
+from envtest.metallb import NAMESPACE
 from reconcilers.api import names
-from reconcilers.api.resources import IP_ADDRESS_POOL, IP_ALLOCATION, SERVICE
+from reconcilers.api.resources import IP_ADDRESS_POOL, IP_ALLOCATION, SERVICE, IPAddressPool
 from tests.metallb.site import HOME, POOL, PROJECTED, TEAM, Site, Tenant
 
 TENANTS = ("a", "b", "c")
@@ -55,11 +60,13 @@ class Users:
         self._made = 0
         number = TENANTS.index(tenant.key.name)
         self._foreign = f"10.99.{number}.0-10.99.{number}.3"
+        self._spoiling = f"10.98.{number}.0/30"
 
     def people(self) -> People:
         """Return those who do it: mostly they make and delete Services."""
         often = [self.serve, self.stop_serving] * 4
-        return People(self._choices, [*often, self.edit, self.remove_pool, self.delete_growth])
+        seldom = [self.edit, self.remove_pool, self.delete_growth, self.spoil, self.mend]
+        return People(self._choices, [*often, *seldom])
 
     async def serve(self) -> None:
         """Create a Service."""
@@ -88,6 +95,23 @@ class Users:
         """Delete our pool."""
         pool = await self._tenant.client.get(IP_ADDRESS_POOL, PROJECTED)
         await self._tenant.client.delete(IP_ADDRESS_POOL, Version.from_object(pool))
+
+    async def spoil(self) -> None:
+        """Create two pools that overlap each other."""
+        for name in ("theirs", "theirs-too"):
+            spec = {"addresses": [self._spoiling], "autoAssign": False}
+            body = {"metadata": {"name": name}, "spec": spec}
+            await self._tenant.client.create(IP_ADDRESS_POOL, NAMESPACE, body)
+
+    async def mend(self) -> None:
+        """Delete the pools that MetalLB cannot use."""
+        for pool in await self.spoiling():
+            await self._tenant.client.delete(IP_ADDRESS_POOL, Version.from_object(pool))
+
+    async def spoiling(self) -> list[IPAddressPool]:
+        """Return the pools that MetalLB cannot use."""
+        pools = (await self._tenant.client.list(IP_ADDRESS_POOL, namespace=NAMESPACE)).items
+        return [one for one in pools if one.metadata.name.startswith("theirs")]
 
     async def delete_growth(self) -> None:
         """Delete an allocation of the tenant in the management cluster."""

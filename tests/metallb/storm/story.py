@@ -3,13 +3,14 @@
     KUBEBUILDER_ASSETS=$PWD/.real/newest python -m tests.metallb.storm 0 --to 20
 
 A seed decides who is struck when, with which signal and for how long, and what people do. They
-make and delete Services, edit and delete the pools in their tenants, delete allocations, and ask
-in the management cluster for whatever is free. Real processes keep no time, so a seed repeats the
+make and delete Services, edit and delete the pools in their tenants, make pools that MetalLB
+cannot use, delete allocations, and ask in the management cluster for whatever is free. What was
+killed in one round is frozen in the next. Real processes keep no time, so a seed repeats the
 choices and not the moments: a finding may need several runs of its seed.
 
 Before, during and after it everything is recorded (audit/). Afterwards all Services have
-addresses of their own tenants, what is held and what is free make up the whole pool, and when all
-have left the whole pool is free.
+addresses of their own tenants, what is held and what is free make up each pool, and when all
+have left both pools are free.
 """
 
 import random
@@ -21,15 +22,23 @@ from pathlib import Path
 import anyio
 import structlog
 
-from controller.meta import Version
+from controller.meta import Key, Version
 from reconcilers import ranges
-from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, SERVICE, TENANT_CLUSTER
-from tests.metallb.site import POOL, TEAM, Site, Tenant, entry, site
+from reconcilers.api.resources import (
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    PROVIDER_CONFIG,
+    SERVICE,
+    TENANT_CLUSTER,
+)
+from tests.metallb.site import HOME, POOL, TEAM, Site, Tenant, entry, site
 from tests.metallb.storm.parts import started_parts
 from tests.metallb.storm.people import TENANTS, Rivals, Users
 from tests.polling import until
 
-BLOCK, WHOLE = "10.40.0.0/27", 32
+SPARE = Key(HOME, "spare")
+BLOCKS = {POOL: "10.40.0.0/28", SPARE: "10.41.0.0/28"}
+SIZE = 16
 CALM_SECONDS = 240.0
 """Within which all is well after the last fault: who was away is tried ever less often."""
 
@@ -70,7 +79,8 @@ async def storm(seed: int, folder: Path, rounds: int = 1) -> Report:
     faults: list[str] = []
     async with site(folder, TENANTS) as here, here.recorded() as recording:
         sizes = {"initialPoolSize": 1, "growthIncrement": 1}
-        await here.offer(BLOCK, allocationMode="elastic", **sizes)
+        await here.offer(BLOCKS[POOL], allocationMode="elastic", **sizes)
+        await _offer_spare(here)
         rivals = Rivals(here, random.Random(choices.random()))
         users = [
             Users(here, one, random.Random(choices.random())) for one in here.tenants.values()
@@ -84,12 +94,16 @@ async def storm(seed: int, folder: Path, rounds: int = 1) -> Report:
                 await here.ready(name)
             for people in crowd:
                 group.start_soon(people.act)
+            frozen = {part.name: choices.random() < 0.5 for part in parts}
             for _ in range(rounds):
                 for part in choices.sample(parts, len(parts)):
-                    faults.append(await part.strike(choices))
+                    frozen[part.name] = not frozen[part.name]
+                    faults.append(await part.strike(choices, freeze=frozen[part.name]))
                     log.info("fault", what=faults[-1])
             for people in crowd:
                 people.until.cancel()
+            for one in users:
+                await one.mend()
             for version in await rivals.found():
                 await here.client.delete(IP_ALLOCATION, version)
             await _all_is_well(here)
@@ -98,6 +112,14 @@ async def storm(seed: int, folder: Path, rounds: int = 1) -> Report:
         done = sum(people.done for people in crowd)
         refused = [error for people in crowd for error in people.refused]
         return Report(faults, done, refused, recording.summary(), findings)
+
+
+async def _offer_spare(here: Site) -> None:
+    """Make a second pool, for what does not fit into the first."""
+    await here.create(NETWORK_POOL, SPARE.namespace, SPARE.name, spec={"cidr": BLOCKS[SPARE]})
+    refs = [{"name": key.name, "priority": number} for number, key in enumerate(BLOCKS, start=1)]
+    change = {"spec": {"network": {"poolRefs": refs}}}
+    await here.patch(PROVIDER_CONFIG, Key(HOME, "default"), change)
 
 
 async def _all_is_well(here: Site) -> None:
@@ -131,25 +153,31 @@ async def _tenant_state(here: Site, tenant: Tenant) -> list[str]:
 
 
 async def _pool_state(here: Site) -> list[str]:
-    """Return where held and free addresses do not make up the pool."""
+    """Return where held and free addresses do not make up a pool, as sentences."""
     page = await here.client.list(IP_ALLOCATION)
-    held = sum(span.size for one in page.items if (span := ranges.held(one)) is not None)
-    status = (await here.client.get(NETWORK_POOL, POOL)).status
-    counted = (status.allocatedIPs, status.availableIPs, status.totalIPs)
-    right = (held, WHOLE - held, WHOLE)
-    return [] if counted == right else [f"the pool counts {counted}, there are {right}"]
+    wrong = []
+    for key in BLOCKS:
+        mine = (ranges.held(one) for one in page.items if one.pool_key == key)
+        held = sum(span.size for span in mine if span is not None)
+        status = (await here.client.get(NETWORK_POOL, key)).status
+        counted = (status.allocatedIPs, status.availableIPs, status.totalIPs)
+        right = (held, SIZE - held, SIZE)
+        if counted != right:
+            wrong.append(f"the pool {key.name} counts {counted}, there are {right}")
+    return wrong
 
 
 async def _all_is_given_back(here: Site) -> None:
-    """Delete all Services and clusters; wait until the whole pool is free."""
+    """Delete all Services and clusters; wait until both pools are free."""
     for tenant in here.tenants.values():
         await tenant.stop_serving(*await tenant.addresses())
         cluster = await here.client.get(TENANT_CLUSTER, tenant.key)
         await here.client.delete(TENANT_CLUSTER, Version.from_object(cluster))
     for tenant in here.tenants.values():
         await here.gone(TENANT_CLUSTER, TEAM, tenant.key.name)
-    await until(
-        lambda: here.client.get(NETWORK_POOL, POOL),
-        lambda pool: pool.status.availableIPs == WHOLE,
-        seconds=CALM_SECONDS,
-    )
+    for key in BLOCKS:
+        await until(
+            partial(here.client.get, NETWORK_POOL, key),
+            lambda pool: pool.status.availableIPs == SIZE,
+            seconds=CALM_SECONDS,
+        )
