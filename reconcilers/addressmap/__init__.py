@@ -5,6 +5,7 @@ extents.py      a pool's whole space as one ordered list: who holds what, the ga
 tenants.py      what each tenant holds
 audit.py        what is wrong: overlaps, orphans, ranges outside, statuses that drifted
 styles.py       how a state of addresses is shown: colours, letters, words
+integers.py     counts too large for most programs that read JSON
 looks.py        colours and patterns by which tenants are told apart
 svg.py          a pool's space as SVG
 page.py         all pools as one HTML page, made of the files in web/

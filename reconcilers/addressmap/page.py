@@ -17,6 +17,7 @@ from typing import Any
 
 from controller.conditions import find
 from reconcilers.addressmap.extents import BY_TENANT, Picture, Usage, picture, usage
+from reconcilers.addressmap.integers import exact
 from reconcilers.addressmap.looks import DARK_FILLS, FILLS, PATTERNS, TILE, look_at, looks
 from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.styles import STYLES
@@ -61,7 +62,7 @@ def page(data: Document | None) -> str:
     Args:
         data: what `document` returned; None for the page of a server, which asks for it.
     """
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(exact(data), ensure_ascii=False, separators=(",", ":"))
     for unsafe in ("<", "\u2028", "\u2029"):
         text = text.replace(unsafe, f"\\u{ord(unsafe):04x}")
     return template()[0].replace("/*DATA*/null", text)
@@ -164,7 +165,7 @@ def pool_document(one: Picture, figures: Usage, allocations: Sequence[IPAllocati
         "total": figures.capacity.total,
         "waiting": figures.waiting,
         "requests": [_request(a) for a in waiting[:_WAITING_LISTED]],
-        # From the CIDR's first address: numbers of a browser are exact up to 2^53.
+        # From the CIDR's first address: of IPv4, numbers that a browser has exactly.
         "extents": [
             extent.document() | {"at": extent.range.first - (cidr.first if cidr else 0)}
             for extent in one.extents

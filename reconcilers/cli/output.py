@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 import click
 import yaml
 
+from reconcilers.addressmap.integers import exact
 from reconcilers.api import names
 from reconcilers.cli.flags import option
 
@@ -157,15 +158,6 @@ def report(kind: str, **parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """
     head = {"apiVersion": _REPORT, "kind": kind}
     return head | {name: [exact(item) for item in one] for name, one in parts.items()}
-
-
-def exact(value: Any) -> Any:
-    """Return a document with integers above 2^53 as text: few programs read them exactly."""
-    if isinstance(value, Mapping):
-        return {name: exact(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [exact(one) for one in value]
-    return str(value) if type(value) is int and abs(value) > 1 << 53 else value
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]  # C if there

@@ -11,13 +11,18 @@ const drawing = (tag, attributes) => {
   return node;
 };
 const byId = (id) => document.getElementById(id);
-/* A browser counts exactly up to 2^53; of more people want to know the order. */
-const count = (value) => value < 1e12 ? value.toLocaleString("en") : `≈${value.toPrecision(2).replace("e+", "×10^")}`;
-const bound = (low, value, high) => Math.max(low, Math.min(value, high));
+/* Counts and places of addresses are BigInts, as a browser's numbers are exact up to 2^53 only. Of
+   more than 10^12, people want to know the order; the exact count is where one range is told. */
+const exactly = (value) => BigInt(value).toLocaleString("en");
+const count = (value) => value < 1e12 ? exactly(value) : `≈${Number(value).toPrecision(2).replace("e+", "×10^")}`;
+const bound = (low, value, high) => value < low ? low : value > high ? high : value;
+const smaller = (one, other) => one < other ? one : other;
+const larger = (one, other) => one < other ? other : one;
+const scaled = (value, factor) => BigInt(Math.round(Number(value) * factor));
 const told = (one) => {
   const who = one.holders.map(({allocation, tenant, type}) => `${allocation} for ${tenant} (${type})`).join("; ");
   const where = one.start === one.end ? one.start : `${one.start} - ${one.end}`;
-  return [`${where}  (${count(one.size)})`, one.state, who, one.note].filter(Boolean).join("  ·  ");
+  return [`${where}  (${exactly(one.size)})`, one.state, who, one.note].filter(Boolean).join("  ·  ");
 };
 /* The one tenant that holds a range; empty for none and for several. */
 const tenantOf = (one) => {
@@ -56,8 +61,16 @@ function written(family, value) {
   return `${groups.slice(0, start).join(":")}::${groups.slice(start + best).join(":")}`;
 }
 
-/* What is shown, and what of it is wanted. */
-let DATA = JSON.parse(byId("data").textContent) || {pools: [], tenants: [], looks: {}, states: {}, patterns: {}, fills: [], darkFills: [], made: "", tile: 8};
+/* What is shown, and what of it is wanted. Integers above 2^53 come as text. */
+const COUNTS = ["size", "largest", "available", "allocated", "total"];
+function withCounts(data) {
+  for (const pool of data?.pools ?? []) {
+    for (const name of COUNTS) pool[name] = BigInt(pool[name]);
+    for (const one of pool.extents) Object.assign(one, {at: BigInt(one.at), size: BigInt(one.size)});
+  }
+  return data;
+}
+let DATA = withCounts(JSON.parse(byId("data").textContent)) || {pools: [], tenants: [], looks: {}, states: {}, patterns: {}, fills: [], darkFills: [], made: "", tile: 8};
 const LIVE = byId("data").textContent === "null";
 const hiddenStates = new Set();
 const wanted = {text: "", address: null, tenant: "", family: ""};

@@ -22,7 +22,7 @@ function listen(panel) {
   };
   canvas.onpointermove = (event) => {
     if (!fingers.has(event.pointerId)) {
-      if (panel.cursor === null) say(panel, find(panel, Math.floor(addressAt(panel, event))));
+      if (panel.cursor === null) say(panel, find(panel, addressAt(panel, event)));
       return;
     }
     const before = fingers.get(event.pointerId);
@@ -45,13 +45,13 @@ function listen(panel) {
   };
   canvas.onkeydown = (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const perRow = panel.span / panel.rows, one = Math.max(1, perRow / 64), here = panel.cursor ?? panel.from;
+    const perRow = perRowOf(panel), one = larger(1n, perRow / 64n), here = panel.cursor ?? panel.from;
     const act = {
       "+": () => zoom(panel, 0.5), "=": () => zoom(panel, 0.5), "-": () => zoom(panel, 2), "0": () => whole(panel), u: () => usedPart(panel),
       ArrowRight: () => point(panel, here + one, true), ArrowLeft: () => point(panel, here - one, true),
       ArrowDown: () => point(panel, here + perRow, true), ArrowUp: () => point(panel, here - perRow, true),
       PageDown: () => point(panel, here + panel.span, true), PageUp: () => point(panel, here - panel.span, true),
-      Home: () => point(panel, 0, true), End: () => point(panel, panel.pool.size - 1, true),
+      Home: () => point(panel, 0n, true), End: () => point(panel, panel.pool.size - 1n, true),
       n: () => jump(panel, 1), p: () => jump(panel, -1),
       Escape: () => { panel.cursor = null; say(panel); draw(panel); },
     }[event.key];

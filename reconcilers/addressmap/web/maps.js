@@ -1,5 +1,5 @@
 /* One panel for each pool: a map on a canvas, a line that says what is pointed at, a list. */
-const ROW = 18, ROWS = 32, LEAST_PER_ROW = 16;
+const ROW = 18, ROWS = 32, LEAST_PER_ROW = 16n;
 const panels = new Map();
 
 function panelOf(pool) {
@@ -16,9 +16,10 @@ function panelOf(pool) {
     canvas.setAttribute("aria-label", `address space of ${pool.name}; plus and minus zoom, arrows step; the list below says the same`);
     where.setAttribute("aria-live", "polite");
     section.append(canvas, where, details);
-    const size = 2 ** Math.ceil(Math.log2(pool.size)), [family, first] = parsed(pool.first);
-    Object.assign(panel, {canvas, where, size, family, first, from: 0, span: size});
-    panel.rows = bound(1, Math.ceil(size / LEAST_PER_ROW), ROWS);
+    const size = pool.size > 1n ? 1n << BigInt((pool.size - 1n).toString(2).length) : 1n;
+    const [family, first] = parsed(pool.first);
+    Object.assign(panel, {canvas, where, size, family, first, from: 0n, span: size});
+    panel.rows = Number(bound(1n, size / LEAST_PER_ROW, BigInt(ROWS)));
     listen(panel);
   }
   refresh(panel, pool);
@@ -30,7 +31,7 @@ function refresh(panel, pool) {
   const bad = (text, is) => make("small", text, {className: is ? "bad" : ""});
   panel.head.replaceChildren(make("h2", pool.name), make("small", pool.cidr));
   if (pool.fault) { panel.head.append(bad(`cannot be drawn: ${pool.fault}`, true)); return; }
-  const outside = pool.extents.filter((one) => one.at < 0 || one.at >= pool.size).length;
+  const outside = pool.extents.filter((one) => one.at < 0n || one.at >= pool.size).length;
   panel.head.append(
     make("small", `${pool.percent}% used, ${count(pool.available)} of ${count(pool.total)} free`),
     make("small", `largest free block ${count(pool.largest)}, fragmentation ${pool.fragmentation}%`),
@@ -50,7 +51,7 @@ function refresh(panel, pool) {
   say(panel);
 }
 
-const inside = (panel) => panel.pool.extents.filter((one) => one.at >= 0 && one.at < panel.pool.size);
+const inside = (panel) => panel.pool.extents.filter((one) => one.at >= 0n && one.at < panel.pool.size);
 const find = (panel, at) => {
   const all = panel.pool.extents;
   let low = 0, high = all.length - 1;
@@ -62,35 +63,38 @@ const find = (panel, at) => {
   }
   return null;
 };
-const least = (panel) => Math.min(panel.size, panel.rows * 4);
-const text = (panel, at) => written(panel.family, panel.first + BigInt(Math.floor(at)));
+const least = (panel) => smaller(panel.size, BigInt(panel.rows * 4));
+const text = (panel, at) => written(panel.family, panel.first + at);
+const perRowOf = (panel) => panel.span / BigInt(panel.rows);
 
 /* What zooming keeps in place: the cursor, else the middle of what is held in view. */
 function focusOf(panel) {
   const end = panel.from + panel.span;
   if (panel.cursor !== null && panel.cursor >= panel.from && panel.cursor < end) return panel.cursor;
   const held = inside(panel).filter((one) => one.holders.length && one.at < end && one.at + one.size > panel.from);
-  if (!held.length) return panel.from + panel.span / 2;
+  if (!held.length) return panel.from + panel.span / 2n;
   const last = held[held.length - 1];
-  return (Math.max(held[0].at, panel.from) + Math.min(last.at + last.size, end)) / 2;
+  return (larger(held[0].at, panel.from) + smaller(last.at + last.size, end)) / 2n;
 }
 function zoom(panel, factor, at) {
-  const fixed = at ?? focusOf(panel), across = (fixed - panel.from) / panel.span;
-  const span = bound(least(panel), panel.span * factor, panel.size);
+  const fixed = at ?? focusOf(panel), across = Number(fixed - panel.from) / Number(panel.span);
+  // Two fingers ask for small factors: each turns a small span into another one.
+  const asked = scaled(panel.span, factor), step = factor < 1 ? -1n : 1n;
+  const span = bound(least(panel), asked === panel.span ? asked + step : asked, panel.size);
   // What is zoomed to by a button moves to the middle: it may lie at the edge of what is seen.
-  panel.from = fixed - (at === undefined && factor < 1 ? 0.5 : across) * span;
+  panel.from = fixed - scaled(span, at === undefined && factor < 1 ? 0.5 : across);
   panel.span = span;
   draw(panel);
 }
-function whole(panel) { panel.from = 0; panel.span = panel.size; draw(panel); }
+function whole(panel) { panel.from = 0n; panel.span = panel.size; draw(panel); }
 function usedPart(panel) {
   const held = inside(panel).filter((one) => one.holders.length);
   if (!held.length) { whole(panel); return; }
   const first = held[0].at, last = held[held.length - 1].at + held[held.length - 1].size;
   panel.span = panel.size;
-  panel.from = 0;
-  while (panel.span / 2 >= least(panel)) {
-    const span = panel.span / 2, perRow = span / panel.rows, from = Math.floor(first / perRow) * perRow;
+  panel.from = 0n;
+  while (panel.span / 2n >= least(panel)) {
+    const span = panel.span / 2n, perRow = span / BigInt(panel.rows), from = first / perRow * perRow;
     if (last > from + span) break;
     panel.span = span;
     panel.from = from;
@@ -104,7 +108,7 @@ function say(panel, found) {
   const here = cursor === null ? null : find(panel, cursor);
   if (!here) {
     const sizes = {};
-    for (const one of inside(panel)) sizes[one.state] = (sizes[one.state] || 0) + one.size;
+    for (const one of inside(panel)) sizes[one.state] = (sizes[one.state] || 0n) + one.size;
     where.textContent = Object.keys(DATA.states).filter((state) => sizes[state]).map((state) => `${state} ${count(sizes[state])}`).join("  ·  ");
     return;
   }
@@ -129,16 +133,16 @@ function showInList(panel, allocation) {
   row.focus();
 }
 function point(panel, at, follow) {
-  panel.cursor = bound(0, Math.floor(at), panel.pool.size - 1);
-  const perRow = panel.span / panel.rows;
-  if (follow && panel.cursor < panel.from) panel.from = Math.floor(panel.cursor / perRow) * perRow;
-  if (follow && panel.cursor >= panel.from + panel.span) panel.from = (Math.floor(panel.cursor / perRow) + 1) * perRow - panel.span;
+  panel.cursor = bound(0n, at, panel.pool.size - 1n);
+  const perRow = perRowOf(panel);
+  if (follow && panel.cursor < panel.from) panel.from = panel.cursor / perRow * perRow;
+  if (follow && panel.cursor >= panel.from + panel.span) panel.from = (panel.cursor / perRow + 1n) * perRow - panel.span;
   say(panel);
   draw(panel);
 }
 function jump(panel, step) {
-  const all = panel.pool.extents, here = panel.cursor ?? (step > 0 ? -1 : panel.pool.size);
-  const fits = (one) => one.at >= 0 && one.at < panel.pool.size && matches(one, panel.pool);
+  const all = panel.pool.extents, here = panel.cursor ?? (step > 0 ? -1n : panel.pool.size);
+  const fits = (one) => one.at >= 0n && one.at < panel.pool.size && matches(one, panel.pool);
   const next = step > 0 ? all.find((one) => one.at > here && fits(one)) : all.findLast((one) => one.at + one.size <= here && fits(one));
   if (next) point(panel, next.at, true);
 }
@@ -150,12 +154,12 @@ function addressAt(panel, event) {
   const box = panel.canvas.getBoundingClientRect();
   const row = bound(0, Math.floor((event.clientY - box.top) / ROW), panel.rows - 1);
   const across = bound(0, (event.clientX - box.left - panel.gutter) / (box.width - panel.gutter - panel.beside), 0.999999);
-  return panel.from + (row + across) * (panel.span / panel.rows);
+  return panel.from + BigInt(Math.floor(Number(panel.span) * (row + across) / panel.rows));
 }
 function draw(panel) {
   const {canvas, pool, rows} = panel;
   if (!canvas) return;
-  panel.from = bound(0, panel.from, panel.size - panel.span);
+  panel.from = bound(0n, panel.from, panel.size - panel.span);
   Object.assign(panel.section.dataset, {from: panel.from, span: panel.span, cursor: panel.cursor ?? ""});
   canvas.classList.toggle("near", panel.span < panel.size);
   const width = printing ? PAPER : canvas.clientWidth || 960, ratio = printing ? 2 : window.devicePixelRatio || 1;
@@ -166,8 +170,8 @@ function draw(panel) {
   const dim = printing ? "#57606a" : style.getPropertyValue("--dim"), mark = printing ? "#1f2328" : style.getPropertyValue("--mark");
   pen.scale(ratio, ratio);
   pen.font = "11px system-ui, sans-serif";
-  const perRow = panel.span / rows;
-  const starts = Array.from({length: rows}, (_, row) => text(panel, panel.from + row * perRow));
+  const {from} = panel, shownTo = from + panel.span, perRow = Number(panel.span) / rows;
+  const starts = Array.from({length: rows}, (_, row) => text(panel, from + panel.span * BigInt(row) / BigInt(rows)));
   panel.gutter = Math.min(width * 0.45, Math.max(...starts.map((start) => pen.measureText(start).width)) + 20);
   panel.beside = width >= BESIDE_FROM ? BESIDE : 0;
   const scale = (width - panel.gutter - panel.beside) / perRow;
@@ -175,16 +179,17 @@ function draw(panel) {
   starts.forEach((start, row) => pen.fillText(start, 8, row * ROW + ROW - 5, panel.gutter - 14));
   const names = Array.from({length: rows}, () => new Set()), plates = [];
   for (const one of pool.extents) {
-    const begin = Math.max(one.at, panel.from, 0), end = Math.min(one.at + one.size, panel.from + panel.span, pool.size);
-    if (begin >= end) continue;
+    const first = larger(one.at, from), beyond = smaller(one.at + one.size, smaller(shownTo, pool.size));
+    if (first >= beyond) continue;
+    const begin = Number(first - from), end = Number(beyond - from);
     pen.fillStyle = fillFor(pen, one);
     pen.globalAlpha = !matches(one, pool) ? 0.12 : one.state === "releasing" || one.state === "promised" ? 0.6 : 1;
     let name = matches(one, pool) ? tenantOf(one) : "";
-    const firstRow = Math.floor((begin - panel.from) / perRow);
+    const firstRow = Math.floor(begin / perRow);
     for (let row = firstRow; row < rows; row += 1) {
-      const left = Math.max(begin, panel.from + row * perRow), right = Math.min(end, panel.from + (row + 1) * perRow);
+      const left = Math.max(begin, row * perRow), right = Math.min(end, (row + 1) * perRow);
       if (left >= right) break;
-      const x = panel.gutter + (left - panel.from - row * perRow) * scale, wide = (right - left) * scale;
+      const x = panel.gutter + (left - row * perRow) * scale, wide = (right - left) * scale;
       pen.fillRect(x, row * ROW, Math.max(one.holders.length ? 2 : 0.5, wide - (scale > 3 ? 1 : 0)), ROW - 2);
       if (name && pen.measureText(name).width + 2 * GAP <= wide) { plates.push([name, x, row]); name = ""; }
     }
@@ -192,11 +197,11 @@ function draw(panel) {
   }
   pen.globalAlpha = 1;
   write(pen, panel, plates, names, width, dim);
-  if (panel.cursor !== null && panel.cursor >= panel.from && panel.cursor < panel.from + panel.span) {
-    const row = Math.floor((panel.cursor - panel.from) / perRow);
+  if (panel.cursor !== null && panel.cursor >= from && panel.cursor < shownTo) {
+    const at = Number(panel.cursor - from), row = Math.floor(at / perRow);
     pen.strokeStyle = mark;
     pen.lineWidth = 2;
-    pen.strokeRect(panel.gutter + (panel.cursor - panel.from - row * perRow) * scale, row * ROW, Math.max(4, scale), ROW - 2);
+    pen.strokeRect(panel.gutter + (at - row * perRow) * scale, row * ROW, Math.max(4, scale), ROW - 2);
   }
   panel.drawn = true;
 }

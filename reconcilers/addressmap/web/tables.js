@@ -8,13 +8,13 @@ function bar(pool) {
   const box = drawing("svg", {class: "bar", width: BAR, height: BAR_HIGH, role: "img", "aria-label": `${pool.percent}% used`});
   const sizes = new Map();
   for (const one of pool.extents) {
-    if (one.at < 0 || one.at >= pool.size || !one.holders.length) continue;
+    if (one.at < 0n || one.at >= pool.size || !one.holders.length) continue;
     const name = tenantOf(one);
-    sizes.set(name, (sizes.get(name) || 0) + one.size);
+    sizes.set(name, (sizes.get(name) || 0n) + one.size);
   }
   let x = 0;
   for (const [name, size] of [...sizes].sort(([one], [other]) => one < other ? -1 : 1)) {
-    const width = pool.total ? BAR * size / pool.total : 0, look = DATA.looks[name];
+    const width = pool.total ? BAR * Number(size) / Number(pool.total) : 0, look = DATA.looks[name];
     const part = drawing("rect", {x, width: Math.max(width, 0.5), height: BAR_HIGH, fill: look ? `url(#${lookName(look)})` : stateFill("overlap")});
     const title = drawing("title");
     title.textContent = `${name || "several tenants"}: ${count(size)}`;
@@ -33,7 +33,7 @@ const tenantsOf = (pool) => new Set(pool.extents.flatMap((one) => one.holders.ma
 const POOL_COLUMNS = [
   ["pool", poolLink, (pool) => pool.name],
   ["CIDR", (pool) => pool.cidr, (pool) => pool.cidr],
-  ["used", usedCell, (pool) => pool.total ? pool.allocated / pool.total : 0],
+  ["used", usedCell, (pool) => pool.total ? Number(pool.allocated) / Number(pool.total) : 0],
   ["held", (pool) => count(pool.allocated), (pool) => pool.allocated, true],
   ["free", (pool) => count(pool.available), (pool) => pool.available, true],
   ["total", (pool) => count(pool.total), (pool) => pool.total, true],

@@ -220,3 +220,32 @@ async def test_addresses_of_both_families_are_written_as_python_writes_them(
         assert await page.value(again) == texts
         wrong = ["1.2.3", "1.2.3.256", "::1::", "1:2", "g::", "1:2:3:4:5:6:7:8:9", "", "red"]
         assert await page.value(f"{json.dumps(wrong)}.map(parsed)") == [None] * len(wrong)
+
+
+LARGE = (
+    pool("six", "fd00::/32", reserved=["fd00::/128"]),
+    held("far", "fd00:0:8000::", "fd00:0:8000::7", of="six", tenant="team/far"),
+)
+
+
+async def test_a_block_of_ipv6_is_read_to_the_single_address(tmp_path: Path) -> None:
+    size, middle = 2**96, 2**95
+    async with opened(tmp_path, objects=LARGE) as page:
+        await page.value("document.querySelector('canvas').focus()")
+        assert await page.state("span", "six") == size
+        await page.press("n", "n", "n")
+        assert await page.state("cursor", "six") == middle
+        assert (await page.said()).startswith("fd00:0:8000::  in  fd00:0:8000:: - fd00:0:8000::7")
+        assert "far for team/far" in await page.said()
+        await page.press(*"+" * 90)
+        assert await page.state("span", "six") == 32 * 4, "as near as it goes"
+        await page.press("ArrowRight", "ArrowRight", "ArrowRight")
+        assert await page.state("cursor", "six") == middle + 3
+        await page.press(*["ArrowRight"] * 5)
+        said = await page.said()
+        assert said.startswith("fd00:0:8000::8  in  fd00:0:8000::8 - fd00:0:ffff:"), said
+        assert f"({middle - 8:,})" in said
+        await page.press("End")
+        assert await page.state("cursor", "six") == size - 1
+        await page.press("0")
+        assert (await page.state("from", "six"), await page.state("span", "six")) == (0, size)

@@ -1,0 +1,16 @@
+"""Integers in documents for programs: as text where few programs read them exactly."""
+
+from collections.abc import Mapping
+from typing import Any
+
+_EXACT = 1 << 53
+"""Up to here, a program that reads each number of JSON as a float has it exactly."""
+
+
+def exact(value: Any) -> Any:
+    """Return a document with integers above 2^53 as text."""
+    if isinstance(value, Mapping):
+        return {name: exact(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [exact(one) for one in value]
+    return str(value) if type(value) is int and abs(value) > _EXACT else value
