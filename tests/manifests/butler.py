@@ -7,17 +7,16 @@ they refuse beyond that is not needed to see what is kept.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import yaml
-
 from reconcilers.api import crd, names
 from tests.reconcilers.cli.commands import ROOT
+from tests.yamls import read_yaml
 
 Json = dict[str, Any]
 HOME = "butler-system"
 TEAM = "team-platform"
 VARIANTS = 7
 """As many as the longest list of alternatives has."""
-_FIELDS: Mapping[str, Json] = yaml.safe_load((ROOT / "tests/data/butler-fields.yaml").read_text())
+_FIELDS: Mapping[str, Json] = read_yaml((ROOT / "tests/data/butler-fields.yaml").read_text())
 _NUMBERS = ("int32", "int64", "integer")
 _TIME = "2026-01-31T12:00:00Z"
 _ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}

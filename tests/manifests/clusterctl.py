@@ -11,6 +11,7 @@ from typing_extensions import override
 from tests.manifests.clusters import STAND_INS, Cluster
 from tests.scripts import load_script
 from tests.servers import ASSETS
+from tests.yamls import read_all_yaml
 
 VERSION = "v0.1.0"
 CORE_VERSION = "v1.11.2"
@@ -43,7 +44,7 @@ class Clusterctl:
             made.mkdir(parents=True)
         load_script(".ci/clusterapi.py").repository(ours, VERSION.removeprefix("v"))
         self.components: list[dict[str, Any]] = list(
-            yaml.safe_load_all((ours / "ipam-components.yaml").read_text())
+            read_all_yaml((ours / "ipam-components.yaml").read_text())
         )
         """What is installed of ours."""
         (core / "core-components.yaml").write_text(_core())
@@ -85,7 +86,7 @@ class Clusterctl:
 
 def _core() -> str:
     """Return components of Cluster API's core: its kinds, and the one Namespace that has to be."""
-    kinds: list[dict[str, Any]] = list(yaml.safe_load_all(KINDS.read_text()))
+    kinds: list[dict[str, Any]] = list(read_all_yaml(KINDS.read_text()))
     for kind in kinds:
         kind["metadata"]["labels"] = dict(CONTRACT)
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "capi-system"}}

@@ -14,7 +14,6 @@ from typing import Any
 
 import anyio
 import pytest
-import yaml
 
 from manifests import rendering
 from reconcilers.api import crd
@@ -24,6 +23,7 @@ from tests.manifests.test_helm_hooks import play_kubelet
 from tests.manifests.test_running import HOOKS, controller, free_port, webhooks_refuse
 from tests.reconcilers.cli.commands import Running
 from tests.servers import program
+from tests.yamls import read_all_yaml
 
 DEFINITIONS = [f"crd/{kind.crd_name}" for kind in crd.KINDS]
 Step = Callable[[], Coroutine[Any, Any, None]]
@@ -49,7 +49,7 @@ class Operator:
         self.cluster = cluster
         self.desk = desk
         self.port = free_port()
-        self.documents = list(yaml.safe_load_all(rendering.INSTALL.read_text()))
+        self.documents = list(read_all_yaml(rendering.INSTALL.read_text()))
         self.before: dict[str, Step] = {}
         """What is done before the first line that begins so."""
         self._refused = ""

@@ -14,6 +14,8 @@ from typing import Any
 
 import yaml
 
+from tests.yamls import read_all_yaml, read_yaml
+
 ACTION = re.compile(r"\{\{(-?)\s*(/\*.*?\*/|.*?)\s*(-?)\}\}", re.DOTALL)
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\(|\)|\||:=|,|[^\s()|,]+')
 
@@ -128,8 +130,8 @@ class Chart:
     def __init__(
         self, folder: Path, values: Mapping[str, Any], release: str, namespace: str
     ) -> None:
-        meta = yaml.safe_load((folder / "Chart.yaml").read_text())
-        defaults = yaml.safe_load((folder / "values.yaml").read_text())
+        meta = read_yaml((folder / "Chart.yaml").read_text())
+        defaults = read_yaml((folder / "values.yaml").read_text())
         self.folder = folder
         self.defined: dict[str, list[Node]] = {}
         self.context: dict[str, Any] = {
@@ -149,7 +151,7 @@ class Chart:
         found = []
         for template in sorted((self.folder / "templates").rglob("*.yaml")):
             try:
-                found += list(yaml.safe_load_all(self.render(template.read_text())))
+                found += list(read_all_yaml(self.render(template.read_text())))
             except (TemplateError, yaml.YAMLError) as error:
                 raise TemplateError(f"{template.name}: {error}") from error
         return [one for one in found if one]

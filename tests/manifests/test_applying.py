@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-import yaml
 
 from manifests import rendering
 from reconcilers.api import crd, names
@@ -27,6 +26,7 @@ from tests.manifests.clusters import (
 )
 from tests.manifests.overlays import COMPONENTS, with_components
 from tests.reconcilers.cli.commandline import run
+from tests.yamls import read_all_yaml, read_yaml
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 DEFINITIONS = MANIFESTS / "crds"
@@ -45,7 +45,7 @@ def printed() -> str:
 def kustomizations() -> Iterator[str]:
     """Yield the folders that can be applied by themselves; components cannot."""
     for file in sorted(MANIFESTS.glob("*/[kK]ustomization*")):
-        if yaml.safe_load(file.read_text())["kind"] == "Kustomization":
+        if read_yaml(file.read_text())["kind"] == "Kustomization":
             yield file.parent.name
 
 
@@ -110,14 +110,14 @@ async def test_the_definitions_are_accepted_and_served(
 
 async def test_the_definitions_replace_those_of_another_installation(emptied: Cluster) -> None:
     """As the guide has it for a migration; the other one wrote its own, and owns every field."""
-    theirs = written(*(without_rules(one) for one in yaml.safe_load_all(printed())))
+    theirs = written(*(without_rules(one) for one in read_all_yaml(printed())))
     command = ("apply", "--server-side", "--field-manager=other", "-f", "-")
     await emptied.kubectl(*command, stdin=theirs)
     before = schemas(await established(emptied))
     await emptied.kubectl("apply", "--server-side", "--force-conflicts", "-k", DEFINITIONS)
     after = schemas(await established(emptied))
     assert before != after
-    assert after == schemas(yaml.safe_load_all(printed()))
+    assert after == schemas(read_all_yaml(printed()))
 
 
 def schemas(definitions: Iterable[dict[str, Any]]) -> dict[str, Any]:
@@ -142,7 +142,7 @@ async def test_the_one_file_install_is_accepted_and_applied_again_it_changes_not
     await established(cluster)
     text = rendering.INSTALL.read_text()
     before = await versions(cluster, text)
-    assert len(before) == len([one for one in yaml.safe_load_all(text) if one])
+    assert len(before) == len([one for one in read_all_yaml(text) if one])
     await cluster.apply("-f", rendering.INSTALL)
     assert await versions(cluster, text) == before
 
@@ -179,7 +179,7 @@ async def test_every_sample_is_accepted(emptied: Cluster, way: tuple[str, ...]) 
     await emptied.kubectl("apply", *way, "--dry-run=server", *files)
     await emptied.kubectl("apply", *way, *files)
     text = "---\n".join(file.read_text() for file in SAMPLES)
-    assert len(await versions(emptied, text)) == len(list(yaml.safe_load_all(text)))
+    assert len(await versions(emptied, text)) == len(list(read_all_yaml(text)))
     for kind in crd.KINDS:
         table = await emptied.kubectl("get", kind.plural, "-A", "-o", "wide")
         assert [column.name.upper() for column in kind.columns] == heads(table)
@@ -200,9 +200,7 @@ async def test_a_pod_of_the_deployment_passes_the_standard_that_its_namespace_en
     cluster.require_real("the embedded one runs no pods and judges none")
     await cluster.apply("-f", rendering.INSTALL)
     [deployment] = [
-        one
-        for one in yaml.safe_load_all(rendering.INSTALL.read_text())
-        if one["kind"] == "Deployment"
+        one for one in read_all_yaml(rendering.INSTALL.read_text()) if one["kind"] == "Deployment"
     ]
     pod = {
         "apiVersion": "v1",

@@ -10,7 +10,6 @@ from typing import Any
 
 import httpx
 import pytest
-import yaml
 
 from envtest import ControlPlane
 from manifests import rendering
@@ -26,6 +25,7 @@ from tests.manifests.valuesets import (
     VALUE_SETS,
     WITH_FOREIGN_KINDS,
 )
+from tests.yamls import read_all_yaml, read_yaml
 
 MANIFESTS = Path(rendering.__file__).parent
 CHART = MANIFESTS / "chart"
@@ -76,7 +76,7 @@ def test_the_chart_installs_the_same_objects_as_kustomize() -> None:
         pytest.skip("no kubectl on this machine; its kustomize renders the other side")
     wanted = {
         f"{one['kind']}/{one['metadata']['name']}": essence(one)
-        for one in yaml.safe_load_all(rendering.rendered(MANIFESTS / "default"))
+        for one in read_all_yaml(rendering.rendered(MANIFESTS / "default"))
         if one["kind"] != "Namespace"
     }
     assert {name: essence(one) for name, one in render().items()} == wanted
@@ -161,7 +161,7 @@ def test_what_prometheus_and_grafana_read_is_created_on_request() -> None:
     assert (
         monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     )
-    rule = yaml.safe_load((MANIFESTS / "prometheus/alerts.yaml").read_text())
+    rule = read_yaml((MANIFESTS / "prometheus/alerts.yaml").read_text())
     assert objects["PrometheusRule/butler-ipam"]["spec"] == rule["spec"]
     elsewhere = render(
         metrics={"rules": {"enabled": True, "runbookUrl": "https://wiki.example/ipam"}}
@@ -194,7 +194,7 @@ def leaves(values: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple
 def test_every_value_is_documented_and_in_the_schema() -> None:
     text = (CHART / "values.yaml").read_text()
     schema = json.loads((CHART / "values.schema.json").read_text())
-    for path in leaves(yaml.safe_load(text)):
+    for path in leaves(read_yaml(text)):
         at = schema
         for name in path:
             at = at["properties"][name]
@@ -204,7 +204,7 @@ def test_every_value_is_documented_and_in_the_schema() -> None:
 
 def test_every_value_is_in_some_set_that_the_chart_is_tried_with() -> None:
     tried = [*VALUE_SETS.values(), *WITH_FOREIGN_KINDS.values()]
-    every = set(leaves(yaml.safe_load((CHART / "values.yaml").read_text())))
+    every = set(leaves(read_yaml((CHART / "values.yaml").read_text())))
     for path in every:
         assert any(reaches(values, path) for values in tried), path
 
@@ -221,7 +221,7 @@ def reaches(values: dict[str, Any], path: tuple[str, ...]) -> bool:
 
 def judged(values: dict[str, Any]) -> list[str]:
     """Return what the schema has against values, laid over the defaults."""
-    defaults = yaml.safe_load((CHART / "values.yaml").read_text())
+    defaults = read_yaml((CHART / "values.yaml").read_text())
     schema = json.loads((CHART / "values.schema.json").read_text())
     return list(faults(merged(defaults, values), schema))
 

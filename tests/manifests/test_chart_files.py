@@ -6,14 +6,14 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import yaml
 
 from manifests import rendering
 from tests.scripts import load_script
+from tests.yamls import read_yaml
 
 ROOT = Path(__file__).parents[2]
 CHART = Path(rendering.__file__).parent / "chart"
-META: dict[str, Any] = yaml.safe_load((CHART / "Chart.yaml").read_text())
+META: dict[str, Any] = read_yaml((CHART / "Chart.yaml").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +66,10 @@ def test_the_chart_says_who_keeps_it_and_what_is_in_it() -> None:
     assert META["home"] in META["sources"]
     assert all({"name", "url"} <= one.keys() for one in META["maintainers"])
     notes = META["annotations"]
-    kinds = {one["name"] for one in yaml.safe_load(notes["artifacthub.io/crds"])}
+    kinds = {one["name"] for one in read_yaml(notes["artifacthub.io/crds"])}
     shipped = {rendering.path_name(path) for path in (CHART.parent / "crds").glob("*.yaml")}
     assert kinds == shipped
-    links = [one["url"] for one in yaml.safe_load(notes["artifacthub.io/links"])]
+    links = [one["url"] for one in read_yaml(notes["artifacthub.io/links"])]
     for url in [META["icon"], *links]:
         _, _, path = url.partition("/main/")
         assert (ROOT / path).is_file(), url

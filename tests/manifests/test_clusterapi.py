@@ -5,11 +5,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import yaml
 
 from manifests import rendering
 from reconcilers.integrations.clusterapi.api import PROVIDER
 from tests.scripts import load_script
+from tests.yamls import read_yaml
 
 MANIFESTS = Path(rendering.__file__).parent
 
@@ -21,7 +21,7 @@ def writer() -> ModuleType:
 
 def kustomization(component: str) -> dict[str, Any]:
     text = (MANIFESTS / component / "kustomization.yaml").read_text()
-    read: dict[str, Any] = yaml.safe_load(text)
+    read: dict[str, Any] = read_yaml(text)
     return read
 
 

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.docs.text import commands
 from tests.manifests.clusters import MANIFESTS, Cluster, empty_cluster, written
 from tests.manifests.guide import GUIDE, typed
@@ -18,6 +16,7 @@ from tests.manifests.test_clusterctl import (
     populate,
 )
 from tests.polling import until
+from tests.yamls import read_yaml
 
 DATA = Path(__file__).parents[1] / "data" / "clusterapi"
 THEIRS = "caip-in-cluster"
@@ -83,7 +82,7 @@ async def test_taking_over_by_the_lines_of_the_guide_keeps_every_address(tmp_pat
         after = await addresses(cluster)
         assert {name: after[name] for name in before} == before
         assert "10.0.0.15" in said[-1]
-    saved = yaml.safe_load((tmp_path / "capi-ipam-backup.yaml").read_text())
+    saved = read_yaml((tmp_path / "capi-ipam-backup.yaml").read_text())
     kinds = [(one["apiVersion"].partition("/")[0], one["kind"]) for one in saved["items"]]
     assert kinds.count((IPAM, "IPAddress")) == kinds.count((IPAM, "IPAddressClaim")) == 2
     assert kinds.count((IPAM, "InClusterIPPool")) == 1

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from reconcilers.integrations.clusterapi.api import (
     ADDRESS_FINALIZER,
@@ -25,6 +24,7 @@ from tests.polling import until
 from tests.reconcilers.cli.commands import started
 from tests.scripts import load_script
 from tests.servers import program
+from tests.yamls import read_all_yaml, read_yaml
 
 NAMESPACE = "machines"
 IPAM = "ipam.cluster.x-k8s.io"
@@ -69,7 +69,7 @@ async def target(clusterctl: Clusterctl, tmp_path: Path) -> AsyncIterator[Cluste
 def test_the_components_are_what_clusterctl_asks_for(tmp_path: Path) -> None:
     program("kubectl")
     load_script(".ci/clusterapi.py").repository(tmp_path, "0.1.0")
-    objects = list(yaml.safe_load_all((tmp_path / "ipam-components.yaml").read_text()))
+    objects = list(read_all_yaml((tmp_path / "ipam-components.yaml").read_text()))
     namespaces = [one["metadata"]["name"] for one in objects if one["kind"] == "Namespace"]
     assert namespaces == [HOME]
     assert {one["metadata"].get("namespace", HOME) for one in objects} == {HOME}
@@ -80,7 +80,7 @@ def test_the_components_are_what_clusterctl_asks_for(tmp_path: Path) -> None:
     assert container["image"] == "registry.example/butler-ipam:0.1.0"
     assert "--namespace=$(POD_NAMESPACE)" in container["args"]
     assert container["args"][-1] == "--integration=clusterapi"
-    metadata = yaml.safe_load((tmp_path / "metadata.yaml").read_text())
+    metadata = read_yaml((tmp_path / "metadata.yaml").read_text())
     assert metadata["releaseSeries"] == [{"major": 0, "minor": 1, "contract": "v1beta2"}]
 
 

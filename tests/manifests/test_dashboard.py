@@ -17,7 +17,6 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller.clock import SystemClock
@@ -35,6 +34,7 @@ from reconcilers.settings import Settings
 from reconcilers.tenantcluster.status import DEMAND_MET, LOAD_BALANCER_READY
 from reconcilers.wiring import assemble
 from tests.hidden_identity import hiding
+from tests.yamls import read_yaml
 
 PROMETHEUS = Path(rendering.__file__).parent / "prometheus"
 HOME = names.DEFAULT_NAMESPACE
@@ -71,7 +71,7 @@ def legend_of(labels: dict[str, str], legend: str) -> str:
 
 def expressions() -> dict[str, str]:
     """Return the left sides of the alerts: what they compare must exist."""
-    rule = yaml.safe_load((PROMETHEUS / "alerts.yaml").read_text())
+    rule = read_yaml((PROMETHEUS / "alerts.yaml").read_text())
     found = {}
     for group in rule["spec"]["groups"]:
         for one in group["rules"]:

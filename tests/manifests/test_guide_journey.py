@@ -8,13 +8,13 @@ from pathlib import Path
 
 import anyio
 import pytest
-import yaml
 
 from tests.docs.text import commands
 from tests.manifests.clusters import HOME, MANIFESTS, Cluster, written
 from tests.manifests.desk import Operator, needs
 from tests.manifests.guide import GUIDE, NOT_TYPED, lines, sections
 from tests.manifests.test_running import allocated, ranges
+from tests.yamls import read_yaml
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 JOURNEY = (
@@ -43,7 +43,7 @@ async def test_the_guide_leads_from_an_empty_cluster_to_an_empty_cluster(
 ) -> None:
     needs(cluster)
     operator = Operator(cluster, tmp_path)
-    bundle = yaml.safe_load((MANIFESTS / "samples/95-metallb-bundle.yaml").read_text())
+    bundle = read_yaml((MANIFESTS / "samples/95-metallb-bundle.yaml").read_text())
     (tmp_path / "metallb-native.yaml").write_text(next(iter(bundle["data"].values())))
     install, *rest = JOURNEY
     first = lines(install)

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-import yaml
 
 from reconcilers.api import crd
 from reconcilers.integrations.clusterapi.api import PROVIDER, PROVIDER_LABEL
@@ -23,6 +22,7 @@ from tests.manifests.clusters import HOME, MANIFESTS, STAND_INS, Cluster
 from tests.manifests.helm import Chart
 from tests.manifests.valuesets import REFUSED, VALUE_SETS, WITH_FOREIGN_KINDS, Values
 from tests.servers import program
+from tests.yamls import read_all_yaml
 
 CHART = MANIFESTS / "chart"
 IN_CLUSTER_POOLS = Path(__file__).parents[1] / "data/clusterapi/in-cluster-pools.yaml"
@@ -95,7 +95,7 @@ def test_helm_renders_what_the_renderer_of_the_tests_renders(
 ) -> None:
     done = template(tmp_path, values)
     assert (done.returncode, done.stderr) == (0, "")
-    theirs = by_name(list(yaml.safe_load_all(done.stdout)))
+    theirs = by_name(list(read_all_yaml(done.stdout)))
     assert theirs == by_name(list(Chart(CHART, values, RELEASE, HOME).documents()))
 
 
@@ -134,7 +134,7 @@ async def test_helm_installs_with_every_set_of_values(
     await release.helm("install", *chart, "--dry-run=server")
     await release.helm("install", *chart)
     found = json.loads(await release.kubectl("get", "-f", "-", "-o", "json", stdin=rendered))
-    assert set(by_name(found["items"])) == set(by_name(list(yaml.safe_load_all(rendered))))
+    assert set(by_name(found["items"])) == set(by_name(list(read_all_yaml(rendered))))
     await release.helm("uninstall", RELEASE, "-n", HOME, "--wait")
 
 

@@ -11,13 +11,14 @@ import yaml
 from manifests import rendering
 from tests.docs.text import GUIDE_URL
 from tests.manifests.overlays import COMPONENTS, with_components
+from tests.yamls import read_all_yaml
 
 MANIFESTS = Path(rendering.__file__).parent
 ROOT = MANIFESTS.parent
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
-    return [one for one in yaml.safe_load_all(path.read_text()) if one]
+    return [one for one in read_all_yaml(path.read_text()) if one]
 
 
 def installed() -> dict[str, dict[str, Any]]:
@@ -28,7 +29,7 @@ def installed() -> dict[str, dict[str, Any]]:
 def test_the_one_file_install_is_what_kustomize_renders() -> None:
     if shutil.which("kubectl") is None:
         pytest.skip("no kubectl on this machine; the one-file install is not rendered anew")
-    anew = [one for one in yaml.safe_load_all(rendering.rendered(MANIFESTS / "default")) if one]
+    anew = [one for one in read_all_yaml(rendering.rendered(MANIFESTS / "default")) if one]
     assert documents(rendering.INSTALL) == anew, "run `make manifests`"
 
 
@@ -42,7 +43,7 @@ def test_every_component_is_tried() -> None:
 def test_every_component_can_be_added(component: str, tmp_path: Path) -> None:
     if shutil.which("kubectl") is None:
         pytest.skip("no kubectl on this machine; components are not rendered")
-    rendered = yaml.safe_load_all(rendering.rendered(with_components(tmp_path, component)))
+    rendered = read_all_yaml(rendering.rendered(with_components(tmp_path, component)))
     assert COMPONENTS[component] <= {one["kind"] for one in rendered if one}
 
 

@@ -3,19 +3,18 @@
 import re
 import subprocess
 
-import yaml
-
 from tests.docs.text import read
 from tests.manifests.clusters import MANIFESTS
 from tests.reconcilers.cli.commands import call
 from tests.servers import oldest_assets
+from tests.yamls import read_yaml
 
 SECONDS = 300.0
 
 
 def promised() -> str:
     """Return the minor version that the chart names."""
-    constraint = yaml.safe_load((MANIFESTS / "chart/Chart.yaml").read_text())["kubeVersion"]
+    constraint = read_yaml((MANIFESTS / "chart/Chart.yaml").read_text())["kubeVersion"]
     found = re.fullmatch(r">=(\d+\.\d+)\.0-0", constraint)
     assert found, constraint
     return found[1]

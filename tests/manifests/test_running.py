@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from manifests import rendering
 from reconcilers.api import crd
 from tests.manifests.clusters import HOME, MANIFESTS, Cluster, written
 from tests.polling import until
 from tests.reconcilers.cli.commands import Running, started
+from tests.yamls import read_all_yaml
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ACCOUNT = f"system:serviceaccount:{HOME}:butler-ipam"
@@ -59,7 +59,7 @@ def installed(port: int) -> list[dict[str, Any]]:
 
 def called_here(text: str, port: int) -> list[dict[str, Any]]:
     """Return the documents of an install, with webhooks that are called at a port here."""
-    documents = list(yaml.safe_load_all(text))
+    documents = list(read_all_yaml(text))
     call_here(documents, port)
     return documents
 

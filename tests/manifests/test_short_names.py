@@ -4,14 +4,14 @@ from typing import Any
 
 import anyio
 import pytest
-import yaml
 
 from reconcilers.api import crd, names
 from tests.docs.text import GUIDES, commands
 from tests.manifests.clusters import MANIFESTS, SECONDS, Cluster, written
 from tests.reconcilers.cli.commands import ROOT
+from tests.yamls import read_yaml
 
-OTHERS = yaml.safe_load((ROOT / "tests/data/short-names.yaml").read_text())
+OTHERS = read_yaml((ROOT / "tests/data/short-names.yaml").read_text())
 VERBS = {"get", "describe", "wait", "delete", "annotate", "label"}
 
 
@@ -40,7 +40,7 @@ async def meant(cluster: Cluster, name: str) -> str:
     """Return the resource and group that kubectl takes a name for."""
     asked = ("create", "role", "x", "--verb=get", f"--resource={name}", "--dry-run=client")
     _, said, _ = await cluster.run("kubectl", *asked, "-o", "yaml")
-    rules = (yaml.safe_load(said) or {}).get("rules", [])
+    rules = (read_yaml(said) or {}).get("rules", [])
     return ".".join((rules[0]["resources"][0], rules[0]["apiGroups"][0])) if rules else ""
 
 

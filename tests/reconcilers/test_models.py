@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from allocator import AddressRange
@@ -26,6 +25,7 @@ from reconcilers.api.resources import (
 from reconcilers.networkpool import protocol, status
 from reconcilers.networkpool.pending_promises import granted_status
 from tests.reconcilers import make
+from tests.yamls import read_all_yaml
 
 OURS: dict[str, Resource[Any]] = {
     resource.kind: resource
@@ -36,7 +36,7 @@ OURS: dict[str, Resource[Any]] = {
 def _documents() -> list[Any]:
     found = []
     for path in sorted(folder("samples").iterdir(), key=lambda path: path.name):
-        for number, document in enumerate(yaml.safe_load_all(path.read_text())):
+        for number, document in enumerate(read_all_yaml(path.read_text())):
             if document and document["kind"] in OURS:
                 found.append(pytest.param(document, id=f"{path.name}[{number}]"))
     return found

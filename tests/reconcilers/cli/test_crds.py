@@ -3,24 +3,24 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 from manifests import folder
 from reconcilers.api import crd
 from tests.reconcilers.cli.commandline import run
+from tests.yamls import read_all_yaml
 
 
 def test_all_kinds_are_printed_as_documents_for_kubectl() -> None:
     outcome = run("crds")
     assert outcome.code == 0
-    printed = list(yaml.safe_load_all(outcome.out))
+    printed = list(read_all_yaml(outcome.out))
     assert printed == crd.crds()
     assert {one["kind"] for one in printed} == {"CustomResourceDefinition"}
 
 
 @pytest.mark.parametrize("name", ["np", "networkpools", "NetworkPool", "NETWORKPOOL"])
 def test_a_kind_is_found_by_any_of_its_names(name: str) -> None:
-    [printed] = yaml.safe_load_all(run("crds", name).out)
+    [printed] = read_all_yaml(run("crds", name).out)
     assert printed["metadata"]["name"] == "networkpools.butler.butlerlabs.dev"
 
 

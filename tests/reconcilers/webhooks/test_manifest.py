@@ -1,22 +1,22 @@
 """What the API server is told of the webhooks is what they are."""
 
 import click
-import yaml
 
 from manifests import folder
 from reconcilers.api import crd, names
 from reconcilers.cli.managerflags import manager_options
 from reconcilers.webhooks.admission import path
 from reconcilers.webhooks.configuration import JUDGED, NAME, SERVICE, configuration
+from tests.yamls import read_yaml
 
 
 def test_the_manifest_is_what_the_code_says() -> None:
-    shipped = yaml.safe_load(folder("webhook").joinpath("validating.yaml").read_text())
+    shipped = read_yaml(folder("webhook").joinpath("validating.yaml").read_text())
     assert shipped == configuration()
 
 
 def test_the_service_is_the_one_that_is_called() -> None:
-    service = yaml.safe_load(folder("webhook").joinpath("service.yaml").read_text())
+    service = read_yaml(folder("webhook").joinpath("service.yaml").read_text())
     meta = service["metadata"]
     assert (meta["namespace"], meta["name"]) == (names.DEFAULT_NAMESPACE, SERVICE)
 
