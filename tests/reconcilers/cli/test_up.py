@@ -2,15 +2,18 @@
 
 import json
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio.from_thread import start_blocking_portal
 
 from envtest.settings import read_settings
 from manifests import folder
-from tests.reconcilers.cli.commands import Kubectl, call, started
+from tests.reconcilers.cli.commands import Kubectl, Running, call, started
 
 READY = "Ctrl-C ends it"
 LAB = "tenantcluster/lab-cluster"
@@ -27,6 +30,43 @@ def in_files(tmp_path: Path) -> tuple[str, Kubectl, Kubectl]:
     return f"--kubeconfig={path}", Kubectl(path, cache), Kubectl(tenant, cache)
 
 
+@dataclass(frozen=True)
+class Shared:
+    """An `up` that several tests look at, with its flag, and kubectl for platform and tenant."""
+
+    process: Running
+    flag: str
+    kubectl: Kubectl
+    tenant: Kubectl
+
+
+@contextmanager
+def shared(tmp_path: Path, *arguments: str) -> Iterator[Shared]:
+    """Run `up`, in the loop of a thread, as it outlives the loops of the tests."""
+    flag, kubectl, tenant = in_files(tmp_path)
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(started("up", *arguments, flag)) as up,
+    ):
+        portal.call(up.until, READY)
+        yield Shared(up, flag, kubectl, tenant)
+        assert portal.call(up.stop, signal.SIGINT) == 0
+
+
+@pytest.fixture(scope="module")
+def sampled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    """With the samples; who changes something takes it back."""
+    with shared(tmp_path_factory.mktemp("sampled")) as up:
+        yield up
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    """Without the samples; who creates something takes it away."""
+    with shared(tmp_path_factory.mktemp("empty"), "--no-samples") as up:
+        yield up
+
+
 async def ranges(kubectl: Kubectl) -> dict[str, str]:
     """Return the range of each allocation."""
     listed = json.loads(await kubectl.text("get", "ipa", "-A", "-o", "json"))
@@ -35,18 +75,15 @@ async def ranges(kubectl: Kubectl) -> dict[str, str]:
     }
 
 
-async def test_kubectl_shows_what_the_controllers_made_of_the_samples(tmp_path: Path) -> None:
-    flag, kubectl, tenant = in_files(tmp_path)
-    async with started("up", flag) as up:
-        await up.until(READY)
-        assert f"export KUBECONFIG={tmp_path / 'config'}" in up.printed
-        await kubectl.wait("--for=jsonpath={.status.phase}=Ready", LAB, *IN_TEAM)
-        pools = await kubectl.text("get", "np", "-A")
-        allocations = await kubectl.text("get", "ipa", "-A")
-        clusters = await kubectl.text("get", "tc", "-A")
-        projected = await tenant.text("get", "ipaddresspools", "-A")
-        checked = await call("check", flag)
-        assert await up.stop(signal.SIGINT) == 0
+async def test_kubectl_shows_what_the_controllers_made_of_the_samples(sampled: Shared) -> None:
+    kubectl = sampled.kubectl
+    assert f"export KUBECONFIG={sampled.flag.partition('=')[2]}" in sampled.process.printed
+    await kubectl.wait("--for=jsonpath={.status.phase}=Ready", LAB, *IN_TEAM)
+    pools = await kubectl.text("get", "np", "-A")
+    allocations = await kubectl.text("get", "ipa", "-A")
+    clusters = await kubectl.text("get", "tc", "-A")
+    projected = await sampled.tenant.text("get", "ipaddresspools", "-A")
+    checked = await call("check", sampled.flag)
     heading = " ".join(pools.splitlines()[0].split())
     assert heading == "NAMESPACE NAME CIDR AVAILABLE ALLOCATED TOTAL USED % READY AGE"
     assert ["lab-pool", "10.40.0.0/22", "754", "13", "767", "1", "True"] in [
@@ -55,44 +92,39 @@ async def test_kubectl_shows_what_the_controllers_made_of_the_samples(tmp_path: 
     assert "Allocated" in allocations
     assert "Ready" in clusters
     assert '["10.40.1.0-10.40.1.7"]' in projected
-    assert up.complained == "", "no sample is warned of"
+    assert sampled.process.complained == "", "no sample is warned of"
     assert checked.returncode == 0
     assert b"nothing" in checked.stdout, "and none is found to be wrong"
 
 
-async def test_kubectl_can_take_the_samples_over(tmp_path: Path) -> None:
-    flag, kubectl, _ = in_files(tmp_path)
-    async with started("up", flag) as up:
-        await up.until(READY)
-        with_files = str(folder("samples"))
-        applied = await kubectl.run("apply", "-f", with_files)
+async def test_kubectl_can_take_the_samples_over(sampled: Shared) -> None:
+    applied = await sampled.kubectl.run("apply", "-f", str(folder("samples")))
     assert b"Warning" not in applied.stderr
 
 
-async def test_kubectl_shows_refusals_and_warnings(tmp_path: Path) -> None:
-    flag, kubectl, _ = in_files(tmp_path)
-    async with started("up", flag) as up:
-        await up.until(READY)
-        await kubectl.wait("--for=jsonpath={.status.phase}=Ready", LAB, *IN_TEAM)
-        described = await kubectl.text("describe", "np/lab-pool", *AT_HOME)
-        deleted = await kubectl.run("delete", "np/lab-pool", *AT_HOME, check=False)
-        reserved = await kubectl.run(
-            "patch",
-            "np/lab-pool",
-            *AT_HOME,
-            "--type=merge",
-            '-p={"spec":{"reserved":[{"cidr":"10.40.1.0/24"}]}}',
-            check=False,
-        )
-        edited = await kubectl.run(
-            "patch",
-            "ipa/team-platform-lab-cluster-lb",
-            *AT_HOME,
-            "--type=merge",
-            '-p={"spec":{"count":9}}',
-            check=False,
-        )
-        odd = await kubectl.run("apply", "-f", "-", stdin=json.dumps(_pool("10.99.0.7/24")))
+async def test_kubectl_shows_refusals_and_warnings(sampled: Shared) -> None:
+    kubectl = sampled.kubectl
+    await kubectl.wait("--for=jsonpath={.status.phase}=Ready", LAB, *IN_TEAM)
+    described = await kubectl.text("describe", "np/lab-pool", *AT_HOME)
+    deleted = await kubectl.run("delete", "np/lab-pool", *AT_HOME, check=False)
+    reserved = await kubectl.run(
+        "patch",
+        "np/lab-pool",
+        *AT_HOME,
+        "--type=merge",
+        '-p={"spec":{"reserved":[{"cidr":"10.40.1.0/24"}]}}',
+        check=False,
+    )
+    edited = await kubectl.run(
+        "patch",
+        "ipa/team-platform-lab-cluster-lb",
+        *AT_HOME,
+        "--type=merge",
+        '-p={"spec":{"count":9}}',
+        check=False,
+    )
+    odd = await kubectl.run("apply", "-f", "-", stdin=json.dumps(_pool("10.99.0.7/24")))
+    await kubectl.run("delete", "np/mine", *AT_HOME)
     assert "IPsAllocated" in described
     assert "is still in phase Allocated" in deleted.stderr.decode()
     assert 'cannot reserve "10.40.1.0/24": IPAllocation' in reserved.stderr.decode()
@@ -150,24 +182,19 @@ async def test_after_kill_9_everything_is_as_it_was(tmp_path: Path) -> None:
     assert all(before.values())
 
 
-async def test_without_samples_it_is_empty(tmp_path: Path) -> None:
-    flag, kubectl, _ = in_files(tmp_path)
-    async with started("up", "--no-samples", flag) as up:
-        await up.until(READY)
-        assert await kubectl.text("get", "np,ipa,tc", "-A", "-o", "name") == ""
+async def test_without_samples_it_is_empty(empty: Shared) -> None:
+    assert await empty.kubectl.text("get", "np,ipa,tc", "-A", "-o", "name") == ""
 
 
-async def test_a_deleted_namespace_goes_with_all_that_is_in_it(tmp_path: Path) -> None:
+async def test_a_deleted_namespace_goes_with_all_that_is_in_it(empty: Shared) -> None:
     settings = read_settings()
     if settings.kind == "binaries" and settings.controller_manager is None:
         pytest.skip("what empties namespaces is kube-controller-manager, which is not there")
-    flag, kubectl, _ = in_files(tmp_path)
-    async with started("up", "--no-samples", flag) as up:
-        await up.until(READY)
-        await kubectl.run("create", "namespace", "short-lived")
-        await kubectl.run("create", "configmap", "a", "-n", "short-lived")
-        await kubectl.run("delete", "namespace", "short-lived", "--timeout=30s")
-        assert "short-lived" not in await kubectl.text("get", "namespaces")
+    kubectl = empty.kubectl
+    await kubectl.run("create", "namespace", "short-lived")
+    await kubectl.run("create", "configmap", "a", "-n", "short-lived")
+    await kubectl.run("delete", "namespace", "short-lived", "--timeout=30s")
+    assert "short-lived" not in await kubectl.text("get", "namespaces")
 
 
 @pytest.mark.parametrize("argument", ["--kubeconfig=/proc/nowhere/config", "--data=/proc/nowhere"])
