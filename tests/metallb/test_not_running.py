@@ -15,6 +15,16 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
 
 QUICK = ("--growth-after=1s", "--tenant-requeue-young=1s", "--tenant-requeue-not-ready=1s")
 Told = tuple[str | None, str, str]
+UNHELPED: dict[str, tuple[dict[str, Any], str]] = {
+    "address": ({"spec": {"loadBalancerIP": "10.99.0.1"}}, "FixedAddress"),
+    "annotation": (
+        {"annotations": {"metallb.io/loadBalancerIPs": "10.99.0.1"}},
+        "FixedAddress",
+    ),
+    "pool": ({"annotations": {"metallb.io/address-pool": "theirs"}}, "OtherPool"),
+    "class": ({"spec": {"loadBalancerClass": "example.com/other"}}, "OtherClass"),
+}
+"""What a Service asks for that no other address of ours has, and the reason that says so."""
 
 
 async def _told(here: Site) -> Told:
@@ -25,6 +35,11 @@ async def _told(here: Site) -> Told:
         for kind in ("LoadBalancerReady", "LoadBalancerDemandMet")
     ]
     return status.phase, reasons[0], reasons[1]
+
+
+async def _shows(here: Site, wanted: Told) -> None:
+    """Wait until the cluster shows that."""
+    await until(lambda: _told(here), lambda told: told == wanted)
 
 
 async def _offer(here: Site) -> None:
@@ -42,7 +57,7 @@ async def test_a_slow_first_start_makes_no_tenant_grow_and_ready_waits_for_it(
             await _offer(here)
             await tenant.serve("web")
             waits = ("Installing", "MetalLBNotRunning", "NotProjected")
-            await until(lambda: _told(here), lambda told: told == waits)
+            await _shows(here, waits)
             assert len(await here.ranges_of("a")) == 1
         await tenant.served("web")
         await here.ready("a")
@@ -66,25 +81,17 @@ async def test_a_stopped_metallb_makes_no_tenant_grow_again_and_again(
         assert await recording.findings() == []
 
 
-@pytest.mark.parametrize(
-    ("asks", "reason"),
-    [
-        ({"spec": {"loadBalancerIP": "10.99.0.1"}}, "FixedAddress"),
-        ({"annotations": {"metallb.io/loadBalancerIPs": "10.99.0.1"}}, "FixedAddress"),
-        ({"annotations": {"metallb.io/address-pool": "theirs"}}, "OtherPool"),
-        ({"spec": {"loadBalancerClass": "example.com/other"}}, "OtherClass"),
-    ],
-    ids=["address", "annotation", "pool", "class"],
-)
-async def test_what_growing_would_not_help_is_named(
-    tmp_path: Path, asks: dict[str, Any], reason: str
-) -> None:
+async def test_what_growing_would_not_help_is_named(tmp_path: Path) -> None:
     async with site(tmp_path) as here, here.controllers(*QUICK):
         await _offer(here)
         await here.ready("a")
         tenant = here.tenants["a"]
         await tenant.serve("one", "two")
         await tenant.served("one", "two")
-        await tenant.serve("odd", **asks)
-        await until(lambda: _told(here), lambda told: told == ("Ready", "Ready", reason))
-        assert len(await here.ranges_of("a")) == 1
+        served = await _told(here)
+        for name, (asks, reason) in UNHELPED.items():
+            await tenant.serve(name, **asks)
+            await _shows(here, ("Ready", "Ready", reason))
+            await tenant.stop_serving(name)
+            await _shows(here, served)
+            assert len(await here.ranges_of("a")) == 1
