@@ -15,8 +15,12 @@ DEMO_REAL = newest/etcd newest/kube-apiserver newest/kube-controller-manager new
 REAL_ENVTEST = tests/envtest/admission tests/envtest/definitions tests/envtest/faults/test_proxy.py \
 	tests/envtest/test_binaries.py tests/envtest/test_controllers.py tests/envtest/test_kubectl.py \
 	tests/envtest/test_kubectl_commands.py tests/envtest/test_metallb.py tests/envtest/test_replay.py
-REAL_TESTS = tests/contract tests/faults tests/metallb tests/reconcilers/cli tests/manifests \
-	tests/bench tests/docs/test_on_a_cluster.py $(REAL_ENVTEST)
+REAL_CLI = tests/reconcilers/cli/test_check_repair.py tests/reconcilers/cli/test_demo.py \
+	tests/reconcilers/cli/test_demo_shards.py tests/reconcilers/cli/test_real_parts.py \
+	tests/reconcilers/cli/test_run.py tests/reconcilers/cli/test_samples.py \
+	tests/reconcilers/cli/test_standin.py tests/reconcilers/cli/test_up.py
+REAL_TESTS = tests/contract tests/faults tests/metallb $(REAL_CLI) tests/manifests \
+	tests/bench/test_real.py tests/docs/test_on_a_cluster.py $(REAL_ENVTEST)
 # Those of the product that start no servers.
 QUICK_TESTS = tests/allocator tests/controller tests/reconcilers \
 	--ignore=tests/reconcilers/cli --ignore=tests/reconcilers/simulation
