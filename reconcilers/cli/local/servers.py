@@ -282,10 +282,11 @@ def kubeconfig_path(wanted: Path | None, data: Path | None, name: str) -> Path:
 
 
 def check_kubeconfig(path: Path) -> None:
-    """Make sure that `path` may be written.
+    """Make the folder of `path`, and make sure that `path` may be written.
 
     Raises:
-        Problem: something is there that we did not write, or whose writer still runs.
+        Problem: the folder cannot be made, or something is there that we did not write, or whose
+            writer still runs.
     """
     try:
         with path.open(encoding="utf-8") as present:
@@ -296,7 +297,10 @@ def check_kubeconfig(path: Path) -> None:
                 )
             fcntl.flock(present, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except FileNotFoundError:
-        return
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as wrong:
+            raise Problem(f"{path} cannot be written: {wrong.strerror}") from wrong
     except BlockingIOError as held:
         what = "was written by a butler-ipam that still runs: name another --kubeconfig"
         raise Problem(f"{path} {what}") from held
@@ -313,7 +317,6 @@ def write_kubeconfig(path: Path, kubeconfig: str) -> None:
     check_kubeconfig(path)
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         part.unlink(missing_ok=True)
         part.touch(mode=0o600)
         part.write_text(KUBECONFIG_MARK + kubeconfig, encoding="utf-8")

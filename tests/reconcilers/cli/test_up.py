@@ -198,9 +198,12 @@ async def test_a_deleted_namespace_goes_with_all_that_is_in_it(empty: Shared) ->
 
 
 @pytest.mark.parametrize("argument", ["--kubeconfig=/proc/nowhere/config", "--data=/proc/nowhere"])
-async def test_a_place_that_cannot_be_written_gets_one_sentence(argument: str) -> None:
+async def test_a_place_that_cannot_be_written_gets_one_sentence_before_anything_starts(
+    argument: str,
+) -> None:
     done = await call("up", argument)
     assert done.returncode == 1
+    assert done.stdout == b""
     assert "/proc/nowhere" in done.stderr.decode()
     assert "Traceback" not in done.stderr.decode()
 
