@@ -160,15 +160,24 @@ class Projector:
             Conflict: the cluster changed since it was read.
             ControllerError: the management cluster did not answer.
         """
-        known, marks = tenant.metadata.annotations, {}
+        marks = self._place(tenant)
         if not tenant.projection_begun:
             marks[names.ANNOTATION_PROJECTION_BEGUN] = rfc3339(self._clock.now())
+        return await self._record(tenant, marks)
+
+    def _place(self, tenant: TenantCluster) -> dict[str, str]:
+        """Return the annotations that say where the kubeconfig leads, if that is news."""
         identity = self._tenants.identity(tenant)
-        noted = known.get(names.ANNOTATION_TENANT_IDENTITY)
-        if identity and noted != identity:
-            marks[names.ANNOTATION_TENANT_IDENTITY] = identity
-            if noted:
-                marks[names.ANNOTATION_TENANT_MOVED] = rfc3339(self._clock.now())
+        noted = tenant.metadata.annotations.get(names.ANNOTATION_TENANT_IDENTITY)
+        if not identity or noted == identity:
+            return {}
+        marks = {names.ANNOTATION_TENANT_IDENTITY: identity}
+        if noted:
+            marks[names.ANNOTATION_TENANT_MOVED] = rfc3339(self._clock.now())
+        return marks
+
+    async def _record(self, tenant: TenantCluster, marks: dict[str, str]) -> TenantCluster:
+        """Annotate the cluster; return it as written."""
         if not marks:
             return tenant
         patch = {"metadata": {"annotations": marks}}
@@ -304,11 +313,10 @@ class Projector:
         unread, upkeep = "", self._corrections.upkeep(tenant)
         upkeep.begin()
         async with self._tenants.client(tenant) as client:
-            if begin:
-                with _as_management_error():
-                    await self._record_begun(tenant)
             namespace, now = self._settings.metallb_namespace, self._clock.monotonic()
             metallb = MetalLB(client, namespace, upkeep, now)
+            if begin:
+                await self._begin(tenant, metallb)
             await metallb.project(
                 wanted, lambda: self._confirmed(tenant), lambda live: self._permit(tenant, live)
             )
@@ -321,6 +329,22 @@ class Projector:
             raise ProjectionBlocked(CONTESTED, contest)
         if unread:
             raise ProjectionBlocked(NOT_RUNNING, unread)
+
+    async def _begin(self, tenant: TenantCluster, metallb: MetalLB) -> None:
+        """Record that something will be projected, unless what is there forbids the first time.
+
+        What nothing was ever written to need not be asked when the cluster is deleted. Where the
+        kubeconfig leads is recorded all the same.
+        """
+        try:
+            if not tenant.projection_begun and (live := await metallb.pool()) is not None:
+                await self._permit(tenant, live)
+        except ProjectionBlocked:
+            with _as_management_error():
+                await self._record(tenant, self._place(tenant))
+            raise
+        with _as_management_error():
+            await self._record_begun(tenant)
 
     async def _permit(self, tenant: TenantCluster, live: IPAddressPool) -> None:
         with _as_management_error():

@@ -89,6 +89,20 @@ async def test_of_two_clusters_in_one_tenant_the_second_waits_and_says_for_whom(
     assert lab.recorded.events.count(("Warning", "TenantShared", said)) == 1
 
 
+async def test_the_second_waits_where_metallb_is_missing_too() -> None:
+    lab, tenant = _lab()
+    tenant.served = ("services", "namespaces")
+    for name, held in (("a", FIRST), ("b", SECOND)):
+        _add(lab, name, held, "Installing")
+        nodes = make.allocation(
+            f"team-{name}-nodes", tenant=f"team/{name}", kind="nodes", held=("10.40.0.16",) * 2
+        )
+        lab.server.add("ipallocations", nodes)
+        await lab.cluster(name)
+    assert _reported(lab, "a") == ("False", "MetalLBNotInstalled")
+    assert _reported(lab, "b") == ("False", "TenantShared")
+
+
 async def test_an_elastic_cluster_that_waits_does_not_grow_for_services_of_the_other() -> None:
     lab, tenant = _lab({"allocationMode": "elastic", "growthIncrement": 2})
     _add(lab, "a", FIRST)

@@ -13,14 +13,16 @@ METALLB = "metallb-system"
 OF_FIRST, OF_SECOND = ["10.40.0.0-10.40.0.7"], ["10.40.0.8-10.40.0.15"]
 
 
-def _management(tenant: Server | None, cluster: str, held: tuple[str, str], **meta: str) -> Lab:
+def _management(
+    tenant: Server | None, cluster: str, held: tuple[str, str], phase: str = "Ready"
+) -> Lab:
     """Return a management cluster with a TenantCluster that leads to a tenant of its own, or one.
 
     Args:
         tenant: whose kubeconfig its TenantCluster has; None for a new one.
         cluster: the name of the TenantCluster.
         held: its load-balancer addresses.
-        meta: annotations of the TenantCluster.
+        phase: of the TenantCluster.
     """
     lab = Lab()
     elastic = {"allocationMode": "elastic", "growthIncrement": 2}
@@ -29,7 +31,7 @@ def _management(tenant: Server | None, cluster: str, held: tuple[str, str], **me
     lab.gate.real = lab.tenant_gate
     own = lab.tenant_server(cluster)
     lab.tenant_servers[cluster] = tenant or own
-    one = make.tenant(cluster, status={"phase": "Ready"}, annotations=meta)
+    one = make.tenant(cluster, status={"phase": phase})
     lab.server.add("tenantclusters", one)
     lb = make.allocation(f"team-{cluster}-lb", tenant=f"team/{cluster}", held=held)
     lab.server.add("ipallocations", lb)
@@ -91,6 +93,24 @@ async def test_one_that_waits_is_deleted_and_the_pool_of_the_other_management_st
     assert not second.server.has("ipallocations", f"team-{name}-lb")
     assert _pool(tenant) == before
     assert "TeardownGracePassed" not in second.recorded.reasons
+
+
+async def test_one_that_was_never_let_in_is_deleted_at_once_though_its_addresses_are_there() -> (
+    None
+):
+    """Both management clusters have a pool of the same block, and gave the same addresses."""
+    first = _management(None, "a", ("10.40.0.0", "10.40.0.7"))
+    await first.cluster("a")
+    tenant = first.tenant_servers["a"]
+    second = _management(tenant, "a", ("10.40.0.0", "10.40.0.7"), "Installing")
+    await second.rounds()
+    said = second.condition("tenantclusters", "a", "LoadBalancerReady", "team")
+    assert said["reason"] == "TenantShared"
+    before = _pool(tenant)
+    second.server.delete("tenantclusters", "a", namespace="team")
+    await second.rounds()
+    assert not second.server.has("tenantclusters", "a", namespace="team")
+    assert _pool(tenant) == before
 
 
 async def test_a_person_lets_a_restored_management_cluster_take_over_by_the_annotation() -> None:
