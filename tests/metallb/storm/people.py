@@ -11,15 +11,17 @@ from dataclasses import dataclass, field
 import anyio
 
 from controller.errors import ControllerError
-from controller.meta import Version
+from controller.meta import Key, Version
 from envtest.metallb import NAMESPACE
 from reconcilers.api import names
-from reconcilers.api.resources import IP_ADDRESS_POOL, IP_ALLOCATION, SERVICE, IPAddressPool
+from reconcilers.api.resources import IP_ADDRESS_POOL, IP_ALLOCATION, SERVICE
+from reconcilers.cli.local.objects import delete
 from tests.metallb.site import HOME, POOL, PROJECTED, TEAM, Site, Tenant
 
 TENANTS = ("a", "b", "c")
 MOST_SERVICES, MOST_RIVALS = 4, 6
-"""Of one tenant, and in the management cluster: together with the nodes they fit into the pool."""
+"""Of one tenant, and in the management cluster: with the nodes they fit into the pools."""
+SPOILING = ("theirs", "theirs-too")
 
 
 @dataclass
@@ -98,20 +100,15 @@ class Users:
 
     async def spoil(self) -> None:
         """Create two pools that overlap each other."""
-        for name in ("theirs", "theirs-too"):
+        for name in SPOILING:
             spec = {"addresses": [self._spoiling], "autoAssign": False}
             body = {"metadata": {"name": name}, "spec": spec}
             await self._tenant.client.create(IP_ADDRESS_POOL, NAMESPACE, body)
 
     async def mend(self) -> None:
         """Delete the pools that MetalLB cannot use."""
-        for pool in await self.spoiling():
-            await self._tenant.client.delete(IP_ADDRESS_POOL, Version.from_object(pool))
-
-    async def spoiling(self) -> list[IPAddressPool]:
-        """Return the pools that MetalLB cannot use."""
-        pools = (await self._tenant.client.list(IP_ADDRESS_POOL, namespace=NAMESPACE)).items
-        return [one for one in pools if one.metadata.name.startswith("theirs")]
+        for name in SPOILING:
+            await delete(self._tenant.client, IP_ADDRESS_POOL, Key(NAMESPACE, name))
 
     async def delete_growth(self) -> None:
         """Delete an allocation of the tenant in the management cluster."""
@@ -159,6 +156,11 @@ class Rivals:
         """Delete one."""
         if found := await self.found():
             await self._client.delete(IP_ALLOCATION, self._choices.choice(found))
+
+    async def leave(self) -> None:
+        """Delete all, whoever writes them meanwhile."""
+        for one in await self.found():
+            await delete(self._client, IP_ALLOCATION, one.key)
 
     async def found(self) -> list[Version]:
         """Return those that are there."""
