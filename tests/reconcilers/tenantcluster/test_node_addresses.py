@@ -108,7 +108,13 @@ async def test_the_old_allocation_stays_until_the_pool_has_looked_at_the_new_one
     lab.server.delete("ipallocations", NODES)
     await lab.cluster()
     await lab.allocation(NODES)
-    assert len(_of_nodes(lab)) == 2
+    [new] = [one for one in _of_nodes(lab) if one["metadata"]["name"] != NODES]
+    assert _range(lab, NODES) == given
+    waits = {"type": "Ready", "status": "False", "reason": "PoolNotReady", "message": "not yet"}
+    since = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+    conditions = {"status": {"conditions": [waits | since]}}
+    lab.server.edit("ipallocations", new["metadata"]["name"], conditions)
+    await lab.allocation(NODES)
     assert _range(lab, NODES) == given
     await lab.pool()
     await lab.allocation(NODES)
