@@ -6,14 +6,17 @@ out addresses by the pools that it read before.
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import anyio
 
-from controller.errors import ControllerError
+from controller.errors import AlreadyExists, ControllerError
 from controller.meta import Key, Version
 from envtest.metallb import NAMESPACE
+from reconcilers import ranges
 from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ADDRESS_POOL, IP_ALLOCATION, SERVICE
 from reconcilers.cli.local.objects import delete
 from tests.metallb.site import HOME, POOL, PROJECTED, TEAM, Site, Tenant
@@ -67,7 +70,7 @@ class Users:
     def people(self) -> People:
         """Return those who do it: mostly they make and delete Services."""
         often = [self.serve, self.stop_serving] * 4
-        seldom = [self.edit, self.remove_pool, self.delete_growth, self.spoil, self.mend]
+        seldom = [self.edit, self.remove_pool, self.delete_growth, self.give_up, self.mend]
         return People(self._choices, [*often, *seldom])
 
     async def serve(self) -> None:
@@ -98,12 +101,30 @@ class Users:
         pool = await self._tenant.client.get(IP_ADDRESS_POOL, PROJECTED)
         await self._tenant.client.delete(IP_ADDRESS_POOL, Version.from_object(pool))
 
-    async def spoil(self) -> None:
-        """Create two pools that overlap each other."""
+    async def give_up(self) -> None:
+        """Give an address up that MetalLB, by pools that it cannot use, still hands out; ask anew.
+
+        Its next Services may get that very address, so it must not be free.
+        """
+        shown = await self._tenant.addresses()
+        if not shown:
+            return
+        await self._spoil()
+        name = self._choices.choice(sorted(shown))
+        await self._tenant.stop_serving(name)
+        for one in await self._allocations():
+            if any(span.contains(shown[name]) for span in ranges.all_held(one)):
+                await delete(self._here.client, IP_ALLOCATION, one.metadata.key)
+        for _ in range(2):
+            await self.serve()
+
+    async def _spoil(self) -> None:
+        """Create two pools that overlap each other, unless they are there."""
         for name in SPOILING:
             spec = {"addresses": [self._spoiling], "autoAssign": False}
             body = {"metadata": {"name": name}, "spec": spec}
-            await self._tenant.client.create(IP_ADDRESS_POOL, NAMESPACE, body)
+            with suppress(AlreadyExists):
+                await self._tenant.client.create(IP_ADDRESS_POOL, NAMESPACE, body)
 
     async def mend(self) -> None:
         """Delete the pools that MetalLB cannot use."""
@@ -112,15 +133,18 @@ class Users:
 
     async def delete_growth(self) -> None:
         """Delete an allocation of the tenant in the management cluster."""
-        found = [
+        if found := await self._allocations():
+            chosen = Version.from_object(self._choices.choice(found))
+            await self._here.client.delete(IP_ALLOCATION, chosen)
+
+    async def _allocations(self) -> list[IPAllocation]:
+        """Return the allocations for the tenant's Services."""
+        return [
             one
             for one in (await self._here.client.list(IP_ALLOCATION)).items
             if one.spec.tenantClusterRef.key == self._tenant.key
             and one.spec.type == names.TYPE_LOADBALANCER
         ]
-        if found:
-            chosen = Version.from_object(self._choices.choice(found))
-            await self._here.client.delete(IP_ALLOCATION, chosen)
 
     async def _services(self) -> list[str]:
         page = await self._tenant.client.list(SERVICE, namespace="default")
