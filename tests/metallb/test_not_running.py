@@ -48,6 +48,7 @@ async def _offer(here: Site) -> None:
     await here.found_cluster("a")
 
 
+@pytest.mark.usefixtures("counting_metallb")
 async def test_a_slow_first_start_makes_no_tenant_grow_and_ready_waits_for_it(
     tmp_path: Path,
 ) -> None:

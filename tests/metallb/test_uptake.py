@@ -13,8 +13,7 @@ import pytest
 
 from controller.conditions import find
 from controller.meta import Key
-from envtest.metallb import NAMESPACE, definitions
-from envtest.settings import read_settings
+from envtest.metallb import NAMESPACE
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ADDRESS_POOL, IP_ALLOCATION, IPAddressPool
@@ -114,11 +113,11 @@ async def test_a_range_is_not_free_while_metallb_uses_an_older_configuration(
         assert await recording.findings() == []
 
 
+@pytest.mark.usefixtures("counting_metallb")
 async def test_a_marker_that_is_made_again_says_nothing_of_a_metallb_that_reads_no_more(
     tmp_path: Path,
 ) -> None:
     """By its old configuration MetalLB counts whatever bears a name that it knows."""
-    _require_counts()
     async with site(tmp_path) as here, here.controllers(*QUICK) as running:
         await _one_block_for_two(here)
         tenant = here.tenants["a"]
@@ -149,12 +148,6 @@ async def test_a_marker_that_is_made_again_says_nothing_of_a_metallb_that_reads_
         assert "has not read" in _why(await here.allocation(BALANCER.name))
 
 
-def _require_counts() -> None:
-    kinds = {one["spec"]["names"]["plural"] for one in definitions(read_settings())}
-    if "servicebgpstatuses" not in kinds:
-        pytest.skip("this MetalLB is older than 0.15: it does not show what it has read")
-
-
 async def _marker(tenant: Tenant) -> IPAddressPool | None:
     pools = (await tenant.client.list(IP_ADDRESS_POOL, namespace=NAMESPACE)).items
     return next((one for one in pools if one.metadata.name == MARKED.name), None)
@@ -169,8 +162,8 @@ def _entry_of(size: int | None) -> str:
     return f"192.0.2.1-192.0.2.{size}"
 
 
+@pytest.mark.usefixtures("counting_metallb")
 async def test_a_range_is_not_free_while_metallb_is_stopped(tmp_path: Path) -> None:
-    _require_counts()
     async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
         tenant = here.tenants["a"]
         await _one_block_for_two(here)
