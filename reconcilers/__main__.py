@@ -12,7 +12,6 @@ import hashlib
 import signal
 import sys
 from base64 import urlsafe_b64encode
-from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -38,7 +37,7 @@ def conflict(home: Path) -> str:
     Args:
         home: the folder that ours are in.
     """
-    recorded = _recorded()
+    recorded = _recorded(home)
     for name in PACKAGES:
         found = find_spec(name)
         file = Path(found.origin) if found is not None and found.origin else None
@@ -58,14 +57,17 @@ def conflict(home: Path) -> str:
     return ""
 
 
-def _recorded() -> dict[str, str]:
-    """Return the digests of our files by path, as pip recorded them; none of a checkout."""
-    try:
-        text = distribution("butler-ipam").read_text("RECORD") or ""
-    except PackageNotFoundError:
-        return {}
-    rows = (line.split(",") for line in text.splitlines() if line.count(",") == 2)
-    return {path: digest for path, digest, _ in rows if digest}
+def _recorded(home: Path) -> dict[str, str]:
+    """Return the digests of our files by path, as pip recorded them; none of a checkout.
+
+    importlib.metadata would find the same file; importing it takes longer than the whole check.
+    """
+    lines = (
+        line.split(",")
+        for record in home.glob("butler_ipam-*.dist-info/RECORD")
+        for line in record.read_text(encoding="utf-8").splitlines()
+    )
+    return {line[0]: line[1] for line in lines if len(line) == 3 and line[1]}
 
 
 def _digest(file: Path) -> str:

@@ -7,13 +7,12 @@ readable.
 
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import ConfigDict, Field
-
 from controller.conditions import Condition
+from reconcilers.api.markers import Config, FieldSchema
 
-MODEL = ConfigDict(use_attribute_docstrings=True)
+MODEL = {"use_attribute_docstrings": True}
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
-OTHERS = ConfigDict(use_attribute_docstrings=True, json_schema_extra={_PRESERVE: True})
+OTHERS = {"use_attribute_docstrings": True, "json_schema_extra": {_PRESERVE: True}}
 """Of a part that only other controllers read: fields of other versions of theirs are kept.
 
 Without this the API server drops them with the next write of the object, whoever writes. The parts
@@ -25,17 +24,25 @@ _IPV6 = r"[0-9a-fA-F:.]*:[0-9a-fA-F:.]*"
 IP = f"^({_IPV4}|{_IPV6})$"
 IP_CIDR = rf"^({_IPV4}/\d{{1,2}}|{_IPV6}/\d{{1,3}})$"
 INT32_MAX = 2**31 - 1
+_INT32 = {"format": "int32"}
 
-Int32 = Annotated[int, Field(json_schema_extra={"format": "int32"})]
-Int64 = Annotated[int, Field(json_schema_extra={"format": "int64"})]
-PositiveInt32 = Annotated[int, Field(ge=1, json_schema_extra={"format": "int32"})]
-PrefixLength = Annotated[int, Field(ge=1, le=128, json_schema_extra={"format": "int32"})]
-Percent = Annotated[int, Field(ge=0, le=100, json_schema_extra={"format": "int32"})]
-NonEmpty = Annotated[str, Field(min_length=1)]
+
+def int32(least: int, most: int | None = None) -> Any:
+    """Return the marker of an int field that holds numbers from `least` to `most`."""
+    return FieldSchema(ge=least, le=most, json_schema_extra=_INT32)
+
+
+Int32 = Annotated[int, FieldSchema(json_schema_extra=_INT32)]
+Int64 = Annotated[int, FieldSchema(json_schema_extra={"format": "int64"})]
+PositiveInt32 = Annotated[int, int32(1)]
+PrefixLength = Annotated[int, int32(1, 128)]
+Percent = Annotated[int, int32(0, 100)]
+
+NonEmpty = Annotated[str, FieldSchema(min_length=1)]
 BIG_NUMBER = r"^[0-9]{1,39}$"
-BigNumber = Annotated[str, Field(pattern=BIG_NUMBER, max_length=39)]
+BigNumber = Annotated[str, FieldSchema(pattern=BIG_NUMBER, max_length=39)]
 """A count of addresses as text: there are 2^128 of IPv6, 39 digits."""
-FreeForm = Annotated[dict[str, Any], Field(json_schema_extra={_PRESERVE: True})]
+FreeForm = Annotated[dict[str, Any], FieldSchema(json_schema_extra={_PRESERVE: True})]
 
 
 def _as_quantity(schema: dict[str, Any]) -> None:
@@ -49,13 +56,13 @@ QUANTITY = (
     r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 )
 """Kubernetes' form of a quantity, where it is a text."""
-Quantity = Annotated[int | str, Field(json_schema_extra=_as_quantity)]
+Quantity = Annotated[int | str, FieldSchema(json_schema_extra=_as_quantity)]
 """An amount of cpu, memory or disk: 500m, 16Gi, or a whole number."""
 
 
 def words(*allowed: str) -> Any:
     """Return the marker of a string field that the schema restricts to `allowed`."""
-    return Field(json_schema_extra={"enum": list(allowed)})
+    return FieldSchema(json_schema_extra={"enum": list(allowed)})
 
 
 class Rule(NamedTuple):
@@ -100,9 +107,9 @@ def rules(*cel: Rule) -> dict[str, Any]:
     return {"x-kubernetes-validations": [rule.rendered() for rule in cel]}
 
 
-def model(*cel: Rule) -> ConfigDict:
+def model(*cel: Rule) -> Config:
     """Return the configuration of a model whose schema carries CEL rules."""
-    return ConfigDict(use_attribute_docstrings=True, json_schema_extra=rules(*cel))
+    return {"use_attribute_docstrings": True, "json_schema_extra": rules(*cel)}
 
 
 def number(address: str) -> str:
@@ -189,13 +196,15 @@ IS_CIDR = Rule("isCIDR(self)", "must be a CIDR, as in 10.40.0.0/24 or fd00::/64"
 ADDRESS_MAX = 45
 """The longest text of an address: IPv6 with IPv4 at its end."""
 
-Address = Annotated[str, Field(pattern=IP, max_length=ADDRESS_MAX)]
+Address = Annotated[str, FieldSchema(pattern=IP, max_length=ADDRESS_MAX)]
 PinnedAddress = Annotated[
-    str, Field(pattern=IP, max_length=ADDRESS_MAX, json_schema_extra=rules(IS_ADDRESS))
+    str, FieldSchema(pattern=IP, max_length=ADDRESS_MAX, json_schema_extra=rules(IS_ADDRESS))
 ]
-AddressText = Annotated[str, Field(max_length=ADDRESS_MAX, json_schema_extra=rules(IS_ADDRESS))]
+AddressText = Annotated[
+    str, FieldSchema(max_length=ADDRESS_MAX, json_schema_extra=rules(IS_ADDRESS))
+]
 OptionalAddressText = Annotated[
-    str, Field(max_length=ADDRESS_MAX, json_schema_extra=rules(IS_ADDRESS_OR_EMPTY))
+    str, FieldSchema(max_length=ADDRESS_MAX, json_schema_extra=rules(IS_ADDRESS_OR_EMPTY))
 ]
 CIDR_MAX = ADDRESS_MAX + len("/128")
 
@@ -203,7 +212,7 @@ CIDR_MAX = ADDRESS_MAX + len("/128")
 def cidr(*cel: Rule) -> Any:
     """Return the marker of a text that is a CIDR, for which these rules hold besides."""
     extra = rules(IS_CIDR, *cel)
-    return Field(pattern=IP_CIDR, max_length=CIDR_MAX, json_schema_extra=extra)
+    return FieldSchema(pattern=IP_CIDR, max_length=CIDR_MAX, json_schema_extra=extra)
 
 
 _CONDITION_SCHEMA: dict[str, Any] = {
@@ -239,5 +248,5 @@ def _as_condition_list(schema: dict[str, Any]) -> None:
 
 Conditions = Annotated[
     tuple[Condition, ...],
-    Field(json_schema_extra=_as_condition_list),
+    FieldSchema(json_schema_extra=_as_condition_list),
 ]

@@ -4,8 +4,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import Field, with_config
-
 from controller.meta import Key, TracedMeta, intern_fields
 from reconcilers.api import names
 from reconcilers.api.fields import (
@@ -27,6 +25,7 @@ from reconcilers.api.fields import (
     rules,
     words,
 )
+from reconcilers.api.markers import FieldSchema, with_config
 from reconcilers.api.networkpool import exactly
 
 PENDING = "Pending"
@@ -87,7 +86,7 @@ REQUIRE_DUAL_STACK = "RequireDualStack"
 MAX_FAMILIES = 2
 
 FamilyWord = Annotated[str, words(_IPV4, _IPV6)]
-IPFamilies = Annotated[tuple[FamilyWord, ...], Field(max_length=MAX_FAMILIES)]
+IPFamilies = Annotated[tuple[FamilyWord, ...], FieldSchema(max_length=MAX_FAMILIES)]
 IPFamilyPolicy = Annotated[str, words(SINGLE_STACK, PREFER_DUAL_STACK, REQUIRE_DUAL_STACK)]
 
 
@@ -108,7 +107,7 @@ class IPAllocationSpec:
     """A block that is one CIDR of this prefix length, instead of count: 64 of IPv6, say."""
     pinnedRange: PinnedRange | None = None
     """A specific range instead of best fit."""
-    pinnedRanges: Annotated[tuple[PinnedRange, ...], Field(max_length=MAX_FAMILIES)] = ()
+    pinnedRanges: Annotated[tuple[PinnedRange, ...], FieldSchema(max_length=MAX_FAMILIES)] = ()
     """Specific ranges of both families, one of each, instead of pinnedRange."""
     ipFamilyPolicy: IPFamilyPolicy | None = None
     """SingleStack, which is the default, PreferDualStack or RequireDualStack, as in a Service.
@@ -173,7 +172,7 @@ class IPAllocationStatus:
     """How many addresses the range holds. At most 2147483647, see exactCount."""
     exactCount: BigNumber | None = None
     """How many addresses the range holds, as text; only if that is above 2147483647."""
-    families: Annotated[tuple[FamilyStatus, ...], Field(max_length=MAX_FAMILIES)] = ()
+    families: Annotated[tuple[FamilyStatus, ...], FieldSchema(max_length=MAX_FAMILIES)] = ()
     """The range of each family, in order, if the spec says anything of families. The fields above
     are those of the first."""
     observedGeneration: Int64 | None = None
@@ -273,7 +272,7 @@ class IPAllocation:
     """A request for contiguous addresses from a NetworkPool, and its answer."""
 
     metadata: TracedMeta
-    spec: Annotated[IPAllocationSpec, Field(json_schema_extra=rules(*_SPEC_RULES))]
+    spec: Annotated[IPAllocationSpec, FieldSchema(json_schema_extra=rules(*_SPEC_RULES))]
     """The request."""
     status: IPAllocationStatus = field(default_factory=IPAllocationStatus)
     """The answer."""

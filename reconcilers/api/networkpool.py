@@ -4,8 +4,6 @@ import re
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated
 
-from pydantic import Field, with_config
-
 from controller.meta import TracedMeta
 from reconcilers.api import names, poolrules
 from reconcilers.api.fields import (
@@ -24,6 +22,7 @@ from reconcilers.api.fields import (
     PositiveInt32,
     cidr,
 )
+from reconcilers.api.markers import FieldSchema, with_config
 
 DEFAULT_NODES = 5
 DEFAULT_LOADBALANCER = 8
@@ -83,7 +82,7 @@ class TenantAllocation:
     """First allocatable address. Deprecated: use ranges."""
     end: OptionalAddressText | None = None
     """Last allocatable address. Deprecated: use ranges."""
-    ranges: Annotated[tuple[AddressSpan, ...], Field(max_length=poolrules.MAX_RANGES)] = ()
+    ranges: Annotated[tuple[AddressSpan, ...], FieldSchema(max_length=poolrules.MAX_RANGES)] = ()
     """Allocatable stretches, sorted and disjoint. Takes precedence over start and end."""
     defaults: TenantDefaults | None = None
     """Sizes of allocations that name none."""
@@ -94,7 +93,7 @@ class TenantAllocation:
 class SecondaryAllocation:
     """Which part of the secondary CIDR tenants draw from."""
 
-    ranges: Annotated[tuple[AddressSpan, ...], Field(max_length=poolrules.MAX_RANGES)] = ()
+    ranges: Annotated[tuple[AddressSpan, ...], FieldSchema(max_length=poolrules.MAX_RANGES)] = ()
     """Allocatable stretches, sorted and disjoint."""
 
 
@@ -105,7 +104,7 @@ class SecondaryBlock:
 
     cidr: Annotated[str, cidr(poolrules.GROWS)]
     """The block of the other family that this pool owns."""
-    reserved: Annotated[tuple[ReservedRange, ...], Field(max_length=MAX_RESERVED)] = ()
+    reserved: Annotated[tuple[ReservedRange, ...], FieldSchema(max_length=MAX_RESERVED)] = ()
     """Ranges within the block that are never handed out."""
     tenantAllocation: SecondaryAllocation | None = None
     """Restricts tenants to part of the block; the whole block if absent."""
@@ -123,7 +122,7 @@ class NetworkPoolSpec:
 
     cidr: Annotated[str, cidr(poolrules.GROWS)]
     """The block this pool owns, of IPv4 or IPv6. Everything in the spec is of its family."""
-    reserved: Annotated[tuple[ReservedRange, ...], Field(max_length=MAX_RESERVED)] = ()
+    reserved: Annotated[tuple[ReservedRange, ...], FieldSchema(max_length=MAX_RESERVED)] = ()
     """Ranges within the block that are never handed out."""
     tenantAllocation: TenantAllocation | None = None
     """Restricts tenants to part of the block; the whole block if absent."""
@@ -313,14 +312,16 @@ class NetworkPoolStatus(_Counted):
     """Ready, CapacityWarning, CapacityCritical, CapacityExhausted and others."""
     assignments: Annotated[
         tuple[Assignment, ...],
-        Field(max_length=MAX_ASSIGNMENTS, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+        FieldSchema(
+            max_length=MAX_ASSIGNMENTS, json_schema_extra={"x-kubernetes-list-type": "atomic"}
+        ),
     ] = ()
     """Promised ranges that are not yet known to be written. Never edit by hand."""
     allocationsRevision: str = ""
     """How far a controller must have read the IPAllocations before it may hand out ranges."""
     infrastructureAllocations: Annotated[
         tuple[InfrastructureAllocation, ...],
-        Field(
+        FieldSchema(
             json_schema_extra={
                 "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": ["ip"],

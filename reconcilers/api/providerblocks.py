@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import Field, with_config
+from reconcilers.api.fields import OTHERS, Int32, NonEmpty, int32
+from reconcilers.api.markers import FieldSchema, with_config
 
-from reconcilers.api.fields import OTHERS, Int32, NonEmpty
-
-Url = Annotated[str, Field(pattern=r"^https?://")]
+Url = Annotated[str, FieldSchema(pattern=r"^https?://")]
 
 
 @with_config(OTHERS)
@@ -15,7 +14,7 @@ Url = Annotated[str, Field(pattern=r"^https?://")]
 class Harvester:
     """Settings of Harvester."""
 
-    networkName: Annotated[str, Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+$")]
+    networkName: Annotated[str, FieldSchema(pattern=r"^[a-z0-9-]+/[a-z0-9-]+$")]
     """Network as namespace/name."""
     endpoint: str | None = None
     """Address of its API."""
@@ -53,9 +52,9 @@ class Nutanix:
 class MachineNumbers:
     """Numbers that machines get."""
 
-    start: Annotated[Int32, Field(ge=100)]
+    start: Annotated[int, int32(100)]
     """First."""
-    end: Annotated[Int32, Field(ge=100)]
+    end: Annotated[int, int32(100)]
     """Last."""
 
 
@@ -66,7 +65,7 @@ class Proxmox:
 
     endpoint: Url
     """Address of its API."""
-    nodes: Annotated[tuple[str, ...], Field(min_length=1)]
+    nodes: Annotated[tuple[str, ...], FieldSchema(min_length=1)]
     """Nodes that machines run on."""
     storage: NonEmpty
     """Storage of disks."""

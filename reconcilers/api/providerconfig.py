@@ -4,8 +4,6 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, with_config
-
 from controller.meta import ObjectMeta
 from reconcilers.api.fields import (
     FORBIDDEN,
@@ -21,6 +19,7 @@ from reconcilers.api.fields import (
     rules,
     words,
 )
+from reconcilers.api.markers import FieldSchema, with_config
 from reconcilers.api.providerblocks import (
     Aws,
     Azure,
@@ -241,7 +240,7 @@ class Capacity:
     """Free addresses of its pools' cidr. At most 2147483647; PoolAvailable's message has all."""
     estimatedTenants: Int32 = 0
     """How many more tenants of default size these suffice for."""
-    families: Annotated[tuple[FamilyCapacity, ...], Field(max_length=2)] = ()
+    families: Annotated[tuple[FamilyCapacity, ...], FieldSchema(max_length=2)] = ()
     """The same of each family, secondary blocks included; only if its pools have both families."""
 
     def written(self, before: "Capacity | None") -> dict[str, Any]:
@@ -305,7 +304,7 @@ class ProviderConfig:
     """Where clusters are built, and which pools their addresses come from."""
 
     metadata: ObjectMeta
-    spec: Annotated[ProviderConfigSpec, Field(json_schema_extra=_SPEC)]
+    spec: Annotated[ProviderConfigSpec, FieldSchema(json_schema_extra=_SPEC)]
     """Where clusters are built."""
     status: ProviderConfigStatus = field(default_factory=ProviderConfigStatus)
     """Whether it can be used."""

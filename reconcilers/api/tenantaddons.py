@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import with_config
-
 from reconcilers.api.fields import OTHERS, FreeForm, NonEmpty, words
+from reconcilers.api.markers import with_config
 
 
 @with_config(OTHERS)

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import Field, with_config
-
 from controller.meta import ObjectMeta
 from reconcilers.api import names
 from reconcilers.api.fields import (
@@ -35,6 +33,7 @@ from reconcilers.api.ipallocation import (
     IPFamilies,
     IPFamilyPolicy,
 )
+from reconcilers.api.markers import FieldSchema, with_config
 from reconcilers.api.tenantaddons import Addons
 from reconcilers.api.tenantmachines import (
     ControlPlane,
@@ -85,9 +84,9 @@ POOL_OF_ADDRESSES = Rule(
 class LoadBalancerPool:
     """Addresses for load balancers given by hand."""
 
-    start: Annotated[str, Field(max_length=ADDRESS_MAX)]
+    start: Annotated[str, FieldSchema(max_length=ADDRESS_MAX)]
     """First address."""
-    end: Annotated[str, Field(max_length=ADDRESS_MAX)]
+    end: Annotated[str, FieldSchema(max_length=ADDRESS_MAX)]
     """Last address."""
 
 
@@ -129,7 +128,7 @@ class ManagementPolicy:
 class TenantClusterSpec:
     """The cluster that is asked for."""
 
-    kubernetesVersion: Annotated[str, Field(pattern=r"^v\d+\.\d+\.\d+$")]
+    kubernetesVersion: Annotated[str, FieldSchema(pattern=r"^v\d+\.\d+\.\d+$")]
     """For example v1.33.1."""
     workers: Workers
     """The worker nodes."""
@@ -164,7 +163,7 @@ class ObservedWorkers:
     """How many are ready."""
     nodes: Annotated[
         tuple[Any, ...],
-        Field(json_schema_extra={"items": {"type": "string"}}),
+        FieldSchema(json_schema_extra={"items": {"type": "string"}}),
     ] = ()
     """Their names."""
 

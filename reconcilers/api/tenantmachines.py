@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import Field, with_config
-
-from reconcilers.api.fields import OTHERS, Int32, NonEmpty, PositiveInt32, Quantity, words
+from reconcilers.api.fields import OTHERS, Int32, NonEmpty, PositiveInt32, Quantity, int32, words
+from reconcilers.api.markers import with_config
 
 
 @with_config(OTHERS)
@@ -57,7 +56,7 @@ class ControlPlaneResources:
 class ControlPlane:
     """The control plane."""
 
-    replicas: Annotated[Int32, Field(ge=1, le=3)] = 1
+    replicas: Annotated[int, int32(1, 3)] = 1
     """How many."""
     dataStoreRef: NamedReference | None = None
     """Where its state is kept."""

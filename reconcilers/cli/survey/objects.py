@@ -19,8 +19,6 @@ from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.cli.flags import cluster_options, option, with_options
 from reconcilers.cli.problems import WRONG_INPUT, Problem, say
-from reconcilers.cli.reading.findings import Findings
-from reconcilers.cli.reading.manifests import Manifest, read
 
 T = TypeVar("T", bound=Object)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -135,6 +133,9 @@ def in_cluster(where: Scope, what: str, work: Callable[[Any], Awaitable[R]]) -> 
 
 
 def _of_files(where: Scope) -> Objects:
+    from reconcilers.cli.reading.findings import Findings  # with all that judges a file
+    from reconcilers.cli.reading.manifests import Manifest, read
+
     findings = Findings()
     manifests = read(
         where.files,

@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from pydantic import Field, with_config
-
 from controller.conditions import Condition
 from controller.meta import Key, ObjectMeta
 from controller.resource import Resource
 from reconcilers.api import names
-from reconcilers.api.fields import MODEL, Conditions, Int32
+from reconcilers.api.fields import MODEL, Conditions, int32
+from reconcilers.api.markers import with_config
 from reconcilers.integrations.clusterapi import schema
 from reconcilers.integrations.clusterapi.schema import requiring
 
@@ -69,7 +68,7 @@ class IPPoolSpec:
     """Addresses, ranges and CIDRs that are never handed out."""
     allocateReservedIPAddresses: bool | None = None
     """Whether the subnet's first address and, for IPv4, its last are handed out, too."""
-    addressReuseGracePeriodSeconds: Annotated[Int32, Field(ge=0)] | None = None
+    addressReuseGracePeriodSeconds: Annotated[int, int32(0)] | None = None
     """How long a released address rests before it is handed out again."""
 
 

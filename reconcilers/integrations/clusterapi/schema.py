@@ -8,9 +8,8 @@ in-cluster provider, so these are its.
 
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
-
 from reconcilers.api.fields import REQUIRED, Rule, rules
+from reconcilers.api.markers import Config, FieldSchema
 
 MOST_ENTRIES = 1024
 """How many entries a list may have: what rules walk through has to have an end."""
@@ -20,27 +19,23 @@ CIDR_MAX = 49
 GATEWAY_MAX = 45
 
 
-def without_default(schema: dict[str, Any]) -> None:
-    """Keep the API server from filling in what only objects from before the schema lack."""
-    schema.pop("default", None)
-
-
-def _as_count(schema: dict[str, Any]) -> None:
-    without_default(schema)
-    schema["format"] = "int64"
-
-
-def requiring(fields: tuple[str, ...], *cel: Rule) -> ConfigDict:
+def requiring(fields: tuple[str, ...], *cel: Rule) -> Config:
     """Return the configuration of a model some of whose fields the schema alone requires.
 
-    Objects from before the schema may lack them, and have to stay readable.
+    Objects from before the schema may lack them, and have to stay readable. The API server must
+    not fill them in with the models' defaults.
 
     Args:
         fields: what the schema requires.
         cel: rules for the object as a whole.
     """
-    extra: dict[str, Any] = {"required": list(fields)} | (rules(*cel) if cel else {})
-    return ConfigDict(use_attribute_docstrings=True, json_schema_extra=extra)
+
+    def extend(schema: dict[str, Any]) -> None:
+        schema |= {"required": list(fields)} | (rules(*cel) if cel else {})
+        for name in fields:
+            schema["properties"][name].pop("default", None)
+
+    return {"use_attribute_docstrings": True, "json_schema_extra": extend}
 
 
 def _listed(name: str, rule: str) -> str:
@@ -104,29 +99,24 @@ IS_GATEWAY6 = (
 
 def _listing(*cel: Rule) -> Any:
     """Return the marker of a list of texts for which rules hold as a whole."""
-
-    def extend(schema: dict[str, Any]) -> None:
-        without_default(schema)
-        schema.update(rules(*cel))
-
-    return Field(max_length=MOST_ENTRIES, json_schema_extra=extend)
+    return FieldSchema(max_length=MOST_ENTRIES, json_schema_extra=rules(*cel))
 
 
-_Entry = Annotated[str, Field(max_length=ENTRY_MAX, json_schema_extra=rules(IS_ENTRY))]
-_Entry6 = Annotated[str, Field(max_length=ENTRY_MAX, json_schema_extra=rules(*IS_ENTRY6))]
-_Cidr6 = Annotated[str, Field(max_length=CIDR_MAX, json_schema_extra=rules(*IS_CIDR6))]
+_Entry = Annotated[str, FieldSchema(max_length=ENTRY_MAX, json_schema_extra=rules(IS_ENTRY))]
+_Entry6 = Annotated[str, FieldSchema(max_length=ENTRY_MAX, json_schema_extra=rules(*IS_ENTRY6))]
+_Cidr6 = Annotated[str, FieldSchema(max_length=CIDR_MAX, json_schema_extra=rules(*IS_CIDR6))]
 
 Addresses = Annotated[tuple[_Entry, ...], _listing(NOT_EMPTY, ONE_FAMILY)]
 Entries = Annotated[tuple[_Entry, ...], _listing(ONE_FAMILY)]
-Entries6 = Annotated[tuple[_Entry6, ...], Field(max_length=MOST_ENTRIES)]
+Entries6 = Annotated[tuple[_Entry6, ...], FieldSchema(max_length=MOST_ENTRIES)]
 Prefixes = Annotated[
     tuple[_Cidr6, ...],
     _listing(Rule("size(self) > 0", "prefixes is required", reason=REQUIRED)),
 ]
-SubnetLength = Annotated[int, Field(ge=0, le=128, json_schema_extra=without_default)]
+SubnetLength = Annotated[int, FieldSchema(ge=0, le=128)]
 BlockLength = Annotated[
     int,
-    Field(
+    FieldSchema(
         ge=1,
         le=128,
         json_schema_extra=rules(
@@ -134,6 +124,8 @@ BlockLength = Annotated[
         ),
     ),
 ]
-Gateway = Annotated[str, Field(max_length=GATEWAY_MAX, json_schema_extra=rules(IS_GATEWAY))]
-Gateway6 = Annotated[str, Field(max_length=GATEWAY_MAX, json_schema_extra=rules(*IS_GATEWAY6))]
-Count = Annotated[int, Field(ge=0, json_schema_extra=_as_count)]
+Gateway = Annotated[str, FieldSchema(max_length=GATEWAY_MAX, json_schema_extra=rules(IS_GATEWAY))]
+Gateway6 = Annotated[
+    str, FieldSchema(max_length=GATEWAY_MAX, json_schema_extra=rules(*IS_GATEWAY6))
+]
+Count = Annotated[int, FieldSchema(ge=0, json_schema_extra={"format": "int64"})]

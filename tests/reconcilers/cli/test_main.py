@@ -32,13 +32,28 @@ def test_help_lists_every_command_without_loading_any() -> None:
 def test_commands_that_look_at_a_cluster_load_nothing_that_only_controllers_need() -> None:
     script = (
         "import sys, reconcilers.cli.tables\n"
-        "print([m for m in ('prometheus_client', 'controller.leases', 'controller.manager',"
-        " 'controller.webhooks', 'envtest', 'reconcilers.wiring') if m in sys.modules])\n"
+        "print([m for m in ('pydantic', 'prometheus_client', 'controller.leases',"
+        " 'controller.manager', 'controller.webhooks', 'envtest', 'reconcilers.wiring')"
+        " if m in sys.modules])\n"
     )
     printed = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout
     assert printed == "[]\n"
+
+
+def test_the_check_for_packages_of_our_names_does_not_load_importlib_metadata() -> None:
+    script = (
+        "import sys\n"
+        "sys.argv = ['butler-ipam', '--help']\n"
+        "from reconcilers.__main__ import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print('importlib.metadata' in sys.modules)\n"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    assert printed.splitlines()[-1] == "False"
 
 
 @pytest.mark.parametrize(
