@@ -101,7 +101,7 @@ def read(
     namespace: str,
     now: datetime,
     findings: Findings,
-    recursive: bool = False,
+    recursive: bool | None = None,
 ) -> Manifests:
     """Read manifests.
 
@@ -110,7 +110,7 @@ def read(
         namespace: where objects live that do not say.
         now: when objects were created that do not say.
         findings: takes everything that is wrong.
-        recursive: whether folders inside folders count.
+        recursive: whether folders inside folders count; None if the command cannot be told so.
     """
     found = Manifests()
     accepted: dict[tuple[str, Key], _Accepted] = {}

@@ -104,14 +104,14 @@ def why_unknown(api_version: str, kind: str) -> str:
 
 
 def read_objects(
-    paths: Iterable[str], findings: Findings, *, recursive: bool
+    paths: Iterable[str], findings: Findings, *, recursive: bool | None
 ) -> Iterator[RawObject]:
     """Yield the objects of files, folders, and `-` for standard input, each file once.
 
     Args:
         paths: of the files and folders.
         findings: takes what cannot be read, and what is no object.
-        recursive: whether folders inside folders count.
+        recursive: whether folders inside folders count; None if the command cannot be told so.
     """
     seen: set[Path | None] = set()
     for name in paths:
@@ -126,7 +126,7 @@ def read_objects(
                 yield from _of_text(source, text, findings)
 
 
-def _files(name: str, *, recursive: bool, findings: Findings) -> Iterator[Path | None]:
+def _files(name: str, *, recursive: bool | None, findings: Findings) -> Iterator[Path | None]:
     """Yield the files that an argument means; None is standard input."""
     path = Path(name)
     if name == "-":
@@ -143,7 +143,7 @@ def _files(name: str, *, recursive: bool, findings: Findings) -> Iterator[Path |
             return
         found = [one for one in inside if one.suffix in SUFFIXES and not one.is_dir()]
         if not found:
-            hint = "" if recursive else "; -R looks into the folders in it too"
+            hint = "; -R looks into the folders in it too" if recursive is False else ""
             findings.error(name, f"no {', '.join(SUFFIXES)} file is in this folder{hint}")
         yield from found
 

@@ -95,7 +95,17 @@ def test_of_a_folder_yaml_and_json_files_are_read(tmp_path: Path) -> None:
 def test_a_folder_without_manifests_is_an_error(tmp_path: Path) -> None:
     outcome = run("plan", "-f", tmp_path)
     assert outcome.code == 1
-    assert "no .yaml, .yml, .json file is in this folder" in outcome.errors[0]
+    assert "no .yaml, .yml, .json file is in this folder; -R looks" in outcome.errors[0]
+
+
+@pytest.mark.parametrize("call", [("pools",), ("tenants",), ("check",), ("whois", "10.0.0.1")])
+def test_a_flag_is_proposed_only_where_the_command_has_it(
+    call: tuple[str, ...], tmp_path: Path
+) -> None:
+    outcome = run(*call, "-f", tmp_path)
+    assert outcome.code != 0
+    assert "no .yaml, .yml, .json file is in this folder" in outcome.err
+    assert "-R" not in outcome.err
 
 
 def test_a_file_named_twice_is_read_once(tmp_path: Path) -> None:
