@@ -31,7 +31,6 @@ import supply_chain  # noqa: E402  # beside this file
 
 from version import version as checkout_version  # noqa: E402  # at the root, which is no package
 
-REPOSITORY = "https://github.com/butler-ipam/butler-ipam"
 IMAGE = "image: butler-ipam:"
 
 

@@ -124,3 +124,22 @@ def test_the_image_says_what_it_is_and_of_which_base() -> None:
     names = {one or other for one, other in asked} - {""}
     assert given <= names | {"VERSION"}
     assert "imagetools inspect" in "".join(one.get("run", "") for one in steps())
+
+
+def test_every_file_gives_the_repository_the_address_that_pyproject_has() -> None:
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    own = urls["Repository"].removeprefix("https://github.com/")
+    listed = subprocess.run(
+        ("git", "ls-files"), cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    hosts = r"(?:github\.com|ghcr\.io|githubusercontent\.com)"
+    others = {
+        (name, address)
+        for name in listed.stdout.splitlines()
+        if (ROOT / name).is_file() and not name.startswith("tests/test_")
+        for address in re.findall(
+            rf"{hosts}/([\w.-]+/butler-ipam)\b", (ROOT / name).read_text(errors="replace")
+        )
+        if address != own
+    }
+    assert others == set()
