@@ -86,6 +86,18 @@ def test_a_created_object_that_cannot_be_indexed_is_unreadable_until_it_is_delet
     assert not found.unreadable
 
 
+def test_a_response_that_cannot_be_indexed_changes_nothing() -> None:
+    found, changes = cache(), list[Change[Widget]]()
+    found.replace([widget("b", 1)], 1)
+    found.subscribe(changes.append)
+    del changes[:]
+    assert not found.apply_own_write(widget("a", 2, color="odd"))
+    assert [one.metadata.key for one in found] == [B]
+    found.apply(Modified(widget("b", 3)))
+    assert consistent(found)
+    assert [change.new and change.new.metadata.key for change in changes] == [B]
+
+
 @pytest.mark.parametrize("values", ["red", None, 3, [["red"]]])
 def test_an_index_function_has_to_return_a_collection_of_texts(values: object) -> None:
     function: Any = lambda _: values  # noqa: E731 - its type is what the test is about
