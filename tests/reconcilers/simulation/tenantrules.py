@@ -103,6 +103,18 @@ def any_basis(mp: Patch) -> None:
     mp.setattr(TenantReleaseCheck, "_inspect", lax)
 
 
+def first_family_asked_for(mp: Patch) -> None:
+    """Of an allocation of both families, the tenant is asked for the first range only."""
+    inspect = TenantReleaseCheck._inspect
+
+    async def lax(
+        self: TenantReleaseCheck, client: Client, one: IPAllocation, given: Ranges, mark: int
+    ) -> Any:
+        return await inspect(self, client, one, given[:1], mark)
+
+    mp.setattr(TenantReleaseCheck, "_inspect", lax)
+
+
 def uptake_not_waited_for(mp: Patch) -> None:
     """Nobody waits until MetalLB has read that a range is not its own any more."""
 

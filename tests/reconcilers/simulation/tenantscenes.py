@@ -214,6 +214,29 @@ async def read_before_a_pause(yard: Yard) -> str | None:
     return yard.verdict()
 
 
+async def in_use_by_its_second_family(yard: Yard) -> str | None:
+    """A Service of IPv6 keeps its address for a while when a range of both families is deleted."""
+    families = [
+        {"family": "IPv4", "startAddress": SECOND, "endAddress": SECOND},
+        {"family": "IPv6", "startAddress": "fd00::1", "endAddress": "fd00::1"},
+    ]
+    body = make.allocation(
+        "team-a-lb-1",
+        tenant="team/a",
+        held=(SECOND, SECOND),
+        asks={"ipFamilyPolicy": "RequireDualStack"},
+        status={"families": families},
+    )
+    yard.server.add("ipallocations", body)
+    for _ in range(2):  # The pool is created empty, and filled then.
+        await yard.project(yard.one)
+    service(yard.tenants["a"], "x", spec={"ipFamilies": ["IPv6"]})
+    assert [one.text for one in tenantlaws.shown(yard.tenants["a"])] == ["fd00::1/128"]
+    yard.balancers["a"].paused = True
+    await yard.give_back("team-a-lb-1")
+    return yard.verdict()
+
+
 async def late_withdrawal(yard: Yard) -> str | None:
     """The deletion of the tenant's pool is on its way when there is a range for it again."""
     await yard.project(yard.one)

@@ -86,6 +86,12 @@ SCENES: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], Scene, str]] 
         scenes.read_before_a_pause,
         GIVEN,
     ),
+    "families": (
+        "no range is free while the tenant has any of both",
+        rules.first_family_asked_for,
+        scenes.in_use_by_its_second_family,
+        GIVEN,
+    ),
     "withdraw": (
         "shrink leaves what is in use",
         rules.marks_stay,
