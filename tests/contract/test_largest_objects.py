@@ -4,6 +4,7 @@ A real API server bounds the cost of a rule twice: estimated, when a definition 
 counted, each time a rule runs. Both bounds have to leave room for the longest list of everything.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from allocator import LISTED_ADDRESSES, Family
 from reconcilers.api import crd, names
+from tests.numbers import Note
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 Json = dict[str, Any]
@@ -24,7 +26,12 @@ FIRST: Mapping[Family, IPv4Address | IPv6Address] = {
 }
 FAMILIES = pytest.mark.parametrize("family", list(FIRST))
 LONGEST_NAME = 253
+COUNTS = ("totalIPs", "allocatedIPs", "availableIPs", "largestFreeBlock")
 NOW = "2026-01-01T00:00:00Z"
+REQUEST_TO_ETCD = 3 * 512 * 1024
+"""The most bytes of one request to etcd, by default (1.5 MiB): a whole object is in it."""
+ROOM = 64 * 1024
+"""For what servers and people add: managed fields, annotations, the request around it."""
 
 
 def most(plural: str, *path: str) -> int:
@@ -118,6 +125,78 @@ async def test_the_largest_pool_can_be_created_and_changed_and_its_status_writte
     cidr = f"{text(0, family)}/{15 if family == 4 else 111}"
     wider = await change(shared_admin, f"networkpools/{name}", {"spec": {"cidr": cidr}})
     assert wider["status"] == status
+
+
+def both(parts: Mapping[Family, Json]) -> Json:
+    """Return the spec of a pool of both families, of those of one each."""
+    second = {name: parts[6][name] for name in ("cidr", "reserved")}
+    ranges = {"ranges": parts[6]["tenantAllocation"]["ranges"]}
+    return parts[4] | {"secondary": second | {"tenantAllocation": ranges}}
+
+
+async def test_the_largest_pool_of_both_families_is_far_from_what_etcd_takes(
+    shared_admin: httpx.AsyncClient, record_property: Note
+) -> None:
+    spec = both({family: largest_pool(family) for family in FIRST})
+    await create(shared_admin, "networkpools", "NetworkPool", spec, "largest-both")
+    promises = [
+        {
+            **four,
+            "secondaryStartAddress": six["startAddress"],
+            "secondaryEndAddress": six["endAddress"],
+        }
+        for four, six in zip(assignments(4), assignments(6), strict=True)
+    ]
+    texts = dict.fromkeys(COUNTS, "9" * 39)
+    counts = dict.fromkeys(COUNTS, 2**31 - 1) | {"exactCounts": texts}
+    status = counts | {
+        "secondary": counts,
+        "assignments": promises,
+        "conditions": conditions("m" * 32_768),
+    }
+    path = "networkpools/largest-both"
+    reported = await change(shared_admin, f"{path}/status", {"status": status})
+    assert reported["status"] == status
+    size = len(json.dumps(reported, separators=(",", ":")))
+    record_property("bytes", size)
+    assert size + ROOM < REQUEST_TO_ETCD
+    wider = await change(shared_admin, path, {"spec": {"cidr": f"{text(0, 4)}/15"}})
+    assert wider["status"] == status
+
+
+async def test_the_largest_allocation_of_both_families_lists_its_addresses(
+    shared_admin: httpx.AsyncClient, record_property: Note
+) -> None:
+    reference = {"name": "n" * LONGEST_NAME, "namespace": "n" * 63}
+    spec = {"poolRef": {"name": "lab"}, "tenantClusterRef": reference, "type": "nodes"}
+    name, asks = "largest-both", {"ipFamilyPolicy": "RequireDualStack", "count": 2**31 - 1}
+    await create(shared_admin, "ipallocations", "IPAllocation", spec | asks, name)
+    orders: tuple[tuple[Family, Family], ...] = ((4, 6), (6, 4))
+    for first, second in orders:
+        listed = LISTED_ADDRESSES[first]
+        status = {
+            "phase": "Allocated",
+            "startAddress": text(0, first),
+            "endAddress": text(listed - 1, first),
+            "addresses": [text(number, first) for number in range(listed)],
+            "families": [
+                {
+                    "family": f"IPv{family}",
+                    "cidr": f"{text(0, family)}-{text(65_535, family)}",
+                    "startAddress": text(0, family),
+                    "endAddress": text(65_535, family),
+                    "allocatedCount": 2**31 - 1,
+                    "exactCount": "9" * 39,
+                }
+                for family in (first, second)
+            ],
+            "conditions": conditions("m" * 1_000),
+        }
+        reported = await change(shared_admin, f"ipallocations/{name}/status", {"status": status})
+        assert reported["status"] == status
+        size = len(json.dumps(reported, separators=(",", ":")))
+        record_property(f"bytes, IPv{first} first", size)
+        assert size + ROOM < REQUEST_TO_ETCD
 
 
 @FAMILIES
