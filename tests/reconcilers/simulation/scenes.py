@@ -84,6 +84,31 @@ async def promise_kept_to_another_version(stage: Stage) -> str | None:
     return stage.problem
 
 
+async def shard_moves_to_one_who_lags(stage: Stage) -> str | None:
+    """B has its range, and nothing in the pool tells of it; the shard moves to who does not know.
+
+    The one that gains it has read that C waits, for longer than B; the one that lost it has not.
+    """
+    stage.ask("b")
+    before, after = stage.sharing_replica(1), stage.sharing_replica(1)
+    before.gain(0)
+    stage.ask("c", since="2025-12-31T00:00:00Z")
+    after.allocations.advance(after.allocations.behind)
+    for _ in range(3):  # It serves B, sees that, and drops the promise after a quiet minute.
+        await stage.pool(before)
+        stage.clock._elapsed += 61_000_000_000
+        before.pools.advance(before.pools.behind)
+    before.lose(0)
+    after.gain(0)
+    after.pools.advance(after.pools.behind)
+    for _ in range(2):
+        await stage.pool(after)
+        stage.clock._elapsed += 2_000_000_000
+    served = stage.world.get(ALLOCATIONS, "c")
+    assert served is not None
+    return stage.problem or (None if held(served) else "c waits although it fits")
+
+
 async def pool_goes_while_one_is_unheard_of(stage: Stage) -> str | None:
     """The pool is deleted; the replica that looks has not heard of who holds a range."""
     other = stage.replica()

@@ -78,7 +78,13 @@ class Stage:
 
     def replica(self) -> Any:
         """Return a replica that has read everything."""
-        found = Replica(self.world, self.flights, self.clock, random.Random(0), patience=0.0)
+        return self.sharing_replica(0)
+
+    def sharing_replica(self, shards: int) -> Replica:
+        """Return one of those that share so many shards; it holds none of them yet."""
+        found = Replica(
+            self.world, self.flights, self.clock, random.Random(0), patience=0.0, shards=shards
+        )
         found.boot(stale=False)
         return found
 

@@ -143,6 +143,12 @@ MISSED_WITH_SHARDS = {"4a": 21, "2b": 8, "6a": 4}
 """Rules that are also missed where shards move, from these seeds."""
 
 SCENES: dict[str, tuple[str, Off, Scene, str]] = {
+    "1a with shards": (
+        "who gains a shard waits for its pools' revision",
+        rules.any_position,
+        scenes.shard_moves_to_one_who_lags,
+        BOTH,
+    ),
     "1b": ("a LIST is live", rules.stale_lists, scenes.forgotten_and_unheard_of, BOTH),
     "4c": (
         "who refuses has proved to know the pool",
