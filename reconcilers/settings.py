@@ -154,6 +154,9 @@ class KubermaticSettings:
     worker_name: str = ""
     """The label `worker-name` of the Clusters that are served, as KKP's own flag; empty for those
     without."""
+    observe: bool = False
+    """Whether KKP allocates by itself: nothing of KKP is written, and NetworkPools keep clear of
+    the addresses of its IPAMAllocations."""
 
 
 @dataclass(frozen=True, slots=True)

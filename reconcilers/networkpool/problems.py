@@ -23,7 +23,7 @@ nothing until the other one has written nothing for a while. Who wrote what is i
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product, starmap
 
 from allocator import AddressRange, Capacity, InvalidPool, Layout
@@ -145,10 +145,11 @@ class PoolSpecs:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A range, and the allocation that holds it or was promised it."""
+    """A range, the allocation that holds it or was promised it, and whether that is foreign."""
 
     name: str
     range: AddressRange
+    foreign: bool = False
 
     @property
     def text(self) -> str:
@@ -160,10 +161,12 @@ def findings(
     pool: NetworkPool, view: View, decision: Decision, others: Sequence[OverlappingPool]
 ) -> list[Finding]:
     """Return the four conditions."""
-    held = () if is_sound(decision) else tuple(holdings(view, decision))
+    sound = is_sound(decision)
+    held = () if sound else tuple(holdings(view, decision))
+    foreign = () if sound else starmap(partial(Holding, foreign=True), decision.named())
     return [
         overlapping_condition(others),
-        ranges_overlap_condition(held),
+        ranges_overlap_condition((*held, *foreign)),
         out_of_range_condition(held, decision.layouts),
         degraded_condition(pool, decision.capacities),
     ]
@@ -211,7 +214,8 @@ def overlapping_condition(others: Sequence[OverlappingPool]) -> Finding:
 
 def ranges_overlap_condition(held: Iterable[Holding]) -> Finding:
     """Return whether allocations hold the same addresses."""
-    pairs = [f"{one.text} and {other.text}" for one, other in _overlaps(held)]
+    found = (pair for pair in _overlaps(held) if not all(one.foreign for one in pair))
+    pairs = [f"{one.text} and {other.text}" for one, other in found]
     if not pairs:
         return Finding(RANGES_OVERLAP, False, "NoOverlap", "no address is held twice")
     return Finding(

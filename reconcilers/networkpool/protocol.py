@@ -31,7 +31,7 @@ from allocator import (
 from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import MAX_ASSIGNMENTS, Assignment, NetworkPool
-from reconcilers.networkpool.view import View
+from reconcilers.networkpool.view import Named, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +225,7 @@ class Decision:
         layouts: what the pool may hand out of each family, its first one first.
         capacities: how full each is with everything that is held or promised.
         claimed: the sizes of all ranges that were held or promised before, added up.
+        named: returns what allocations of other controllers hold, by their names.
     """
 
     settlement: Settlement
@@ -232,6 +233,7 @@ class Decision:
     layouts: tuple[Layout, ...]
     capacities: tuple[Capacity, ...]
     claimed: int
+    named: Named = tuple
 
     @property
     def capacity(self) -> Capacity:
@@ -250,6 +252,7 @@ def decide(
     geometry: Sequence[Layout],
     batch: int,
     also_held: Sequence[AddressRange] = (),
+    named: Named = tuple,
 ) -> Decision:
     """Return what a pass over `pool` does, given what was read of its allocations.
 
@@ -259,6 +262,7 @@ def decide(
         geometry: what it may hand out of each family, its first one first.
         batch: the most to hand out.
         also_held: what others than allocations hold.
+        named: returns that by name, where allocations may hold it as well.
     """
     settlement = settle(pool, view)
     promised = chain.from_iterable(map(ranges.promised, settlement.open))
@@ -269,7 +273,7 @@ def decide(
         room = min(batch, MAX_ASSIGNMENTS - len(settlement.open))
         choice = choose(pool, waiting(view, settlement.open), spaces, room)
         capacities = tuple(space.capacity() for space in spaces)
-        return Decision(settlement, choice, tuple(geometry), capacities, claimed)
+        return Decision(settlement, choice, tuple(geometry), capacities, claimed, named)
 
 
 def blockers(pool: NetworkPool, view: View) -> int:

@@ -8,6 +8,7 @@ otherwise        read, decide, write the pool, write the allocations
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from allocator import InvalidPool, Layout
 from controller import (
@@ -181,8 +182,9 @@ class NetworkPoolReconciler:
 
     async def _serve(self, pool: NetworkPool, view: View, geometry: Sequence[Layout]) -> Outcome:
         """Write promises to the pool, then ranges and refusals to allocations, then events."""
-        held = self._others.held(pool)
-        decision = decide(pool, view, geometry, self._settings.batch, held)
+        others = self._others
+        held, named = others.held(pool), partial(others.named, pool)
+        decision = decide(pool, view, geometry, self._settings.batch, held, named)
         pool = await self._write_pool(pool, view, decision)
         written = await self._write_promised(pool, view, decision)
         refusals = new_refusals(decision.choice.refusals)

@@ -84,6 +84,10 @@ class Unreadable(Exception):
         self.names = names
 
 
+Named = Callable[[], Iterable[tuple[str, AddressRange]]]
+"""Returns what allocations of other controllers hold of a pool, by their names."""
+
+
 class OtherHolders:
     """What others than IPAllocations hold of pools: nothing, unless an integration says so."""
 
@@ -93,6 +97,11 @@ class OtherHolders:
         Raises:
             Behind: they are not known yet as far as this version of the pool needs.
         """
+        del pool
+        return ()
+
+    def named(self, pool: NetworkPool) -> Sequence[tuple[str, AddressRange]]:
+        """Return who holds what of a pool, where that may be held by IPAllocations as well."""
         del pool
         return ()
 

@@ -7,9 +7,12 @@ from controller.manager import Manager
 from reconcilers.clusteridentity import ClusterIdentity
 from reconcilers.gauges import Gauges
 from reconcilers.integrations.clusterapi.serving import ClusterApi
+from reconcilers.integrations.core.holders import AllHolders
+from reconcilers.integrations.kubermatic.observer import KubermaticObserver
 from reconcilers.integrations.kubermatic.serving import Kubermatic
 from reconcilers.integrations.vitistack.serving import Vitistack
 from reconcilers.networkpool.orphans import OrphanCollector
+from reconcilers.networkpool.view import OtherHolders
 from reconcilers.settings import CLUSTER_API, KUBERMATIC, VITISTACK, Settings
 from reconcilers.tenantclients import OpenTransport, TenantClients
 from reconcilers.tenantcluster.identity import TenantIdentities
@@ -49,13 +52,18 @@ def assemble(
         clock=clock,
         settings=settings.tenant,
     )
-    cluster_api = add_cluster_api(shared) if CLUSTER_API in settings.integration else None
+    sharing: list[ClusterApi | KubermaticObserver] = []
+    if KUBERMATIC in settings.integration and settings.kubermatic.observe:
+        sharing.append(add_kubermatic_observer(shared))
+    if CLUSTER_API in settings.integration:
+        others = AllHolders([one.holders for one in sharing])
+        sharing.append(add_cluster_api(shared, others))
     networkpools = controllers.add_networkpools(
-        shared, cluster_api.holders if cluster_api else None
+        shared, AllHolders([one.holders for one in sharing])
     )
-    if cluster_api is not None:
-        cluster_api.enqueue_networkpools(networkpools)
-    if KUBERMATIC in settings.integration:
+    for one in sharing:
+        one.enqueue_networkpools(networkpools)
+    if KUBERMATIC in settings.integration and not settings.kubermatic.observe:
         Kubermatic(shared.manager, shared.recorder, clock, settings)
     if VITISTACK in settings.integration:
         Vitistack(shared.manager, shared.recorder, clock, settings)
@@ -69,15 +77,33 @@ def assemble(
     return tenants
 
 
-def add_cluster_api(shared: Shared) -> ClusterApi:
-    """Add the service that answers Cluster API's claims for addresses."""
-    return ClusterApi(
+def add_cluster_api(shared: Shared, others: OtherHolders) -> ClusterApi:
+    """Add the service that answers Cluster API's claims for addresses.
+
+    Args:
+        shared: what every part is given.
+        others: what other integrations hold of NetworkPools.
+    """
+    service = ClusterApi(
         shared.manager,
         shared.informers.pools,
         shared.informers.allocations,
         shared.recorder,
         shared.clock,
         shared.settings,
+    )
+    service.others = others
+    return service
+
+
+def add_kubermatic_observer(shared: Shared) -> KubermaticObserver:
+    """Add the service that has NetworkPools keep clear of what KKP allocates."""
+    return KubermaticObserver(
+        shared.manager,
+        shared.informers.pools,
+        shared.informers.allocations,
+        shared.recorder,
+        shared.clock,
     )
 
 

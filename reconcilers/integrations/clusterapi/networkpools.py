@@ -56,10 +56,14 @@ class NetworkPoolClaims(PoolReconciler):
     Args:
         parts: what it works with.
         allocations: all IPAllocations, indexed by pool.
+        others: what neither allocations nor claims hold.
     """
 
-    def __init__(self, parts: PoolParts, allocations: Cache[IPAllocation]) -> None:
+    def __init__(
+        self, parts: PoolParts, allocations: Cache[IPAllocation], others: OtherHolders
+    ) -> None:
         super().__init__(NETWORK_POOL, parts)
+        self._others = others
         self._allocations = Reader(
             allocations, parts.client, parts.clock, parts.settings.cache_patience
         )
@@ -84,6 +88,7 @@ class NetworkPoolClaims(PoolReconciler):
             raise Behind  # not fenced yet: earlier promises to allocations may still be kept
         try:
             view = await self._allocations.at_least(pool, revision)
+            held = [*self._others.held(pool)]
         except AllocationsBehind as behind:
             raise Behind(behind.after) from behind
         except Unreadable as unreadable:
@@ -91,7 +96,7 @@ class NetworkPoolClaims(PoolReconciler):
         if view.position < revision:
             raise Behind
         open_promises = settle_assignments(pool, view).open
-        held = [*chain.from_iterable(map(ranges.all_held, view.of_pool))]
+        held += chain.from_iterable(map(ranges.all_held, view.of_pool))
         held += chain.from_iterable(map(ranges.promised, open_promises))
         found = (one.in_family(space.layout.family) for one in held)
         return [one for one in found if one is not None]

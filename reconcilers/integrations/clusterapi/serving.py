@@ -47,6 +47,7 @@ from reconcilers.integrations.clusterapi.world import (
 )
 from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.discovery import Discovery, Work
+from reconcilers.networkpool.view import OtherHolders
 from reconcilers.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -94,6 +95,8 @@ class ClusterApi:
         self._allocations = allocations
         self.holders = ClaimHolders()
         """What claims hold of NetworkPools, for the reconciler of these."""
+        self.others = OtherHolders()
+        """What neither claims nor IPAllocations hold of NetworkPools, of another integration."""
         self._networkpools: Controller | None = None
         self._manager = manager
         self._recorder = recorder
@@ -174,7 +177,9 @@ class ClusterApi:
             settings,
         )
         watched = Watched(world, claims, addresses, clusters, settings.gather, pools, offers)
-        self.holders.pools = network_pools = NetworkPoolClaims(parts, self._allocations.cache)
+        self.holders.pools = network_pools = NetworkPoolClaims(
+            parts, self._allocations.cache, self.others
+        )
         reconcilers = [network_pools, *(PoolReconciler(kind, parts) for kind in served.pools)]
         for reconciler in reconcilers:
             kind = reconciler.kind

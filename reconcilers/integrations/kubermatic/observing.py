@@ -1,0 +1,152 @@
+"""KKP allocates by itself: what its IPAMAllocations hold is nobody else's.
+
+NetworkPools over the same space keep clear of these addresses and count them as in use. KKP knows
+nothing of NetworkPools, so both may come to hold an address: that is told on both, by the
+condition RangesOverlap of the NetworkPool and an event on the IPAMAllocation. Nothing of KKP is
+written. An allocation holds its addresses in every NetworkPool that has them: which sites have
+addresses of their own, nothing says.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, product
+from operator import itemgetter
+
+from typing_extensions import override
+
+from allocator import AddressRange
+from allocator.addresses import union
+from allocator.errors import MalformedText
+from controller.cache import Cache, Change
+from controller.events import Recorder
+from controller.meta import Key
+from controller.outcome import SETTLED, Outcome
+from reconcilers import ranges
+from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.integrations.kubermatic.api import ALLOCATIONS, IPAMAllocation
+from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, held
+from reconcilers.integrations.kubermatic.telling import ACTION
+from reconcilers.networkpool.view import Behind, OtherHolders
+
+UNKNOWN_RETRY = 0.5
+
+
+def cidrs_of(pool: NetworkPool) -> Iterable[AddressRange]:
+    """Yield the CIDRs of a NetworkPool, as far as they can be read."""
+    second = pool.spec.secondary
+    for text in (pool.spec.cidr, second.cidr if second is not None else ""):
+        try:
+            yield AddressRange.parse_cidr(text)
+        except MalformedText:
+            continue  # its own reconciler says so
+
+
+def common(one: AddressRange, other: AddressRange) -> AddressRange | None:
+    """Return the addresses that two ranges have in common; None if they have none."""
+    if one.family != other.family or not one.overlaps(other):
+        return None
+    return AddressRange(max(one.first, other.first), min(one.last, other.last), one.family)
+
+
+class ObservedHolders(OtherHolders):
+    """What IPAMAllocations hold of NetworkPools, for the reconciler of NetworkPools."""
+
+    def __init__(self) -> None:
+        self.known = False
+        """Whether it is known if KKP's kinds are served."""
+        self.allocations: Cache[IPAMAllocation] | None = None
+        """None where they are not."""
+
+    @override
+    def held(self, pool: NetworkPool) -> Sequence[AddressRange]:
+        if not self.known or (self.allocations is not None and not self.allocations.synced):
+            raise Behind(UNKNOWN_RETRY)
+        # Two of them may hold the same address: to a NetworkPool it is in use once.
+        parts = sorted({(one.family, one.first, one.last) for _, one in self._parts(pool)})
+        return [
+            AddressRange(first, last, family)
+            for family, same in groupby(parts, key=itemgetter(0))
+            for first, last in union((first, last) for _, first, last in same)
+        ]
+
+    @override
+    def named(self, pool: NetworkPool) -> Sequence[tuple[str, AddressRange]]:
+        return [(f"IPAMAllocation {one.metadata.key}", part) for one, part in self._parts(pool)]
+
+    def _parts(self, pool: NetworkPool) -> Iterator[tuple[IPAMAllocation, AddressRange]]:
+        """Yield what IPAMAllocations hold of a pool."""
+        cidrs = [*cidrs_of(pool)]
+        for one in self.allocations or ():
+            for part, cidr in product(held(one.spec).ranges, cidrs):
+                shared = common(part, cidr)
+                if shared is not None:
+                    yield one, shared
+
+
+def pools_of(pools: Iterable[NetworkPool], one: IPAMAllocation) -> Iterable[Key]:
+    """Yield the NetworkPools that have addresses of an IPAMAllocation."""
+    mine = held(one.spec).ranges
+    for pool in pools:
+        if any(common(part, cidr) for part, cidr in product(mine, cidrs_of(pool))):
+            yield pool.metadata.key
+
+
+class ConflictReconciler:
+    """Tells IPAMAllocations which of their addresses IPAllocations hold, too.
+
+    Args:
+        observed: all IPAMAllocations.
+        pools: all NetworkPools.
+        allocations: all IPAllocations, indexed by pool.
+        recorder: takes the events.
+    """
+
+    def __init__(
+        self,
+        observed: Cache[IPAMAllocation],
+        pools: Cache[NetworkPool],
+        allocations: Cache[IPAllocation],
+        recorder: Recorder,
+    ) -> None:
+        self._observed = observed
+        self._pools = pools
+        self._allocations = allocations
+        self._recorder = recorder
+        self._said: dict[Key, str] = {}
+
+    async def reconcile(self, key: Key) -> Outcome:
+        """Say what is wrong with one IPAMAllocation, once until it changes."""
+        one = self._observed.get(key)
+        found = sorted(self._conflicts(one)) if one is not None else []
+        if one is None or not found:
+            self._said.pop(key, None)
+            return SETTLED
+        text = f"addresses of this allocation are also held by {', '.join(found)}"
+        if self._said.get(key) != text:
+            self._said[key] = text
+            self._recorder.record(ALLOCATIONS, one, "Warning", OVERLAPPING, text, action=ACTION)
+        return SETTLED
+
+    def touched(self, allocation: IPAllocation) -> Iterable[Key]:
+        """Yield the IPAMAllocations that hold addresses of an IPAllocation."""
+        mine = ranges.all_held(allocation)
+        if mine:
+            for one in self._observed:
+                if any(common(*pair) for pair in product(mine, held(one.spec).ranges)):
+                    yield one.metadata.key
+
+    def _conflicts(self, one: IPAMAllocation) -> set[str]:
+        mine = held(one.spec).ranges
+        return {
+            f"IPAllocation {other.metadata.key}"
+            for pool in pools_of(self._pools, one)
+            for other in self._allocations.by_index(POOL_INDEX, str(pool))
+            if any(common(*pair) for pair in product(mine, ranges.all_held(other)))
+        }
+
+
+def addresses_changed(change: Change[IPAllocation]) -> bool:
+    """Return whether an IPAllocation holds other addresses than before."""
+    old, new = change.old, change.new
+    before = ranges.all_held(old) if old is not None else ()
+    return before != (ranges.all_held(new) if new is not None else ())

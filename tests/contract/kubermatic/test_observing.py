@@ -1,0 +1,114 @@
+"""KKP allocates by itself: NetworkPools keep clear of its addresses, and conflicts are told."""
+
+from collections.abc import AsyncIterator
+from itertools import count
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from envtest import ControlPlane
+from reconcilers.api import crd, names
+from tests.contract.conftest import administrator
+from tests.contract.kubermatic.conftest import DATA
+from tests.contract.kubermatic.lab import Body, Lab, ranges
+from tests.contract.product import product, under_shipped_roles
+from tests.polling import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+_numbers = count()
+ROOT = f"/apis/{names.API_VERSION}/namespaces/default"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="package")
+async def observed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx.AsyncClient]:
+    """A server of its own with the product, which observes: only one serves NetworkPools."""
+    folder = tmp_path_factory.mktemp("observed")
+    async with ControlPlane.start() as plane, administrator(plane) as admin:
+        await plane.install_crds(crd.crds())
+        await plane.install_crds(DATA / "crds.yaml")
+        kubeconfig = await under_shipped_roles(plane, admin, folder, "kubermatic")
+        with product("kubermatic", kubeconfig, folder / "log", "--kubermatic-observe"):
+            yield admin
+
+
+@pytest_asyncio.fixture(loop_scope="package")
+async def lab(observed: httpx.AsyncClient) -> Lab:
+    """Names of its own for each test."""
+    return Lab(observed, f"o{next(_numbers)}")
+
+
+async def ours(lab: Lab, kind: str, plural: str, name: str, spec: dict[str, Any]) -> None:
+    """Create an object of ours."""
+    body = {"apiVersion": names.API_VERSION, "kind": kind, "metadata": {"name": lab.name(name)}}
+    await lab.post(f"{ROOT}/{plural}", {**body, "spec": spec})
+
+
+async def ask(lab: Lab, name: str, size: int) -> Body:
+    """Ask for a range of NetworkPool p, and wait for it."""
+    spec = {
+        "poolRef": {"name": lab.name("p")},
+        "tenantClusterRef": {"namespace": "default", "name": "nobody"},
+        "type": "loadbalancer",
+        "count": size,
+    }
+    await ours(lab, "IPAllocation", "ipallocations", name, spec)
+    path = f"{ROOT}/ipallocations/{lab.name(name)}"
+    found = await lab.until(path, lambda one: one.get("status", {}).get("phase") == "Allocated")
+    return dict(found["status"])
+
+
+async def pool_of(lab: Lab) -> Body:
+    """Return the status of NetworkPool p."""
+    return dict((await lab.find(f"{ROOT}/networkpools/{lab.name('p')}") or {}).get("status") or {})
+
+
+def overlap_of(status: Body) -> str:
+    """Return what the condition RangesOverlap of a NetworkPool says, empty while it is False."""
+    conditions = status.get("conditions", [])
+    found = [one for one in conditions if one["type"] == "RangesOverlap"]
+    return str(found[0]["message"]) if found and found[0]["status"] == "True" else ""
+
+
+async def test_networkpools_keep_clear_of_what_kkp_allocates_and_count_it(
+    lab: Lab,
+) -> None:
+    await lab.post_namespace("x")
+    await lab.allocate("x", "k", type="range", addresses=["10.9.0.0-10.9.0.3", "10.9.0.8"])
+    await lab.allocate("x", "other", type="prefix", cidr="10.9.0.16/29")
+    await ours(lab, "NetworkPool", "networkpools", "p", {"cidr": "10.9.0.0/27"})
+    found = await ask(lab, "a", 4)
+    assert (found["startAddress"], found["endAddress"]) == ("10.9.0.4", "10.9.0.7")
+    assert (await ask(lab, "b", 7))["startAddress"] == "10.9.0.9"
+    await until(lambda: pool_of(lab), lambda one: one["availableIPs"] == 32 - 4 - 7 - 5 - 8)
+    await lab.delete(lab.allocation("x", "other"))
+    await until(lambda: pool_of(lab), lambda one: one["availableIPs"] == 32 - 4 - 7 - 5)
+    assert (await ask(lab, "c", 8))["startAddress"] == "10.9.0.16"
+
+
+async def test_an_address_that_both_hold_is_told_on_both(lab: Lab) -> None:
+    await lab.post_namespace("x")
+    await ours(lab, "NetworkPool", "networkpools", "p", {"cidr": "10.8.0.0/27"})
+    await ask(lab, "a", 4)
+    await lab.allocate("x", "k", type="range", addresses=["10.8.0.2-10.8.0.9"])
+    told = f"IPAMAllocation {lab.namespace('x')}/{lab.name('k')}"
+    await until(lambda: pool_of(lab), lambda one: told in overlap_of(one))
+    await lab.until_event(
+        "IPAMAllocation", "k", "Overlapping", f"IPAllocation default/{lab.name('a')}"
+    )
+    await lab.delete(lab.allocation("x", "k"))
+    await until(lambda: pool_of(lab), lambda one: not overlap_of(one))
+
+
+async def test_nothing_of_kkp_is_written_by_who_observes(lab: Lab) -> None:
+    await lab.cluster("a")
+    await lab.pool("k", dc=ranges("10.7.0.0/29", 4))
+    await lab.post_namespace("x")
+    made = await lab.allocate("x", "k", type="range", addresses=["10.7.0.0-10.7.0.3"])
+    await ours(lab, "NetworkPool", "networkpools", "p", {"cidr": "10.7.0.0/29"})
+    assert (await ask(lab, "b", 4))["startAddress"] == "10.7.0.4"
+    assert await lab.find(lab.allocation("a", "k")) is None
+    kept = await lab.find(lab.allocation("x", "k"))
+    assert kept is not None
+    assert kept["spec"] == made["spec"]
