@@ -102,6 +102,7 @@ async def listening(
     *,
     tls: ssl.SSLContext | None = None,
     drain_seconds: float = SHUTDOWN_SECONDS,
+    cancel_abandoned: bool = False,
 ) -> AsyncIterator[int]:
     """Serve `app` for the time of the context, which returns the port.
 
@@ -111,11 +112,17 @@ async def listening(
         what: the name of the service, for error messages.
         tls: None for plain HTTP.
         drain_seconds: how long running requests may take when the context ends.
+        cancel_abandoned: cancel requests whose client has gone; streams would go on for nobody.
 
     Raises:
         ConfigurationError: the address cannot be listened on.
     """
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=drain_seconds)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        shutdown_timeout=drain_seconds,
+        handler_cancellation=cancel_abandoned,
+    )
     await runner.setup()
     try:
         site = web.TCPSite(runner, bind.host or None, bind.port, ssl_context=tls)

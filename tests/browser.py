@@ -47,12 +47,11 @@ class Page:
         frame = "requestAnimationFrame(() => requestAnimationFrame(done))"
         await self.value(f"new Promise((done) => {frame}).then(() => 1)")
 
-    async def until(self, expression: str) -> Any:
-        """Wait until an expression is true in the page; return what it is."""
+    async def until(self, expression: str) -> None:
+        """Wait until an expression is true in the page."""
         with anyio.fail_after(LIMIT):
-            while not (found := await self.value(expression)):
+            while not await self.value(f"Boolean({expression})"):
                 await self.drawn()
-        return found
 
     async def press(self, *keys: str) -> None:
         """Press keys, one after the other."""

@@ -8,7 +8,8 @@ never markup. A server gives the same page without objects, and the page asks it
 
 import base64
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
@@ -16,6 +17,7 @@ from importlib.resources import files
 from typing import Any
 
 from controller.conditions import find
+from controller.meta import Key
 from reconcilers.addressmap.extents import BY_TENANT, Picture, Usage, picture, usage
 from reconcilers.addressmap.integers import exact
 from reconcilers.addressmap.looks import DARK_FILLS, FILLS, PATTERNS, TILE, look_at, looks
@@ -26,7 +28,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.conditions import READY
 
-SCRIPTS = ("basics.js", "looks.js", "tables.js", "maps.js", "input.js", "main.js")
+SCRIPTS = ("basics.js", "looks.js", "tables.js", "maps.js", "input.js", "main.js", "live.js")
 """In the order in which they run, as one script."""
 _WAITING_LISTED = 200
 """Of a pool; more are counted only."""
@@ -132,6 +134,17 @@ def pool_documents(objects: Objects) -> Iterator[Document]:
     """Yield what is to be shown of each pool; one of two families is two of them."""
     for pool, allocations in objects.by_pool():
         yield pool_document(picture(pool, allocations), usage(pool, allocations), allocations)
+
+
+def documents_of(objects: Objects, keys: Collection[Key]) -> dict[Key, list[Document]]:
+    """Return what is to be shown of some pools."""
+    found: dict[Key, list[Document]] = {key: [] for key in keys}
+    pools = {key: objects.pools[key] for key in keys}
+    members = {at: one for at, one in objects.allocations.items() if one.pool_key in pools}
+    for one in pool_documents(replace(objects, pools=pools, allocations=members)):
+        namespace, _, name = one["name"].partition("/")
+        found[Key(namespace, name)].append(one)
+    return found
 
 
 def pool_document(one: Picture, figures: Usage, allocations: Sequence[IPAllocation]) -> Document:

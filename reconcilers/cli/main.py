@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, str] = {
     "pools": "Show how full every pool is.",
     "map": "Draw a pool's address space.",
     "whois": "Show who holds an address.",
+    "ui": "Serve the map as a page that stays current.",
     "tenants": "Show what every tenant holds.",
     "check": "Look for what is wrong; mend it.",
     "crds": "Print the CustomResourceDefinitions.",

@@ -68,6 +68,12 @@ def manager_options(function: F) -> F:
             help="Folder with tls.crt and tls.key for that; if absent, one is made up.",
         ),
         _bind("--health-probe-bind-address", "health_bind", ":8081", "/healthz and /readyz are"),
+        _bind("--ui-bind-address", "ui_bind", "0", "the map of addresses is, by HTTPS,"),
+        option(
+            "--ui-cert-dir",
+            type=folder,
+            help="Folder with tls.crt and tls.key for that; if absent, one is made up.",
+        ),
         _duration(
             *("--graceful-shutdown-timeout", "grace_seconds"),
             help="How long running work may take to end.",

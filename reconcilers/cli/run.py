@@ -9,6 +9,7 @@ import click
 from controller.clock import SystemClock
 from controller.config import connect
 from controller.errors import ConfigurationError, UnexpectedEnd
+from controller.httpserver import Bind, parse_bind
 from controller.leases import LeaderLost
 from controller.manager import Manager
 from controller.options import ManagerOptions
@@ -23,7 +24,7 @@ from reconcilers.cli.managerflags import (
 )
 from reconcilers.cli.problems import Problem
 from reconcilers.settings import Settings
-from reconcilers.wiring import assemble
+from reconcilers.wiring import add_page, assemble
 
 
 @click.command()
@@ -41,19 +42,27 @@ def run(kubeconfig: Path | None, context: str | None, **values: Any) -> None:
     configure_logs(values)
     options = manager_settings(values, chosen.namespace)
     try:
-        anyio.run(_run, kubeconfig, context, options, chosen)
+        bind = parse_bind(values["ui_bind"], "ui bind address")
+        page = (bind, str(values["ui_cert_dir"] or "")) if bind else None
+        anyio.run(_run, kubeconfig, context, options, chosen, page)
     except (ConfigurationError, LeaderLost, UnexpectedEnd) as problem:
         raise Problem(str(problem)) from problem
 
 
 async def _run(
-    kubeconfig: Path | None, context: str | None, options: ManagerOptions, chosen: Settings
+    kubeconfig: Path | None,
+    context: str | None,
+    options: ManagerOptions,
+    chosen: Settings,
+    page: tuple[Bind, str] | None,
 ) -> None:
     transport = await connect(kubeconfig, context, user_agent=names.COMPONENT)
     try:
         clock = SystemClock()
         manager = Manager(transport, clock=clock, options=options)
         tenants = assemble(manager, clock, chosen)
+        if page is not None:
+            add_page(manager, transport, *page)
         try:
             await run_until_signal(manager)
         finally:

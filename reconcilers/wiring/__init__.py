@@ -5,6 +5,6 @@ controllers  the four controllers, their watches, and which changes enqueue whic
 shared       what every part is given: informers, client, events, settings
 """
 
-from reconcilers.wiring.assembling import assemble
+from reconcilers.wiring.assembling import add_page, assemble
 
-__all__ = ["assemble"]
+__all__ = ["add_page", "assemble"]

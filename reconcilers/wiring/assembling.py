@@ -3,7 +3,9 @@
 import anyio
 
 from controller.clock import Clock
+from controller.httpserver import Bind
 from controller.manager import Manager
+from controller.transport import Transport
 from reconcilers.clusteridentity import ClusterIdentity
 from reconcilers.gauges import Gauges
 from reconcilers.integrations.clusterapi.serving import ClusterApi
@@ -18,9 +20,11 @@ from reconcilers.tenantclients import OpenTransport, TenantClients
 from reconcilers.tenantcluster.identity import TenantIdentities
 from reconcilers.tenantcluster.release import TenantReleaseCheck
 from reconcilers.tenantcluster.teardown import VanishedClusters
+from reconcilers.ui.serving import Page
+from reconcilers.ui.watched import Watched, events_of
 from reconcilers.webhooks.admission import cluster_api_webhooks, kubermatic_webhooks, webhooks
 from reconcilers.wiring import controllers
-from reconcilers.wiring.shared import Shared
+from reconcilers.wiring.shared import Informers, Shared
 
 
 def assemble(
@@ -75,6 +79,23 @@ def assemble(
     add_gauges(shared)
     add_webhooks(shared)
     return tenants
+
+
+def add_page(manager: Manager, transport: Transport, bind: Bind, cert_dir: str) -> Page:
+    """Add the page of addresses to what `assemble` has put on a manager; each replica serves it.
+
+    Args:
+        manager: what was assembled; its caches are what the page shows.
+        transport: the API server, which reviews who may see the page.
+        bind: where to listen.
+        cert_dir: folder with tls.crt and tls.key; empty for a certificate that no client verifies.
+    """
+    found = Informers.from_manager(manager)
+    events = events_of(transport, manager.clock)
+    watched = Watched(found.pools, found.allocations, found.clusters, found.providers, events)
+    page = Page(watched, transport, manager.clock, bind, cert_dir)
+    manager.add_service("ui", page.run, leader_only=False)
+    return page
 
 
 def add_cluster_api(shared: Shared, others: OtherHolders) -> ClusterApi:

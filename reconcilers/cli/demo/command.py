@@ -2,23 +2,35 @@
 
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 
+import anyio
 import click
 
 from controller import logs
-from controller.clock import SystemClock
+from controller.clock import Clock, SystemClock
+from controller.httpserver import Bind
 from controller.jobs import running
 from reconcilers.cli.demo import settings
 from reconcilers.cli.demo.promises import OverlapWatch, ReleaseWatch
-from reconcilers.cli.demo.steps import DidNotHappen, Step, play, silent_server
+from reconcilers.cli.demo.steps import (
+    DidNotHappen,
+    Pause,
+    Step,
+    no_pause,
+    play,
+    silent_server,
+)
 from reconcilers.cli.demo.story import TENANTS, story
 from reconcilers.cli.demo.world import World
 from reconcilers.cli.flags import duration, option
 from reconcilers.cli.local.platform import Platform, announcement, platform
 from reconcilers.cli.local.servers import Interrupted, run_until_interrupted
 from reconcilers.cli.problems import Problem
+from reconcilers.ui.serving import local_page
 
 Story = Callable[[OverlapWatch, ReleaseWatch, str], list[Step]]
 LOG_LINES = 40
@@ -33,8 +45,15 @@ LOG_LINES = 40
     metavar="DURATION",
     help="How long to wait for what a step should bring.",
 )
+@option("--step", is_flag=True, help="Wait for Enter before each step.")
+@option(
+    "--ui",
+    "shows",
+    is_flag=True,
+    help="Serve the map as a live page; on a terminal, wait for Enter first and last.",
+)
 @option("--verbose", "-v", is_flag=True, help="Show the controllers' log, on stderr.")
-def demo(step_timeout: float, verbose: bool) -> None:
+def demo(step_timeout: float, step: bool, shows: bool, verbose: bool) -> None:
     """Play the whole story live, and check it.
 
     Starts API servers (embedded, or real ones if KUBEBUILDER_ASSETS names a folder with etcd and
@@ -43,10 +62,18 @@ def demo(step_timeout: float, verbose: bool) -> None:
     and tells what the API servers show. Long thresholds are shortened, and it says which. Exits 0
     only if all of it happened.
     """
+    terminal = sys.stdin.isatty()
+    if step and not terminal:
+        raise click.UsageError("--step waits for Enter, and standard input is no terminal")
     log = io.StringIO()
     logs.configure("console", "info", stream=sys.stderr if verbose else log)
     try:
-        run_until_interrupted(partial(perform, step_timeout))
+        way = Way(
+            each=wait_for_enter if step else no_pause,
+            ends=wait_for_enter if shows and terminal else no_pause,
+            shows=shows,
+        )
+        run_until_interrupted(partial(perform, step_timeout, way=way))
     except DidNotHappen as failure:
         for line in log.getvalue().splitlines()[-LOG_LINES:]:
             click.echo(f"    log: {line}", err=True)
@@ -55,12 +82,38 @@ def demo(step_timeout: float, verbose: bool) -> None:
         raise click.Abort from None
 
 
-async def perform(step_timeout: float, make_steps: Story = story) -> None:
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a story is played.
+
+    Args:
+        each: awaited in each step, after its title.
+        ends: awaited before the first step and after the last.
+        shows: whether the live page is served.
+    """
+
+    each: Pause = no_pause
+    ends: Pause = no_pause
+    shows: bool = False
+
+
+_AT_ONCE = Way()
+
+
+async def wait_for_enter() -> None:
+    """Wait until Enter is pressed; also for the end of standard input."""
+    click.echo(click.style("    press Enter ", dim=True), nl=False)
+    await anyio.wait_readable(sys.stdin)
+    sys.stdin.readline()
+
+
+async def perform(step_timeout: float, make_steps: Story = story, way: Way = _AT_ONCE) -> None:
     """Start everything, play the story, stop everything.
 
     Args:
         step_timeout: how many seconds each check may be waited for.
         make_steps: gives the steps.
+        way: with which pauses, and whether with the live page.
 
     Raises:
         DidNotHappen: names the step that did not.
@@ -77,10 +130,27 @@ async def perform(step_timeout: float, make_steps: Story = story) -> None:
         world.allocations.subscribe(releases.see)
         with silent_server() as silent_url:
             steps = make_steps(overlaps, releases, silent_url)
-            async with running([releases.run, *world.watches]):
-                await play(steps, world, clock, click.echo, step_timeout)
+            tasks = [releases.run, *world.watches]
+            async with running(tasks), _page(whole, clock, way):
+                await way.ends()
+                await play(steps, world, clock, click.echo, step_timeout, way.each)
+                await way.ends()
     took = clock.monotonic() - begun
     click.echo(f"\nAll {len(steps)} steps happened, in {took:.1f} s.")
+
+
+@asynccontextmanager
+async def _page(whole: Platform, clock: Clock, way: Way) -> AsyncIterator[None]:
+    """Serve the live page of the management cluster, and say where, if it is to be shown."""
+    if not way.shows:
+        yield
+        return
+    async with (
+        whole.management.connected() as transport,
+        local_page(transport, clock, Bind("127.0.0.1", 0)) as url,
+    ):
+        click.echo(f"    the map       {url}\n")
+        yield
 
 
 def _where(whole: Platform) -> str:

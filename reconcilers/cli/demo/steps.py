@@ -27,6 +27,7 @@ from reconcilers.cli.local.platform import Replica, kubeconfig_secret
 Action = Callable[[World], Awaitable[None]]
 Check = Callable[[World], Sequence[str]]
 """Returns what is seen, in lines; raises NotYet while it is not."""
+Pause = Callable[[], Awaitable[None]]
 HOST = "127.0.0.1"
 
 
@@ -43,16 +44,28 @@ class DidNotHappen(Exception):
     """A step did not happen; the message names it and says what was seen instead."""
 
 
+async def no_pause() -> None:
+    """Go on at once."""
+
+
 async def play(
-    steps: Sequence[Step], world: World, clock: Clock, echo: Callable[[str], None], seconds: float
+    steps: Sequence[Step],
+    world: World,
+    clock: Clock,
+    echo: Callable[[str], None],
+    seconds: float,
+    pause: Pause = no_pause,
 ) -> None:
     """Do one step after the other in `world`, and wait up to `seconds` for each of its checks.
+
+    `pause` is awaited after the title of each.
 
     Raises:
         DidNotHappen: names the first step that did not.
     """
     for number, step in enumerate(steps, start=1):
         echo(click.style(f"{number:2}  {step.title}", bold=True))
+        await pause()
         begun = clock.monotonic()
         try:
             for action in step.actions:

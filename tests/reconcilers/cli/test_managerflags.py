@@ -39,7 +39,9 @@ FLAGS: list[tuple[str, str, str, Any]] = [
     ("--webhook-cert-name", "127.0.0.1", "webhook_self_signed.names", ("127.0.0.1",)),
 ]
 # Tested where what they do can be seen: finding the cluster, and the form of log lines.
-ELSEWHERE = {"--kubeconfig", "--context", "--log-level", "--log-format"}
+ELSEWHERE = {"--kubeconfig", "--context", "--log-level", "--log-format"} | {
+    *("--ui-bind-address", "--ui-cert-dir"),
+}
 
 
 def options(*arguments: str, **variables: str) -> ManagerOptions:

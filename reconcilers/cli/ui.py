@@ -1,0 +1,71 @@
+"""`butler-ipam ui`: the map as a page that stays current, for a browser on this machine."""
+
+import webbrowser
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+
+from controller import logs
+from controller.clock import SystemClock
+from controller.config import connect
+from controller.errors import ConfigurationError
+from controller.httpserver import Bind, parse_bind
+from reconcilers.addressmap.objects import read_objects
+from reconcilers.cli.flags import cluster_options, option
+from reconcilers.cli.local.servers import Interrupted, run_until_interrupted
+from reconcilers.cli.problems import Problem
+from reconcilers.cli.survey.objects import Scope, in_cluster
+from reconcilers.ui.serving import check_loopback, local_page
+
+
+@click.command()
+@cluster_options
+@option("-n", "--namespace", default="", help="Only this namespace; all of them if absent.")
+@option(
+    "--listen",
+    default="127.0.0.1:8090",
+    metavar="HOST:PORT",
+    help="Where to serve it: a loopback address, port 0 for any that is free.",
+)
+@option("--open/--no-open", "opens", default=False, help="Open it in the browser.")
+def ui(
+    kubeconfig: Path | None, context: str | None, namespace: str, listen: str, opens: bool
+) -> None:
+    """Serve the map as a page that stays current, until Ctrl-C.
+
+    It shows what you may read, to whoever has the printed URL: there is a token in it.
+    """
+    logs.configure("console", "error")
+    try:
+        bind = parse_bind(listen, "--listen")
+        if bind is not None:
+            check_loopback(bind)
+    except ConfigurationError as wrong:
+        raise click.BadParameter(str(wrong), param_hint="--listen") from wrong
+    if bind is None:
+        raise click.BadParameter("the page has to be served somewhere", param_hint="--listen")
+    where = Scope(kubeconfig, context, namespace)
+    # A cluster that cannot be read is said so at once; later the page says so, and goes on.
+    in_cluster(where, "reading the cluster's objects", lambda one: read_objects(one, namespace))
+    try:
+        run_until_interrupted(partial(_serve, where, bind, opens))
+    except ConfigurationError as wrong:
+        raise Problem(str(wrong)) from wrong
+    except Interrupted:
+        click.echo("stopped")
+
+
+async def _serve(where: Scope, bind: Bind, opens: bool) -> None:
+    transport: Any = await connect(where.kubeconfig, where.context, user_agent="butler-ipam")
+    try:
+        async with local_page(transport, SystemClock(), bind, where.namespace) as url:
+            click.echo(f"the map is at {url}\nCtrl-C ends it.")
+            if opens:
+                await anyio.to_thread.run_sync(webbrowser.open, url)
+            await anyio.sleep_forever()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await transport.aclose()

@@ -1,0 +1,160 @@
+"""What the page is about, kept current by watches."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from controller.cache import Cache, Change
+from controller.clock import Clock
+from controller.eventkind import EVENTS
+from controller.informer import Informer
+from controller.meta import Key, Object, ObjectMeta
+from controller.resource import Resource
+from controller.transport import Transport
+from reconcilers.addressmap.objects import Objects
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.resources import (
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    PROVIDER_CONFIG,
+    TENANT_CLUSTER,
+)
+from reconcilers.api.tenantcluster import TenantCluster
+
+
+@dataclass(frozen=True, slots=True)
+class Regarding:
+    """What an event is about."""
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """That an event happened again."""
+
+    count: int = 0
+    lastObservedTime: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEvent:
+    """An Event, as people read it."""
+
+    metadata: ObjectMeta
+    type: str = ""
+    reason: str = ""
+    note: str = ""
+    regarding: Regarding = field(default_factory=Regarding)
+    eventTime: datetime | None = None
+    series: Series | None = None
+
+    @property
+    def at(self) -> datetime | None:
+        """When it happened last."""
+        last = self.series.lastObservedTime if self.series else None
+        return last or self.eventTime or self.metadata.creationTimestamp
+
+
+READ_EVENTS = Resource(EVENTS.group, EVENTS.version, EVENTS.kind, EVENTS.plural, ReadEvent)
+OUR_EVENTS = f"reportingController={names.COMPONENT}"
+"""The field selector of the events that our controllers record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Informers of all that the page is about.
+
+    Args:
+        pools: the NetworkPools.
+        allocations: the IPAllocations.
+        clusters: the TenantClusters.
+        providers: the ProviderConfigs.
+        events: of our controllers.
+    """
+
+    pools: Informer[NetworkPool]
+    allocations: Informer[IPAllocation]
+    clusters: Informer[TenantCluster]
+    providers: Informer[ProviderConfig]
+    events: Informer[ReadEvent]
+
+    @classmethod
+    def over(cls, transport: Transport, clock: Clock, namespace: str = "") -> "Watched":
+        """Return informers of a cluster; whoever asks for them runs them.
+
+        Args:
+            transport: the cluster's API server.
+            clock: the time.
+            namespace: of pools, allocations and providers; empty for all.
+        """
+
+        def informer(resource: Resource[Any], within: str = namespace) -> Informer[Any]:
+            return Informer(resource, transport, clock, namespace=within, streams=True)
+
+        return cls(
+            informer(NETWORK_POOL),
+            informer(IP_ALLOCATION),
+            informer(TENANT_CLUSTER, ""),
+            informer(PROVIDER_CONFIG),
+            events_of(transport, clock),
+        )
+
+    @property
+    def kinds(self) -> Sequence[Informer[Any]]:
+        """Those without which nothing can be shown."""
+        return self.pools, self.allocations, self.clusters, self.providers
+
+    def objects(self) -> Objects:
+        """Return what there is now."""
+        unreadable = {
+            (one.resource.kind, key): reason
+            for one in self.kinds
+            for key, reason in one.cache.unreadable.items()
+        }
+        return Objects(
+            _by_key(self.pools.cache),
+            _by_key(self.allocations.cache),
+            _by_key(self.clusters.cache),
+            _by_key(self.providers.cache),
+            unreadable,
+        )
+
+    def on_change(self, changed: Callable[[Sequence[Key]], None]) -> None:
+        """Call `changed` from now on with the pools that a change concerns, if any."""
+
+        def of_allocation(change: Change[IPAllocation]) -> None:
+            changed([one.pool_key for one in (change.old, change.new) if one is not None])
+
+        def of_pool(change: Change[NetworkPool]) -> None:
+            changed([one.metadata.key for one in (change.old, change.new) if one is not None])
+
+        def of_other(_: Change[Any]) -> None:
+            changed([])
+
+        self.allocations.cache.subscribe(of_allocation)
+        self.pools.cache.subscribe(of_pool)
+        for other in (self.clusters, self.providers, self.events):
+            other.cache.subscribe(of_other)
+
+    def failures(self) -> Iterator[str]:
+        """Yield why the objects may be out of date."""
+        for one in self.kinds:
+            if one.last_error is not None:
+                yield str(one.last_error)
+
+
+def events_of(transport: Transport, clock: Clock) -> Informer[ReadEvent]:
+    """Return an informer of the events that our controllers record."""
+    return Informer(READ_EVENTS, transport, clock, fields=OUR_EVENTS, streams=True)
+
+
+def _by_key(cache: Cache[Any]) -> dict[Key, Any]:
+    found: dict[Key, Object] = {one.metadata.key: one for one in cache}
+    return found

@@ -1,0 +1,133 @@
+"""`butler-ipam ui` and `run --ui-bind-address`: the live page over a real connection."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import anyio
+import httpx
+import pytest
+
+from controller.codec import encode
+from reconcilers.api.crd import crds
+from reconcilers.cli.local.objects import make_namespaces
+from reconcilers.cli.local.servers import ApiServer, api_server
+from tests.reconcilers.cli import commandline
+from tests.reconcilers.cli.commands import started
+from tests.reconcilers.cli.test_run import kubeconfig
+
+OFF = ("--metrics-bind-address=0", "--health-probe-bind-address=0")
+POOLS = "/apis/butler.butlerlabs.dev/v1alpha1/namespaces/butler-system/networkpools"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+async def post(server: ApiServer, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    answer = await server.transport.request("POST", path, body=encode(body))
+    found: dict[str, Any] = json.loads(answer)
+    return found
+
+
+async def make_pool(server: ApiServer) -> None:
+    await make_namespaces(server.transport, ["butler-system"])
+    body = commandline.pool("lab", "10.0.0.0/24")
+    meta = {name: body["metadata"][name] for name in ("name", "namespace")}
+    await post(server, POOLS, body | {"metadata": meta, "status": {}})
+
+
+async def first_message(url: str, token: str) -> dict[str, Any]:
+    """Return the first thing that a reader is sent."""
+    headers = {"Authorization": f"Bearer {token}"}
+    async with (
+        aiohttp.ClientSession() as http,
+        http.get(f"{url}/ui/updates", headers=headers, ssl=False) as answer,
+    ):
+        assert answer.status == 200, await answer.text()
+        with anyio.fail_after(60):
+            while not (line := await answer.content.readline()).startswith(b"data: "):
+                assert line, "the stream ended"
+        found: dict[str, Any] = json.loads(line.removeprefix(b"data: "))
+        return found
+
+
+async def test_ui_serves_the_clusters_pools_to_who_has_its_url(tmp_path: Path) -> None:
+    async with api_server("management", crds()) as server:
+        await make_pool(server)
+        async with started("ui", kubeconfig(server, tmp_path), "--listen=127.0.0.1:0") as running:
+            match = await running.until(r"the map is at (http://\S+)/#token=(\S+)")
+            message = await first_message(match[1], match[2])
+            assert message["order"] == ["butler-system/lab 10.0.0.0/24"]
+            assert await running.stop(signal.SIGINT) == 0
+
+
+async def test_run_serves_the_page_to_whom_rbac_lets(tmp_path: Path) -> None:
+    """401 without a token, 403 without the right, and everything with both."""
+    async with api_server("management", crds()) as server:
+        await make_pool(server)
+        tokens = [await service_account(server, name) for name in ("viewer", "other")]
+        await let_read(server, "viewer")
+        async with started(
+            "run", kubeconfig(server, tmp_path), *OFF, "--ui-bind-address=127.0.0.1:0"
+        ) as running:
+            match = await running.until(r"ui-address\W+(127\.0\.0\.1:[0-9]+)")
+            url = f"https://{match[1]}"
+            async with httpx.AsyncClient(verify=False) as client:
+                headers = {"Authorization": f"Bearer {tokens[1]}"}
+                codes = [
+                    (await client.get(f"{url}/")).status_code,
+                    (await client.get(f"{url}/ui/updates")).status_code,
+                    (await client.get(f"{url}/ui/updates", headers=headers)).status_code,
+                ]
+            assert codes == [200, 401, 403]
+            message = await first_message(url, tokens[0])
+            assert message["order"] == ["butler-system/lab 10.0.0.0/24"]
+            assert await running.stop(signal.SIGTERM) == 0
+
+
+async def service_account(server: ApiServer, name: str) -> str:
+    """Make a ServiceAccount; return a token of it."""
+    accounts = "/api/v1/namespaces/butler-system/serviceaccounts"
+    await post(server, accounts, {"metadata": {"name": name}})
+    made = await post(server, f"{accounts}/{name}/token", {"spec": {}})
+    return str(made["status"]["token"])
+
+
+async def let_read(server: ApiServer, account: str) -> None:
+    """Let a ServiceAccount read the page."""
+    rule = {"nonResourceURLs": ["/ui/updates"], "verbs": ["get"]}
+    name = {"metadata": {"name": "map-reader"}}
+    await post(server, f"{RBAC}/clusterroles", {**name, "rules": [rule]})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "map-reader"}
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": "butler-system"}
+    binding = {**name, "roleRef": role, "subjects": [subject]}
+    await post(server, f"{RBAC}/clusterrolebindings", binding)
+
+
+@pytest.mark.parametrize(
+    ("listen", "complaint"),
+    [
+        ("nowhere", "is no address to listen on"),
+        ("0", "has to be served somewhere"),
+        ("0.0.0.0:8090", "`butler-ipam run --ui-bind-address` serves it to others"),
+    ],
+)
+def test_a_wrong_address_gets_one_sentence(listen: str, complaint: str) -> None:
+    done = commandline.run("ui", f"--listen={listen}")
+    assert done.code == 2
+    assert complaint in done.err
+
+
+async def test_the_demo_shows_its_story_on_the_page() -> None:
+    async with started("demo", "--ui") as running:
+        match = await running.until(r"the map +(http://\S+)/#token=(\S+)")
+        await running.until("An administrator declares two pools")
+        message = await first_message(match[1], match[2])
+        assert "states" in message
+        await running.stop(signal.SIGINT)
+
+
+def test_the_demo_in_steps_needs_a_terminal() -> None:
+    done = commandline.run("demo", "--step")
+    assert done.code == 2
+    assert "no terminal" in done.err

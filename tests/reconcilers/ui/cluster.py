@@ -1,0 +1,61 @@
+"""A cluster in memory with our kinds and events, for the page to show."""
+
+from typing import Any
+
+from controller.clock import Clock
+from controller.codec import encode
+from controller.resource import Resource
+from controller.testing import FakeApi
+from reconcilers.api import names
+from reconcilers.api.resources import (
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    PROVIDER_CONFIG,
+    TENANT_CLUSTER,
+)
+from reconcilers.ui.watched import READ_EVENTS
+
+OURS = (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, PROVIDER_CONFIG)
+KINDS = {one.kind: one for one in (*OURS, READ_EVENTS)}
+GIVEN = ("name", "namespace", "annotations", "labels")
+
+
+class Cluster(FakeApi):
+    """An API server in memory; objects are made with the status that they are given."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        for one in OURS:
+            self.serve(one, status=False)
+        self.serve(READ_EVENTS, status=False, fields=("reportingController",))
+
+    async def create(self, *bodies: dict[str, Any]) -> None:
+        """Store objects."""
+        for body in bodies:
+            resource = KINDS[body["kind"]]
+            meta = {name: part for name, part in body["metadata"].items() if name in GIVEN}
+            path = resource.collection(meta["namespace"])
+            await self.request("POST", path, body=encode({**body, "metadata": meta}))
+
+    async def delete(self, resource: Resource[Any], name: str) -> None:
+        """Take an object away."""
+        await self.request("DELETE", f"{resource.collection(names.DEFAULT_NAMESPACE)}/{name}")
+
+
+def event(name: str, reason: str, note: str, reporter: str = names.COMPONENT) -> dict[str, Any]:
+    """Return an event about the allocation `a`."""
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": names.DEFAULT_NAMESPACE},
+        "type": "Normal",
+        "reason": reason,
+        "note": note,
+        "reportingController": reporter,
+        "regarding": {
+            "kind": "IPAllocation",
+            "namespace": names.DEFAULT_NAMESPACE,
+            "name": "a",
+        },
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+    }

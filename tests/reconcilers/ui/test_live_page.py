@@ -1,0 +1,114 @@
+"""The live page in a real browser: what happens in the cluster is seen without reloading."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from controller.clock import SystemClock
+from controller.httpserver import Bind
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.ui.serving import local_page
+from tests.browser import Page, browser
+from tests.reconcilers.cli.commandline import pool
+from tests.reconcilers.cli.saved import cluster, held
+from tests.reconcilers.ui.cluster import Cluster, event
+
+LAB = "document.querySelector('[data-pool=\"butler-system/lab\"]')"
+EVENTS = "[...document.querySelectorAll('#events > div')].map((one) => one.textContent)"
+TENANTS = (
+    "[...document.querySelectorAll('#tenants-table tbody tr')]"
+    ".map((row) => [row.cells[0].textContent, row.cells[3].textContent])"
+)
+
+
+@asynccontextmanager
+async def live(folder: Path, fragment: str | None = None) -> AsyncIterator[tuple[Page, Cluster]]:
+    """Open the page of a cluster with one pool."""
+    clock = SystemClock()
+    one = Cluster(clock)
+    await one.create(pool("lab", "10.0.0.0/24"))
+    async with local_page(one, clock, Bind("127.0.0.1", 0)) as url, browser(folder) as page:
+        await page.show(url if fragment is None else url.partition("#")[0] + fragment)
+        if fragment is None:
+            await page.until(f"document.body && document.body.dataset.drawn === 'true' && {LAB}")
+        yield page, one
+
+
+def tenant_held(name: str, start: str, end: str) -> dict[str, Any]:
+    return held(name, start, end, tenant="team/red")
+
+
+async def test_allocations_appear_and_go_and_the_map_stays_where_it_is(tmp_path: Path) -> None:
+    async with live(tmp_path) as (page, one):
+        await page.value(f"{LAB}.querySelector('canvas').focus()")
+        await page.press("+", "n")
+        where = await page.value(f"{LAB}.dataset.from + ' ' + {LAB}.dataset.span")
+        await page.value("window.stayed = true")
+        await one.create(cluster("red", "team"), tenant_held("a", "10.0.0.8", "10.0.0.23"))
+        await page.until(f"{LAB}.textContent.includes('240 of 256 free')")
+        await page.until(f"{TENANTS}.some(([name, held]) => name === 'team/red' && held === '16')")
+        await one.create(tenant_held("b", "10.0.0.24", "10.0.0.31"))
+        await page.until(f"{TENANTS}.some(([name, held]) => name === 'team/red' && held === '24')")
+        await one.delete(IP_ALLOCATION, "b")
+        await page.until(f"{TENANTS}.some(([name, held]) => name === 'team/red' && held === '16')")
+        assert await page.value(f"{LAB}.dataset.from + ' ' + {LAB}.dataset.span") == where
+        assert await page.value("document.activeElement.tagName") == "CANVAS"
+        assert await page.value("window.stayed"), "the page was not loaded anew"
+
+
+async def test_pools_and_events_appear(tmp_path: Path) -> None:
+    async with live(tmp_path) as (page, one):
+        await one.create(pool("other", "10.9.0.0/26"))
+        await page.until("document.querySelectorAll('#pools > section').length === 2")
+        await one.delete(NETWORK_POOL, "other")
+        await page.until("document.querySelectorAll('#pools > section').length === 1")
+        await one.create(event("first", "Allocated", "It holds <b>10.0.0.8</b>."))
+        await page.until(f"{EVENTS}.length === 1")
+        [shown] = await page.value(EVENTS)
+        assert "Allocated IPAllocation butler-system/a: It holds <b>10.0.0.8</b>." in shown
+
+
+async def test_the_token_leaves_the_address_bar_and_survives_a_reload(tmp_path: Path) -> None:
+    async with live(tmp_path) as (page, one):
+        assert "token" not in await page.value("location.href")
+        await page.call("Page.reload")
+        await one.create(tenant_held("a", "10.0.0.8", "10.0.0.23"))
+        await page.until(f"{LAB} && {LAB}.textContent.includes('240 of 256 free')")
+
+
+async def test_who_has_no_token_is_asked_for_one(tmp_path: Path) -> None:
+    async with live(tmp_path, "#token=wrong") as (page, _):
+        await page.until("document.getElementById('sign-in')?.hidden === false")
+        assert await page.value("document.querySelectorAll('#pools > section').length") == 0
+
+
+async def test_nothing_but_the_pages_own_script_runs(tmp_path: Path) -> None:
+    """The policy is obeyed: what gets into the page by some mistake does not run."""
+    async with live(tmp_path) as (page, _):
+        await page.value(
+            "(() => { const one = document.createElement('script');"
+            " one.textContent = 'window.ran = true'; document.body.append(one);"
+            " document.body.insertAdjacentHTML('beforeend',"
+            " '<img src=x onerror=\"window.ran = true\">'); })()"
+        )
+        await page.drawn()
+        assert await page.value("window.ran === undefined")
+        refused = await page.value("fetch('https://127.0.0.2/').then(() => 0, () => 1)")
+        assert refused == 1
+
+
+async def test_a_page_whose_server_is_gone_says_so_and_comes_back(tmp_path: Path) -> None:
+    clock = SystemClock()
+    one = Cluster(clock)
+    await one.create(pool("lab", "10.0.0.0/24"))
+    status = "document.getElementById('live').textContent"
+    async with browser(tmp_path) as page:
+        async with local_page(one, clock, Bind("127.0.0.1", 0)) as url:
+            await page.show(url)
+            await page.until(f"document.body && document.body.dataset.drawn && {LAB}")
+            port = int(url.partition("#")[0].rstrip("/").rpartition(":")[2])
+        await page.until(f"{status}.startsWith('Not connected')")
+        async with local_page(one, clock, Bind("127.0.0.1", port)):
+            # The token is another one now: whose page this was is asked again.
+            await page.until("document.getElementById('sign-in')?.hidden === false")

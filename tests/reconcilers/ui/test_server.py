@@ -1,0 +1,109 @@
+"""The page and its updates over HTTP: who gets what, and that nothing can be written."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+
+from controller.clock import SystemClock
+from controller.errors import ConfigurationError
+from controller.httpserver import Bind
+from reconcilers.ui import server
+from reconcilers.ui.serving import local_page
+from tests.reconcilers.cli.commandline import pool
+from tests.reconcilers.ui.cluster import Cluster
+
+LOOPBACK = Bind("127.0.0.1", 0)
+
+
+class Site:
+    """What a reader of the served page does."""
+
+    def __init__(self, url: str, http: aiohttp.ClientSession) -> None:
+        parts = urlsplit(url)
+        self.base, self.http = f"{parts.scheme}://{parts.netloc}", http
+        self.token = parts.fragment.removeprefix("token=")
+
+    async def status(self, method: str, path: str, token: str | None = None) -> int:
+        """Return the status of an answer."""
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        async with self.http.request(method, self.base + path, headers=headers) as answer:
+            return answer.status
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[Site]:
+    clock = SystemClock()
+    cluster = Cluster(clock)
+    await cluster.create(pool("lab", "10.0.0.0/24"))
+    async with (
+        local_page(cluster, clock, LOOPBACK) as url,
+        aiohttp.ClientSession() as http,
+    ):
+        yield Site(url, http)
+
+
+async def test_updates_are_for_who_has_the_token() -> None:
+    async with served() as site:
+        assert await site.status("GET", "/ui/updates") == 401
+        assert await site.status("GET", "/ui/updates", "guessed") == 401
+        assert await site.status("GET", "/ui/updates", "größer") == 401
+        headers = {"Authorization": f"Bearer {site.token}"}
+        async with site.http.get(f"{site.base}/ui/updates", headers=headers) as answer:
+            assert answer.status == 200
+            assert answer.content_type == "text/event-stream"
+            while not (line := await answer.content.readline()).startswith(b"data: "):
+                assert line
+            sent = json.loads(line.removeprefix(b"data: "))
+        assert sent["order"] == ["butler-system/lab 10.0.0.0/24"]
+
+
+async def test_the_page_itself_holds_nothing_and_lets_nothing_foreign_run() -> None:
+    async with served() as site, site.http.get(f"{site.base}/") as answer:
+        text = await answer.text()
+        policy = answer.headers["Content-Security-Policy"]
+        assert "butler-system" not in text
+        assert site.token not in text
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert "*" not in policy
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+async def test_nothing_can_be_written(method: str) -> None:
+    async with served() as site:
+        for path in ("/", "/ui/updates"):
+            assert await site.status(method, path, site.token) == 405
+        assert await site.status(method, "/apis", site.token) == 404
+
+
+async def test_more_readers_than_there_may_be_are_sent_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "MOST_READERS", 0)
+    async with served() as site:
+        assert await site.status("GET", "/ui/updates", site.token) == 503
+
+
+async def test_a_stream_ends_so_that_access_is_reviewed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "STREAM_SECONDS", 0.0)
+    async with served() as site:
+        headers = {"Authorization": f"Bearer {site.token}"}
+        async with site.http.get(f"{site.base}/ui/updates", headers=headers) as answer:
+            assert await answer.content.read() == b": hello\n\n"
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "192.0.2.1", "example.com"])
+async def test_plain_http_is_served_on_loopback_addresses_only(host: str) -> None:
+    clock = SystemClock()
+    with pytest.raises(ConfigurationError, match="loopback"):
+        async with local_page(Cluster(clock), clock, Bind(host, 0)):
+            raise AssertionError("it is served")
