@@ -113,6 +113,10 @@ class Client:
     async def find(self, resource: Resource[T], key: Key) -> T | None:
         """Read an object from the server; return None if it does not exist.
 
+        Args:
+            resource: the kind.
+            key: namespace and name.
+
         Raises:
             NotFound: not the object, but its kind is missing, which says nothing about the object.
         """
