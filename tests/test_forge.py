@@ -12,6 +12,7 @@ from click.testing import CliRunner
 ROOT = Path(__file__).parent.parent
 GITHUB = ROOT / ".github"
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yaml"))
+HIDDEN = {".ci", ".github"}
 FORMS = sorted(path for path in (GITHUB / "ISSUE_TEMPLATE").glob("*.yml") if path.stem != "config")
 SCHEMAS: dict[str, list[Path]] = {
     "vendor.github-workflows": WORKFLOWS,
@@ -129,16 +130,15 @@ def test_the_image_says_what_it_is_and_of_which_base() -> None:
 def test_every_file_gives_the_repository_the_address_that_pyproject_has() -> None:
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
     own = urls["Repository"].removeprefix("https://github.com/")
-    listed = subprocess.run(
-        ("git", "ls-files"), cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    tops = [path for path in ROOT.iterdir() if path.name[0] != "." or path.name in HIDDEN]
+    files = [one for top in tops for one in (top.rglob("*") if top.is_dir() else [top])]
     hosts = r"(?:github\.com|ghcr\.io|githubusercontent\.com)"
     others = {
-        (name, address)
-        for name in listed.stdout.splitlines()
-        if (ROOT / name).is_file() and not name.startswith("tests/test_")
+        (str(path.relative_to(ROOT)), address)
+        for path in files
+        if path.is_file() and path.suffix != ".pyc" and path.parent.name != "tests"
         for address in re.findall(
-            rf"{hosts}/([\w.-]+/butler-ipam)\b", (ROOT / name).read_text(errors="replace")
+            rf"{hosts}/([\w.-]+/butler-ipam)\b", path.read_text(errors="replace")
         )
         if address != own
     }
