@@ -62,4 +62,4 @@ def test_wide_shows_what_a_repair_would_do(saved: Path) -> None:
 def test_wide_lists_pools_that_a_plan_leaves_as_they_are() -> None:
     out = plan_text(json.dumps(pool()), "-o", "wide").out
     section = out.partition("Before and after\n")[2].splitlines()
-    assert section[1].split() == ["butler-system", "lab", "0", "256", "256", "0%"]
+    assert section[1].split() == ["butler-system", "lab", "10.40.0.0/24", "0", "256", "256", "0%"]
