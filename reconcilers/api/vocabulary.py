@@ -8,18 +8,28 @@ and every entry is written by it.
 from collections.abc import Mapping
 
 from reconcilers.api import names
-from reconcilers.api.claimreasons import CLAIM, OVERLAP, POOL, POOL_KINDS
-from reconcilers.api.kkpreasons import KUBERMATIC
-from reconcilers.api.poolreasons import TIER_REASONS, UNMET
-from reconcilers.api.tenantreasons import BALANCER, DEMAND, NO_WAY_IN
-from reconcilers.api.vitistackreasons import VITISTACK
+from reconcilers.api.reasons import (
+    BALANCER,
+    CLAIM,
+    CLAIM_OVERLAP,
+    CLAIM_POOL,
+    CLAIM_POOL_KINDS,
+    DEMAND,
+    KUBERMATIC,
+    NO_WAY_IN,
+    TIER_REASONS,
+    UNMET,
+    VITISTACK,
+)
 from reconcilers.api.words import Condition, Event, Words
 
 _OVERLAPPING = Condition(
-    "Overlapping", "another pool may hand out the same addresses, as sites behind NAT do", OVERLAP
+    "Overlapping",
+    "another pool may hand out the same addresses, as sites behind NAT do",
+    CLAIM_OVERLAP,
 )
-CLAIM_POOL = Words(
-    conditions=(Condition("Ready", "claims are served", POOL), _OVERLAPPING),
+_CLAIM_POOL = Words(
+    conditions=(Condition("Ready", "claims are served", CLAIM_POOL), _OVERLAPPING),
     events=(Event("Warning", "PoolsOverlap", "another pool begins to overlap with it"),),
 )
 WORDS: Mapping[str, Words] = {
@@ -267,7 +277,7 @@ WORDS: Mapping[str, Words] = {
             *(Event("Warning", why, "it waits; the note says for what") for why in [*CLAIM][1:]),
         ),
     ),
-    **dict.fromkeys(POOL_KINDS, CLAIM_POOL),
+    **dict.fromkeys(CLAIM_POOL_KINDS, _CLAIM_POOL),
     **KUBERMATIC,
     **VITISTACK,
 }

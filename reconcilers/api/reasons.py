@@ -1,0 +1,189 @@
+"""What each reason of a condition or an event says, for API.md.
+
+Here are those that several conditions share, or that the kinds of other projects are told;
+`vocabulary.py` puts them to the kinds, beside the reasons that only one condition has.
+"""
+
+from collections.abc import Mapping
+
+from reconcilers.api.words import Condition, Event, Words
+
+# Of the room in pools.
+
+TIER_REASONS = {
+    "UtilizationAboveThreshold": "True: so much, or more, is held",
+    "UtilizationBelowThreshold": "False: less is held",
+    "NoCapacity": "False: the pool has no allocatable address, or its spec is wrong",
+}
+UNMET = {
+    "PoolExhausted": "False: no pool of the ProviderConfig has that many addresses in a row",
+    "PinnedRangeConflict": "False: a pinned range touches one that is held or reserved",
+    "OutOfRange": "False: a pinned range lies outside what the pool hands out",
+    "InvalidRequest": "False: the request can never be served",
+    "PoolNotDualStack": "False: both families are required, and the pool has one",
+    "FamilyNotConfigured": "False: a family is named that the pool does not have",
+}
+
+# Of tenants.
+
+NO_WAY_IN = {
+    "KubeconfigMissing": "False: there is no kubeconfig Secret yet; the message says where one"
+    " was looked for",
+    "KubeconfigRefused": "False: the kubeconfig asks for what is not allowed, or cannot be read",
+    "TenantUnreachable": "False: the tenant's API server does not answer; tried again ever less"
+    " often",
+    "TenantWebhookFailed": "False: an admission or conversion webhook in the tenant does not"
+    " answer, MetalLB's own for example; tried again every few seconds",
+    "TenantRefused": "False: the tenant's API server refuses the request",
+    "Unauthorized": "False: the tenant's API server does not know the credentials; the Secret is"
+    " read again",
+    "TenantIsManagementCluster": "False: the kubeconfig leads to the management cluster itself,"
+    " where nothing is written or deleted",
+    "TenantShared": "False: another TenantCluster leads to the same cluster and goes first; the"
+    " message names it",
+    "PoolMadeByOthers": "False: MetalLB's default-pool there was not made by us, so it is left as"
+    " it is",
+    "MetalLBNotInstalled": "False: the tenant does not serve metallb.io",
+    "MetalLBInstalling": "False: MetalLB's bundle is on its way",
+    "MetalLBBundleInvalid": "False: the ConfigMap that --metallb-bundle names holds no bundle",
+    "MetalLBInstallFailed": "False: the tenant refuses an object of the bundle",
+    "Behind": "False, for a moment: a newer state was written than this replica has read",
+}
+"""Why nothing can be written there."""
+
+BALANCER = {
+    "Ready": "True: the message has the ranges",
+    **NO_WAY_IN,
+    "MetalLBNotRunning": "False: MetalLB (0.15 or newer) has not read the pool: it does not run,"
+    " or cannot use its configuration",
+    "Contested": "False: another writer in the tenant keeps changing what is"
+    " written there; the message names it",
+}
+"""Of LoadBalancerReady."""
+
+DEMAND = {
+    "Ready": "True",
+    "OtherClass": "True: a Service waits, and asks for another load balancer; it"
+    " makes nothing grow, and this holds for the next three reasons too",
+    "OtherPool": "True: a Service waits, and asks for another IPAddressPool",
+    "FixedAddress": "True: a Service waits, and asks for a certain address",
+    "OtherFamily": "True: a Service waits, and asks for a family there is none of",
+    "Growing": "False: addresses were asked for",
+    "NotProjected": "False: MetalLB does not have what it should, so nothing is asked for; see"
+    " LoadBalancerReady",
+    "AddressesUnused": "False: addresses of the tenant are free and MetalLB does not assign them",
+    "QuotaExceeded": "False: growing would go above maxLoadBalancerIPs",
+    "PoolExhausted": "False: no pool has growthIncrement addresses in a row",
+    "GrownInVain": "False: growing did not help; the tenant's own events say why",
+}
+"""Of LoadBalancerDemandMet."""
+
+# Of Cluster API's claims and their pools.
+
+CLAIM = {
+    "AddressAllocated": "True: the message has the address, and its pool; it is the claim's record"
+    " of what it holds",
+    "PoolNotReady": "False: the pool does not exist, is being deleted, or begins to serve",
+    "PoolExhausted": "False: the pool has no free address; the oldest claim gets the next one",
+    "AllocationFailed": "False: an IPAddress of the claim's name is in the way, or could not be"
+    " made; the message says why",
+}
+CLAIM_POOL = {
+    "Ready": "True: claims are served",
+    "NoCapacity": "False: everything in the pool is excluded or reserved",
+    "ValidationFailed": "False: the spec cannot be read; the message says where",
+    "Deleting": "False: the pool waits for its IPAddresses to be released",
+}
+CLAIM_OVERLAP = {
+    "PoolsOverlap": "True: the message names them, and counts what both may hand out",
+    "NoOverlap": "False",
+}
+CLAIM_POOL_KINDS = (
+    "InClusterIPPool",
+    "GlobalInClusterIPPool",
+    "InClusterPrefixPool",
+    "GlobalInClusterPrefixPool",
+)
+
+# Of the kinds of KKP.
+
+_KKP_CONDITION = "IPAMControllerReconciledSuccessfully"
+_KKP_TROUBLE = {
+    "PoolExhausted": "the pool has not enough free addresses in this datacenter; the oldest"
+    " cluster gets the next ones",
+    "InvalidPool": "the pool's settings for this datacenter cannot be served; the others are",
+    "InvalidAllocation": "addresses of the allocation cannot be read",
+    "OutOfPool": "addresses of the allocation are excluded, or not in the pool",
+    "Overlapping": "addresses are also held, or handed out, by another, which is named",
+    "ReconcilingError": "the allocation could not be made",
+}
+_KKP_CLUSTER = {
+    "Allocated": "True: it has its addresses of the pools that the message names",
+    "NoPool": "True: no pool names its datacenter",
+    **{reason: f"False: {text}" for reason, text in _KKP_TROUBLE.items()},
+    "Overlapping": f"False: {_KKP_TROUBLE['Overlapping']}; True: the pools do, and the cluster"
+    " has its addresses",
+}
+
+
+def _warnings(*reasons: str) -> tuple[Event, ...]:
+    return tuple(Event("Warning", reason, _KKP_TROUBLE[reason]) for reason in reasons)
+
+
+KUBERMATIC: Mapping[str, Words] = {
+    "Cluster": Words(
+        conditions=(Condition(_KKP_CONDITION, "it has its addresses of all pools", _KKP_CLUSTER),),
+        events=(Event("Warning", "ReconcilingError", "it lacks addresses; the note says why"),),
+    ),
+    "IPAMPool": Words(
+        conditions=(), events=_warnings("PoolExhausted", "InvalidPool", "Overlapping")
+    ),
+    "IPAMAllocation": Words(
+        conditions=(), events=_warnings("InvalidAllocation", "OutOfPool", "Overlapping")
+    ),
+}
+"""The kinds of KKP that something is said of."""
+
+# Of the kinds of vitistack.
+
+VITISTACK: Mapping[str, Words] = {
+    "NetworkNamespace": Words(
+        conditions=(),
+        events=(
+            Event("Warning", "PoolExhausted", "an IPAllocation waits for a free address"),
+            Event(
+                "Warning", "InvalidRange", "its settings contradict each other; the note says how"
+            ),
+        ),
+    ),
+    "NetworkConfiguration": Words(
+        conditions=(
+            Condition(
+                "Ready",
+                "every interface has its address",
+                {
+                    "Configured": "True",
+                    "Reconciling": "False: addresses are waited for",
+                    "Error": "False: the message says which interface lacks what",
+                },
+            ),
+        ),
+        events=(),
+    ),
+    "IPAllocation of vitistack": Words(
+        conditions=(),
+        events=(
+            Event("Warning", "NetworkNotFound", "its NetworkNamespace does not exist"),
+            Event("Warning", "NoStaticConfiguration", "its network hands out no static addresses"),
+            Event("Warning", "InvalidRange", "the settings of its network contradict each other"),
+            Event("Warning", "PoolExhausted", "its network has no free address"),
+            Event(
+                "Warning",
+                "AddressUnavailable",
+                "the address that it requests is taken, or not handed out by its network",
+            ),
+            Event("Normal", "Expired", "its address was released: nobody used it any more"),
+        ),
+    ),
+}
+"""The kinds of vitistack that something is said of."""
