@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.manifests.clusters import Cluster, empty_cluster
+from tests.manifests.clusters import STAND_INS, Cluster, empty_cluster
 from tests.servers import SERVERS
 
 
@@ -16,3 +16,11 @@ async def cluster(
     """An empty cluster, of the server that is asked for and of the oldest Kubernetes."""
     async with empty_cluster(request.param, tmp_path_factory.mktemp("cluster")) as found:
         yield found
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def with_stand_ins(cluster: Cluster) -> Cluster:
+    """The cluster with the kinds of other projects that ours stand beside."""
+    await cluster.apply("-f", STAND_INS)
+    await cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
+    return cluster

@@ -20,7 +20,6 @@ from tests.manifests.clusters import (
     HOME,
     MANIFESTS,
     NAMESPACES,
-    STAND_INS,
     Cluster,
     written,
 )
@@ -159,14 +158,12 @@ async def test_every_folder_of_kustomize_is_accepted(cluster: Cluster, folder: s
     ids="+".join,
 )
 async def test_the_install_with_components_is_accepted(
-    cluster: Cluster, components: tuple[str, ...], tmp_path: Path
+    with_stand_ins: Cluster, components: tuple[str, ...], tmp_path: Path
 ) -> None:
-    await cluster.apply("-f", STAND_INS)
-    await cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
     folder = with_components(tmp_path, *components)
-    await cluster.apply("-k", folder)
-    text = await cluster.kubectl("kustomize", folder)
-    found = {name.partition("/")[0] for name in await versions(cluster, text)}
+    await with_stand_ins.apply("-k", folder)
+    text = await with_stand_ins.kubectl("kustomize", folder)
+    found = {name.partition("/")[0] for name in await versions(with_stand_ins, text)}
     for component in components:
         assert COMPONENTS[component] <= found
 

@@ -18,7 +18,7 @@ import pytest_asyncio
 from reconcilers.api import crd
 from reconcilers.integrations.clusterapi.api import PROVIDER, PROVIDER_LABEL
 from tests.docs.text import commands
-from tests.manifests.clusters import HOME, MANIFESTS, STAND_INS, Cluster
+from tests.manifests.clusters import HOME, MANIFESTS, Cluster
 from tests.manifests.helm import Chart
 from tests.manifests.valuesets import REFUSED, VALUE_SETS, WITH_FOREIGN_KINDS, Values
 from tests.servers import program
@@ -114,12 +114,10 @@ def test_helm_has_nothing_against_the_chart() -> None:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def release(cluster: Cluster, tmp_path: Path) -> Cluster:
-    """A cluster with the kinds of other projects, without a release, with the values' folder."""
+async def release(with_stand_ins: Cluster) -> Cluster:
+    """A cluster with the kinds of other projects, without a release."""
     program("helm")
-    await cluster.apply("-f", STAND_INS)
-    await cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
-    return cluster
+    return with_stand_ins
 
 
 @pytest.mark.asyncio(loop_scope="module")
