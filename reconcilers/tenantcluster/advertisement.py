@@ -46,10 +46,13 @@ class Advertiser:
             ControllerError: the tenant did not answer.
         """
         live = await self._read()
-        if live is not None and is_ours(live):
+        if live is not None and self._is_ours(live):
             await self._correct(live, wanted)
         elif live is None or not live.spec.announces(POOL_NAME):
             await self._apply(live, wanted)
+
+    def _is_ours(self, live: L2Advertisement) -> bool:
+        return is_ours(live) or live.metadata.uid == self._upkeep.own_advertisement
 
     async def _read(self) -> L2Advertisement | None:
         """Read our L2Advertisement; raise ProjectionBlocked if its kind is not served."""
@@ -74,7 +77,7 @@ class Advertiser:
             self._refuse_contested(edited)
         pools = [*(live.spec.ipAddressPools if live is not None else ()), POOL_NAME]
         marks = {"labels": LABELS, "annotations": basis_annotation(wanted)} if not live else {}
-        await self._client.apply(
+        applied = await self._client.apply(
             L2_ADVERTISEMENT,
             self._key,
             {"metadata": marks, "spec": {"ipAddressPools": pools}},
@@ -82,21 +85,25 @@ class Advertiser:
             force=True,
         )
         self._upkeep.advertised = True
+        if live is None:
+            self._upkeep.own_advertisement = applied.metadata.uid
         if known:
             self._upkeep.note_correction(L2_ADVERTISEMENT.kind, edited, self._now)
 
     async def _correct(self, live: L2Advertisement, wanted: Projection) -> None:
         """Write ours as it was, where others have changed it."""
         self._upkeep.advertised = True
+        self._upkeep.own_advertisement = live.metadata.uid
         ours = AdvertisementSpec(ipAddressPools=(POOL_NAME,))
         fields = [
             one.name
             for one in dataclasses.fields(ours)
             if getattr(live.spec, one.name) != getattr(ours, one.name)
         ]
-        if not fields:
+        bare = [] if is_ours(live) else ["annotations"]
+        if not fields and not bare:
             return
-        edited = described(live, L2_ADVERTISEMENT.kind, fields)
+        edited = described(live, L2_ADVERTISEMENT.kind, [*fields, *bare])
         self._refuse_contested(edited)
         spec = dict.fromkeys(fields) | {"ipAddressPools": [POOL_NAME]}
         patch = {"metadata": {"annotations": basis_annotation(wanted)}, "spec": spec}

@@ -34,11 +34,13 @@ class Upkeep:
     Args:
         entries: the pool's addresses when it was last seen to be right; None if it was not yet.
         advertised: whether the L2Advertisement was.
+        own_advertisement: its uid if it is ours, also if others take our annotations off.
         made: corrections that are not reported yet: kind and a sentence's end.
     """
 
     entries: tuple[str, ...] | None = None
     advertised: bool = False
+    own_advertisement: str = ""
     made: list[tuple[str, str]] = field(default_factory=list)
     _number: int = 0
     _last: float = 0.0
@@ -51,7 +53,7 @@ class Upkeep:
 
     def forget(self) -> None:
         """Forget what we kept there: from now on it is nothing."""
-        self.entries, self.advertised = None, False
+        self.entries, self.advertised, self.own_advertisement = None, False, ""
 
     def may_correct(self, what: str, now: float) -> bool:
         """Return whether an edit may be written back now.

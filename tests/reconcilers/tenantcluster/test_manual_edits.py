@@ -92,6 +92,31 @@ async def test_edits_of_our_advertisement_by_others_are_undone_and_recorded_as_e
     assert lab.recorded.reasons.count(TOLD) == 1
 
 
+async def test_an_advertisement_of_ours_that_others_replace_is_ours_again() -> None:
+    """As `kubectl replace` leaves it: with another spec, and without our annotations."""
+    lab, tenant = await _projected()
+    before = tenant.see(*ADVERTISEMENT, namespace=METALLB)["metadata"]["annotations"]
+    bare = {"metadata": {"annotations": dict.fromkeys(before)}}
+    tenant.edit(*ADVERTISEMENT, bare, namespace=METALLB)
+    _edit(tenant, ADVERTISEMENT, nodeSelectors=[{"matchLabels": {"a": "b"}}])
+    await lab.cluster()
+    assert _spec(tenant, ADVERTISEMENT) == {"ipAddressPools": ["default-pool"]}
+    noted = tenant.see(*ADVERTISEMENT, namespace=METALLB)["metadata"]["annotations"]
+    assert noted.keys() == before.keys()
+    assert lab.recorded.reasons.count(TOLD) == 1
+
+
+async def test_an_advertisement_of_others_that_has_our_pool_stays_as_it_is() -> None:
+    lab, tenant = await _projected()
+    tenant.vanish(*ADVERTISEMENT, namespace=METALLB)
+    meta = {"name": "default", "namespace": METALLB}
+    theirs = {"ipAddressPools": ["default-pool"], "interfaces": ["eth0"]}
+    fresh = lab.another()
+    tenant.add("l2advertisements", {"metadata": meta, "spec": theirs})
+    await fresh.clusters.reconcile(make.key("a", "team"))
+    assert _spec(tenant, ADVERTISEMENT) == theirs
+
+
 @pytest.mark.parametrize("what", [POOL, ADVERTISEMENT], ids=["pool", "advertisement"])
 async def test_objects_that_others_delete_are_recreated_and_recorded_as_events(
     what: tuple[str, str],
