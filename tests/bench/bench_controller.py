@@ -2,7 +2,7 @@
 
 The process is `butler-ipam run` with all its controllers, against the embedded server in a process
 of its own. It finds the server as in a pod (by a service account's files), or by a kubeconfig,
-which takes kubernetes_asyncio and its models to read. What it meets is what another process of
+of which kubernetes_asyncio reads the credentials. What it meets is what another process of
 the same program has left: ranges that are held, and TenantClusters with their node and
 load-balancer addresses, which wait for their kubeconfigs. The first grant is that of an allocation
 that is created as soon as /readyz answers. The memory is read when the controller has been ready
@@ -65,7 +65,7 @@ class Case:
 
 
 CASES = (
-    Case(0, ways=tuple(WAYS), goal="<= 110 MiB"),
+    Case(0, ways=tuple(WAYS), goal="<= 80 MiB"),
     Case(10_000, ways=tuple(WAYS), goal="<= 130 MiB"),
     Case(8_000, 1_000, goal="readyz <= 3 s, first grant <= 1 s after it, <= 130 MiB"),
     Case(100_000, goal="<= 600 MiB"),

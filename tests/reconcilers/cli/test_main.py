@@ -42,6 +42,17 @@ def test_commands_that_look_at_a_cluster_load_nothing_that_only_controllers_need
     assert printed == "[]\n"
 
 
+def test_the_controllers_load_neither_what_makes_schemas_nor_the_embedded_api_server() -> None:
+    script = (
+        "import sys, reconcilers.cli.run\n"
+        "print([m for m in ('pydantic', 'kubernetes_asyncio', 'envtest') if m in sys.modules])\n"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    assert printed == "[]\n"
+
+
 def test_the_check_for_packages_of_our_names_does_not_load_importlib_metadata() -> None:
     script = (
         "import sys\n"
