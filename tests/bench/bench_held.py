@@ -2,19 +2,21 @@
 
 On each control plane that there is, `butler-ipam run` first serves as many allocations as are to
 be held. Then some are deleted and created anew (churn), in several rounds, and as many more are
-created (filling). The goal is that a pool which holds 10,000 costs no more than one that holds
-100. CPU time is read in hundredths of a second, and grows by a quarter and more where others use
-the machine at the same time.
+created (filling), in a pool of IPv4, in one of IPv6, and of both. The goal is that a pool which
+holds 10,000 costs no more than one that holds 100. CPU time is read in hundredths of a second, and
+grows by a quarter and more where others use the machine at the same time.
 """
 
 import tempfile
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import anyio
 import click
 
 from tests.bench.bench_real import ours
-from tests.bench.comparison import prefix
+from tests.bench.comparison import FAMILIES, blocks
 from tests.bench.driver import Driver
 from tests.bench.places import Open, places
 from tests.bench.processes import running, worked
@@ -25,13 +27,15 @@ EACH_ROUND = 50
 MORE = ROUNDS * EACH_ROUND
 
 
-async def measure(place: Open, held: int) -> tuple[float, float]:
+async def measure(
+    place: Open, held: int, families: Sequence[str] = ("IPv4",)
+) -> tuple[float, float]:
     """Return the milliseconds of CPU time each: of those served in churn, and in filling."""
     async with place() as home:
         with tempfile.TemporaryDirectory() as folder:
             driver = Driver(home.session)
             async with driver.watching() as view:
-                await driver.prepare(f"10.0.0.0/{prefix(2 * (held + MORE))}")
+                await driver.prepare(*blocks(2 * (held + MORE), families))
                 command = ours(home.access, Path(folder))
                 async with running(command, Path(folder) / "controller.log") as process:
                     await view.until(lambda: view.pool is not None and view.pool.ready, "a pool")
@@ -54,11 +58,12 @@ async def _change(driver: Driver, delete: range, create: range) -> None:
 
 def run() -> None:
     """Print what allocations cost by how many are held."""
-    for name, place in places().items():
-        costs = [anyio.run(measure, place, held) for held in HELD]
+    for (name, place), families in product(places().items(), FAMILIES):
+        costs = [anyio.run(measure, place, held, families) for held in HELD]
+        asked = " and ".join(families)
         for at, phase in enumerate(("churn", "filling")):
             few, many = (cost[at] for cost in costs)
             click.echo(
-                f"{name:9} {phase:8} {few:.2f} ms of CPU each with {HELD[0]:,} held, {many:.2f} ms"
-                f" with {HELD[1]:,}: ratio {many / few:.2f}  goal: <= 1.3"
+                f"{name:9} {asked:13} {phase:8} {few:.2f} ms of CPU each with {HELD[0]:,} held,"
+                f" {many:.2f} ms with {HELD[1]:,}: ratio {many / few:.2f}  goal: <= 1.3"
             )

@@ -218,7 +218,7 @@ async def _overlaps_left(driver: Driver, there: Sequence[int]) -> int:
     held = {}
     for one in await driver.listed():
         uid, status = one.metadata.uid, one.status
-        left.shown(uid, status.startAddress, status.endAddress)
+        left.shown(uid, *status.ranges)
         held[one.metadata.name] = left.size(uid) if status.phase == "Allocated" else 0
     if held != wanted:
         wrong = sorted(dict(held.items() ^ wanted.items()))
@@ -226,6 +226,16 @@ async def _overlaps_left(driver: Driver, there: Sequence[int]) -> int:
             f"{len(wrong)} allocations do not hold what they asked for: {wrong[:5]}"
         )
     return len(left.pairs)
+
+
+FAMILIES: tuple[tuple[str, ...], ...] = (("IPv4",), ("IPv6",), ("IPv4", "IPv6"))
+"""Of a pool: the second of two is asked for too."""
+
+
+def blocks(number: int, families: Sequence[str]) -> list[str]:
+    """Return the CIDR of each family for so many allocations, all of the same size."""
+    whole = {"IPv4": f"10.0.0.0/{prefix(number)}", "IPv6": f"fd00::/{prefix(number) + 96}"}
+    return [whole[family] for family in families]
 
 
 def prefix(number: int) -> int:

@@ -43,12 +43,26 @@ class Metadata(msgspec.Struct):
     uid: str
 
 
+class Range(msgspec.Struct):
+    """A first and a last address."""
+
+    startAddress: str = ""
+    endAddress: str = ""
+
+
 class AllocationStatus(msgspec.Struct):
     """What an IPAllocation was given."""
 
     phase: str = ""
     startAddress: str = ""
     endAddress: str = ""
+    families: list[Range] = []
+
+    @property
+    def ranges(self) -> list[tuple[str, str]]:
+        """Its ranges: one, or one of each family."""
+        found = self.families or [Range(self.startAddress, self.endAddress)]
+        return [(one.startAddress, one.endAddress) for one in found]
 
 
 class Allocation(msgspec.Struct):
@@ -116,7 +130,7 @@ class View:
             self.overlaps.gone(meta.uid)
             self._cross_out(self.undeleted, meta.name, now)
             return
-        self.overlaps.shown(meta.uid, status.startAddress, status.endAddress)
+        self.overlaps.shown(meta.uid, *status.ranges)
         if status.phase == "Allocated" and seen.allocated is None:
             seen.allocated = now
             self._cross_out(self.unserved, meta.name, now)
@@ -170,16 +184,18 @@ class Driver(Api):
     def __init__(self, session: ClientSession, kind: str = "nodes") -> None:
         super().__init__(session)
         self._kind = kind
+        self._both = False
         self.view = View()
 
-    async def prepare(self, cidr: str) -> None:
-        """Make the namespace and the pool."""
+    async def prepare(self, cidr: str, second: str = "") -> None:
+        """Make the namespace and the pool; with a second block, both families are asked for."""
+        self._both = bool(second)
         await self.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         pool = {
             "apiVersion": f"{GROUP}/v1alpha1",
             "kind": "NetworkPool",
             "metadata": {"name": POOL, "namespace": NAMESPACE},
-            "spec": {"cidr": cidr},
+            "spec": {"cidr": cidr} | ({"secondary": {"cidr": second}} if second else {}),
         }
         await self.ask("POST", POOLS, pool)
 
@@ -197,8 +213,14 @@ class Driver(Api):
         self.view.undeleted |= set(map(named, delete))
         self.view.unserved |= set(map(named, create))
         deletions = [("DELETE", f"{ALLOCATIONS}/{named(number)}", None) for number in delete]
-        creations = [("POST", ALLOCATIONS, allocation(number, self._kind)) for number in create]
+        creations = [("POST", ALLOCATIONS, self._request(number)) for number in create]
         await self.ask_all(interleaved(deletions, creations))
+
+    def _request(self, number: int) -> dict[str, Any]:
+        whole = allocation(number, self._kind)
+        if self._both:
+            whole["spec"]["ipFamilyPolicy"] = "RequireDualStack"
+        return whole
 
     async def done(self) -> None:
         """Wait until all that was asked for is so.

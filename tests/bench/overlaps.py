@@ -1,7 +1,8 @@
 """Whether two allocations ever held the same address: judged by what the API server shows."""
 
 from collections import defaultdict
-from ipaddress import IPv4Address
+from collections.abc import Iterable
+from ipaddress import ip_address
 
 
 class Overlaps:
@@ -13,29 +14,33 @@ class Overlaps:
     def __init__(self) -> None:
         self.pairs: set[frozenset[str]] = set()
         """The uids of allocations that held an address at the same time, two each."""
-        self._held: dict[str, range] = {}
+        self._held: dict[str, tuple[range, ...]] = {}
         self._holders: dict[int, set[str]] = defaultdict(set)
 
-    def shown(self, uid: str, start: str, end: str) -> None:
-        """Note that an allocation shows this range; two empty texts are none."""
-        addresses = numbers(start, end)
-        if self._held.get(uid, range(0)) == addresses:
+    def shown(self, uid: str, *ends: tuple[str, str]) -> None:
+        """Note that an allocation shows these ranges; two empty texts are none."""
+        shown = tuple(numbers(*one) for one in ends if one != ("", ""))
+        if self._held.get(uid, ()) == shown:
             return
         self.gone(uid)
-        self._held[uid] = addresses
-        for address in addresses:
+        self._held[uid] = shown
+        for address in _all(shown):
             holders = self._holders[address]
             self.pairs.update(frozenset((uid, other)) for other in holders)
             holders.add(uid)
 
     def gone(self, uid: str) -> None:
         """Note that an allocation does not exist any more."""
-        for address in self._held.pop(uid, ()):
+        for address in _all(self._held.pop(uid, ())):
             self._holders[address].discard(uid)
 
     def size(self, uid: str) -> int:
         """Return how many addresses an allocation holds."""
-        return len(self._held.get(uid, ()))
+        return sum(map(len, self._held.get(uid, ())))
+
+
+def _all(shown: Iterable[range]) -> Iterable[int]:
+    return (address for one in shown for address in one)
 
 
 def numbers(start: str, end: str) -> range:
@@ -44,9 +49,7 @@ def numbers(start: str, end: str) -> range:
     Raises:
         ValueError: it is no range.
     """
-    if not start and not end:
-        return range(0)
-    first, last = int(IPv4Address(start)), int(IPv4Address(end))
+    first, last = int(ip_address(start)), int(ip_address(end))
     if first > last:
         raise ValueError(f"{start}-{end} ends before it starts")
     return range(first, last + 1)

@@ -100,7 +100,7 @@ async def test_the_driver_counts_overlaps_that_lasted_and_those_that_did_not(
         assert len(view.overlaps.pairs) == 2
         left = Overlaps()
         for one in await driver.listed():
-            left.shown(one.metadata.uid, one.status.startAddress, one.status.endAddress)
+            left.shown(one.metadata.uid, *one.status.ranges)
         assert len(left.pairs) == 1
         created, allocated = view.served(named(4), since=0.0)
         assert created < allocated
@@ -146,27 +146,31 @@ def test_reads_dry_runs_and_other_groups_are_no_writes_and_refusals_change_nothi
 
 def test_an_overlap_counts_once_for_each_pair_however_many_addresses_and_changes() -> None:
     overlaps = Overlaps()
-    overlaps.shown("a", "10.0.0.0", "10.0.0.9")
-    overlaps.shown("b", "10.0.0.5", "10.0.0.12")
-    overlaps.shown("b", "10.0.0.5", "10.0.0.12")
-    overlaps.shown("c", "10.0.0.9", "10.0.0.9")
+    overlaps.shown("a", ("10.0.0.0", "10.0.0.9"))
+    overlaps.shown("b", ("10.0.0.5", "10.0.0.12"))
+    overlaps.shown("b", ("10.0.0.5", "10.0.0.12"))
+    overlaps.shown("c", ("10.0.0.9", "10.0.0.9"))
     assert overlaps.pairs == {frozenset("ab"), frozenset("ac"), frozenset("bc")}
     assert [overlaps.size(uid) for uid in "abcd"] == [10, 8, 1, 0]
+    overlaps.shown("d", ("10.1.0.0", "10.1.0.0"), ("fd00::", "fd00::7"))
+    overlaps.shown("e", ("10.1.0.1", "10.1.0.1"), ("fd00::7", "fd00::8"))
+    assert frozenset("de") in overlaps.pairs
+    assert overlaps.size("d") == 9
 
 
 def test_a_range_is_free_when_its_holder_is_gone_or_shows_another() -> None:
     overlaps = Overlaps()
-    overlaps.shown("a", "10.0.0.0", "10.0.0.3")
-    overlaps.shown("b", "10.0.0.4", "10.0.0.7")
+    overlaps.shown("a", ("10.0.0.0", "10.0.0.3"))
+    overlaps.shown("b", ("10.0.0.4", "10.0.0.7"))
     overlaps.gone("a")
-    overlaps.shown("c", "10.0.0.0", "10.0.0.3")
-    overlaps.shown("b", "10.0.0.8", "10.0.0.8")
-    overlaps.shown("d", "10.0.0.4", "10.0.0.7")
-    overlaps.shown("d", "", "")
-    overlaps.shown("e", "10.0.0.4", "10.0.0.4")
+    overlaps.shown("c", ("10.0.0.0", "10.0.0.3"))
+    overlaps.shown("b", ("10.0.0.8", "10.0.0.8"))
+    overlaps.shown("d", ("10.0.0.4", "10.0.0.7"))
+    overlaps.shown("d", ("", ""))
+    overlaps.shown("e", ("10.0.0.4", "10.0.0.4"))
     assert overlaps.pairs == set()
     with pytest.raises(ValueError, match="ends before it starts"):
-        overlaps.shown("f", "10.0.0.2", "10.0.0.1")
+        overlaps.shown("f", ("10.0.0.2", "10.0.0.1"))
 
 
 def phase(seconds: float, each: float) -> Phase:

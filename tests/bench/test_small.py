@@ -10,11 +10,14 @@ from tests.bench import (
     bench_clusterapi,
     bench_controller,
     bench_failover,
+    bench_families,
     bench_held,
     bench_shards,
     bench_tenants,
 )
 from tests.bench.bench_envtest import server as serving
+from tests.bench.comparison import FAMILIES
+from tests.bench.driver import count
 from tests.bench.places import embedded, places
 
 pytestmark = pytest.mark.slow
@@ -38,6 +41,19 @@ async def test_cpu_time_is_read_of_churn_and_of_filling(monkeypatch: pytest.Monk
     churn, filling = await bench_held.measure(embedded, 40)
     assert churn > 0
     assert filling > 0
+
+
+async def test_allocations_of_one_family_and_of_both_are_counted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    costs = {
+        families: await bench_families.measure(embedded, 20, families) for families in FAMILIES
+    }
+    wanted = sum(map(count, range(20)))
+    assert [one.addresses for one in costs.values()] == [wanted, wanted, 2 * wanted]
+    assert {one.overlaps for one in costs.values()} == {0}
+    bench_families.show("embedded", costs)
+    assert "IPv4 and IPv6 20 with" in capsys.readouterr().out
 
 
 async def test_every_change_of_leaders_ends_with_a_grant(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,108 @@
+"""What two families cost: allocations of one, and of both at once, in turn in one run.
+
+On each control plane that there is, `butler-ipam run` serves allocations that are created at once:
+in a pool of IPv4, in one of IPv6, and in one of both, with ipFamilyPolicy RequireDualStack. Each
+is measured in several rounds, on a fresh control plane, and the rounds take turns, so that what
+else the machine does meets all of them. The goal is for the rate; CPU time is the controller's.
+
+    python -m tests.bench families [--allocations N] [--rounds N]
+"""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+import anyio
+import click
+
+from tests.bench.bench_real import ours
+from tests.bench.comparison import FAMILIES, blocks
+from tests.bench.driver import Driver
+from tests.bench.places import Open, places
+from tests.bench.processes import running, worked
+
+GOAL = 0.9
+
+
+@dataclass
+class Cost:
+    """What so many allocations took.
+
+    Args:
+        allocations: how many.
+        addresses: of both families.
+        seconds: until the last was Allocated.
+        cpu: seconds of the controller's process.
+        overlaps: how many pairs held one address.
+    """
+
+    allocations: int = 0
+    addresses: int = 0
+    seconds: float = 0.0
+    cpu: float = 0.0
+    overlaps: int = 0
+
+    def add(self, other: "Cost") -> None:
+        """Count another round."""
+        self.allocations += other.allocations
+        self.addresses += other.addresses
+        self.seconds += other.seconds
+        self.cpu += other.cpu
+        self.overlaps += other.overlaps
+
+    @property
+    def rate(self) -> float:
+        """Allocations per second."""
+        return self.allocations / self.seconds
+
+
+async def measure(place: Open, number: int, families: Sequence[str]) -> Cost:
+    """Return what so many allocations cost that are created at once."""
+    async with place() as home:
+        with tempfile.TemporaryDirectory() as folder:
+            driver = Driver(home.session)
+            async with driver.watching() as view:
+                await driver.prepare(*blocks(number, families))
+                command = ours(home.access, Path(folder))
+                async with running(command, Path(folder) / "controller.log") as process:
+                    await view.until(lambda: view.pool is not None and view.pool.ready, "a pool")
+                    before, begun = worked(process.pid), perf_counter()
+                    await driver.change((), range(number))
+                    await driver.done()
+                    cpu = worked(process.pid) - before
+                listed = await driver.listed()
+    held = sum(view.overlaps.size(one.metadata.uid) for one in listed)
+    return Cost(len(listed), held, view.moved - begun, cpu, len(view.overlaps.pairs))
+
+
+def show(name: str, costs: Mapping[tuple[str, ...], Cost]) -> None:
+    """Print the numbers of a control plane."""
+    single = costs[FAMILIES[0]]
+    for families, cost in costs.items():
+        goal = f"  goal: >= {GOAL}" if len(families) > 1 else ""
+        click.echo(
+            f"{name:9} {' and '.join(families):13} {cost.allocations:,} with"
+            f" {cost.addresses:,} addresses, {cost.rate:.0f}/s,"
+            f" {1000 * cost.cpu / cost.allocations:.2f} ms of CPU each,"
+            f" {cost.overlaps} overlaps; rate {cost.rate / single.rate:.2f} of IPv4's{goal}"
+        )
+
+
+@click.command()
+@click.option("--allocations", default=1_000, show_default=True, help="Created at once.")
+@click.option("--rounds", default=3, show_default=True, help="Of each kind of pool.")
+def command(allocations: int, rounds: int) -> None:
+    """Print what allocations of one family and of both cost."""
+    for name, place in places().items():
+        costs = {families: Cost() for families in FAMILIES}
+        for _ in range(rounds):
+            for families, cost in costs.items():
+                cost.add(anyio.run(measure, place, allocations, families))
+        show(name, costs)
+
+
+def run(arguments: Sequence[str] = ()) -> None:
+    """Print what allocations of one family and of both cost."""
+    command.main(list(arguments), "python -m tests.bench families", standalone_mode=False)
