@@ -101,7 +101,7 @@ class IPAllocationReconciler:
                 self._client, IP_ALLOCATION, allocation, names.FINALIZER_ALLOCATION
             )
             return SETTLED
-        if ranges.held(allocation) is not None and allocation.status.phase == ALLOCATED:
+        if is_served(allocation):
             return Again(self._settings.requeue_allocated)
         if allocation.status.phase == FAILED and self._still_refused(allocation):
             return Again(self._settings.requeue_failed)
@@ -182,6 +182,16 @@ class IPAllocationReconciler:
             conditions = _conditions(allocation, finding, self._clock.now())
             await self._client.patch_status(IP_ALLOCATION, allocation, {"conditions": conditions})
         return Blocked("WaitingForTenant", self._settings.requeue_releasing)
+
+
+def is_served(allocation: IPAllocation) -> bool:
+    """Return whether an allocation has all it needs: there is nothing to do for it."""
+    return (
+        allocation.status.phase == ALLOCATED
+        and not allocation.metadata.terminating
+        and has_finalizer(allocation, names.FINALIZER_ALLOCATION)
+        and ranges.held(allocation) is not None
+    )
 
 
 def waiting_for(allocation: IPAllocation, pool: NetworkPool | None) -> Finding:

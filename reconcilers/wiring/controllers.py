@@ -11,13 +11,14 @@ from controller.conditions import find, is_true
 from controller.meta import Key
 from controller.runner import Controller
 from controller.triggers import ClusterWatch, Watch, generation_changed, to_self
+from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, POOL_INDEX, TENANT_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.caches import Part
 from reconcilers.conditions import FOREIGN_MANAGER, READY
-from reconcilers.ipallocation.reconciler import IPAllocationReconciler
+from reconcilers.ipallocation.reconciler import IPAllocationReconciler, is_served
 from reconcilers.ipallocation.release import ReleaseCheck
 from reconcilers.networkpool.contents import concerns_pool, waits
 from reconcilers.networkpool.events import PoolEvents
@@ -123,7 +124,8 @@ def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
         "ipallocation",
         reconciler.reconcile,
         watches=[
-            Watch(informers.allocations, to_self),
+            # At the start most are served: a look at each would keep a core busy for seconds.
+            Watch(informers.allocations, to_self, lambda change: not is_known_served(change)),
             Watch(informers.pools, unserved, serving_changed),
             # A cluster's status changes once the projection without a deleted range was written.
             Watch(informers.clusters, deleted),
@@ -170,6 +172,13 @@ def add_tenantclusters(
     def waiting(_: NetworkPool) -> Iterable[Key]:
         return [cluster.metadata.key for cluster in in_need]
 
+    def has_owner(change: Change[IPAllocation]) -> bool:
+        # A range for a cluster that never was is nobody's work; the cluster is, when it comes.
+        one = change.new or change.old
+        if one is None or names.ANNOTATION_TENANT_UID in one.metadata.annotations:
+            return True
+        return one.spec.tenantClusterRef.key in clusters
+
     def users(config: ProviderConfig) -> Iterable[Key]:
         return [
             one.metadata.key
@@ -182,7 +191,7 @@ def add_tenantclusters(
         parts.reconciler.reconcile,
         watches=[
             Watch(informers.clusters, to_self),
-            Watch(informers.allocations, lambda a: [a.spec.tenantClusterRef.key]),
+            Watch(informers.allocations, lambda a: [a.spec.tenantClusterRef.key], has_owner),
             # By spec: capacity in their status moves with every range that is handed out.
             Watch(informers.providers, users, generation_changed),
             Watch(informers.pools, waiting, has_more_room),
@@ -271,6 +280,11 @@ def waits_for_room(cluster: TenantCluster) -> bool:
         or not is_true(conditions, NETWORK_READY)
         or (demand is not None and demand.reason == "PoolExhausted")
     )
+
+
+def is_known_served(change: Change[IPAllocation]) -> bool:
+    """Return whether an allocation was served when this replica first saw it."""
+    return change.old is None and change.new is not None and is_served(change.new)
 
 
 def serving_changed(change: Change[NetworkPool]) -> bool:

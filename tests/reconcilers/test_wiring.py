@@ -4,6 +4,7 @@ from typing import Any
 
 from controller.errors import NoAnswer
 from controller.meta import Key
+from reconcilers.api import names
 from reconcilers.settings import Settings
 from tests.reconcilers import make
 from tests.reconcilers.platform import Platform
@@ -47,6 +48,37 @@ async def test_an_allocation_served_at_once_never_shows_pending() -> None:
         if h.plural == "ipallocations"
     }
     assert shown == {None, "Allocated"}
+
+
+async def test_at_the_start_nobody_looks_at_allocations_that_need_nothing() -> None:
+    platform = _platform(make.pool())
+    ends = [f"10.40.0.{number}" for number in range(20)]
+    for end in ends[:18]:
+        held = make.allocation(f"held-{end}", tenant="x/y", held=(end, end))
+        platform.server.add("ipallocations", held)
+    bare = make.allocation("bare", tenant="x/y", held=(ends[18],) * 2, finalizers=[])
+    going = make.allocation("going", tenant="x/y", held=(ends[19],) * 2)
+    for one in (bare, going):
+        platform.server.add("ipallocations", one)
+    platform.server.delete("ipallocations", "going")
+    platform.server.add("ipallocations", make.allocation("asks", tenant="x/y", size=1))
+    async with platform.running() as manager:
+        await platform.clock.advance(1.0)
+        looked_at, clusters = (
+            manager.metrics.registry.get_sample_value(
+                "workqueue_adds_total", {"controller": name, "name": name}
+            )
+            for name in ("ipallocation", "tenantcluster")
+        )
+        assert platform.phase("ipallocations", "asks") == "Allocated"
+        [found] = [
+            o for o in platform.server.all("ipallocations") if o["metadata"]["name"] == "bare"
+        ]
+        assert names.FINALIZER_ALLOCATION in found["metadata"]["finalizers"]
+        assert not platform.server.has("ipallocations", "going")
+    assert looked_at is not None
+    assert clusters == 0, "the cluster that they name never was"
+    assert 3 <= looked_at < 12, "those three, as they change; not the eighteen"
 
 
 async def test_at_rest_the_management_cluster_gets_no_requests() -> None:
