@@ -33,6 +33,7 @@ from reconcilers.conditions import READY
 from reconcilers.settings import Settings
 from reconcilers.wiring.controllers import add_ipallocations, add_networkpools
 from reconcilers.wiring.shared import Shared
+from tests.contract.conftest import administrator
 from tests.polling import until
 from tests.reconcilers.lab import OpenGate
 from tests.servers import SERVERS, running
@@ -260,6 +261,31 @@ async def test_a_family_that_the_pool_lacks_is_waited_for_until_it_has_it(
         assert set(here.offsets(served)) <= {"4:2/31", "6:/127"}
         assert "6:/127" in here.offsets(served)
         assert await here.until("kept", ALLOCATED) == kept, "it is left as it was"
+
+
+async def test_the_columns_show_the_second_family(plane: Plane, tmp_path: Path) -> None:
+    async with lab(plane, tmp_path) as here:
+        await here.offer(secondary=here.second)
+        await here.ask("a", **REQUIRE)
+        pool = await here.counted(2, 2)
+    allocation = await _row(plane, "ipallocations", f"{pool.metadata.name}-a")
+    assert (allocation["Range"], allocation["2nd Range"]) == (
+        f"{here.four}0/31",
+        f"{here.six}/127",
+    )
+    shown = await _row(plane, "networkpools", pool.metadata.name)
+    assert [shown[f"2nd {what}"] for what in ("Available", "Used %")] == [6, 25]
+    assert shown["Secondary"] == f"{here.six}/125"
+
+
+async def _row(plane: Plane, plural: str, name: str) -> dict[str, Any]:
+    """Return what the table of a kind, as kubectl asks for it, says of an object."""
+    table = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    path = f"/apis/{names.API_VERSION}/namespaces/{HOME}/{plural}/{name}"
+    async with administrator(plane) as http:
+        found = (await http.get(path, headers=table)).json()
+    heads = [one["name"] for one in found["columnDefinitions"]]
+    return dict(zip(heads, found["rows"][0]["cells"], strict=True))
 
 
 async def test_both_families_are_pinned_and_given_back_together(
