@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,21 @@ from reconcilers.cli.flags import option
 from reconcilers.cli.output import Form, output_option, report, show
 from reconcilers.cli.problems import Problem, say
 from reconcilers.cli.survey import drawing
-from reconcilers.cli.survey.objects import pool_named, scope, scope_options, survey
+from reconcilers.cli.survey.objects import (
+    followed,
+    pool_named,
+    scope,
+    scope_options,
+    survey,
+    watch_option,
+)
 
 
 @click.command(name="map")
 @click.argument("names", metavar="[POOL]...", nargs=-1)
 @scope_options
 @output_option()
+@watch_option()
 @option(
     "--svg",
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
@@ -34,7 +43,12 @@ from reconcilers.cli.survey.objects import pool_named, scope, scope_options, sur
     help="Write one self-contained page with all of them; - for standard output.",
 )
 def draw(
-    names: tuple[str, ...], output: Form, svg: Path | None, html: Path | None, **values: Any
+    names: tuple[str, ...],
+    output: Form,
+    watch: bool,
+    svg: Path | None,
+    html: Path | None,
+    **values: Any,
 ) -> None:
     """Show a picture of the pools' address space: who holds what, and the gaps.
 
@@ -43,20 +57,32 @@ def draw(
     """
     if svg and html:
         raise click.UsageError("--svg and --html make two different pictures: give one of them")
-    objects = survey(scope(values))
+    columns = drawing.WIDE if output == "wide" else drawing.COLUMNS
+
+    def people(objects: Objects) -> str:
+        return "\n".join(drawing.drawn(one, columns) for one in _pictures(objects, names))
+
+    where = scope(values)
+    if watch:
+        if svg or html:
+            raise click.UsageError(
+                "--watch shows pictures in the terminal: `butler-ipam ui` pages"
+            )
+        followed(where, output, people)
+        return
+    objects = survey(where)
     pictures = _pictures(objects, names)
     if svg is not None:
         _write(svg, _svg(pictures))
     elif html is not None:
         _write(html, _page(objects, {one.pool.metadata.key for one in pictures}))
     else:
-        columns = drawing.WIDE if output == "wide" else drawing.COLUMNS
         named = dict.fromkeys(("networkpool", one.pool.metadata.name) for one in pictures)
         show(
             output,
             lambda: report("PoolMapList", items=map(_item, pictures)),
             named,
-            lambda: "\n".join(drawing.drawn(one, columns) for one in pictures),
+            partial(people, objects),
         )
 
 

@@ -4,8 +4,10 @@ Tables are aligned, coloured on a terminal only, with bars for how full a pool i
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
 import click
@@ -45,12 +47,16 @@ class Column(Generic[T]):
     Args:
         head: its heading.
         value: what a row says there; a number is aligned to the right, None is a dash.
-        wide: whether it is shown with -o wide only.
+        wide: whether it is shown with -o wide only, and where a terminal has room for it.
+        narrow: what a row says there on a terminal that has no room for the value.
+        drop: columns of higher numbers are left out first where there is no room; 0 for never.
     """
 
     head: str
     value: Callable[[T], Cell | str | int | None]
     wide: bool = False
+    narrow: Callable[[T], Cell | str | int | None] | None = None
+    drop: int = 0
 
     def cell(self, row: T) -> Cell:
         """Return the cell of a row."""
@@ -76,6 +82,46 @@ def table(columns: Sequence[Column[T]], rows: Iterable[T], *, wide: bool = True)
     lines = [heads, *cells]
     widths = [max(len(line[at].text) for line in lines) for at in range(len(shown))]
     return "".join(_line(line, widths) for line in lines)
+
+
+def terminal_width() -> int | None:
+    """Return how many columns standard output has; None if it is no terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def fitted(columns: Sequence[Column[T]], rows: Iterable[T], form: Form) -> str:
+    """Return a table that fits the terminal and uses its width; all there is where it has none.
+
+    What is written to a file or a pipe is the same whatever the window, and so is -o wide.
+
+    Args:
+        columns: of the table.
+        rows: what each row is about.
+        form: `wide` for all columns, in whatever width.
+    """
+    every, room = list(rows), terminal_width()
+    if form == "wide" or room is None:
+        return table(columns, every, wide=form == "wide")
+    text = ""
+    for some in _ever_narrower(columns):
+        text = table(some, every)
+        if max(map(len, click.unstyle(text).splitlines()), default=0) <= room:
+            break
+    return text
+
+
+def _ever_narrower(columns: Sequence[Column[T]]) -> Iterator[list[Column[T]]]:
+    """Yield choices of columns: all, without those for -o wide, narrow ones, the needed ones."""
+    kept = list(columns)
+    yield kept
+    for one in reversed([one for one in columns if one.wide]):
+        kept.remove(one)
+        yield kept
+    kept = [replace(one, value=one.narrow or one.value) for one in kept]
+    yield kept
+    for one in sorted((one for one in kept if one.drop), key=lambda one: -one.drop):
+        kept.remove(one)
+        yield kept
 
 
 def _line(cells: Sequence[Cell], widths: Sequence[int]) -> str:
@@ -104,12 +150,12 @@ def percent(value: int | None) -> Cell:
     return Cell(f"{value or 0}%", right=True)
 
 
-def bar(used: int, total: int) -> Cell:
+def bar(used: int, total: int, width: int = BAR) -> Cell:
     """Return a bar and a percentage, rounded down: `[####----------------]  20%`."""
     share = 100 * used // total if total else 0
-    filled = min(BAR, -(-BAR * used // total)) if total else 0
+    filled = min(width, -(-width * used // total)) if total else 0
     colour = "red" if share >= 95 else "yellow" if share >= 70 else "green"
-    return Cell(f"[{'#' * filled}{'-' * (BAR - filled)}] {share:>3}%", colour)
+    return Cell(f"[{'#' * filled}{'-' * (width - filled)}] {share:>3}%", colour)
 
 
 def output_option() -> Callable[[F], F]:

@@ -41,8 +41,13 @@ def say(kind: str, sentence: str) -> None:
 
 
 def colour() -> bool | None:
-    """Return False if the user wants no colours (no-color.org); None lets the terminal decide."""
-    return False if os.environ.get("NO_COLOR") else None
+    """Return whether the user wants colours (NO_COLOR, FORCE_COLOR); None: the terminal decides.
+
+    NO_COLOR goes first where both are set: it is for people whom colours hinder.
+    """
+    if os.environ.get("NO_COLOR"):
+        return False
+    return True if os.environ.get("FORCE_COLOR", "0") not in {"", "0"} else None
 
 
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}

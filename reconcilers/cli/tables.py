@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -22,26 +23,30 @@ from reconcilers.cli.output import (
     Column,
     Form,
     bar,
+    fitted,
     output_option,
     percent,
     report,
     show,
-    table,
 )
 from reconcilers.cli.problems import EXIT_PROBLEM, say
 from reconcilers.cli.survey.drawing import state_cell
-from reconcilers.cli.survey.objects import scope, scope_options, survey
+from reconcilers.cli.survey.objects import followed, scope, scope_options, survey, watch_option
 
 _POOLS: Sequence[Column[Usage]] = (
-    Column("NAMESPACE", lambda one: one.pool.metadata.namespace),
+    Column("NAMESPACE", lambda one: one.pool.metadata.namespace, drop=1),
     Column("NAME", lambda one: one.pool.metadata.name),
     Column("CIDR", lambda one: one.pool.spec.cidr),
-    Column("USED", lambda one: bar(one.capacity.allocated, one.capacity.total)),
-    Column("TOTAL", lambda one: one.capacity.total),
-    Column("ALLOCATED", lambda one: one.capacity.allocated),
+    Column(
+        "USED",
+        lambda one: bar(one.capacity.allocated, one.capacity.total),
+        narrow=lambda one: bar(one.capacity.allocated, one.capacity.total, 10),
+    ),
+    Column("TOTAL", lambda one: one.capacity.total, drop=4),
+    Column("ALLOCATED", lambda one: one.capacity.allocated, drop=3),
     Column("FREE", lambda one: one.capacity.available),
-    Column("LARGEST", lambda one: one.capacity.largest_free),
-    Column("FRAG", lambda one: percent(one.capacity.fragmentation_percent)),
+    Column("LARGEST", lambda one: one.capacity.largest_free, drop=2),
+    Column("FRAG", lambda one: percent(one.capacity.fragmentation_percent), drop=5),
     Column("WAITING", lambda one: one.waiting),
     Column("READY", lambda one: Cell(one.ready, STATUS_COLOURS.get(one.ready))),
     Column("ALLOCATIONS", lambda one: one.allocations, wide=True),
@@ -53,16 +58,30 @@ _POOLS: Sequence[Column[Usage]] = (
 @click.command()
 @scope_options
 @output_option()
-def pools(output: Form, **values: Any) -> None:
+@watch_option()
+def pools(output: Form, watch: bool, **values: Any) -> None:
     """Show how full every NetworkPool is.
 
     The figures are worked out from the allocations as they are; a pool's own status may be a
     moment behind.
     """
-    found = usages(survey(scope(values)))
-    shown = table(_POOLS, found, wide=output == "wide") or "no NetworkPools were found\n"
+
+    def people(objects: Objects) -> str:
+        return fitted(_POOLS, usages(objects), output) or "no NetworkPools were found\n"
+
+    where = scope(values)
+    if watch:
+        followed(where, output, people)
+        return
+    objects = survey(where)
+    found = usages(objects)
     named = dict.fromkeys(("networkpool", one.pool.metadata.name) for one in found)
-    show(output, lambda: report("PoolUsageList", items=map(_usage, found)), named, lambda: shown)
+    show(
+        output,
+        lambda: report("PoolUsageList", items=map(_usage, found)),
+        named,
+        partial(people, objects),
+    )
 
 
 def _usage(one: Usage) -> dict[str, Any]:
@@ -103,7 +122,7 @@ _TENANTS: Sequence[Column[Holding]] = (
     Column("PHASE", lambda one: one.phase),
     Column("NODES", lambda one: _size(one.ranges(names.TYPE_NODES))),
     Column("LB", lambda one: _size(one.ranges(names.TYPE_LOADBALANCER))),
-    Column("GROWN", lambda one: one.grown),
+    Column("GROWN", lambda one: one.grown, drop=1),
     Column("WAITING", lambda one: one.waiting),
     Column("NETWORK READY", lambda one: Cell(one.network[0], STATUS_COLOURS.get(one.network[0]))),
     Column("NODE RANGES", lambda one: _texts(one.ranges(names.TYPE_NODES)), wide=True),
@@ -115,21 +134,32 @@ _TENANTS: Sequence[Column[Holding]] = (
 @click.command()
 @scope_options
 @output_option()
-def tenants(output: Form, **values: Any) -> None:
+@watch_option()
+def tenants(output: Form, watch: bool, **values: Any) -> None:
     """Show what every TenantCluster holds, and whether its network is ready.
 
     With -n, those whose cluster is in that namespace.
     """
     where = scope(values)
-    objects = survey(replace(where, namespace=""))
-    found = [one for one in holdings(objects) if where.namespace in {"", one.key.namespace}]
-    shown = table(_TENANTS, found, wide=output == "wide") or "no TenantClusters were found\n"
+    everywhere = replace(where, namespace="")
+
+    def of(objects: Objects) -> list[Holding]:
+        return [one for one in holdings(objects) if where.namespace in {"", one.key.namespace}]
+
+    def people(objects: Objects) -> str:
+        return fitted(_TENANTS, of(objects), output) or "no TenantClusters were found\n"
+
+    if watch:
+        followed(everywhere, output, people)
+        return
+    objects = survey(everywhere)
+    found = of(objects)
     named = (("tenantcluster", one.key.name) for one in found)
     show(
         output,
         lambda: report("TenantHoldingList", items=map(_holding, found)),
         named,
-        lambda: shown,
+        partial(people, objects),
     )
 
 
@@ -158,8 +188,12 @@ def _holding(one: Holding) -> dict[str, Any]:
 
 
 class Answer(NamedTuple):
-    """What one pool says of an address, and of one of its holders; several if ranges overlap."""
+    """What one pool says of what is asked, and of one of its holders; several if ranges overlap.
 
+    `address` is what of it is in one range, in the pool's one state.
+    """
+
+    asked: AddressRange
     address: str
     pool: NetworkPool
     extent: Extent
@@ -167,56 +201,69 @@ class Answer(NamedTuple):
     allocation: IPAllocation | None
 
 
-def _address(text: str) -> str:
-    """Return an address as objects have it; ::ffff:10.40.0.1 is of IPv4, as Go reads it.
+def _address(text: str) -> AddressRange:
+    """Return addresses as objects have them; ::ffff:10.40.0.1 is of IPv4, as Go reads it.
 
     Raises:
-        BadParameter: the text is no single address.
+        BadParameter: the text is no address, no CIDR and no range.
     """
+    start, _, end = text.partition("-")
     try:
-        found = AddressRange.parse_cidr(text) if "/" in text else AddressRange.parse(text, text)
+        found = (
+            AddressRange.parse_cidr(text)
+            if "/" in text
+            else AddressRange.parse(start.strip(), (end or start).strip())
+        )
     except AllocatorError as wrong:
         raise click.BadParameter(str(wrong)) from wrong
-    if found.size > 1:
-        raise click.BadParameter(f"{text!r} is {found.size:,} addresses: ask for one")
-    return (found.in_family(4) or found).start_text
+    return found.in_family(4) or found
 
 
 @click.command(
-    epilog="Exit code: 0 each address is in some pool, 1 one is in none, 2 it is no address."
+    epilog="Exit code: 0 each of them is in some pool, 1 one is in none, 2 it is no address."
 )
-@click.argument("addresses", metavar="IP...", nargs=-1, required=True, type=_address)
+@click.argument("addresses", metavar="IP|CIDR|IP-IP...", nargs=-1, required=True, type=_address)
 @scope_options
 @output_option()
 @click.pass_context
-def whois(ctx: click.Context, /, addresses: tuple[str, ...], output: Form, **values: Any) -> None:
+def whois(
+    ctx: click.Context, /, addresses: tuple[AddressRange, ...], output: Form, **values: Any
+) -> None:
     """Show who holds an address: the pool, the allocation, the tenant.
 
     Sites may use the same addresses, so several pools may answer. IP may be written in any way,
-    ::ffff:10.40.0.1 and fd00::1/128 too.
+    ::ffff:10.40.0.1 too. Of a CIDR or a range, 10.40.0.0/28 or 10.40.0.0-10.40.0.9, each part is
+    shown that a pool says something else of.
     """
     objects = survey(scope(values))
     found = [answer for address in addresses for answer in answers(objects, address)]
     named = [("ipallocation", one.allocation.metadata.name) for one in found if one.allocation]
-    shown = table(_ANSWERS, found, wide=output == "wide")
+    shown = fitted(_ANSWERS, found, output)
     listed = report("AddressList", items=_answers_by_address(found))
     show(output, lambda: listed, named, lambda: shown)
-    unknown = [one for one in addresses if not any(a.address == one for a in found)]
-    for address in unknown:
-        say("error", f"no NetworkPool that was read contains {address}")
+    unknown = [one for one in addresses if not any(a.asked == one for a in found)]
+    for one in unknown:
+        say("error", f"no NetworkPool that was read contains {_words(one)}")
     if unknown:
         ctx.exit(EXIT_PROBLEM)
 
 
-def answers(objects: Objects, address: str) -> Iterator[Answer]:
-    """Yield what every pool says that has something to say of an address."""
+def _words(one: AddressRange) -> str:
+    return one.start_text if one.size == 1 else one.text
+
+
+def answers(objects: Objects, asked: AddressRange) -> Iterator[Answer]:
+    """Yield what every pool says that has something to say of addresses."""
     for pool, allocations in objects.by_pool():
-        extent = picture(pool, allocations).at(address)
-        if extent is None:
-            continue
-        for holder in extent.holders or (None,):
-            allocation = objects.allocations[holder.allocation] if holder else None
-            yield Answer(address, pool, extent, holder, allocation)
+        for extent in picture(pool, allocations).extents:
+            if not extent.range.overlaps(asked):
+                continue
+            first = max(extent.range.first, asked.first)
+            last = min(extent.range.last, asked.last)
+            part = _words(AddressRange(first, last, asked.family))
+            for holder in extent.holders or (None,):
+                allocation = objects.allocations[holder.allocation] if holder else None
+                yield Answer(asked, part, pool, extent, holder, allocation)
 
 
 def _since(one: Answer) -> str | None:
@@ -226,11 +273,17 @@ def _since(one: Answer) -> str | None:
 
 _ANSWERS: Sequence[Column[Answer]] = (
     Column("IP", lambda one: one.address),
-    Column("POOL", lambda one: str(one.pool.metadata.key)),
+    Column(
+        "POOL", lambda one: str(one.pool.metadata.key), narrow=lambda one: one.pool.metadata.name
+    ),
     Column("STATE", lambda one: state_cell(one.extent.state)),
-    Column("ALLOCATION", lambda one: str(one.holder.allocation) if one.holder else None),
+    Column(
+        "ALLOCATION",
+        lambda one: str(one.holder.allocation) if one.holder else None,
+        narrow=lambda one: one.holder.allocation.name if one.holder else None,
+    ),
     Column("TENANT", lambda one: str(one.holder.tenant) if one.holder else None),
-    Column("TYPE", lambda one: one.holder.type if one.holder else None),
+    Column("TYPE", lambda one: one.holder.type if one.holder else None, drop=1),
     Column("RANGE", lambda one: one.extent.range.text, wide=True),
     Column(
         "PHASE", lambda one: one.allocation.status.phase if one.allocation else None, wide=True

@@ -1,20 +1,22 @@
 """A pool's space for a terminal: a grid of cells, a legend, and the list of all ranges.
 
 Each cell stands for a power of two of addresses, so that rows begin at round addresses. A cell
-that is in several states shows the gravest of them (State is in that order); the list has every
-range.
+that is in several states shows the gravest of them (State is in that order), and one of which only
+some addresses are held has a sign of its own; the list has every range.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
-from reconcilers.addressmap.extents import Extent, Holder, Picture, State, power_of_two
-from reconcilers.addressmap.styles import STYLES
+from reconcilers.addressmap.extents import BY_TENANT, Extent, Holder, Picture, State, power_of_two
+from reconcilers.addressmap.styles import STYLES, Style
 from reconcilers.cli.output import Cell, Column, painted_text, table
 
 COLUMNS = 64
 WIDE = 128
 ROWS = 32
+PARTLY = Style("o", "blue", "", "", "a cell of which some addresses are held")
 _ORDER = {state: place for place, state in enumerate(State)}
 
 _Row = tuple[Extent, Holder | None]
@@ -57,11 +59,14 @@ def _grid(picture: Picture, columns: int) -> str:
         for at, start in zip(begins, starts, strict=True)
     ]
     what = "1 address" if per_cell == 1 else f"{per_cell:,} addresses"
-    return "".join(lines) + f"each cell: {what}\n"
+    partly = f"  {painted_text(PARTLY.letter, PARTLY.terminal)}  {PARTLY.words}\n"
+    legend = partly if PARTLY in cells else ""
+    return "".join(lines) + f"each cell: {what}\n{legend}"
 
 
-def _cells(extents: Sequence[Extent], first: int, size: int, per_cell: int) -> list[State]:
+def _cells(extents: Sequence[Extent], first: int, size: int, per_cell: int) -> list[Style]:
     cells: list[State | None] = [None] * -(-size // per_cell)
+    held: Counter[int] = Counter()
     for extent in extents:
         begin = (extent.range.first - first) // per_cell
         end = (extent.range.last - first) // per_cell
@@ -69,13 +74,23 @@ def _cells(extents: Sequence[Extent], first: int, size: int, per_cell: int) -> l
             known = cells[at]
             if known is None or _ORDER[extent.state] < _ORDER[known]:
                 cells[at] = extent.state
-    return [State.OUTSIDE if state is None else state for state in cells]
+        if extent.state in BY_TENANT:
+            # Of the cells between the first and the last every address is held.
+            for at in {begin, end}:
+                start = first + at * per_cell
+                last = min(extent.range.last, start + per_cell - 1)
+                held[at] += last - max(extent.range.first, start) + 1
+    partly = {at for at, count in held.items() if count < per_cell and cells[at] in BY_TENANT}
+    return [
+        PARTLY if at in partly else STYLES[state or State.OUTSIDE]
+        for at, state in enumerate(cells)
+    ]
 
 
-def _line(cells: list[State]) -> str:
+def _line(cells: list[Style]) -> str:
     return "".join(
-        painted_text(STYLES[state].letter * len(list(run)), STYLES[state].terminal)
-        for state, run in groupby(cells)
+        painted_text(style.letter * len(list(run)), style.terminal)
+        for style, run in groupby(cells)
     ).rstrip()
 
 

@@ -18,6 +18,7 @@ from reconcilers.addressmap.objects import Objects, read_objects
 from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.cli.flags import cluster_options, option, with_options
+from reconcilers.cli.output import Form
 from reconcilers.cli.problems import WRONG_INPUT, Problem, say
 
 T = TypeVar("T", bound=Object)
@@ -62,6 +63,25 @@ def scope_options(function: F) -> F:
             help="Read what was saved with `kubectl get -o yaml` instead of a cluster.",
         ),
     )
+
+
+def watch_option() -> Callable[[F], F]:
+    """Return the option -w."""
+    return option(
+        *("-w", "--watch"), is_flag=True, help="Show it anew when it changes, until Ctrl-C."
+    )
+
+
+def followed(where: Scope, form: Form, people: Callable[[Objects], str]) -> None:
+    """Show what there is, and again after each change, until Ctrl-C.
+
+    Raises:
+        UsageError: files or a form for programs are asked for.
+        Problem: the cluster cannot be read.
+    """
+    from reconcilers.cli.survey.follow import follow  # informers are for this alone
+
+    follow(where, form, people)
 
 
 def scope(values: Mapping[str, Any]) -> Scope:

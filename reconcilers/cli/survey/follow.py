@@ -1,0 +1,88 @@
+"""`-w`: what a command shows, shown anew whenever the cluster changes."""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+
+import anyio
+import click
+
+from controller import logs
+from controller.clock import SystemClock
+from controller.config import connect
+from controller.jobs import running
+from reconcilers.addressmap.objects import Objects, read_objects
+from reconcilers.cli.local.servers import Interrupted, run_until_interrupted
+from reconcilers.cli.output import Form
+from reconcilers.cli.problems import Problem
+from reconcilers.cli.survey.objects import Scope, in_cluster
+from reconcilers.ui.watched import Watched
+
+Show = Callable[[Objects], str]
+
+GATHER_SECONDS = 0.2
+"""Changes come in groups: who draws each alone draws what is half done."""
+CLEAR = "\033[H\033[2J\033[3J"
+
+
+def follow(where: Scope, form: Form, show: Show) -> None:
+    """Show what there is, and again after each change, until Ctrl-C.
+
+    On a terminal each takes the place of the one before; elsewhere they follow each other, with an
+    empty line between, and what shows no change is not written again.
+
+    Args:
+        where: the cluster.
+        form: of the output, one for people.
+        show: gives the text.
+
+    Raises:
+        UsageError: files or a form for programs are asked for.
+        Problem: the cluster cannot be read now; later failures are waited out.
+    """
+    if where.files:
+        raise click.UsageError("--watch is about a cluster, and --filename names files")
+    if form not in {"table", "wide"}:
+        raise click.UsageError(f"--watch shows tables, and --output asks for {form}")
+    logs.configure("console", "error")
+    reading = "reading the cluster's objects"
+    in_cluster(where, reading, lambda client: read_objects(client, where.namespace))
+    try:
+        run_until_interrupted(partial(_follow, where, show))
+    except Interrupted:
+        raise click.Abort from None
+
+
+async def _follow(where: Scope, show: Show) -> None:
+    clock = SystemClock()
+    transport = await connect(where.kubeconfig, where.context, user_agent="butler-ipam")
+    changed, last = anyio.Event(), ""
+
+    def note(_: object) -> None:
+        changed.set()
+
+    try:
+        watched = Watched.over(transport, clock, where.namespace)
+        watched.on_change(note)
+        async with running([one.run for one in watched.kinds]):
+            for informer in watched.kinds:
+                await informer.wait_synced()
+            while True:
+                await clock.sleep(GATHER_SECONDS)
+                changed = anyio.Event()
+                try:
+                    text = show(watched.objects())
+                except Problem as problem:  # a pool that is named may come again
+                    text = f"{problem.format_message()}\n"
+                if text != last:
+                    _write(text, first=not last)
+                    last = text
+                await changed.wait()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await transport.aclose()
+
+
+def _write(text: str, *, first: bool) -> None:
+    before = CLEAR if sys.stdout.isatty() else "" if first else "\n"
+    click.echo(before + text, nl=False)

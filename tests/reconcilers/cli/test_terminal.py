@@ -1,0 +1,160 @@
+"""What a terminal shows: tables that fit it, partly held cells, colours, and what is watched."""
+
+import json
+import signal
+from pathlib import Path
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconcilers.addressmap.extents import picture
+from reconcilers.api.crd import crds
+from reconcilers.cli.local.servers import api_server
+from reconcilers.cli.survey.drawing import drawn
+from tests.reconcilers import make
+from tests.reconcilers.cli import commandline
+from tests.reconcilers.cli.commandline import pool
+from tests.reconcilers.cli.commands import started
+from tests.reconcilers.cli.saved import ask, cluster, held
+from tests.reconcilers.cli.test_run import kubeconfig
+from tests.reconcilers.cli.test_ui import POOLS, make_pool, post
+
+OBJECTS = (
+    pool("frankfurt-1", "10.40.0.0/20"),
+    pool("frankfurt-2", "10.41.0.0/16"),
+    cluster("shop", "team", "u7"),
+    held("team-shop-lb", "10.40.0.0", "10.40.0.63", of="frankfurt-1", tenant="team/shop"),
+)
+ASKED = {
+    "pools": ("pools",),
+    "tenants": ("tenants",),
+    "whois": ("whois", "10.40.0.9", "10.41.3.4"),
+}
+
+
+def shown(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, width: int | None, *arguments: str
+) -> list[str]:
+    """Return the lines that a command prints in a terminal of a width."""
+    monkeypatch.setattr("reconcilers.cli.output.terminal_width", lambda: width)
+    return ask(folder, *arguments, objects=OBJECTS).out.splitlines()
+
+
+@pytest.mark.parametrize("command", ASKED)
+def test_a_table_fits_eighty_columns_and_uses_more_where_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    heads = {}
+    for width in (80, 120, 250):
+        lines = shown(tmp_path, monkeypatch, width, *ASKED[command])
+        assert max(map(len, lines)) <= width
+        heads[width] = lines[0].split()
+    assert len(heads[80]) < len(heads[250])
+    assert {"USED", "READY", "FREE"} <= {*heads[80]} or command != "pools"
+
+
+@pytest.mark.parametrize("command", ASKED)
+def test_what_is_piped_does_not_depend_on_the_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    piped = shown(tmp_path, monkeypatch, None, *ASKED[command])
+    assert "NAMESPACE" in piped[0] or command == "whois"
+    wide = shown(tmp_path, monkeypatch, 80, *ASKED[command], "-o", "wide")
+    assert max(map(len, wide)) > 80, "who asks for all columns gets them"
+
+
+@given(spans=st.lists(st.tuples(st.integers(0, 4095), st.integers(1, 700)), max_size=8))
+def test_a_cell_says_held_only_where_each_of_its_addresses_is(
+    spans: list[tuple[int, int]],
+) -> None:
+    taken: set[int] = set()
+    allocations = []
+    for number, (first, size) in enumerate(spans):
+        last = min(first + size - 1, 4095)
+        if taken.isdisjoint(range(first, last + 1)):
+            taken |= set(range(first, last + 1))
+            ends = (make.address(first), make.address(last))
+            allocations.append(make.allocation(f"a{number}", phase="Allocated", held=ends))
+    text = click.unstyle(drawn(picture(make.pool(cidr=make.cidr(12)), allocations)))
+    grid, _, rest = text.partition("each cell: 2 addresses\n")
+    cells = "".join(line.split()[1] for line in grid.splitlines()[1:])
+    counts = [sum(at in taken for at in range(cell, cell + 2)) for cell in range(0, 4096, 2)]
+    assert cells == "".join(".o#"[count] for count in counts)
+    assert ("a cell of which some addresses are held" in rest) == (1 in counts)
+
+
+def test_whois_of_a_cidr_or_a_range_shows_each_part_of_it(tmp_path: Path) -> None:
+    for asked in ("10.40.0.48/28", "10.40.0.48-10.40.0.63", "10.40.0.48 - 10.40.0.63"):
+        rows = ask(tmp_path, "whois", asked, objects=OBJECTS).out.splitlines()[1:]
+        assert [row.split()[:4] for row in rows] == [
+            [
+                "10.40.0.48/28",
+                "butler-system/frankfurt-1",
+                "allocated",
+                "butler-system/team-shop-lb",
+            ]
+        ]
+    printed = ask(tmp_path, "whois", "10.40.0.62-10.40.0.65", "-o", "json", objects=OBJECTS).out
+    found = json.loads(printed)["items"]
+    assert [(one["address"], one["state"]) for one in found] == [
+        ("10.40.0.62/31", "allocated"),
+        ("10.40.0.64/31", "free"),
+    ]
+
+
+def test_whois_of_a_range_in_no_pool_is_a_problem_and_of_a_wrong_one_a_wrong_call(
+    tmp_path: Path,
+) -> None:
+    unknown = ask(tmp_path, "whois", "192.0.2.0/28", objects=OBJECTS)
+    assert unknown.code == 1
+    assert "192.0.2.0/28" in unknown.errors[0]
+    backwards = ask(tmp_path, "whois", "10.0.0.9-10.0.0.1", objects=OBJECTS)
+    assert backwards.code == 2
+
+
+@pytest.mark.parametrize(
+    ("forced", "unwanted", "coloured"),
+    [("1", "", True), ("", "", False), ("0", "", False), ("1", "1", False)],
+)
+def test_force_color_colours_what_is_piped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forced: str, unwanted: str, coloured: bool
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", forced)
+    monkeypatch.setenv("NO_COLOR", unwanted)
+    assert ("\033[" in ask(tmp_path, "pools", objects=OBJECTS).out) is coloured
+
+
+async def test_pools_are_watched_until_they_change(tmp_path: Path) -> None:
+    async with api_server("management", crds()) as server:
+        await make_pool(server)
+        config = kubeconfig(server, tmp_path)
+        async with (
+            started("pools", "-w", config) as pools,
+            started("map", "other", "-w", config) as named,
+        ):
+            await pools.until(r"lab +10\.0\.0\.0/24")
+            await named.until("there is no NetworkPool 'other'")
+            meta = {"name": "other", "namespace": "butler-system"}
+            body = commandline.pool("other", "10.9.0.0/26")
+            await post(server, POOLS, body | {"metadata": meta, "status": {}})
+            await pools.until(r"other +10\.9\.0\.0/26")
+            await named.until(r"each cell: 1 address")
+            assert await pools.stop(signal.SIGINT) == 130
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("pools", "-w", "-f", "saved.yaml"), "names files"),
+        (("pools", "-w", "-o", "json"), "shows tables"),
+        (("map", "-w", "--html", "-"), "butler-ipam ui"),
+    ],
+)
+def test_what_cannot_be_watched_is_a_wrong_call(
+    arguments: tuple[str, ...], complaint: str
+) -> None:
+    done = commandline.run(*arguments)
+    assert done.code == 2
+    assert complaint in done.err
