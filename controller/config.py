@@ -156,6 +156,20 @@ def _kubeconfigs(kubeconfig: Path | None, context: str | None) -> list[Path]:
     )
 
 
+def context_names(kubeconfig: Path | None = None) -> list[str]:
+    """Return the names of the contexts that `connect` can be given; none inside a pod.
+
+    Args:
+        kubeconfig: a file; None looks where kubectl looks.
+
+    Raises:
+        ConfigurationError: there is no kubeconfig, or one is wrong.
+    """
+    documents = map(_read_kubeconfig, _kubeconfigs(kubeconfig, None))
+    entries = (entry for document in documents for entry in document["contexts"])
+    return [str(entry["name"]) for entry in entries if isinstance(entry, dict) and "name" in entry]
+
+
 def _files(kubeconfigs: Sequence[Path]) -> list[Path]:
     """Return the files that a configuration is made of: kubeconfigs, and the files they name.
 

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import click
 
+from reconcilers.cli import names
 from reconcilers.settings import INTEGRATIONS, Settings
 
 F = TypeVar("F", bound=Callable[..., Any] | click.Command)
@@ -168,7 +169,11 @@ def cluster_options(function: F) -> F:
             type=click.Path(path_type=Path),
             help="Kubeconfig file; if absent, as kubectl finds it, or the pod's service account.",
         ),
-        option("--context", help="Context in the kubeconfig; if absent, its current one."),
+        option(
+            "--context",
+            shell_complete=names.contexts,
+            help="Context in the kubeconfig; if absent, its current one.",
+        ),
     )
 
 

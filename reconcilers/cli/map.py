@@ -13,6 +13,7 @@ from reconcilers.addressmap.extents import Picture, picture
 from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.page import document, page, pool_documents
 from reconcilers.addressmap.svg import svg as picture_as_svg
+from reconcilers.cli import names as completed
 from reconcilers.cli.flags import option
 from reconcilers.cli.output import Form, output_option, report, show
 from reconcilers.cli.problems import Problem, say
@@ -28,7 +29,7 @@ from reconcilers.cli.survey.objects import (
 
 
 @click.command(name="map")
-@click.argument("names", metavar="[POOL]...", nargs=-1)
+@click.argument("names", metavar="[POOL]...", nargs=-1, shell_complete=completed.pools)
 @scope_options
 @output_option()
 @watch_option()

@@ -17,6 +17,7 @@ from controller.meta import Key, Object
 from reconcilers.addressmap.objects import Objects, read_objects
 from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool
+from reconcilers.cli import names as completed
 from reconcilers.cli.flags import cluster_options, option, with_options
 from reconcilers.cli.output import Form
 from reconcilers.cli.problems import WRONG_INPUT, Problem, say
@@ -49,7 +50,10 @@ def scope_options(function: F) -> F:
         function,
         cluster_options,
         option(
-            *("-n", "--namespace"), default="", help="Only this namespace; all of them if absent."
+            *("-n", "--namespace"),
+            default="",
+            shell_complete=completed.namespaces,
+            help="Only this namespace; all of them if absent.",
         ),
         option(
             *("-A", "--all-namespaces"),

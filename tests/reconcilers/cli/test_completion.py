@@ -5,12 +5,18 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from functools import partial
 from pathlib import Path
 
+import anyio
 import pytest
 
+from reconcilers.api.crd import crds
 from reconcilers.cli.completion import main
+from reconcilers.cli.local.servers import api_server
 from reconcilers.cli.main import COMMANDS
+from tests.reconcilers.cli.test_run import kubeconfig
+from tests.reconcilers.cli.test_ui import make_pool
 
 ROOT = Path(__file__).parents[3]
 CALL = """
@@ -108,3 +114,30 @@ def test_the_shell_is_offered_commands_without_any_being_loaded() -> None:
         [sys.executable, "-c", CALL], capture_output=True, text=True, check=True, env=env
     ).stdout
     assert printed.split() == ["plain,plan", "plain,pools", "False"]
+
+
+def test_contexts_are_offered_from_the_kubeconfig(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config"
+    path.write_text("contexts: [{name: lab}, {name: live}, {name: prod}]")
+    words = ("pools", f"--kubeconfig={path}", "--context", "l")
+    assert offered(capsys, *words) == (["lab", "live"], ":4")
+    assert offered(capsys, "pools", "--kubeconfig=/nowhere", "--context", "") == ([], ":4")
+
+
+async def test_pools_and_namespaces_are_offered_from_the_cluster(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with api_server("management", crds()) as server:
+        await make_pool(server)
+        config = kubeconfig(server, tmp_path)
+
+        async def asked(*words: str) -> list[str]:
+            found, _ = await anyio.to_thread.run_sync(partial(offered, capsys, *words))
+            return found
+
+        assert await asked("map", config, "") == ["lab"]
+        assert await asked("map", config, "x") == []
+        assert await asked("pools", config, "-n", "butler") == ["butler-system"]
+        assert await asked("map", config, "-n", "default", "") == []
