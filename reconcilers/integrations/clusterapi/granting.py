@@ -6,12 +6,10 @@ is settled. Then an IPAddress that was made for it answers the next promise, whi
 address, or is taken away with the claim.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum, auto
 from functools import partial
 from typing import Any
-
-import anyio
 
 from allocator import AddressRange
 from controller.client import Client
@@ -41,6 +39,7 @@ from reconcilers.integrations.clusterapi.statuses import message_of, shows, with
 from reconcilers.integrations.clusterapi.world import World
 from reconcilers.integrations.core.journal import Promise
 from reconcilers.integrations.core.rules import Refusal
+from reconcilers.integrations.core.together import at_once
 
 
 def blocks_of(space: PoolSpace, addresses: AddressRange) -> AddressRange:
@@ -126,7 +125,7 @@ class Granting:
             else:
                 results.append((promise, Result.WRITTEN))
 
-        await self._at_once([partial(keep_one, one) for one in granted])
+        await at_once([partial(keep_one, one) for one in granted], self._width)
         self._events.told(pool_kind, pool, told)
         return results
 
@@ -173,7 +172,7 @@ class Granting:
             finding = Finding(READY, False, refusal.reason, refusal.message)
             told.extend(await self._tell(refusal.request, finding))
 
-        await self._at_once([partial(tell, one) for one in refusals])
+        await at_once([partial(tell, one) for one in refusals], self._width)
         self._events.told(pool_kind, pool, told)
 
     async def void(self, claims: Sequence[IPAddressClaim], pool: str) -> bool:
@@ -202,7 +201,7 @@ class Granting:
             except (Conflict, NotFound):
                 missed.append(claim)
 
-        await self._at_once([partial(void_one, one) for one in claims])
+        await at_once([partial(void_one, one) for one in claims], self._width)
         return not missed
 
     async def _tell(self, claim: IPAddressClaim, finding: Finding) -> Sequence[Told]:
@@ -218,24 +217,3 @@ class Granting:
             return [(await self._client.patch_status(kind, claim, status), finding)]
         except (Conflict, NotFound):
             return ()
-
-    async def _at_once(self, work: Sequence[Callable[[], Awaitable[None]]]) -> None:
-        """Do all of it, `width` at once.
-
-        Raises:
-            ControllerError: some of it failed; the first error, after all was tried.
-        """
-        limit, failures = anyio.CapacityLimiter(self._width), list[ControllerError]()
-
-        async def do(one: Callable[[], Awaitable[None]]) -> None:
-            async with limit:
-                try:
-                    await one()
-                except ControllerError as error:
-                    failures.append(error)
-
-        async with anyio.create_task_group() as group:
-            for one in work:
-                group.start_soon(do, one)
-        if failures:
-            raise failures[0]

@@ -5,12 +5,10 @@ promises to exactly that version is written into it. Whoever froze before its cr
 allocation that holds nothing.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from enum import Enum, auto
 from functools import partial
 from typing import Any
-
-import anyio
 
 from allocator import AddressRange
 from controller.client import Client
@@ -27,6 +25,7 @@ from controller.errors import (
 from controller.meta import OwnerReference, Version
 from reconcilers.api import names
 from reconcilers.integrations.core.journal import Promise
+from reconcilers.integrations.core.together import at_once
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     GROUP,
@@ -163,7 +162,7 @@ class Allocations:
             else:
                 made.append((grant, one))
 
-        await self._at_once([partial(make_one, one) for one in grants])
+        await at_once([partial(make_one, one) for one in grants], self._width)
         return made, failed
 
     async def keep(self, work: Sequence[Work], pool: IPAMPool) -> list[tuple[Promise, Result]]:
@@ -194,7 +193,7 @@ class Allocations:
                 result = Result.UNKNOWN
             results.append((promises[0], result))
 
-        await self._at_once([partial(keep_one, one) for one in work])
+        await at_once([partial(keep_one, one) for one in work], self._width)
         return results
 
     async def repair(self, found: Sequence[tuple[IPAMAllocation, str]], pool: IPAMPool) -> None:
@@ -211,7 +210,7 @@ class Allocations:
                     self._client.patch(ALLOCATIONS, Version.from_object(allocation), patch)
                 )
 
-        await self._at_once([partial(repair_one, *one) for one in found])
+        await at_once([partial(repair_one, *one) for one in found], self._width)
 
     async def void(self, found: Sequence[IPAMAllocation], since: str) -> None:
         """Write each once, so that no promise to its present version can be kept."""
@@ -223,7 +222,7 @@ class Allocations:
             except (Conflict, NotFound):
                 return  # it has moved on, which voids as well
 
-        await self._at_once([partial(void_one, one) for one in found])
+        await at_once([partial(void_one, one) for one in found], self._width)
 
     async def delete(self, found: Sequence[IPAMAllocation]) -> None:
         """Delete these, as they were read."""
@@ -231,7 +230,7 @@ class Allocations:
         async def delete_one(one: IPAMAllocation) -> None:
             await self._tolerant(self._client.delete(ALLOCATIONS, Version.from_object(one)))
 
-        await self._at_once([partial(delete_one, one) for one in found])
+        await at_once([partial(delete_one, one) for one in found], self._width)
 
     async def _tolerant(self, write: Awaitable[object]) -> None:
         """Await a write; one that comes too late is seen to by the next pass."""
@@ -239,14 +238,3 @@ class Allocations:
             await write
         except (Conflict, NotFound):
             return
-
-    async def _at_once(self, work: Sequence[Callable[[], Awaitable[None]]]) -> None:
-        limit = anyio.CapacityLimiter(self._width)
-
-        async def do(one: Callable[[], Awaitable[None]]) -> None:
-            async with limit:
-                await one()
-
-        async with anyio.create_task_group() as group:
-            for one in work:
-                group.start_soon(do, one)

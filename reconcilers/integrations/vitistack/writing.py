@@ -4,13 +4,11 @@ An address is written with exactly the resourceVersion that the promise names: o
 IPAllocation has moved on, and the promise is settled.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from functools import partial
 from typing import Any
-
-import anyio
 
 from controller.client import Client
 from controller.clock import Clock
@@ -26,6 +24,7 @@ from controller.errors import (
 )
 from controller.events import Recorder
 from reconcilers.integrations.core.journal import Promise
+from reconcilers.integrations.core.together import at_once
 from reconcilers.integrations.vitistack.api import (
     ALLOCATED,
     ALLOCATIONS,
@@ -140,13 +139,13 @@ class Writer:
                 result = Result.UNKNOWN
             results.append((promise, result))
 
-        await self._at_once([partial(keep_one, *one) for one in granted])
+        await at_once([partial(keep_one, *one) for one in granted], self._width)
         return results
 
     async def say(self, said: Sequence[tuple[IPAllocation, Problem]]) -> None:
         """Say on each IPAllocation why it has no address, unless it says so already."""
         news = [(one, problem) for one, problem in said if not shows(one, problem)]
-        await self._at_once([partial(self._say_one, *one) for one in news])
+        await at_once([partial(self._say_one, *one) for one in news], self._width)
 
     async def _say_one(self, one: IPAllocation, problem: Problem) -> None:
         try:
@@ -178,18 +177,7 @@ class Writer:
             except (Conflict, NotFound):
                 return  # it has moved on, which voids as well
 
-        await self._at_once([partial(void_one, one) for one in found])
-
-    async def _at_once(self, work: Sequence[Callable[[], Awaitable[None]]]) -> None:
-        limit = anyio.CapacityLimiter(self._width)
-
-        async def do(one: Callable[[], Awaitable[None]]) -> None:
-            async with limit:
-                await one()
-
-        async with anyio.create_task_group() as group:
-            for one in work:
-                group.start_soon(do, one)
+        await at_once([partial(void_one, one) for one in found], self._width)
 
 
 def shows(allocation: IPAllocation, problem: Problem) -> bool:

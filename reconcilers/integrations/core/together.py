@@ -1,0 +1,32 @@
+"""Several requests at once, whose failures do not stop one another."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import anyio
+
+from controller.errors import ControllerError
+
+
+async def at_once(work: Sequence[Callable[[], Awaitable[None]]], width: int) -> None:
+    """Do all of it, `width` at once.
+
+    A task group alone would cancel the others at the first failure, and raise a group, which is
+    none of the errors that say who may retry.
+
+    Raises:
+        ControllerError: some of it failed; the first error, after all was tried.
+    """
+    limit, failures = anyio.CapacityLimiter(width), list[ControllerError]()
+
+    async def do(one: Callable[[], Awaitable[None]]) -> None:
+        async with limit:
+            try:
+                await one()
+            except ControllerError as error:
+                failures.append(error)
+
+    async with anyio.create_task_group() as group:
+        for one in work:
+            group.start_soon(do, one)
+    if failures:
+        raise failures[0]
