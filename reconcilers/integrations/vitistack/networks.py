@@ -122,8 +122,10 @@ class NetworkReconciler:
         revision = journal_of(network.metadata).revision
         view = await self._reader.at_least(network.metadata.key, space, revision or 0)
         known = revision is not None and view.position >= revision
-        if not known and next(view.contents.queue(), None) is not None:
+        waiting = next(view.contents.queue(), None) is not None
+        if not known and (waiting or revision is not None):
             # Never written, lost, or of another cluster's history: void what it may have promised.
+            # The latter at once, or each pass would list to find out.
             network = await self._fenced(network)
             revision = journal_of(network.metadata).revision or 0
             view = await self._reader.at_least(network.metadata.key, space, revision)

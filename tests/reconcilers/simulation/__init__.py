@@ -23,6 +23,12 @@ The claims of Cluster API, on the same model:
     claimlaws.py   what must hold of every write, and in the end
     claimrules.py  each rule of the protocol, switched off
 
+The networks of vitistack, on the same model:
+
+    networkchaos.py  replicas that serve networks, and what happens to them, from a seed
+    networklaws.py   what must hold of every write, and in the end
+    networkrules.py  each rule of the protocol, switched off
+
 The tenants, on whole servers in memory, with MetalLB's stand-in:
 
     routes.py        requests in flight

@@ -11,7 +11,15 @@ from typing_extensions import override
 
 from controller.errors import ControllerError, NoAnswer, api_error
 from controller.transport import Transport
-from tests.reconcilers.simulation.world import API_VERSIONS, KINDS, NAMESPACE, Json, World
+from tests.reconcilers.simulation.world import (
+    ALLOCATIONS,
+    API_VERSIONS,
+    KINDS,
+    NAMESPACE,
+    NETWORK_ADDRESSES,
+    Json,
+    World,
+)
 
 _NOTHING: Mapping[str, str] = {}
 
@@ -123,4 +131,6 @@ def _parsed(path: str) -> tuple[str, str, str]:
     parts = path.strip("/").split("/")
     parts = parts[parts.index(NAMESPACE) + 1 :] if NAMESPACE in parts else parts[3:]
     plural, name, subresource = (*parts, "", "")[:3]
+    if plural == ALLOCATIONS and path.startswith("/apis/vitistack.io/"):
+        plural = NETWORK_ADDRESSES
     return plural, name, subresource

@@ -15,12 +15,19 @@ ALLOCATIONS = "ipallocations"
 CLAIMS = "ipaddressclaims"
 ADDRESSES = "ipaddresses"
 CLAIM_POOLS = "inclusterippools"
+NETWORKS = "networknamespaces"
+INTERFACES = "networkconfigurations"
+NETWORK_ADDRESSES = "ipallocations.vitistack.io"
+"""Vitistack's IPAllocations, whose plural is that of ours."""
 KINDS = {
     POOLS: "NetworkPool",
     ALLOCATIONS: "IPAllocation",
     CLAIMS: "IPAddressClaim",
     ADDRESSES: "IPAddress",
     CLAIM_POOLS: "InClusterIPPool",
+    NETWORKS: "NetworkNamespace",
+    INTERFACES: "NetworkConfiguration",
+    NETWORK_ADDRESSES: "IPAllocation",
 }
 API_VERSION = "butler.butlerlabs.dev/v1alpha1"
 API_VERSIONS = {
@@ -29,6 +36,9 @@ API_VERSIONS = {
     CLAIMS: "ipam.cluster.x-k8s.io/v1beta2",
     ADDRESSES: "ipam.cluster.x-k8s.io/v1beta2",
     CLAIM_POOLS: "ipam.cluster.x-k8s.io/v1alpha2",
+    NETWORKS: "vitistack.io/v1alpha2",
+    INTERFACES: "vitistack.io/v1alpha1",
+    NETWORK_ADDRESSES: "vitistack.io/v1alpha2",
 }
 
 

@@ -1,0 +1,90 @@
+"""How each rule by which no address of a network is given twice is switched off, one by one."""
+
+from typing import Any
+
+import pytest
+
+from allocator import AddressRange
+from reconcilers.integrations.core import rules
+from reconcilers.integrations.core.contents import Contents
+from reconcilers.integrations.core.journal import Journal
+from reconcilers.integrations.vitistack import configurations, networks
+from reconcilers.integrations.vitistack.interfaces import Shown, shown
+from reconcilers.integrations.vitistack.writing import Writer
+from tests.reconcilers.simulation.claimrules import without_precondition
+from tests.reconcilers.simulation.world import NETWORK_ADDRESSES, NETWORKS
+
+Patch = pytest.MonkeyPatch
+
+
+def promises_not_taken(mp: Patch) -> None:
+    """What is promised may be chosen again."""
+    elsewhere = AddressRange(0, 0, 4)
+    choose = rules.choose
+
+    def careless(*args: Any, **how: Any) -> Any:
+        return choose(*args, **{**how, "to_blocks": lambda _: elsewhere})
+
+    mp.setattr(networks, "choose", careless)
+
+
+def dropped_at_once(mp: Patch) -> None:
+    """The next write of the journal forgets what was promised before."""
+
+    def nothing(of: Journal, view: Any) -> Journal:
+        del view
+        return Journal(of.revision or 0)
+
+    mp.setattr(rules, "settle", nothing)
+    mp.setattr(networks, "settle", nothing)
+
+
+def revision_not_raised(mp: Patch) -> None:
+    """The journal does not say how far one has to have read."""
+    settle = rules.settle
+
+    def low(of: Journal, view: Any) -> Journal:
+        return Journal(of.revision or 0, settle(of, view).promises)
+
+    mp.setattr(rules, "settle", low)
+
+
+def written_at_any_version(mp: Patch) -> None:
+    """An IPAllocation is given its address whatever it has become meanwhile."""
+    without_precondition(mp, NETWORK_ADDRESSES, "status")
+
+
+def networks_written_blindly(mp: Patch) -> None:
+    """A journal is written whatever the network has become meanwhile."""
+    without_precondition(mp, NETWORKS, "metadata")
+
+
+def fence_voids_nothing(mp: Patch) -> None:
+    """A network without memory begins to serve while earlier promises may still be kept."""
+
+    async def nothing(self: Writer, found: Any, network: str) -> None:
+        del self, found, network
+
+    mp.setattr(Writer, "void", nothing)
+
+
+def another_instead(mp: Patch) -> None:
+    """Who requests an address that is taken gets another."""
+    mp.setattr(networks._Taking, "_exactly", lambda self, text, key: self._lowest())
+
+
+def shown_address_believed(mp: Patch) -> None:
+    """An address that an IPAllocation shows is its own, whoever else has it."""
+    mp.setattr(Contents, "other_holder", lambda self, blocks, key: None)
+
+
+def ready_by_what_is_there(mp: Patch) -> None:
+    """A configuration is Ready once all IPAllocations that the cache shows have addresses."""
+
+    def hasty(one: Any, allocations: Any) -> Any:
+        said = shown(one, allocations)
+        if said.phase == "Pending" and all(each.holds for each in allocations.values()):
+            return Shown("Ready", "Success", "Configured", "All allocated", said.interfaces)
+        return said
+
+    mp.setattr(configurations, "shown", hasty)

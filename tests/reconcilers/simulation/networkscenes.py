@@ -1,0 +1,65 @@
+"""Scenes in which one rule of a network's promises is all that stands between two and one."""
+
+from random import Random
+from typing import Any
+
+from typing_extensions import override
+
+from reconcilers.integrations.core.journal import ANNOTATION
+from tests.reconcilers.simulation.laws import Judge
+from tests.reconcilers.simulation.networkchaos import NetworkReplica, make_network
+from tests.reconcilers.simulation.networklaws import NetworkJudge, both_have
+from tests.reconcilers.simulation.stage import Stage
+from tests.reconcilers.simulation.wire import Flight
+from tests.reconcilers.simulation.world import NETWORK_ADDRESSES, NETWORKS
+
+
+class NetworkStage(Stage):
+    """A world with network p of three addresses, and nobody at work yet."""
+
+    @override
+    def make_judge(self) -> Judge:
+        return NetworkJudge(self.world)
+
+    @override
+    def overlap(self) -> str | None:
+        return both_have(self.world)
+
+    @override
+    def make_pool(self, **status: str) -> None:
+        make_network(self.world, "p")
+
+    @override
+    def ask(self, name: str, count: int = 1, since: str = "") -> None:
+        spec = {"networkNamespaceName": "p", "networkConfigurationName": "nobody"}
+        self.world.create(NETWORK_ADDRESSES, {"metadata": {"name": name}, "spec": spec})
+
+    @override
+    def replica(self) -> Any:
+        made = NetworkReplica(self.world, self.flights, self.clock, Random(0), patience=0.0)
+        made.boot(stale=False)
+        return made
+
+    def forget(self) -> None:
+        """Take the network's memory away."""
+        nothing = {"metadata": {"annotations": {ANNOTATION: None}}}
+        self.world.patch(NETWORKS, "p", nothing, guarded=False)
+
+
+def _gives_to_b(flight: Flight) -> bool:
+    """Return whether a request says to B what it got, or why it got nothing."""
+    status = flight.plural == NETWORK_ADDRESSES and flight.name == "b"
+    return status and flight.method == "PATCH" and "are void" not in str(flight.body)
+
+
+async def late_write_after_loss_of_memory(stage: NetworkStage) -> str | None:
+    """B's address is on its way to it when the network forgets; then A asks, who goes first."""
+    stage.ask("b")
+    await stage.pool(stage.replica(), _gives_to_b)
+    stage.forget()
+    stage.ask("a")
+    on_their_way, stage.late = stage.late, []
+    await stage.pool(stage.replica(), _gives_to_b)
+    stage.late = on_their_way
+    stage.arrive()
+    return stage.problem

@@ -1,0 +1,106 @@
+"""Vitistack's networks, proved for the real code from seeds; and each rule switched off.
+
+`BUTLER_IPAM_TEST_SEEDS` is how many seeds are played with two replicas; with three, or with
+objects that vanish, it is half of that.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.numbers import Note
+from tests.reconcilers.simulation import networkrules as rules
+from tests.reconcilers.simulation import networkscenes as scenes
+from tests.reconcilers.simulation.chaos import Plan
+from tests.reconcilers.simulation.networkchaos import NetworkRun
+from tests.reconcilers.simulation.stage import played
+from tests.reconcilers.simulation.switch import Switch, check
+from tests.reconcilers.simulation.test_claim_switches import BOTH_HAVE
+from tests.reconcilers.simulation.test_simulation import PARTS, SEEDS, part_of
+from tests.reconcilers.simulation.test_switches import _LAGGING, _SHARP
+
+_BUSY = replace(_LAGGING, users=0.15, reading=0.15, pool_cycles=False, wipes=False, restores=False)
+
+SWITCHES = {
+    "1": Switch(
+        "the journal says how far one has to have read",
+        rules.revision_not_raised,
+        BOTH_HAVE,
+        _BUSY,
+        423,
+    ),
+    "2": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, _LAGGING, 4),
+    "4": Switch(
+        "the journal is written at the version that was read",
+        rules.networks_written_blindly,
+        BOTH_HAVE,
+        _LAGGING,
+        37,
+    ),
+    "5": Switch(
+        "an IPAllocation is written at the version that was promised for",
+        rules.written_at_any_version,
+        "requested",
+        _SHARP,
+        1,
+    ),
+    "6": Switch(
+        "a promise is kept until it is settled", rules.dropped_at_once, BOTH_HAVE, _LAGGING, 3
+    ),
+    "8": Switch(
+        "a requested address is given or refused, never another",
+        rules.another_instead,
+        "requested",
+    ),
+    "9": Switch(
+        "a configuration is Ready with all of its addresses",
+        rules.ready_by_what_is_there,
+        "is Ready with addresses of",
+    ),
+}
+
+SCENES = {
+    "7": (rules.fence_voids_nothing, scenes.late_write_after_loss_of_memory),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize(
+    ("plan", "share", "options"),
+    [
+        (Plan(), 1, "--replicas 2"),
+        (Plan(replicas=3), 2, "--replicas 3"),
+        (Plan(force=True), 2, "--force"),
+    ],
+    ids=["two", "three", "vanishing"],
+)
+def test_no_two_ever_have_one_address_of_a_network_and_everybody_who_fits_is_served(
+    plan: Plan, share: int, options: str, part: int
+) -> None:
+    for seed in part_of(SEEDS // share, part):
+        verdict = NetworkRun(seed, plan).play()
+        again = f"python -m tests.reconcilers.simulation networks {seed} {options}"
+        assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", SWITCHES)
+def test_without_a_rule_the_simulation_fails_and_with_it_the_same_seed_is_clean(
+    number: str, record_property: Note
+) -> None:
+    switch = SWITCHES[number]
+    check(switch, lambda seed: NetworkRun(seed, switch.plan).play(), record_property)
+
+
+@pytest.mark.parametrize("number", SCENES)
+def test_without_a_rule_the_scene_ends_with_one_address_given_twice_and_with_it_well(
+    number: str,
+) -> None:
+    off, scene = SCENES[number]
+    assert played(scene, scenes.NetworkStage) is None
+    with pytest.MonkeyPatch.context() as patch:
+        off(patch)
+        verdict = played(scene, scenes.NetworkStage)
+    assert verdict is not None
+    assert BOTH_HAVE in verdict
