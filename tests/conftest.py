@@ -7,7 +7,7 @@ import os
 
 import pytest
 import structlog
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.hygiene import (
     pytest_collection_finish,
@@ -20,10 +20,11 @@ from tests.hygiene import (
 )
 from tests.numbers import pytest_terminal_summary
 
+# No test fails by the time that it takes: on a busy machine an example takes ten times as long.
 # CI tries the same examples each time; everywhere else hypothesis looks for new ones.
-settings.register_profile("ci", derandomize=True, deadline=None)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("here"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 # As the product has it. structlog's default draws every frame with its variables where rich is
 # installed: 90 ms of CPU for each exception that a test has logged.
