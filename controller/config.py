@@ -137,7 +137,7 @@ def _kubeconfigs(kubeconfig: Path | None, context: str | None) -> list[Path]:
     """
     if kubeconfig is not None:
         path = kubeconfig.expanduser()
-        if not path.is_file():
+        if not path.is_file() and not path.is_dir():  # what reads it refuses a folder by name
             raise ConfigurationError(f"--kubeconfig names {path}, and there is no such file")
         return [path]
     if listed := os.environ.get("KUBECONFIG"):

@@ -148,6 +148,8 @@ async def test_a_missing_kubeconfig_or_context_is_named(
         await connect()
     with pytest.raises(ConfigurationError, match="--kubeconfig names"):
         await connect(tmp_path / "missing")
+    with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
+        await connect(tmp_path)
     path = kubeconfig(tmp_path / "k", "https://127.0.0.1", {"token": "t"})
     with pytest.raises(ConfigurationError, match="name three in"):
         await connect(path, "three")
