@@ -7,7 +7,8 @@ what does not end by that ends with the process, before another process can lead
 
 SIGUSR1 writes the stacks of all threads and tasks to standard error, as plain text like a
 traceback, and stops nothing. Threads are written by faulthandler directly from the signal, so they
-are written even if the event loop hangs; tasks are written by the event loop.
+are written even if the event loop hangs; tasks are written by the event loop. Python 3.14 ends the
+dump of threads at one that is just starting, with "<freed thread state>": send the signal again.
 
 The event loop is watched: how late it turns is a metric, what blocks it is logged. Code that
 computes or waits without `await` stops everything else in the process: the lease is not renewed,

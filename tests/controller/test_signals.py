@@ -18,9 +18,12 @@ from controller.signals import run_until_signal
 from tests.controller.widgets import WIDGETS
 from tests.controller.store import StoreTransport, Store
 
-async def reconcile(key):
+def work():  # said by the thread: until it runs, Python 3.14 ends a dump of all threads at it
     print("begun", flush=True)
-    await anyio.to_thread.run_sync(input)
+    input()
+
+async def reconcile(key):
+    await anyio.to_thread.run_sync(work)
     print("ended", flush=True)
     return SETTLED
 
