@@ -15,10 +15,12 @@ DEMO_REAL = newest/etcd newest/kube-apiserver newest/kube-controller-manager new
 REAL_ENVTEST = tests/envtest/admission tests/envtest/definitions tests/envtest/faults/test_proxy.py \
 	tests/envtest/test_binaries.py tests/envtest/test_controllers.py tests/envtest/test_kubectl.py \
 	tests/envtest/test_kubectl_commands.py tests/envtest/test_metallb.py tests/envtest/test_replay.py
-REAL_CLI = tests/reconcilers/cli/test_check_repair.py tests/reconcilers/cli/test_demo.py \
+REAL_CLI = tests/reconcilers/cli/test_completion.py tests/reconcilers/cli/test_check_repair.py \
+	tests/reconcilers/cli/test_demo.py \
 	tests/reconcilers/cli/test_demo_shards.py tests/reconcilers/cli/test_real_parts.py \
 	tests/reconcilers/cli/test_run.py tests/reconcilers/cli/test_samples.py \
-	tests/reconcilers/cli/test_standin.py tests/reconcilers/cli/test_up.py
+	tests/reconcilers/cli/test_standin.py tests/reconcilers/cli/test_terminal.py \
+	tests/reconcilers/cli/test_ui.py tests/reconcilers/cli/test_up.py
 REAL_TESTS = tests/contract tests/faults tests/metallb $(REAL_CLI) tests/manifests \
 	tests/bench/test_real.py tests/docs/test_on_a_cluster.py $(REAL_ENVTEST)
 # Those of the product that start no servers.
@@ -82,6 +84,9 @@ manifests: $(VENV)/.run crds  ## Write the one-file install and the chart's copi
 	$(BIN)/python -m manifests.rendering
 	$(BIN)/python .ci/chart.py
 
+screenshots: $(VENV)/.dev  ## Take the pictures of the documents anew (needs chromium)
+	$(BIN)/python .ci/screenshots.py
+
 bench: $(VENV)/.dev  ## Print the numbers that the documentation claims
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)
 
@@ -113,4 +118,4 @@ $(VENV)/.dev: requirements-dev.txt pyproject.toml .ci/venv
 clean:  ## Remove what the other targets made
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.PHONY: help demo test quick real clusterctl test-real demo-real check lint format crds api-docs docs manifests bench release wheel notices image-check lock clean
+.PHONY: help demo test quick real clusterctl test-real demo-real check lint format crds api-docs docs manifests screenshots bench release wheel notices image-check lock clean
