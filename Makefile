@@ -84,6 +84,9 @@ manifests: $(VENV)/.run crds  ## Write the one-file install and the chart's copi
 	$(BIN)/python -m manifests.rendering
 	$(BIN)/python .ci/chart.py
 
+axe:  ## Install the accessibility checker that a test has look at the page (needs npm)
+	npm ci --silent --no-audit --no-fund --prefix tests/accessibility
+
 screenshots: $(VENV)/.dev  ## Take the pictures of the documents anew (needs chromium)
 	$(BIN)/python .ci/screenshots.py
 
@@ -118,4 +121,4 @@ $(VENV)/.dev: requirements-dev.txt pyproject.toml .ci/venv
 clean:  ## Remove what the other targets made
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.PHONY: help demo test quick real clusterctl test-real demo-real check lint format crds api-docs docs manifests screenshots bench release wheel notices image-check lock clean
+.PHONY: help demo test quick real clusterctl test-real demo-real check lint format crds api-docs docs manifests axe screenshots bench release wheel notices image-check lock clean

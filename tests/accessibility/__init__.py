@@ -1,0 +1,1 @@
+"""An accessibility checker (axe-core) looks at the page of addresses."""

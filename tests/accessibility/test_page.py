@@ -1,0 +1,63 @@
+"""Axe finds nothing on the page of addresses: light and dark, wide and narrow, and served live."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from controller.clock import SystemClock
+from controller.httpserver import Bind
+from reconcilers.ui.serving import local_page
+from tests.browser import Page, browser
+from tests.reconcilers.cli.commandline import pool
+from tests.reconcilers.cli.saved import cluster, held
+from tests.reconcilers.cli.test_page import opened
+from tests.reconcilers.ui.cluster import Cluster, event
+
+AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
+OBJECTS = (
+    pool("east", "10.0.0.0/24", reserved=["10.0.0.0/31"]),
+    pool("six", "fd00:10::/64"),
+    pool("broken", "10.0.0.0/24", reserved=["1.0.0.0/24"]),
+    held("a", "10.0.0.16", "10.0.0.23", of="east", tenant="team/red"),
+    held("b", "10.0.0.20", "10.0.0.31", of="east", tenant="team/blue"),
+    cluster("red", "team"),
+)
+RUN = (
+    "axe.run().then((found) => JSON.stringify([...found.violations, ...found.incomplete]"
+    ".map(({id, nodes}) => [id, nodes.map(({html}) => html)])))"
+)
+
+pytestmark = pytest.mark.skipif(not AXE.exists(), reason="axe-core is not here: `make axe`")
+
+
+async def findings(page: Page | Any) -> Any:
+    """Return what axe finds, with every list open and a range chosen."""
+    await page.value("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    await page.value("document.querySelector('canvas').focus()")
+    await page.press("n", "n")
+    await page.drawn()
+    await page.value(f"{await anyio.Path(AXE).read_text(encoding='utf-8')}; 1")
+    return json.loads(await page.value(RUN))
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1600, 400])
+async def test_nothing_is_found_on_the_page(tmp_path: Path, width: int, dark: bool) -> None:
+    async with opened(tmp_path, width=width, dark=dark, objects=OBJECTS) as page:
+        assert await findings(page) == []
+
+
+async def test_nothing_is_found_on_the_live_page(tmp_path: Path) -> None:
+    clock = SystemClock()
+    one = Cluster(clock)
+    await one.create(pool("lab", "10.0.0.0/24"), event("e", "Allocated", "It holds it."))
+    async with (
+        local_page(one, clock, Bind("127.0.0.1", 0)) as url,
+        browser(tmp_path) as page,
+    ):
+        await page.show(url)
+        await page.until("document.querySelectorAll('#events > div').length")
+        assert await findings(page) == []
