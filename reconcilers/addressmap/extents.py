@@ -160,9 +160,11 @@ def picture(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Picture:
     except InvalidPool as invalid:
         return Picture(pool, (), "; ".join(invalid.messages))
     layers = [_Layer(one.first, one.last, "range") for one in layout.ranges]
+    # What is reserved for the gateway comes last, and is not among the spec's reservations.
+    reasons = [*(one.description for one in pool.spec.reserved), "gateway"]
     layers += [
-        _Layer(parsed.first, parsed.last, f"reserved:{written.description}")
-        for written, parsed in zip(pool.spec.reserved, layout.reserved, strict=True)
+        _Layer(parsed.first, parsed.last, f"reserved:{why}")
+        for why, parsed in zip(reasons, layout.reserved, strict=False)
     ]
     layers += [
         _Layer(held.first, held.last, holder)

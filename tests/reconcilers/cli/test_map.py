@@ -21,6 +21,18 @@ def extents(outcome: Outcome) -> list[tuple[str, str, str]]:
     return [(e["start"], e["end"], e["state"]) for e in one["extents"]]
 
 
+def test_the_gateway_of_a_pool_is_shown_as_reserved(tmp_path: Path) -> None:
+    described = pool(cidr="10.0.0.0/29", reserved=["10.0.0.6/31"])
+    described["spec"]["gateway"] = "10.0.0.1"
+    outcome = ask(tmp_path, *("map", "lab", "-o", "json"), objects=(described,))
+    assert extents(outcome) == [
+        ("10.0.0.0", "10.0.0.0", "free"),
+        ("10.0.0.1", "10.0.0.1", "reserved"),
+        ("10.0.0.2", "10.0.0.5", "free"),
+        ("10.0.0.6", "10.0.0.7", "reserved"),
+    ]
+
+
 def test_the_map_lists_held_ranges_and_the_gaps_between_in_one_order(tmp_path: Path) -> None:
     outcome = ask(
         tmp_path,

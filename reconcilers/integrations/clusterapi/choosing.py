@@ -1,0 +1,104 @@
+"""Which claims of a pool get which addresses: a pure decision on what was read.
+
+Passes over pools carry it out, and `plan` shows it without a cluster.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from allocator import AddressRange, PoolExhausted
+from controller.resource import Resource
+from reconcilers.integrations.clusterapi.addresses import PoolSpace
+from reconcilers.integrations.clusterapi.answers import why_not
+from reconcilers.integrations.clusterapi.api import (
+    ALLOCATION_FAILED,
+    POOL_EXHAUSTED,
+    IPAddress,
+    IPAddressClaim,
+)
+from reconcilers.integrations.clusterapi.world import Standing, World
+from reconcilers.integrations.core.journal import journal_of
+from reconcilers.integrations.core.rules import Choice, Refused, View, choose, settle
+
+
+def blocks_of(space: PoolSpace, addresses: AddressRange) -> AddressRange:
+    """Return the blocks of a space that a range of addresses touches."""
+    shift = space.shift
+    return AddressRange(addresses.first >> shift, addresses.last >> shift, addresses.family)
+
+
+def addresses_of(space: PoolSpace, blocks: AddressRange) -> AddressRange:
+    """Return the addresses of a range of blocks."""
+    shift = space.shift
+    last = (blocks.last + 1 << shift) - 1
+    return AddressRange(blocks.first << shift, last, blocks.family)
+
+
+@dataclass(frozen=True, slots=True)
+class Chooser:
+    """Decides for one pool, on one reading of it.
+
+    Args:
+        world: the caches, for what stops a claim.
+        kind: of the pool.
+        pool: as it was read.
+        space: what it may hand out.
+        view: its claims and IPAddresses.
+    """
+
+    world: World
+    kind: Resource[Any]
+    pool: Any
+    space: PoolSpace
+    view: View[IPAddressClaim]
+
+    def choose(self, also_held: Sequence[AddressRange], batch: int) -> Choice[IPAddressClaim]:
+        """Return which claims get which addresses, and which get none.
+
+        Args:
+            also_held: blocks that others than claims and IPAddresses hold.
+            batch: the most to serve at once.
+        """
+        journal = journal_of(self.pool.metadata)
+        promised = [
+            blocks_of(self.space, promise.range)
+            for promise in settle(journal, self.view).promises
+            if promise.range is not None
+        ]
+        return choose(
+            journal,
+            self.view,
+            to_blocks=partial(blocks_of, self.space),
+            to_addresses=partial(addresses_of, self.space),
+            also_held=also_held,
+            take=lambda claim: self._take(claim, promised),
+            batch=batch,
+        )
+
+    def _take(
+        self, claim: IPAddressClaim, promised: Sequence[AddressRange]
+    ) -> AddressRange | None:
+        """Take the blocks of the IPAddress of a claim's name, or the lowest free one."""
+        key, where = claim.metadata.key, f"{self.kind.kind} {self.pool.metadata.name}"
+        if self.world.standing(claim) is Standing.STOP:
+            return None
+        address: IPAddress | None = self.view.answer(key)
+        if address is None:
+            try:
+                return self.view.contents.space.first(1)[0]
+            except PoolExhausted:
+                raise Refused(POOL_EXHAUSTED, f"{where} has no free address") from None
+        if reason := why_not(address, claim):
+            raise Refused(ALLOCATION_FAILED, reason)
+        blocks = self.space.held(address.spec.address, address.spec.prefix)
+        name = f"IPAddress {key} exists"
+        if blocks is None:
+            raise Refused(ALLOCATION_FAILED, f"{name} and is not of the family of {where}")
+        other = self.view.contents.other_holder(blocks, key)
+        if other is not None:
+            raise Refused(ALLOCATION_FAILED, f"{name}, but {other} has {address.spec.address} too")
+        if any(blocks.overlaps(one) for one in promised):
+            raise Refused(ALLOCATION_FAILED, f"{name}, but its address is promised to another")
+        return blocks
