@@ -11,7 +11,6 @@ from enum import Enum, auto
 from functools import partial
 from typing import Any
 
-from allocator import AddressRange
 from controller.client import Client
 from controller.clock import Clock
 from controller.errors import (
@@ -34,25 +33,13 @@ from reconcilers.integrations.clusterapi.api import (
     POOL_NOT_READY,
     IPAddressClaim,
 )
+from reconcilers.integrations.clusterapi.choosing import blocks_of
 from reconcilers.integrations.clusterapi.claimevents import ClaimEvents, Told
 from reconcilers.integrations.clusterapi.statuses import message_of, shows, with_ready
 from reconcilers.integrations.clusterapi.world import World
 from reconcilers.integrations.core.journal import Promise
 from reconcilers.integrations.core.rules import Refusal
 from reconcilers.integrations.core.together import at_once
-
-
-def blocks_of(space: PoolSpace, addresses: AddressRange) -> AddressRange:
-    """Return the blocks of a space that a range of addresses touches."""
-    shift = space.shift
-    return AddressRange(addresses.first >> shift, addresses.last >> shift, addresses.family)
-
-
-def addresses_of(space: PoolSpace, blocks: AddressRange) -> AddressRange:
-    """Return the addresses of a range of blocks."""
-    shift = space.shift
-    last = (blocks.last + 1 << shift) - 1
-    return AddressRange(blocks.first << shift, last, blocks.family)
 
 
 class Result(Enum):

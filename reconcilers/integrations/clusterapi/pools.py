@@ -12,10 +12,9 @@ The status is written last, from what the caches show then.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-from allocator import AddressRange, InvalidPool, PoolExhausted
+from allocator import AddressRange, InvalidPool
 from controller.client import Client
 from controller.clock import Clock
 from controller.errors import (
@@ -33,21 +32,16 @@ from controller.outcome import SETTLED, Again, Blocked, Outcome
 from controller.resource import Resource
 from reconcilers.conditions import READY, Finding
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
-from reconcilers.integrations.clusterapi.answers import why_not
 from reconcilers.integrations.clusterapi.api import (
-    ALLOCATION_FAILED,
-    POOL_EXHAUSTED,
     POOL_FINALIZER,
     POOL_NOT_READY,
-    IPAddress,
     IPAddressClaim,
     is_paused,
 )
+from reconcilers.integrations.clusterapi.choosing import Chooser
 from reconcilers.integrations.clusterapi.granting import (
     Granting,
     Result,
-    addresses_of,
-    blocks_of,
 )
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
@@ -57,7 +51,7 @@ from reconcilers.integrations.clusterapi.world import Standing, World, geometry_
 from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.due import DuePromises
 from reconcilers.integrations.core.journal import Journal, journal_of, journal_patch
-from reconcilers.integrations.core.rules import Choice, Refusal, Refused, View, choose, settle
+from reconcilers.integrations.core.rules import Choice, Refusal, View
 from reconcilers.settings import PoolSettings
 
 ATTEMPTS = 5
@@ -212,7 +206,9 @@ class PoolReconciler:
 
     async def _serve(self, pool: Any, space: PoolSpace, view: View[IPAddressClaim]) -> Outcome:
         """Write promises to the pool, then addresses and refusals to claims, then the status."""
-        choice = self._choose(pool, space, view, await self.also_held(pool, space))
+        also_held = await self.also_held(pool, space)
+        chooser = Chooser(self._parts.world, self._kind, pool, space, view)
+        choice = chooser.choose(also_held, self._parts.settings.batch)
         due = self._due_of(pool)
         if choice.grants:
             due.add_own((g.promise for g in choice.grants), self._parts.clock.monotonic())
@@ -237,61 +233,6 @@ class PoolReconciler:
         settled = len(journal_of(pool.metadata).promises) - len(choice.settled.promises)
         quiet = self._parts.clock.monotonic() - self._due_of(pool).promised_at
         return settled > 0 and quiet >= self._parts.settings.quiet_period
-
-    def _choose(
-        self,
-        pool: Any,
-        space: PoolSpace,
-        view: View[IPAddressClaim],
-        also_held: Sequence[AddressRange],
-    ) -> Choice[IPAddressClaim]:
-        journal = journal_of(pool.metadata)
-        promised = {
-            promise.uid: blocks_of(space, promise.range)
-            for promise in settle(journal, view).promises
-            if promise.range is not None
-        }
-        where = f"{self._kind.kind} {pool.metadata.name}"
-        return choose(
-            journal,
-            view,
-            to_blocks=partial(blocks_of, space),
-            to_addresses=partial(addresses_of, space),
-            also_held=also_held,
-            take=lambda claim: self._take(claim, space, view, promised, where),
-            batch=self._parts.settings.batch,
-        )
-
-    def _take(
-        self,
-        claim: IPAddressClaim,
-        space: PoolSpace,
-        view: View[IPAddressClaim],
-        promised: dict[str, AddressRange],
-        where: str,
-    ) -> AddressRange | None:
-        """Take the blocks of the IPAddress of a claim's name, or the lowest free one."""
-        world, key = self._parts.world, claim.metadata.key
-        if world.standing(claim) is Standing.STOP:
-            return None
-        address: IPAddress | None = view.answer(key)
-        if address is None:
-            try:
-                return view.contents.space.first(1)[0]
-            except PoolExhausted:
-                raise Refused(POOL_EXHAUSTED, f"{where} has no free address") from None
-        if reason := why_not(address, claim):
-            raise Refused(ALLOCATION_FAILED, reason)
-        blocks = space.held(address.spec.address, address.spec.prefix)
-        name = f"IPAddress {key} exists"
-        if blocks is None:
-            raise Refused(ALLOCATION_FAILED, f"{name} and is not of the family of {where}")
-        other = view.contents.other_holder(blocks, key)
-        if other is not None:
-            raise Refused(ALLOCATION_FAILED, f"{name}, but {other} has {address.spec.address} too")
-        if any(blocks.overlaps(one) for one in promised.values()):
-            raise Refused(ALLOCATION_FAILED, f"{name}, but its address is promised to another")
-        return blocks
 
     async def _keep(
         self,

@@ -10,7 +10,7 @@ from controller.client import Client
 from controller.errors import Conflict
 from controller.meta import Key, Version
 from controller.outcome import SETTLED
-from reconcilers.integrations.clusterapi import pools, statuses, world
+from reconcilers.integrations.clusterapi import choosing, pools, statuses, world
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.core import journal, rules
@@ -24,7 +24,7 @@ Patch = pytest.MonkeyPatch
 def promises_not_taken(mp: Patch) -> None:
     """What is promised may be chosen again."""
     elsewhere = AddressRange(0, 0, 4)
-    mp.setattr(pools, "blocks_of", lambda space, addresses: elsewhere)
+    mp.setattr(choosing, "blocks_of", lambda space, addresses: elsewhere)
 
 
 def dropped_at_once(mp: Patch) -> None:
@@ -35,7 +35,7 @@ def dropped_at_once(mp: Patch) -> None:
         return Journal(of.revision or 0)
 
     mp.setattr(rules, "settle", nothing)
-    mp.setattr(pools, "settle", nothing)
+    mp.setattr(choosing, "settle", nothing)
 
 
 def revision_not_raised(mp: Patch) -> None:
@@ -128,7 +128,7 @@ def memory_of_others_believed(mp: Patch) -> None:
         stored = journal._decoder.decode(text) if text else None
         return read(replace(meta, uid=stored.uid)) if stored is not None else read(meta)
 
-    for module in (pools, journal):
+    for module in (choosing, pools, journal):
         mp.setattr(module, "journal_of", credulous)
 
 
