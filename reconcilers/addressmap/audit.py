@@ -82,6 +82,7 @@ def audit(objects: Objects, now: datetime) -> list[Finding]:
         *_unreadable(objects),
         *_pools(objects),
         *_taking_over(objects),
+        *_of_integrations(objects),
         *(finding for one in objects.allocations.values() for finding in _one(one, objects, now)),
     ]
     return sorted(
@@ -121,6 +122,13 @@ def _taking_over(objects: Objects) -> Iterator[Finding]:
         yield Finding("NewlyServed", "warning", Subject.from_object(TENANT_CLUSTER, cluster), said)
 
 
+def _of_integrations(objects: Objects) -> Iterator[Finding]:
+    """Yield what integrations find wrong among the kinds of other platforms."""
+    for one in objects.integrations.troubles:
+        subject = Subject(one.subject, one.key.namespace, one.key.name)
+        yield Finding(one.kind, one.severity, subject, one.sentence)
+
+
 def _overlaps(one: Picture, objects: Objects) -> Iterator[Finding]:
     """Yield a finding for every pair of allocations that hold an address both."""
     shared: dict[tuple[Key, Key], list[Extent]] = {}
@@ -130,8 +138,11 @@ def _overlaps(one: Picture, objects: Objects) -> Iterator[Finding]:
             for second in keys[at + 1 :]:
                 shared.setdefault((first, second), []).append(extent)
     for (first, second), extents in shared.items():
+        if first not in objects.allocations and second not in objects.allocations:
+            continue  # their integration says so itself
         older, younger = sorted(
-            (objects.allocations[first], objects.allocations[second]), key=_age
+            map(objects.holder, (first, second)),
+            key=lambda one: (one.metadata.key in objects.allocations, *_age(one)),
         )
         where = ", ".join(extent.range.text for extent in extents)
         sentence = (
@@ -151,8 +162,10 @@ def _age(one: IPAllocation) -> tuple[str, str]:
 def _strays(one: Picture, objects: Objects) -> Iterator[Finding]:
     outside: dict[Key, list[Extent]] = {}
     for extent in one.extents:
-        if extent.state is State.STRAY:
-            outside.setdefault(extent.holders[0].allocation, []).append(extent)
+        if extent.state is not State.STRAY:
+            continue
+        if (held := extent.holders[0].allocation) in objects.allocations:
+            outside.setdefault(held, []).append(extent)
     for key, extents in outside.items():
         where = ", ".join(extent.range.text for extent in extents)
         sentence = (

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from controller.errors import Forbidden
@@ -17,6 +18,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.integrations.core.views import Views
 
 T = TypeVar("T", bound=Object)
 
@@ -33,6 +35,8 @@ class Objects:
         unreadable: objects that could not be decoded, by kind and key, with the reason.
         live: whether they were read from a cluster.
         owners_known: whether all clusters were read, so that one that is missing is gone.
+        integrations: what there is of other platforms' kinds; what requests of theirs hold of
+            NetworkPools counts like allocations.
     """
 
     pools: Mapping[Key, NetworkPool]
@@ -42,12 +46,21 @@ class Objects:
     unreadable: Mapping[tuple[str, Key], str] = field(default_factory=dict)
     live: bool = True
     owners_known: bool = True
+    integrations: Views = field(default_factory=Views)
+
+    def holder(self, key: Key) -> IPAllocation:
+        """Return the allocation of a key, or what stands for a request of another kind."""
+        found = self.allocations.get(key) or self.integrations.holder(key)
+        assert found is not None, "who holds something was read"
+        return found
 
     def by_pool(self) -> list[tuple[NetworkPool, list[IPAllocation]]]:
         """Return each pool's blocks with the allocations that name it, by namespace and name."""
         found: dict[Key, list[IPAllocation]] = {}
         for one in self.allocations.values():
             found.setdefault(one.pool_key, []).append(one)
+        for key, others in self.integrations.holders.items():
+            found.setdefault(key, []).extend(others)
         pools = (one for key in sorted(self.pools) for one in self.pools[key].blocks)
         return [(one, found.get(one.metadata.key, [])) for one in pools]
 
@@ -70,6 +83,9 @@ async def read_objects(client: Any, namespace: str = "") -> Objects:
     Raises:
         ControllerError: the cluster did not answer, or refused.
     """
+    # Here, as it loads pydantic, which takes longer than many a question.
+    from reconcilers.integrations import views  # noqa: PLC0415 - only who reads needs it
+
     unreadable: dict[tuple[str, Key], str] = {}
 
     async def listed(resource: Resource[T], within: str = namespace) -> dict[Key, T]:
@@ -91,7 +107,16 @@ async def read_objects(client: Any, namespace: str = "") -> Objects:
             raise
         owners_known = False
         clusters = await listed(TENANT_CLUSTER)
-    return Objects(pools, allocations, clusters, providers, unreadable, owners_known=owners_known)
+    integrations = await views.from_cluster(client, namespace, pools.values(), datetime.now(UTC))
+    return Objects(
+        pools,
+        allocations,
+        clusters,
+        providers,
+        unreadable,
+        owners_known=owners_known,
+        integrations=integrations,
+    )
 
 
 def sorted_by_key(found: Mapping[Key, T]) -> list[T]:

@@ -15,7 +15,7 @@ from reconcilers.addressmap.page import document, page, pool_documents
 from reconcilers.addressmap.svg import svg as picture_as_svg
 from reconcilers.cli import names as completed
 from reconcilers.cli.flags import option
-from reconcilers.cli.output import Form, output_option, report, show
+from reconcilers.cli.output import Form, output_option, plain, report, show, tables
 from reconcilers.cli.problems import Problem, say
 from reconcilers.cli.survey import drawing
 from reconcilers.cli.survey.objects import (
@@ -26,6 +26,7 @@ from reconcilers.cli.survey.objects import (
     survey,
     watch_option,
 )
+from reconcilers.integrations.core.views import STRETCH_COLUMNS, PoolView
 
 
 @click.command(name="map")
@@ -61,7 +62,10 @@ def draw(
     columns = drawing.WIDE if output == "wide" else drawing.COLUMNS
 
     def people(objects: Objects) -> str:
-        return "\n".join(drawing.drawn(one, columns) for one in _pictures(objects, names))
+        others = objects.integrations.pools_named(names)
+        shown = [plain(STRETCH_COLUMNS, [(one, part) for part in one.stretches]) for one in others]
+        pictures = _pictures(objects, names, others)
+        return tables(*(drawing.drawn(one, columns) for one in pictures), *shown)
 
     where = scope(values)
     if watch:
@@ -72,31 +76,39 @@ def draw(
         followed(where, output, people)
         return
     objects = survey(where)
-    pictures = _pictures(objects, names)
+    others = objects.integrations.pools_named(names)
+    pictures = _pictures(objects, names, others)
     if svg is not None:
         _write(svg, _svg(pictures))
     elif html is not None:
         _write(html, _page(objects, {one.pool.metadata.key for one in pictures}))
     else:
         named = dict.fromkeys(("networkpool", one.pool.metadata.name) for one in pictures)
+        listed = {"others": [one.document(stretches=True) for one in others]} if others else {}
         show(
             output,
-            lambda: report("PoolMapList", items=map(_item, pictures)),
+            lambda: report("PoolMapList", items=map(_item, pictures), **listed),
             named,
             partial(people, objects),
         )
 
 
-def _pictures(objects: Objects, wanted: Sequence[str]) -> list[Picture]:
-    keys = [pool_named(objects, name).metadata.key for name in wanted]
+def _pictures(
+    objects: Objects, wanted: Sequence[str], others: Sequence[PoolView]
+) -> list[Picture]:
+    """Return the pictures of NetworkPools; a name may be that of a pool of another kind."""
+    known = {text for one in others for text in (one.key.name, str(one.key))}
+    keys = [pool_named(objects, name).metadata.key for name in wanted if name not in known]
+    if wanted and not keys:
+        return []
     pictures = [picture(pool, of_it) for pool, of_it in objects.by_pool()]
-    if not pictures:
+    if not pictures and not others:
         raise Problem("there is no NetworkPool to draw")
     return [one for one in pictures if not keys or one.pool.metadata.key in keys]
 
 
 def _svg(pictures: Sequence[Picture]) -> str:
-    if len(pictures) > 1:
+    if len(pictures) != 1:
         raise Problem("--svg draws one pool of one family: name it, or use --html for all")
     if pictures[0].fault:
         raise Problem(f"{pictures[0].pool.metadata.key} cannot be drawn: {pictures[0].fault}")

@@ -124,6 +124,20 @@ def _ever_narrower(columns: Sequence[Column[T]]) -> Iterator[list[Column[T]]]:
         yield kept
 
 
+def tables(*parts: str) -> str:
+    """Return the tables that are not empty, one below the other."""
+    return "\n".join(filter(None, parts))
+
+
+Plain = Sequence[tuple[str, Callable[[T], str | int | None]]]
+"""Columns as headings and values."""
+
+
+def plain(columns: Plain[T], rows: Iterable[T]) -> str:
+    """Return a table of columns that are given by heading and value."""
+    return table([Column(head, value) for head, value in columns], rows)
+
+
 def _line(cells: Sequence[Cell], widths: Sequence[int]) -> str:
     texts = [
         cell.text.rjust(width) if cell.right else cell.text.ljust(width)
@@ -179,12 +193,16 @@ def show(
     Args:
         form: one of the values of `--output`.
         document: gives what programs read.
-        named: the objects, as `kubectl get -o name` prints them: kind in small letters, name.
+        named: the objects, as `kubectl get -o name` prints them: kind in small letters, name. A
+            kind without group is one of ours.
         people: gives the text for people.
     """
     match form:
         case "name":
-            lines = (f"{kind}.{names.GROUP}/{name}\n" for kind, name in named)
+            full = (
+                (kind if "." in kind else f"{kind}.{names.GROUP}", name) for kind, name in named
+            )
+            lines = (f"{kind}/{name}\n" for kind, name in full)
             text = "".join(dict.fromkeys(lines))
         case "json":
             text = as_json(document())

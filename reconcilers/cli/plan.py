@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import click
@@ -15,13 +16,15 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.names import DEFAULT_NAMESPACE
 from reconcilers.cli import problems
 from reconcilers.cli.flags import option
-from reconcilers.cli.output import FORMS, Form, as_list, show
+from reconcilers.cli.output import FORMS, Form, as_list, plain, show, tables
 from reconcilers.cli.planning.audit import Audit
 from reconcilers.cli.planning.forecast import Forecast
 from reconcilers.cli.planning.ledger import Ledger
 from reconcilers.cli.planning.report import Change, Size, changes, document, render, was_served
 from reconcilers.cli.reading.findings import Findings
 from reconcilers.cli.reading.manifests import Manifests, read
+from reconcilers.integrations import views
+from reconcilers.integrations.core.views import PLAN_COLUMNS, Views
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.provider import referred
 
@@ -36,11 +39,15 @@ Exit code:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The outcome: all objects as they would be, and the allocations `before`, as they were."""
+    """The outcome: all objects as they would be, and the allocations `before`, as they were.
+
+    `others` is what requests of other platforms' kinds get.
+    """
 
     ledger: Ledger
     before: dict[Key, IPAllocation]
     changed: Sequence[Change]
+    others: Views
 
     def served(self) -> Iterator[IPAllocation]:
         """Yield the allocations that get a range by this plan."""
@@ -68,10 +75,17 @@ def work_out(
     audit.run()
     audit.references([(tenant, forecast.provider_of(tenant)) for tenant in ledger.tenants])
     before = {one.key: one.object for one in manifests.allocations}
+    others = partial(
+        views.from_manifests, manifests.others, settings.namespace, list(ledger.pools), now
+    )
+    forecast.also_held = others().held
     with capture_logs():  # of what reconcilers log: standard output belongs to the plan
         forecast.run()
+        claimed = others(held=ledger.held_of)
+        forecast.also_held = claimed.held
+        forecast.write_pool_statuses()
     changed = changes(manifests, ledger, sizes, settings.pool.max_addresses)
-    return Plan(ledger, before, changed)
+    return Plan(ledger, before, changed, claimed)
 
 
 def size(text: str) -> Size:
@@ -143,10 +157,10 @@ def plan(
 ) -> None:
     """Show what manifests would be allocated, the pools' status and fragmentation after it.
 
-    Reads NetworkPools, IPAllocations, TenantClusters and ProviderConfigs and works out, without a
-    cluster, what the controllers would do with them: which ranges are handed out, which
-    allocations the clusters ask for, which requests fail and why. Allocations that come with a
-    range keep it.
+    Reads NetworkPools, IPAllocations, TenantClusters and ProviderConfigs, and Cluster API's pools
+    and IPAddressClaims, and works out, without a cluster, what the controllers would do with
+    them: which ranges are handed out, which allocations the clusters ask for, which requests fail
+    and why. Allocations that come with a range keep it.
 
     Requests are served oldest first: by the annotation requested-at, else creationTimestamp.
     Objects without a creationTimestamp count as created in the order in which they are read,
@@ -159,17 +173,30 @@ def plan(
         filename, namespace=settings.namespace, now=now, findings=findings, recursive=recursive
     )
     outcome = work_out(manifests, settings, now, findings, tuple(dict.fromkeys(fit)))
-    if not manifests.every() and not findings.wrong:
+    ours = manifests.every()
+    every = [*ours, *manifests.others]
+    if not every and not findings.wrong:
         findings.add("error", "there is nothing to plan: no NetworkPool or IPAllocation was found")
     for finding in findings:
         problems.say(finding.severity, finding.sentence)
-    if manifests.every() or output not in {"table", "wide"}:
+    if every or output not in {"table", "wide"}:
         ledger, before, changed = outcome.ledger, outcome.before, outcome.changed
+        others = outcome.others
         show(
             output,
-            lambda: document(changed) if fit else as_list(ledger.bodies()),
-            (("ipallocation", one.metadata.name) for one in outcome.served()),
-            lambda: render(ledger, before, changed, wide=output == "wide"),
+            lambda: (
+                document(changed) if fit else as_list([*ledger.bodies(), *outcome.others.bodies])
+            ),
+            [
+                *(("ipallocation", one.metadata.name) for one in outcome.served()),
+                *((one.full_kind, one.key.name) for one in others.planned if one.gets),
+            ],
+            lambda: tables(
+                render(ledger, before, changed, wide=output == "wide")
+                if manifests.every()
+                else "",
+                plain(PLAN_COLUMNS, others.planned),
+            ),
         )
     ctx.exit(problems.EXIT_PROBLEM if findings.wrong else 0)
 

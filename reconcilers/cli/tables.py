@@ -22,16 +22,20 @@ from reconcilers.cli.output import (
     Cell,
     Column,
     Form,
+    Plain,
     bar,
     fitted,
     output_option,
     percent,
+    plain,
     report,
     show,
+    tables,
 )
 from reconcilers.cli.problems import EXIT_PROBLEM, say
 from reconcilers.cli.survey.drawing import state_cell
 from reconcilers.cli.survey.objects import followed, scope, scope_options, survey, watch_option
+from reconcilers.integrations.core.views import POOL_COLUMNS, PoolView, Stretch
 
 _POOLS: Sequence[Column[Usage]] = (
     Column("NAMESPACE", lambda one: one.pool.metadata.namespace, drop=1),
@@ -60,28 +64,28 @@ _POOLS: Sequence[Column[Usage]] = (
 @output_option()
 @watch_option()
 def pools(output: Form, watch: bool, **values: Any) -> None:
-    """Show how full every NetworkPool is.
+    """Show how full every NetworkPool is, and every pool of other platforms that is served.
 
     The figures are worked out from the allocations as they are; a pool's own status may be a
     moment behind.
     """
 
     def people(objects: Objects) -> str:
-        return fitted(_POOLS, usages(objects), output) or "no NetworkPools were found\n"
+        mine = fitted(_POOLS, usages(objects), output)
+        others = plain(POOL_COLUMNS, objects.integrations.pools)
+        return tables(mine, others) or "no NetworkPools were found\n"
 
     where = scope(values)
     if watch:
         followed(where, output, people)
         return
     objects = survey(where)
-    found = usages(objects)
+    found, others = usages(objects), objects.integrations.pools
     named = dict.fromkeys(("networkpool", one.pool.metadata.name) for one in found)
-    show(
-        output,
-        lambda: report("PoolUsageList", items=map(_usage, found)),
-        named,
-        partial(people, objects),
-    )
+    named |= dict.fromkeys((one.full_kind, one.key.name) for one in others)
+    listed = {"others": [one.document() for one in others]} if others else {}
+    document = partial(report, "PoolUsageList", items=map(_usage, found), **listed)
+    show(output, document, named, partial(people, objects))
 
 
 def _usage(one: Usage) -> dict[str, Any]:
@@ -237,13 +241,20 @@ def whois(
     """
     objects = survey(scope(values))
     found = [answer for address in addresses for answer in answers(objects, address)]
+    others = {one: objects.integrations.at(one) for one in addresses}
     named = [("ipallocation", one.allocation.metadata.name) for one in found if one.allocation]
-    shown = fitted(_ANSWERS, found, output)
-    listed = report("AddressList", items=_answers_by_address(found))
+    rows = [(_words(asked), *one) for asked, some in others.items() for one in some]
+    shown = tables(fitted(_ANSWERS, found, output), plain(_OTHERS, rows))
+    more = [
+        {"address": asked, "pool": pool.name, **stretch.document()}
+        for asked, pool, stretch in rows
+    ]
+    listed = report("AddressList", items=[*_answers_by_address(found), *more])
     show(output, lambda: listed, named, lambda: shown)
-    unknown = [one for one in addresses if not any(a.asked == one for a in found)]
+    known = {one.asked for one in found} | {asked for asked, some in others.items() if some}
+    unknown = [one for one in addresses if one not in known]
     for one in unknown:
-        say("error", f"no NetworkPool that was read contains {_words(one)}")
+        say("error", f"no pool that was read contains {_words(one)}")
     if unknown:
         ctx.exit(EXIT_PROBLEM)
 
@@ -262,7 +273,7 @@ def answers(objects: Objects, asked: AddressRange) -> Iterator[Answer]:
             last = min(extent.range.last, asked.last)
             part = _words(AddressRange(first, last, asked.family))
             for holder in extent.holders or (None,):
-                allocation = objects.allocations[holder.allocation] if holder else None
+                allocation = objects.holder(holder.allocation) if holder else None
                 yield Answer(asked, part, pool, extent, holder, allocation)
 
 
@@ -290,6 +301,15 @@ _ANSWERS: Sequence[Column[Answer]] = (
     ),
     Column("SINCE", _since, wide=True),
     Column("NOTE", lambda one: one.extent.note, wide=True),
+)
+
+
+_OTHERS: Plain[tuple[str, PoolView, Stretch]] = (
+    ("IP", lambda one: one[0]),
+    ("POOL", lambda one: one[1].name),
+    ("STATE", lambda one: one[2].state),
+    ("HOLDERS", lambda one: ", ".join(one[2].holders) or None),
+    ("RANGE", lambda one: one[2].range.text),
 )
 
 

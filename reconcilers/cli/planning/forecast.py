@@ -11,11 +11,11 @@ own API server (MetalLB, growth, shrink) and on Secrets is not foreseen.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from allocator import InvalidPool, Layout
+from allocator import AddressRange, InvalidPool, Layout
 from controller.conditions import rfc3339
 from controller.meta import Key
 from reconcilers import ranges
@@ -62,6 +62,7 @@ class Forecast:
     settings: Settings
     platform_default: Key | None
     now: datetime
+    also_held: Mapping[Key, Sequence[AddressRange]] = field(default_factory=dict)
     _shared: RequestPlanner | None = None
 
     def run(self) -> None:
@@ -72,10 +73,14 @@ class Forecast:
         for _ in range(_ROUNDS):
             if not self._ask():
                 break
-        for pool in self.ledger.pools:
-            self._write_pool_status(pool)
+        self.write_pool_statuses()
         self._wait()
         self._write_other_statuses()
+
+    def write_pool_statuses(self) -> None:
+        """Write every pool's status as it is once everything rests."""
+        for pool in self.ledger.pools:
+            self._write_pool_status(pool)
 
     def _ask(self) -> bool:
         """Let every cluster ask, and each request be served at once; return whether any did."""
@@ -109,7 +114,13 @@ class Forecast:
 
     def _pass(self, pool: NetworkPool, layouts: Sequence[Layout]) -> tuple[View, Decision]:
         view = self._view(pool.metadata.key)
-        return view, decide(pool, view, layouts, self.settings.pool.batch)
+        return view, decide(
+            pool,
+            view,
+            layouts,
+            self.settings.pool.batch,
+            self.also_held.get(pool.metadata.key, ()),
+        )
 
     def _write_pool_status(self, pool: NetworkPool) -> None:
         """Write a pool's status as it is once everything rests."""

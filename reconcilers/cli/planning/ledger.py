@@ -13,11 +13,13 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from allocator import AddressRange
 from controller.cache import Cache
 from controller.codec import Deleted, Modified
 from controller.indexes import IndexFunction
 from controller.meta import Key, Object
 from controller.resource import Resource
+from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import (
     POOL_INDEX,
@@ -145,6 +147,11 @@ class Ledger:
             Kept(TENANT_CLUSTER, read.tenants, versions),
             Kept(PROVIDER_CONFIG, read.providers, versions),
         )
+
+    def held_of(self, pool: NetworkPool) -> list[AddressRange]:
+        """Return what allocations hold of a pool."""
+        mine = self.allocations.cache.by_index(POOL_INDEX, str(pool.metadata.key))
+        return [held for one in mine for held in ranges.all_held(one)]
 
     def bodies(self) -> list[Body]:
         """Return all objects as text, in the order of the input, those made here at the end."""

@@ -22,6 +22,7 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.reading.findings import Findings
 from reconcilers.cli.reading.objects import OURS, RawObject, read_objects, why_unknown
 from reconcilers.cli.reading.schema import Judgement
+from reconcilers.integrations import views
 
 T = TypeVar("T", bound=Object)
 Body = dict[str, Any]
@@ -64,6 +65,8 @@ class Manifests:
     providers: list[Manifest[ProviderConfig]] = field(default_factory=list)
     platform_default: Mapping[str, Any] | None = None
     """defaultProviderConfigRef of a ButlerConfig, if one was read."""
+    others: list[Body] = field(default_factory=list)
+    """Objects of other platforms' kinds that an integration serves, as they were written."""
     refused: set[tuple[str, Key]] = field(default_factory=set)
     """Kind and key of objects that are in the input, but wrong."""
 
@@ -118,6 +121,8 @@ def read(
     for raw in read_objects(paths, findings, recursive=recursive):
         if raw.is_ours:
             _accept(raw, namespace, accepted, found, findings)
+        elif views.is_known(raw.body):
+            found.others.append(raw.body)
         elif raw.is_known:
             passed_over[raw.kind] += 1
             if raw.kind == "ButlerConfig":

@@ -159,11 +159,12 @@ def in_cluster(where: Scope, what: str, work: Callable[[Any], Awaitable[R]]) -> 
 def _of_files(where: Scope) -> Objects:
     from reconcilers.cli.reading.findings import Findings  # with all that judges a file
     from reconcilers.cli.reading.manifests import Manifest, read
+    from reconcilers.integrations import views
 
     findings = Findings()
     manifests = read(
         where.files,
-        namespace=where.namespace or names.DEFAULT_NAMESPACE,
+        namespace=_namespace(where),
         now=datetime.now(UTC),
         findings=findings,
     )
@@ -172,7 +173,7 @@ def _of_files(where: Scope) -> Objects:
             say(finding.severity, finding.sentence)
     if findings.wrong:
         click.get_current_context().meta[WRONG_INPUT] = True
-    if not manifests.every():
+    if not manifests.every() and not manifests.others:
         raise Problem(f"nothing of ours was found in {', '.join(where.files)}")
 
     def keyed(found: Sequence[Manifest[T]]) -> dict[Key, T]:
@@ -180,15 +181,27 @@ def _of_files(where: Scope) -> Objects:
         return {one.key: one.object for one in within}
 
     unreadable = dict.fromkeys(manifests.refused, "it is wrong, see above")
+    pools = keyed(manifests.pools)
     return Objects(
-        keyed(manifests.pools),
+        pools,
         keyed(manifests.allocations),
         {one.key: one.object for one in manifests.tenants},
         keyed(manifests.providers),
         unreadable,
         live=False,
         owners_known=bool(manifests.tenants),
+        integrations=views.from_manifests(
+            manifests.others,
+            _namespace(where),
+            pools.values(),
+            datetime.now(UTC),
+            only=where.namespace,
+        ),
     )
+
+
+def _namespace(where: Scope) -> str:
+    return where.namespace or names.DEFAULT_NAMESPACE
 
 
 def _why_not(error: Exception, where: Scope) -> str:

@@ -1,0 +1,164 @@
+"""Cluster API's objects as a command reads them: from a cluster once, or from manifests."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.meta import Key, ObjectMeta
+from controller.resource import Resource
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.integrations.clusterapi import api
+from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
+from reconcilers.integrations.clusterapi.world import (
+    CLUSTER_INDEX,
+    World,
+    cluster_index,
+    space_of,
+)
+from reconcilers.integrations.core.contents import SPACE_INDEX
+
+_INDEXES = {SPACE_INDEX: space_of, CLUSTER_INDEX: cluster_index}
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """Everything of the integration that there is.
+
+    Args:
+        claims: IPAddressClaims.
+        addresses: IPAddresses.
+        clusters: Clusters; None where they are not served, so that none is there.
+        pools: pools by kind.
+        unreadable: objects that could not be decoded, by kind and key, with the reason.
+        bodies: the manifests that they were read from, by kind and key.
+    """
+
+    claims: list[IPAddressClaim] = field(default_factory=list)
+    addresses: list[IPAddress] = field(default_factory=list)
+    clusters: list[Cluster] | None = None
+    pools: dict[str, list[Any]] = field(default_factory=dict)
+    unreadable: dict[tuple[str, Key], str] = field(default_factory=dict)
+    bodies: dict[tuple[str, Key], dict[str, Any]] = field(default_factory=dict)
+
+    def world(self, networkpools: Iterable[NetworkPool]) -> World:
+        """Return them as reconcilers read them.
+
+        Args:
+            networkpools: which claims may name, too.
+        """
+        version = api.CONTRACT_VERSIONS[0]
+        pools: Mapping[str, Cache[Any]] = {
+            kind.kind: filled(kind, self.pools.get(kind.kind, ())) for kind in api.POOLS
+        }
+        return World(
+            filled(api.claims(version), self.claims, indexes=_INDEXES),
+            filled(api.addresses(version), self.addresses, indexes=_INDEXES),
+            None if self.clusters is None else filled(api.clusters(version), self.clusters),
+            {**pools, NETWORK_POOL.kind: filled(NETWORK_POOL, networkpools)},
+            api.claims(version),
+            api.addresses(version),
+        )
+
+
+def filled(resource: Resource[Any], found: Iterable[Any], **more: Any) -> Cache[Any]:
+    """Return a cache of these objects, as a list would have filled it."""
+    every = list(found)
+    cache: Cache[Any] = Cache(resource, **more)
+    cache.replace(every, max((one.metadata.revision for one in every), default=0))
+    return cache
+
+
+async def read(client: Client, namespace: str = "") -> Objects:
+    """Read all of them that are served.
+
+    Args:
+        client: for the lists.
+        namespace: of the objects; empty for all. Pools of the whole cluster are read anyway.
+
+    Raises:
+        ControllerError: the cluster did not answer, or refused.
+    """
+    found = Objects()
+
+    async def listed(*versions: Resource[Any]) -> list[Any] | None:
+        for resource in versions:
+            if await client.served(resource):
+                within = namespace if resource.namespaced else ""
+                page = await client.list(resource, namespace=within)
+                for key, reason in page.unreadable.items():
+                    found.unreadable[resource.kind, key] = reason
+                return list(page.items)
+        return None
+
+    # IPAddresses first: the claim of each was there before it.
+    addresses = await listed(*map(api.addresses, api.CONTRACT_VERSIONS))
+    claims = await listed(*map(api.claims, api.CONTRACT_VERSIONS))
+    if addresses is None or claims is None:
+        return found
+    clusters = await listed(*map(api.clusters, api.CONTRACT_VERSIONS))
+    pools = {kind.kind: await listed(kind) or [] for kind in api.POOLS}
+    return Objects(claims, addresses, clusters or [], pools, found.unreadable)
+
+
+def is_known(body: Mapping[str, Any]) -> bool:
+    """Return whether a manifest is of a kind that is read here."""
+    return (_group(body), body.get("kind")) in _MODELS
+
+
+def from_bodies(bodies: Iterable[Mapping[str, Any]], namespace: str, only: str = "") -> Objects:
+    """Return the objects of manifests; what a server fills in is filled in.
+
+    Where no Cluster is among them, those that claims name are taken to be there.
+
+    Args:
+        bodies: of kinds that are known here.
+        namespace: of those that name none.
+        only: a namespace, to leave out what is in others.
+    """
+    found, numbers = Objects(), count(1)
+    clusters: list[Cluster] = []
+    into: dict[str, list[Any]] = {
+        "IPAddressClaim": found.claims,
+        "IPAddress": found.addresses,
+        "Cluster": clusters,
+    }
+    for body in bodies:
+        kind, number = str(body["kind"]), next(numbers)
+        resource = _MODELS[_group(body), kind]
+        given = body.get("metadata") or {}
+        meta = {"uid": f"planned-{kind}-{number}", "resourceVersion": str(number)} | dict(given)
+        meta["namespace"] = (given.get("namespace") or namespace) if resource.namespaced else ""
+        key = Key(meta["namespace"], str(meta.get("name", "")))
+        if only and key.namespace not in {"", only}:
+            continue
+        try:
+            typed = msgspec.convert({**body, "metadata": meta}, resource.type)
+        except msgspec.ValidationError as error:
+            found.unreadable[kind, key] = str(error)
+        else:
+            into.setdefault(kind, found.pools.setdefault(kind, [])).append(typed)
+            placed = {**given, "namespace": key.namespace} if resource.namespaced else given
+            found.bodies[kind, key] = {**body, "metadata": placed}
+    named = {claim.cluster for claim in found.claims if claim.cluster is not None}
+    known = clusters or [Cluster(ObjectMeta(key.name, key.namespace)) for key in sorted(named)]
+    pools = {kind: some for kind, some in found.pools.items() if kind not in _CONTRACT}
+    return Objects(found.claims, found.addresses, known, pools, found.unreadable, found.bodies)
+
+
+def _group(body: Mapping[str, Any]) -> str:
+    return str(body.get("apiVersion", "")).rpartition("/")[0]
+
+
+_CONTRACT = {"IPAddressClaim", "IPAddress", "Cluster"}
+_NEWEST = api.CONTRACT_VERSIONS[0]
+_KINDS: tuple[Resource[Any], ...] = (
+    *(api.claims(_NEWEST), api.addresses(_NEWEST), api.clusters(_NEWEST)),
+    *api.POOLS,
+)
+_MODELS: Mapping[tuple[str, str], Resource[Any]] = {(one.group, one.kind): one for one in _KINDS}

@@ -1,0 +1,176 @@
+"""What claims among manifests would get, without a cluster.
+
+The claims are chosen for by what passes over pools choose with (`choosing.py`), pool by pool, the
+oldest claim first.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from allocator import AddressRange
+from controller.codec import Modified
+from controller.conditions import Condition, to_json
+from controller.meta import Key
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.conditions import READY, Finding, with_findings
+from reconcilers.integrations.clusterapi.addresses import PoolSpace
+from reconcilers.integrations.clusterapi.answers import body_of, owners, spec_of
+from reconcilers.integrations.clusterapi.api import (
+    ADDRESS_ALLOCATED,
+    CLAIM_FINALIZER,
+    GROUP,
+    POOL_NOT_READY,
+    AddressSpec,
+    ClaimStatus,
+    IPAddress,
+    IPAddressClaim,
+    NameRef,
+)
+from reconcilers.integrations.clusterapi.choosing import Chooser
+from reconcilers.integrations.clusterapi.statuses import message_of, record_of
+from reconcilers.integrations.clusterapi.views import PoolContents, pools_of
+from reconcilers.integrations.clusterapi.world import World, kind_of, pool_key
+from reconcilers.integrations.core.journal import MOST_PROMISES
+from reconcilers.integrations.core.rules import Grant, View
+from reconcilers.integrations.core.views import Planned
+
+Held = Callable[[NetworkPool], Sequence[AddressRange]]
+"""Returns what IPAllocations hold of a NetworkPool."""
+
+
+@dataclass
+class Plan:
+    """Serves the claims among manifests.
+
+    Args:
+        world: the objects; what the plan gives is added to it.
+        held: what IPAllocations hold of NetworkPools.
+        now: the time.
+    """
+
+    world: World
+    held: Held
+    now: datetime
+
+    def run(self) -> list[Planned]:
+        """Serve all claims; return what became of those that had nothing."""
+        waiting = [self._admitted(number, claim) for number, claim in enumerate(self._waiting())]
+        reasons: dict[Key, Finding] = {}
+        for pool in list(pools_of(self.world)):
+            self._serve(pool, reasons)
+        return [self._outcome(claim.metadata.key, reasons) for claim in waiting]
+
+    def _waiting(self) -> list[IPAddressClaim]:
+        claims = (one for one in self.world.claims if kind_of(one.spec.poolRef) is not None)
+        found = [one for one in claims if record_of(one) is None and not one.metadata.terminating]
+        return sorted(found, key=lambda one: one.metadata.revision)
+
+    def _admitted(self, number: int, claim: IPAddressClaim) -> IPAddressClaim:
+        """Return a claim with the finalizer, and with an age if it has none."""
+        meta = claim.metadata
+        changed = replace(
+            meta,
+            finalizers=tuple(dict.fromkeys((*meta.finalizers, CLAIM_FINALIZER))),
+            creationTimestamp=meta.creationTimestamp or self.now + timedelta(microseconds=number),
+        )
+        return self._write(replace(claim, metadata=changed))
+
+    def _write(self, claim: IPAddressClaim) -> IPAddressClaim:
+        """Keep a changed claim, at a version above all before."""
+        version = str(self.world.claims.highest_revision + 1)
+        meta = replace(claim.metadata, resourceVersion=version)
+        written = replace(claim, metadata=meta)
+        self.world.claims.apply(Modified(written))
+        return written
+
+    def _serve(self, pool: PoolContents, reasons: dict[Key, Finding]) -> None:
+        """Let a pool make passes until it hands out nothing more."""
+        also = self.held(pool.pool) if pool.kind == NETWORK_POOL else ()
+        current: PoolContents | None = pool
+        while current is not None and current.space is not None and current.contents is not None:
+            found = View(0, current.contents, self.world.claims.get, self.world.addresses.get)
+            chooser = Chooser(self.world, pool.kind, pool.pool, current.space, found)
+            choice = chooser.choose(also, MOST_PROMISES)
+            for refusal in choice.refusals:
+                finding = Finding(READY, False, refusal.reason, refusal.message)
+                reasons[refusal.request.metadata.key] = finding
+            for grant in choice.grants:
+                self._grant(grant, current.space)
+            if not choice.grants:
+                return
+            mine = (one for one in pools_of(self.world) if one.pool is pool.pool)
+            current = next(mine, None)
+
+    def _grant(self, grant: Grant[IPAddressClaim], space: PoolSpace) -> None:
+        claim, key = grant.request, grant.request.metadata.key
+        address = self.world.addresses.get(key)
+        if address is None:
+            gateway, start = space.gateway, grant.promise.startAddress
+            meta = replace(claim.metadata, finalizers=(), annotations={})
+            ref = claim.spec.poolRef
+            spec = AddressSpec(NameRef(key.name), ref, start, space.prefix, gateway)
+            address = IPAddress(meta, spec)
+            self.world.addresses.apply(Modified(address))
+        text = message_of(address.spec.address, address.spec.prefix, claim.spec.poolRef)
+        ready = self._conditions(claim, Finding(READY, True, ADDRESS_ALLOCATED, text))
+        self._write(replace(claim, status=ClaimStatus(NameRef(key.name), ready)))
+
+    def _conditions(self, claim: IPAddressClaim, finding: Finding) -> tuple[Condition, ...]:
+        generation = claim.metadata.generation
+        return tuple(with_findings(claim.status.conditions, [finding], generation, self.now))
+
+    def _outcome(self, key: Key, reasons: Mapping[Key, Finding]) -> Planned:
+        claim = self.world.claims.get(key)
+        assert claim is not None, "nothing deletes claims"
+        kind = kind_of(claim.spec.poolRef)
+        assert kind is not None, "only claims of our kinds are planned"
+        name = f"{kind.kind} {pool_key(kind, claim)}"
+        planned = partial(Planned, GROUP, "IPAddressClaim", key, name)
+        record = record_of(claim)
+        if record is not None:
+            return planned(f"{record.address}/{record.prefix}", "")
+        why = "the claim, its pool or its Cluster is paused or being deleted"
+        if self.world.pool_of(claim) is None:
+            why = f"{name} does not exist, or cannot be read"
+        finding = reasons.get(key, Finding(READY, False, POOL_NOT_READY, why))
+        ready = self._conditions(claim, finding)
+        self._write(replace(claim, status=replace(claim.status, conditions=ready)))
+        return planned("", f"{finding.reason}: {finding.message}")
+
+    def bodies(
+        self, given: Mapping[tuple[str, Key], Mapping[str, Any]]
+    ) -> list[Mapping[str, Any]]:
+        """Return manifests as the plan leaves them, and the IPAddresses that it makes.
+
+        Args:
+            given: the manifests by kind and key.
+        """
+        found: list[Mapping[str, Any]] = []
+        for (kind, key), body in given.items():
+            claim = self.world.claims.get(key) if kind == "IPAddressClaim" else None
+            found.append(body if claim is None else {**body, "status": _status(claim)})
+        made = (
+            one for one in self.world.addresses if ("IPAddress", one.metadata.key) not in given
+        )
+        return [*found, *(self._body(one) for one in made)]
+
+    def _body(self, address: IPAddress) -> Mapping[str, Any]:
+        claim = self.world.claims.get(address.metadata.key)
+        kind = kind_of(address.spec.poolRef)
+        assert claim is not None, "it was made for it"
+        assert kind is not None, "it was made from a pool"
+        pool, spec = self.world.pool_of(claim), address.spec
+        said = spec_of(spec.address, spec.prefix, spec.gateway)
+        body = body_of(claim, *owners(claim, self.world.claim_kind, pool, kind), said)
+        head = {"apiVersion": self.world.address_kind.api_version, "kind": "IPAddress"}
+        return {**head, **body}
+
+
+def _status(claim: IPAddressClaim) -> Mapping[str, Any]:
+    """Return a claim's status as a server would show it."""
+    named = {"addressRef": {"name": claim.address_name}} if claim.address_name else {}
+    return {**named, "conditions": [to_json(one) for one in claim.status.conditions]}

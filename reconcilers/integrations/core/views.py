@@ -1,0 +1,218 @@
+"""What an integration shows of its pools to people: how full, who holds what, what is wrong.
+
+The command line prints these, and knows nothing else of an integration's kinds.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from allocator import AddressRange
+from controller.meta import Key
+from reconcilers import ranges
+from reconcilers.api.ipallocation import IPAllocation
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Addresses of a pool that are in one state.
+
+    Args:
+        range: the addresses.
+        state: held, promised, resting, outside, shared or free.
+        holders: who holds them, as `Kind namespace/name`.
+    """
+
+    range: AddressRange
+    state: str
+    holders: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """Return it for programs."""
+        start, end = self.range.start_text, self.range.end_text
+        return {"start": start, "end": end, "state": self.state, "holders": [*self.holders]}
+
+
+@dataclass(frozen=True, slots=True)
+class PoolView:
+    """A pool, in what it hands out: addresses, or prefixes of one length.
+
+    Args:
+        group: of the pool's kind.
+        kind: of the pool.
+        key: its namespace and name.
+        offers: what its spec lists.
+        total: how many it may hand out.
+        used: how many objects hold something of it.
+        free: how many may be handed out now.
+        outside: how many are held that it may not hand out.
+        waiting: how many requests have nothing yet.
+        ready: True, False or Unknown: its Ready condition.
+        reason: why.
+        stretches: what is held and what is free, ascending.
+    """
+
+    group: str
+    kind: str
+    key: Key
+    offers: str
+    total: int = 0
+    used: int = 0
+    free: int = 0
+    outside: int = 0
+    waiting: int = 0
+    ready: str = "Unknown"
+    reason: str = "not reconciled"
+    stretches: Sequence[Stretch] = ()
+
+    @property
+    def full_kind(self) -> str:
+        """The kind and its group, in small letters, as `kubectl get -o name` prints them."""
+        return f"{self.kind.lower()}.{self.group}"
+
+    @property
+    def name(self) -> str:
+        """What people call it: a pool of the whole cluster has no namespace."""
+        return f"{self.kind} {self.key}" if self.key.namespace else f"{self.kind} {self.key.name}"
+
+    def at(self, addresses: AddressRange) -> list[Stretch]:
+        """Return the stretches that have some of these addresses."""
+        return [one for one in self.stretches if one.range.overlaps(addresses)]
+
+    def document(self, *, stretches: bool = False) -> dict[str, Any]:
+        """Return it for programs, with the stretches if wanted."""
+        body: dict[str, Any] = {
+            "kind": self.kind,
+            "namespace": self.key.namespace,
+            "name": self.key.name,
+            "offers": self.offers,
+            "total": self.total,
+            "used": self.used,
+            "free": self.free,
+            "outOfRange": self.outside,
+            "waiting": self.waiting,
+            "ready": self.ready,
+            "reason": self.reason,
+        }
+        if stretches:
+            body["stretches"] = [one.document() for one in self.stretches]
+        return body
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something that is wrong.
+
+    Args:
+        kind: a CamelCase word that does not change between versions.
+        severity: error or warning.
+        subject: the kind of the object.
+        key: its namespace and name.
+        sentence: what is wrong, and what becomes of it.
+    """
+
+    kind: str
+    severity: Severity
+    subject: str
+    key: Key
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What became of a request among manifests.
+
+    Args:
+        group: of the request's kind.
+        kind: of the request.
+        key: its namespace and name.
+        pool: that it names, as `Kind namespace/name`.
+        gets: what it gets; empty for nothing.
+        reason: why it gets nothing.
+    """
+
+    group: str
+    kind: str
+    key: Key
+    pool: str
+    gets: str
+    reason: str
+
+    @property
+    def full_kind(self) -> str:
+        """The kind and its group, in small letters, as `kubectl get -o name` prints them."""
+        return f"{self.kind.lower()}.{self.group}"
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """What integrations show.
+
+    Args:
+        pools: by kind, namespace and name.
+        troubles: what is wrong.
+        holders: what requests of other kinds hold of NetworkPools, by pool, in the form of
+            IPAllocations; their names begin with the kind, in small letters, and a slash.
+        planned: what requests among manifests would get, if that was worked out.
+        bodies: the manifests, with what they would get.
+    """
+
+    pools: Sequence[PoolView] = ()
+    troubles: Sequence[Trouble] = ()
+    holders: Mapping[Key, Sequence[IPAllocation]] = field(default_factory=dict)
+    planned: Sequence[Planned] = ()
+    bodies: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def held(self) -> Mapping[Key, Sequence[AddressRange]]:
+        """What requests of other kinds hold of NetworkPools, by pool."""
+        return {
+            key: [held for one in some for held in ranges.all_held(one)]
+            for key, some in self.holders.items()
+        }
+
+    def holder(self, key: Key) -> IPAllocation | None:
+        """Return the one of a name among the holders of NetworkPools."""
+        every = (one for some in self.holders.values() for one in some)
+        return next((one for one in every if one.metadata.key == key), None)
+
+    def pools_named(self, names: Sequence[str]) -> list[PoolView]:
+        """Return the pools of these names, which may be `namespace/name`; all for none."""
+        return [one for one in self.pools if not names or {one.key.name, f"{one.key}"} & {*names}]
+
+    def at(self, addresses: AddressRange) -> list[tuple[PoolView, Stretch]]:
+        """Return what pools, NetworkPools excepted, say of these addresses."""
+        pools = (one for one in self.pools if one.kind != "NetworkPool")
+        return [(one, stretch) for one in pools for stretch in one.at(addresses)]
+
+
+POOL_COLUMNS: Sequence[tuple[str, Callable[[PoolView], str | int | None]]] = (
+    ("KIND", lambda one: one.kind),
+    ("NAMESPACE", lambda one: one.key.namespace or None),
+    ("NAME", lambda one: one.key.name),
+    ("OFFERS", lambda one: one.offers),
+    ("TOTAL", lambda one: one.total),
+    ("USED", lambda one: one.used),
+    ("FREE", lambda one: one.free),
+    ("OUTSIDE", lambda one: one.outside),
+    ("WAITING", lambda one: one.waiting),
+    ("READY", lambda one: one.ready),
+)
+"""How pools are shown in a table: the headings, and what stands below them."""
+STRETCH_COLUMNS: Sequence[tuple[str, Callable[[tuple[PoolView, Stretch]], str | int | None]]] = (
+    ("POOL", lambda one: one[0].name),
+    ("START", lambda one: one[1].range.start_text),
+    ("END", lambda one: one[1].range.end_text),
+    ("STATE", lambda one: one[1].state),
+    ("HOLDERS", lambda one: ", ".join(one[1].holders) or None),
+)
+"""How stretches of pools are shown."""
+PLAN_COLUMNS: Sequence[tuple[str, Callable[[Planned], str | int | None]]] = (
+    ("REQUEST", lambda one: f"{one.kind} {one.key}"),
+    ("POOL", lambda one: one.pool),
+    ("GETS", lambda one: one.gets or None),
+    ("WHY NOT", lambda one: one.reason or None),
+)
+"""How a plan is shown."""

@@ -1,0 +1,258 @@
+"""What the commands say of Cluster API's pools, claims and IPAddresses, on saved objects."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.reconcilers.cli.commandline import Outcome, run
+
+IPAM = "ipam.cluster.x-k8s.io"
+OURS = "butler.butlerlabs.dev"
+BORN = "2026-01-01T00:00:00Z"
+
+
+def body(kind: str, name: str, spec: Any, version: str = "v1beta2", **more: Any) -> Any:
+    group = OURS if kind in {"NetworkPool", "IPAllocation"} else IPAM
+    version = "v1alpha1" if group == OURS else version
+    meta = {"name": name, "creationTimestamp": BORN}
+    if not kind.startswith("Global"):
+        meta["namespace"] = "b"
+    meta |= more.pop("metadata", {})
+    return {
+        "apiVersion": f"{group}/{version}",
+        "kind": kind,
+        "metadata": meta,
+        "spec": spec,
+        **more,
+    }
+
+
+def ip_pool(name: str, *addresses: str, **spec: Any) -> Any:
+    wanted = {"addresses": [*addresses], "prefix": 24, **spec}
+    return body("InClusterIPPool", name, wanted, "v1alpha2")
+
+
+def claim(name: str, pool: str, kind: str = "InClusterIPPool", **more: Any) -> Any:
+    group = OURS if kind == "NetworkPool" else IPAM
+    ref = {"apiGroup": group, "kind": kind, "name": pool}
+    return body("IPAddressClaim", name, {"poolRef": ref}, **more)
+
+
+def address(name: str, pool: str, text: str, kind: str = "InClusterIPPool", **more: Any) -> Any:
+    group = OURS if kind == "NetworkPool" else IPAM
+    ref = {"apiGroup": group, "kind": kind, "name": pool}
+    spec = {"claimRef": {"name": name}, "poolRef": ref, "address": text, "prefix": 24}
+    return body("IPAddress", name, spec, **more)
+
+
+def asked(tmp_path: Path, command: str, *objects: Any) -> Outcome:
+    file = tmp_path / "saved.yaml"
+    file.write_text(yaml.safe_dump_all(objects))
+    name, *rest = command.split()
+    return run(name, *rest, "-f", file)
+
+
+def test_pools_of_claims_are_listed_with_their_figures(tmp_path: Path) -> None:
+    found = asked(
+        tmp_path,
+        "pools -o json",
+        ip_pool("p", "10.0.0.10-10.0.0.19", excludedAddresses=["10.0.0.15"]),
+        address("a", "p", "10.0.0.10"),
+        address("out", "p", "10.0.0.15"),
+        claim("a", "p"),
+        claim("w", "p"),
+    )
+    assert found.code == 0
+    assert yaml.safe_load(found.out)["others"] == [
+        {
+            "kind": "InClusterIPPool",
+            "namespace": "b",
+            "name": "p",
+            "offers": "10.0.0.10-10.0.0.19",
+            "total": 9,
+            "used": 2,
+            "free": 8,
+            "outOfRange": 1,
+            "waiting": 2,
+            "ready": "Unknown",
+            "reason": "its definition has no conditions, or it was not reconciled",
+        }
+    ]
+    table = asked(tmp_path, "pools", ip_pool("p", "10.0.0.10-10.0.0.19")).out
+    assert table.splitlines()[1].split() == [
+        *("InClusterIPPool", "b", "p", "10.0.0.10-10.0.0.19"),
+        *("10", "0", "10", "0", "0", "Unknown"),
+    ]
+
+
+def test_the_pool_that_is_named_is_mapped_with_its_holders(tmp_path: Path) -> None:
+    found = asked(
+        tmp_path,
+        "map p",
+        ip_pool("p", "10.0.0.10-10.0.0.12"),
+        ip_pool("q", "10.0.1.10"),
+        claim("a", "p"),
+        address("a", "p", "10.0.0.11"),
+    )
+    assert [line.split(maxsplit=5)[2:] for line in found.out.splitlines()[1:]] == [
+        ["10.0.0.10", "10.0.0.10", "free", "-"],
+        ["10.0.0.11", "10.0.0.11", "held", "IPAddressClaim b/a"],
+        ["10.0.0.12", "10.0.0.12", "free", "-"],
+    ]
+
+
+def test_whois_knows_who_has_an_address_of_a_pool_of_claims(tmp_path: Path) -> None:
+    pool = ip_pool("p", "10.0.0.10-10.0.0.12")
+    found = asked(tmp_path, "whois 10.0.0.11", pool, address("a", "p", "10.0.0.11"))
+    assert found.code == 0
+    assert "InClusterIPPool b/p  held   IPAddress b/a" in found.out
+    missing = asked(tmp_path, "whois 10.0.0.13", pool)
+    assert (missing.code, missing.errors) == (1, ["no pool that was read contains 10.0.0.13"])
+
+
+def test_what_claims_hold_of_a_network_pool_is_held(tmp_path: Path) -> None:
+    objects = [
+        body("NetworkPool", "site", {"cidr": "10.9.0.0/29", "gateway": "10.9.0.1"}),
+        claim("a", "site", "NetworkPool"),
+        address("a", "site", "10.9.0.2", "NetworkPool"),
+    ]
+    found = asked(tmp_path, "whois 10.9.0.2", *objects)
+    assert "10.9.0.2  b/site  allocated  b/ipaddressclaim/a" in found.out
+    gateway = asked(tmp_path, "whois 10.9.0.1 -o json", *objects)
+    assert yaml.safe_load(gateway.out)["items"][0]["note"] == "gateway"
+    figures = yaml.safe_load(asked(tmp_path, "pools -o json", *objects).out)["items"][0]
+    assert (figures["total"], figures["allocated"]) == (7, 1)
+
+
+@pytest.mark.parametrize(
+    ("expected", "objects"),
+    [
+        ("InvalidPool InClusterIPPool", [ip_pool("p", "x")]),
+        (
+            "Overlap IPAddress",
+            [
+                ip_pool("p", "10.0.0.0/24"),
+                address("a", "p", "10.0.0.7"),
+                address("b", "p", "10.0.0.7"),
+            ],
+        ),
+        ("OutOfRange IPAddress", [ip_pool("p", "10.0.0.1"), address("a", "p", "10.0.0.9")]),
+        ("UnknownPool IPAddressClaim", [claim("a", "gone")]),
+        (
+            "LostAddress IPAddressClaim",
+            [
+                ip_pool("p", "10.0.0.1"),
+                claim("a", "p", status={"addressRef": {"name": "a"}}),
+            ],
+        ),
+        (
+            "Unclaimed IPAddress",
+            [
+                ip_pool("p", "10.0.0.1"),
+                address("a", "p", "10.0.0.1", metadata={"finalizers": [f"{IPAM}/ProtectAddress"]}),
+            ],
+        ),
+        ("PoolsOverlap InClusterIPPool", [ip_pool("p", "10.0.0.1"), ip_pool("q", "10.0.0.1")]),
+        (
+            "StuckRelease IPAddressClaim",
+            [
+                ip_pool("p", "10.0.0.1"),
+                claim("a", "p", metadata={"deletionTimestamp": BORN, "finalizers": ["x/y"]}),
+            ],
+        ),
+        (
+            "StatusDrift InClusterIPPool",
+            [
+                ip_pool("p", "10.0.0.1")
+                | {"status": {"ipAddresses": {"total": 1, "used": 1, "free": 0, "outOfRange": 0}}}
+            ],
+        ),
+        ("Unreadable IPAddress", [address("a", "p", "10.0.0.1") | {"spec": {"prefix": "many"}}]),
+    ],
+)
+def test_check_says_what_is_wrong(tmp_path: Path, expected: str, objects: list[Any]) -> None:
+    found = asked(tmp_path, "check -o json", *objects)
+    said = {
+        f"{one['kind']} {one['subject']['kind']}": one["severity"]
+        for one in yaml.safe_load(found.out)["findings"]
+    }
+    assert expected in said
+    assert found.code == (1 if "error" in said.values() else 0)
+
+
+def test_check_finds_nothing_wrong_with_what_plan_prints(tmp_path: Path) -> None:
+    planned = asked(
+        tmp_path,
+        "plan -o yaml",
+        ip_pool("p", "10.0.0.1-10.0.0.5"),
+        body("NetworkPool", "site", {"cidr": "10.9.0.0/29"}),
+        claim("a", "p"),
+        claim("b", "site", "NetworkPool"),
+    )
+    items = yaml.safe_load(planned.out)["items"]
+    found = asked(tmp_path, "check -o json", *items)
+    assert yaml.safe_load(found.out)["findings"] == []
+    assert {one["kind"] for one in items} >= {"IPAddress", "IPAddressClaim"}
+
+
+def test_plan_serves_claims_oldest_first_and_says_why_not(tmp_path: Path) -> None:
+    found = asked(
+        tmp_path,
+        "plan",
+        ip_pool("p", "10.0.0.10-10.0.0.11", gateway="10.0.0.10"),
+        claim("young", "p", metadata={"creationTimestamp": "2026-01-03T00:00:00Z"}),
+        claim("old", "p"),
+        claim("lost", "gone"),
+    )
+    lines = [line.split(maxsplit=5) for line in found.out.splitlines()[1:]]
+    assert [[one[1], *one[4:]] for one in lines] == [
+        ["b/young", "-", "PoolExhausted: InClusterIPPool p has no free address"],
+        ["b/old", "10.0.0.11/24", "-"],
+        ["b/lost", "-", "PoolNotReady: InClusterIPPool b/gone does not exist, or cannot be read"],
+    ]
+
+
+def test_plan_adopts_the_ip_address_of_a_claims_name(tmp_path: Path) -> None:
+    found = asked(
+        tmp_path,
+        "plan",
+        ip_pool("p", "10.0.0.10-10.0.0.19"),
+        claim("a", "p"),
+        claim("b", "p"),
+        address("b", "p", "10.0.0.10"),
+    )
+    assert [line.split()[4] for line in found.out.splitlines()[1:]] == [
+        "10.0.0.11/24",
+        "10.0.0.10/24",
+    ]
+
+
+def test_plan_keeps_allocations_and_claims_of_one_pool_apart(tmp_path: Path) -> None:
+    spec = {
+        "poolRef": {"name": "site"},
+        "tenantClusterRef": {"name": "t", "namespace": "b"},
+        "type": "nodes",
+        "count": 4,
+    }
+    found = asked(
+        tmp_path,
+        "plan -o json",
+        body("NetworkPool", "site", {"cidr": "10.9.0.0/28"}),
+        body("IPAllocation", "i", spec),
+        address("made", "site", "10.9.0.1", "NetworkPool"),
+        claim("a", "site", "NetworkPool"),
+    )
+    allocation = found.items["IPAllocation/i"]["status"]
+    claimed = found.items["IPAddress/a"]["spec"]["address"]
+    assert allocation["startAddress"] == "10.9.0.2"
+    assert claimed == "10.9.0.0"
+    status = found.items["NetworkPool/site"]["status"]
+    assert (status["totalIPs"], status["allocatedIPs"]) == (16, 6)
+
+
+def test_only_the_namespace_that_is_named_is_shown(tmp_path: Path) -> None:
+    other = ip_pool("q", "10.0.1.1") | {"metadata": {"name": "q", "namespace": "c"}}
+    found = asked(tmp_path, "pools -n c -o name", ip_pool("p", "10.0.0.1"), other)
+    assert found.out.split() == ["inclusterippool.ipam.cluster.x-k8s.io/q"]
