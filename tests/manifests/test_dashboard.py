@@ -30,9 +30,11 @@ from manifests import rendering
 from reconcilers.api import crd, names
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.cli.managerflags import LEASE_NAME
-from reconcilers.settings import Settings
+from reconcilers.integrations.clusterapi import crds
+from reconcilers.settings import CLUSTER_API, Settings
 from reconcilers.tenantcluster.status import DEMAND_MET, LOAD_BALANCER_READY
 from reconcilers.wiring import assemble
+from tests.contract.clusterapi.lab import IPAM, Lab
 from tests.hidden_identity import hiding
 from tests.yamls import read_yaml
 
@@ -40,6 +42,8 @@ PROMETHEUS = Path(rendering.__file__).parent / "prometheus"
 HOME = names.DEFAULT_NAMESPACE
 LIMIT = 60.0
 METRIC = re.compile(r"\b(?:butler|controller|workqueue|leader)_[a-z_]+\b(?!:)")
+CONTRACT = Path(__file__).parents[1] / "data" / "clusterapi" / "crds.yaml"
+SETTINGS = Settings(integration=(CLUSTER_API,))
 LATER = 60
 """Seconds between the two scrapes, as the database is told."""
 OPTIONS = ManagerOptions(
@@ -130,6 +134,20 @@ async def _create(http: httpx.AsyncClient, plural: str, name: str, spec: dict[st
     assert made.status_code == 201, made.text
 
 
+async def _claim(http: httpx.AsyncClient) -> None:
+    """Make a pool that has an address outside of it, and a claim for which it has none."""
+    lab = Lab(http, HOME)
+    ref = {"apiGroup": IPAM, "kind": "InClusterIPPool", "name": "machines"}
+    spec = {"claimRef": {"name": "out"}, "poolRef": ref, "address": "10.5.0.9", "prefix": 24}
+    await lab.create("IPAddress", "out", spec)
+    await lab.pool("machines", "10.5.0.1")
+    await lab.claim("served", "machines")
+    await lab.served("served")
+    await lab.claim("waiting", "machines")
+    await lab.says("waiting", "PoolExhausted")
+    await lab.counts("machines", (1, 2, 0, 1))
+
+
 @asynccontextmanager
 async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Manager]]:
     """Run the controllers on an embedded server; give a client of it, and the manager.
@@ -137,11 +155,12 @@ async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Ma
     The server is its own tenant, one without MetalLB.
     """
     async with ControlPlane.start() as plane:
-        await plane.install_crds(crd.crds())
+        await plane.install_crds([*crd.crds(), *crds.crds()])
+        await plane.install_crds(CONTRACT)
         kubeconfig = plane.write_kubeconfig(folder / "kubeconfig")
         transport = await connect(kubeconfig)
         manager = Manager(transport, options=OPTIONS)
-        ways = assemble(manager, SystemClock(), Settings(), hiding(Settings().tenant))
+        ways = assemble(manager, SystemClock(), SETTINGS, hiding(SETTINGS.tenant))
         served = Informer(IP_ALLOCATION, transport, SystemClock())
         clusters = Informer(TENANT_CLUSTER, transport, SystemClock())
         changed = [anyio.Event()]
@@ -175,6 +194,7 @@ async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Ma
                 await until(looked_after)
                 await _create(http, "ipallocations", "refused", request(256))
                 await until(refused)
+                await _claim(http)
                 yield http, manager
         await ways.aclose()
         await transport.aclose()

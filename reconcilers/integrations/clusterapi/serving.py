@@ -26,6 +26,7 @@ from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
+from reconcilers.integrations.clusterapi.gauges import ClaimGauges
 from reconcilers.integrations.clusterapi.granting import Granting
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.networkpools import (
@@ -205,9 +206,15 @@ class ClusterApi:
             for watch in watched.of_names(NETWORK_POOL):
                 watch.connect(self._networkpools.queue)
 
+        gauges, registry = ClaimGauges(world, self._clock), self._manager.metrics.registry
+
         async def run() -> None:
-            with closing(offers):
-                await extension.run()
+            registry.register(gauges)
+            try:
+                with closing(offers):
+                    await extension.run()
+            finally:
+                registry.unregister(gauges)
 
         return run
 

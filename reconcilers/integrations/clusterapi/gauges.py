@@ -1,0 +1,98 @@
+"""Metrics of pools of claims and of claims that wait, read from the caches at each scrape.
+
+No number is kept, so none can be stale. They are shown by the replica that serves claims.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from typing_extensions import override
+
+from controller.clock import Clock
+from reconcilers.caches import Part
+from reconcilers.integrations.clusterapi.api import POOLS, IPAddressClaim, PoolCounts
+from reconcilers.integrations.clusterapi.statuses import record_of
+from reconcilers.integrations.clusterapi.world import World, kind_of, pool_key
+
+LABELS = ["kind", "namespace", "pool"]
+POOL_GAUGES: tuple[tuple[str, str, Callable[[PoolCounts], int]], ...] = (
+    (
+        "butler_claim_pool_total",
+        "Addresses, or prefixes, that a pool may hand out.",
+        lambda one: one.total,
+    ),
+    ("butler_claim_pool_used", "IPAddresses that name a pool.", lambda one: one.used),
+    (
+        "butler_claim_pool_free",
+        "Addresses, or prefixes, that a pool can hand out now.",
+        lambda one: one.free,
+    ),
+    (
+        "butler_claim_pool_out_of_range",
+        "What is in use that a pool may not hand out.",
+        lambda one: one.outOfRange,
+    ),
+)
+
+
+class ClaimGauges(Collector):
+    """Shows them.
+
+    Args:
+        world: the caches.
+        clock: for ages.
+    """
+
+    def __init__(self, world: World, clock: Clock) -> None:
+        self._world = world
+        self._waiting = Part(world.claims, _waits)
+        self._clock = clock
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: what there is depends on the caches, so there is nothing to check."""
+        return ()
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        yield from self._of_pools()
+        yield from self._of_claims()
+
+    def _of_pools(self) -> Iterator[Metric]:
+        for name, text, value in POOL_GAUGES:
+            family = GaugeMetricFamily(name, text, labels=LABELS)
+            for kind in POOLS:
+                for pool in self._world.pools.get(kind.kind, ()):
+                    counts = pool.status.ipAddresses
+                    if counts is not None:
+                        meta = pool.metadata
+                        family.add_metric([kind.kind, meta.namespace, meta.name], value(counts))
+            yield family
+
+    def _of_claims(self) -> Iterator[Metric]:
+        now = self._clock.now()
+        ages: dict[tuple[str, str, str], list[float]] = {}
+        for claim in self._waiting:
+            kind, since = kind_of(claim.spec.poolRef), claim.metadata.creationTimestamp
+            if kind is not None:
+                key = pool_key(kind, claim)
+                age = (now - since).total_seconds() if since else 0.0
+                ages.setdefault((kind.kind, key.namespace, key.name), []).append(age)
+        count = GaugeMetricFamily(
+            "butler_claim_pool_waiting_claims", "Claims without an address.", labels=LABELS
+        )
+        oldest = GaugeMetricFamily(
+            "butler_claim_pool_oldest_waiting_seconds",
+            "For how long the oldest claim has had no address.",
+            labels=LABELS,
+        )
+        for names, some in sorted(ages.items()):
+            count.add_metric(names, len(some))
+            oldest.add_metric(names, max(some))
+        yield count
+        yield oldest
+
+
+def _waits(claim: IPAddressClaim) -> bool:
+    named = kind_of(claim.spec.poolRef) is not None
+    return named and not claim.metadata.terminating and record_of(claim) is None
