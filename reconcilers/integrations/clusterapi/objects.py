@@ -9,6 +9,7 @@ import msgspec
 
 from controller.cache import Cache
 from controller.client import Client
+from controller.errors import Forbidden
 from controller.meta import Key, ObjectMeta
 from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
@@ -75,7 +76,9 @@ def filled(resource: Resource[Any], found: Iterable[Any], **more: Any) -> Cache[
 
 
 async def read(client: Client, namespace: str = "") -> Objects:
-    """Read all of them that are served.
+    """Read all of them that are served and that one may read.
+
+    Who may read NetworkPools need not be somebody who may read these.
 
     Args:
         client: for the lists.
@@ -90,7 +93,10 @@ async def read(client: Client, namespace: str = "") -> Objects:
         for resource in versions:
             if await client.served(resource):
                 within = namespace if resource.namespaced else ""
-                page = await client.list(resource, namespace=within)
+                try:
+                    page = await client.list(resource, namespace=within)
+                except Forbidden:
+                    return None
                 for key, reason in page.unreadable.items():
                     found.unreadable[resource.kind, key] = reason
                 return list(page.items)

@@ -1,0 +1,37 @@
+"""Reading Cluster API's objects once, as commands do."""
+
+from typing import Any, cast
+
+from controller.client import Client
+from controller.codec import Page
+from controller.errors import Forbidden
+from controller.meta import ObjectMeta
+from controller.resource import Resource
+from reconcilers.integrations.clusterapi.api import IPAddress
+from reconcilers.integrations.clusterapi.objects import Objects, read
+
+
+class Answers:
+    """A cluster that serves all kinds, of which one may not be read."""
+
+    def __init__(self, refused: str) -> None:
+        self._refused = refused
+
+    async def served(self, resource: Resource[Any]) -> bool:
+        return resource.version != "v1beta1"
+
+    async def list(self, resource: Resource[Any], *, namespace: str) -> Page[Any]:
+        if resource.kind == self._refused:
+            raise Forbidden(403, "Forbidden", f"{resource.plural} in {namespace}")
+        found = (IPAddress(ObjectMeta("a", "b")),) if resource.kind == "IPAddress" else ()
+        return Page(found, 7, {})
+
+
+async def test_who_may_not_read_claims_is_shown_nothing_and_not_refused() -> None:
+    assert await read(cast("Client", Answers("IPAddressClaim"))) == Objects()
+
+
+async def test_who_may_not_read_pools_of_the_whole_cluster_sees_the_rest() -> None:
+    found = await read(cast("Client", Answers("GlobalInClusterIPPool")))
+    assert [one.metadata.name for one in found.addresses] == ["a"]
+    assert found.pools["GlobalInClusterIPPool"] == []
