@@ -13,6 +13,7 @@ from controller.outcome import SETTLED
 from reconcilers.integrations.clusterapi import choosing, pools, statuses, world
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
+from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.core import journal, rules
 from reconcilers.integrations.core.contents import Contents
 from reconcilers.integrations.core.journal import Journal
@@ -164,3 +165,23 @@ def released_by_cache(mp: Patch) -> None:
 async def _nothing(self: ClaimReconciler, key: Key) -> Any:
     del self, key
     return SETTLED
+
+
+def deleted_by_cache(mp: Patch) -> None:
+    """A pool goes when the cache shows no IPAddress of it."""
+
+    async def cached(self: Reader, kind: Any, pool: Key) -> int:
+        return self.count(kind, pool)
+
+    mp.setattr(Reader, "count_live", cached)
+
+
+def own_answers_count_as_read(mp: Patch) -> None:
+    """A replica believes to have read up to what it has written."""
+    read = Reader.cached
+
+    def further(self: Reader, kind: Any, pool: Key, space: Any) -> Any:
+        view = read(self, kind, pool, space)
+        return replace(view, position=self._world.claims.highest_revision)
+
+    mp.setattr(Reader, "cached", further)

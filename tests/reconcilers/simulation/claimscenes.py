@@ -96,3 +96,37 @@ async def late_write_after_loss_of_memory(
 async def copy_of_another_pools_memory(stage: ClaimStage) -> str | None:
     """The same, where the pool is made anew with the annotations that it had before."""
     return await late_write_after_loss_of_memory(stage, copied=True)
+
+
+async def pool_deleted_while_a_cache_lags(stage: ClaimStage) -> str | None:
+    """The pool is deleted, and who works on it has not heard of the IPAddress that was made."""
+    stage.ask("a")
+    other = stage.replica()
+    await stage.pool(stage.replica())
+    stage.world.delete(CLAIM_POOLS, "p")
+    other.pools.advance(other.pools.behind)
+    await stage.pool(other)
+    if stage.world.get(CLAIM_POOLS, "p") is None:
+        return "pool p is gone, and an IPAddress names it"
+    return stage.problem
+
+
+async def own_write_after_an_unseen_claim(stage: ClaimStage) -> str | None:
+    """A replica that has not heard of A, whose address is on its way, writes B itself.
+
+    Its cache then shows an own answer that is newer than A.
+    """
+    body = {"metadata": {"name": "b"}, "spec": {"poolRef": ref("p")}}
+    stage.world.create(CLAIMS, body)
+    other = stage.replica()
+    stage.ask("a")
+
+    def gives_to_a(flight: Flight) -> bool:
+        return flight.plural == CLAIMS and flight.name == "a" and flight.subresource == "status"
+
+    await stage.pool(stage.replica(), gives_to_a)
+    await stage.work(other, 1, "b")
+    other.pools.advance(other.pools.behind)
+    await stage.pool(other)
+    stage.arrive()
+    return stage.problem
