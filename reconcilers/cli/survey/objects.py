@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -218,6 +219,35 @@ PROGRESS_SECONDS = 1.0
 """From one line to the next, and until the first."""
 
 
+PROGRESS_BAR = 20
+
+
+@dataclass(slots=True)
+class Amount:
+    """How much of the work under `progress` is done; of 0 the end is not known."""
+
+    done: int = 0
+    of: int = 0
+
+    @property
+    def text(self) -> str:
+        """A bar and both numbers, if the end is known."""
+        if not self.of:
+            return ""
+        filled = PROGRESS_BAR * self.done // self.of
+        return f" [{'#' * filled}{'-' * (PROGRESS_BAR - filled)}] {self.done} of {self.of}"
+
+
+_amount: ContextVar[Amount | None] = ContextVar("amount", default=None)
+
+
+def advance(done: int, of: int) -> None:
+    """Show how much of the work under `progress` is done; nothing where there is none."""
+    amount = _amount.get()
+    if amount is not None:
+        amount.done, amount.of = done, of
+
+
 @contextmanager
 def progress(what: str, every: float = PROGRESS_SECONDS) -> Iterator[None]:
     """Print on standard error what is going on, while it is; on a terminal only.
@@ -232,13 +262,14 @@ def progress(what: str, every: float = PROGRESS_SECONDS) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    over = Event()
+    over, amount = Event(), Amount()
+    token = _amount.set(amount)
 
     def report() -> None:
         seconds = 0.0
         while not over.wait(every):
             seconds += every
-            click.echo(f"\r{what} ... {seconds:.0f} s", err=True, nl=False)
+            click.echo(f"\r{what}{amount.text} ... {seconds:.0f} s", err=True, nl=False)
         if seconds:
             click.echo("\r\033[K", err=True, nl=False)
 
@@ -249,3 +280,4 @@ def progress(what: str, every: float = PROGRESS_SECONDS) -> Iterator[None]:
     finally:
         over.set()
         reporter.join()
+        _amount.reset(token)

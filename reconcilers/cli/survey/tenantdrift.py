@@ -13,6 +13,7 @@ from reconcilers.addressmap.objects import Objects
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.cli.survey.objects import advance
 from reconcilers.clusteridentity import AdmitAll, ClusterIdentity
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import TenantClients, TenantUnavailable
@@ -33,13 +34,17 @@ async def tenant_drift(client: Client, objects: Objects) -> list[Finding]:
     guard = AdmitAll(ClusterIdentity(client, clock))
     clients = TenantClients(client, settings, clock, guard=guard)
     found: list[Finding] = []
+    asked = 0
     limit = anyio.CapacityLimiter(AT_ONCE)
     spaces = [cidr for pool in objects.pools.values() for cidr in ranges.cidrs(pool.spec)]
 
     async def compare(tenant: TenantCluster, members: Sequence[IPAllocation]) -> None:
         subject = Subject.from_object(TENANT_CLUSTER, tenant)
+        nonlocal asked
         async with limit:
             inside = await _inside(clients, tenant, settings.metallb_namespace)
+        asked += 1
+        advance(asked, len(objects.clusters))
         if isinstance(inside, Inside):
             wrong = findings(inside, members, spaces)
             found.extend(Finding(kind, grave, subject, text) for kind, grave, text in wrong)

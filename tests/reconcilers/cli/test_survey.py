@@ -12,7 +12,7 @@ import pytest
 import yaml
 from typing_extensions import override
 
-from reconcilers.cli.survey.objects import progress
+from reconcilers.cli.survey.objects import advance, progress
 from tests.reconcilers.cli.commandline import Outcome, allocation, pool, run
 from tests.reconcilers.cli.saved import UID, ask, cluster, held, labelled
 
@@ -43,6 +43,16 @@ def test_what_takes_long_says_so_on_a_terminal_and_is_gone_when_it_ends() -> Non
         assert terminal.written.wait(30)
     assert terminal.getvalue().startswith("\rreading files ... 0 s")
     assert terminal.getvalue().endswith("\r\033[K")
+
+
+def test_where_the_end_is_known_a_bar_shows_how_far_it_is() -> None:
+    terminal = Terminal()
+    with redirect_stderr(terminal), progress("asking tenants", every=0.01):
+        advance(3, 12)
+        assert terminal.written.wait(30)
+        terminal.written.clear()
+        assert terminal.written.wait(30), "one that was begun after the amount was known"
+    assert "asking tenants [#####---------------] 3 of 12 ..." in terminal.getvalue()
 
 
 def test_no_progress_is_printed_without_a_terminal_or_for_quick_work() -> None:
