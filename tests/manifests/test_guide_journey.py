@@ -29,6 +29,8 @@ ELSEWHERE = {
     "Pools of IPv6",
     "With Cluster API",
     "With KKP",
+    "With vitistack",
+    "A page of all addresses",
 }
 
 

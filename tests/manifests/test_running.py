@@ -10,7 +10,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from ipaddress import IPv4Address
+from ipaddress import ip_address
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -128,12 +128,15 @@ async def bundles(cluster: Cluster) -> list[str]:
 
 
 async def ranges(cluster: Cluster) -> dict[str, tuple[int, int]]:
-    """Return the first and last address of each allocation, in order; each has some."""
+    """Return the first and last address of each allocation, in order; each has some.
+
+    Addresses of the two families are numbers far apart: those of IPv6 samples are above 2^96.
+    """
     listed = json.loads(await cluster.kubectl("get", "ipallocations", "-A", "-o", "json"))
     found = {
         one["metadata"]["name"]: (
-            int(IPv4Address(one["status"]["startAddress"])),
-            int(IPv4Address(one["status"]["endAddress"])),
+            int(ip_address(one["status"]["startAddress"])),
+            int(ip_address(one["status"]["endAddress"])),
         )
         for one in listed["items"]
     }

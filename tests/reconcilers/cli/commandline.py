@@ -2,9 +2,10 @@
 
 import io
 import json
+import logging
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 import anyio
+import structlog
 import yaml
 
 from reconcilers.cli.main import main
@@ -48,11 +50,25 @@ def _sentences(text: str, kind: str) -> list[str]:
     return [line.removeprefix(kind) for line in text.splitlines() if line.startswith(kind)]
 
 
+@contextmanager
+def logging_kept() -> Iterator[None]:
+    """Take back what a command changes of this process's logging."""
+    before, root = structlog.get_config(), logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
+        root.handlers[:] = handlers
+        root.setLevel(level)
+
+
 def run(*arguments: str | Path, stdin: bytes = b"", program: str = "butler-ipam") -> Outcome:
     """Run a command; every way out of it is an exit code."""
     code: object = None
     out, err = io.StringIO(), io.StringIO()
     with (
+        logging_kept(),
         redirect_stdout(out),
         redirect_stderr(err),
         patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin))),
