@@ -27,6 +27,9 @@ NOT_TYPED: Mapping[str, str] = {
     "kubectl -n butler-system exec deploy/butler-ipam -- sh -c 'kill -USR1 1'": _NODES,
     "kubectl --kubeconfig tenant.kubeconfig get ipaddresspool -n metallb-system default-pool"
     " -o jsonpath='{.spec.addresses}'": "needs a tenant; tests/metallb has some",
+    "kubectl --kubeconfig=tenant.kubeconfig -n metallb-system annotate ipaddresspools default-pool"
+    " butler.butlerlabs.dev/projection-management-": "needs a tenant;"
+    " tests/reconcilers/tenantcluster/test_two_management_clusters.py takes it off",
     "kubectl delete ipallocation -n butler-system"
     " -l butler.butlerlabs.dev/tenant=shop,butler.butlerlabs.dev/allocation-type=loadbalancer": (
         "needs a tenant, and a ProviderConfig in cloud mode; tests/metallb has both"
