@@ -15,7 +15,6 @@ import pytest
 import yaml
 
 from envtest.plane import ControlPlane as Plane
-from reconcilers.api import names
 from tests.polling import until
 from tests.reconcilers.cli.commands import ROOT, environment
 from tests.servers import Server, program, running
@@ -68,14 +67,14 @@ class Cluster:
         return said
 
     async def delete(self, *arguments: str | Path, stdin: str = "") -> None:
-        """Delete, our definitions as the guide has it: after a look at what is left of our kinds.
+        """Delete, definitions as the guide has it: after a look at what is left of their kinds.
 
         kube-apiserver opens the storage of a kind at the first request for it. If that is its own
         one, for the objects to delete before the definition, it fails, and a race of the
         server's with itself may keep it from trying again for five minutes.
         """
         defined = (await self.kubectl("get", "crd", "-o", "name")).split()
-        kinds = [name.partition("/")[2] for name in defined if name.endswith(f".{names.GROUP}")]
+        kinds = [name.partition("/")[2] for name in defined]
         if kinds:
             await self.until_kubectl("get", "-A", ",".join(kinds))
         await self.kubectl("delete", *arguments, stdin=stdin)
