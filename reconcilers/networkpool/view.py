@@ -1,7 +1,8 @@
 """The allocations of a pool, and up to which resourceVersion they were read."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from allocator import AddressRange
 from controller.cache import Cache
@@ -68,12 +69,53 @@ def of_page(page: Page[IPAllocation], pool: Key) -> View:
     )
 
 
+RETRY_SECONDS = 0.1
+"""After which a pass looks again at a cache that is behind."""
+
+
 class Behind(Exception):
     """The cache has not read far enough yet; try again after `after` seconds."""
 
-    def __init__(self, after: float) -> None:
+    def __init__(self, after: float = RETRY_SECONDS) -> None:
         super().__init__(f"the cache is behind; trying again after {after} s")
         self.after = after
+
+
+class CacheWait:
+    """Decides how long passes wait for a cache before they ask the server.
+
+    Args:
+        clock: the time.
+        seconds: to wait for what was written to each pool.
+    """
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._since: dict[Hashable, float] = {}
+
+    def has_read(self, cache: Cache[Any], revision: int, pool: Hashable) -> bool:
+        """Return whether a cache has read up to a revision; False if it is given up.
+
+        Args:
+            cache: what is waited for.
+            revision: up to which.
+            pool: whose pass waits.
+
+        Raises:
+            Behind: the cache may still get there.
+        """
+        if cache.position >= revision:
+            self.forget(pool)
+            return True
+        now = self._clock.monotonic()
+        if now - self._since.setdefault(pool, now) < self._seconds:
+            raise Behind
+        return False
+
+    def forget(self, pool: Hashable) -> None:
+        """Forget a pool, which is gone or has been waited for."""
+        self._since.pop(pool, None)
 
 
 class Unreadable(Exception):
@@ -112,9 +154,6 @@ class OtherHolders:
         """
         del pool
         return 0
-
-
-_RETRY_SECONDS = 0.1
 
 
 def unreadable_of(unreadable: Mapping[Key, str], pool: Key) -> tuple[str, ...]:
@@ -159,10 +198,8 @@ class Reader:
     ) -> None:
         self._cache = cache
         self._client = client
-        self._clock = clock
-        self._wait_seconds = wait_seconds
+        self._wait = CacheWait(clock, wait_seconds)
         self._kept = kept
-        self._behind_since: dict[Key, float] = {}
 
     @classmethod
     def keeping(
@@ -226,16 +263,12 @@ class Reader:
         key = pool.metadata.key
         if names := unreadable_of(self._cache.unreadable, key):
             raise Unreadable(names)
-        if self._cache.position >= revision:
-            self._behind_since.pop(key, None)
+        if self._wait.has_read(self._cache, revision, key):
             return self.cached(key)
-        since = self._behind_since.setdefault(key, self._clock.monotonic())
-        if self._clock.monotonic() - since < self._wait_seconds:
-            raise Behind(_RETRY_SECONDS)
         return await self.live(key)
 
     def forget(self, pool: Key) -> None:
         """Forget a pool that is gone."""
-        self._behind_since.pop(pool, None)
+        self._wait.forget(pool)
         if self._kept is not None:
             self._kept.forget(pool)

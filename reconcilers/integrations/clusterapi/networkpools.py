@@ -25,13 +25,11 @@ from reconcilers.conditions import FOREIGN_MANAGER, Finding
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.choosing import blocks_of
 from reconcilers.integrations.clusterapi.pools import PoolParts, PoolReconciler
-from reconcilers.integrations.clusterapi.reading import Behind
 from reconcilers.integrations.core.journal import journal_of
 from reconcilers.integrations.core.rules import settle
 from reconcilers.networkpool.protocol import memory
 from reconcilers.networkpool.protocol import settle as settle_assignments
-from reconcilers.networkpool.view import Behind as AllocationsBehind
-from reconcilers.networkpool.view import OtherHolders, Reader, Unreadable
+from reconcilers.networkpool.view import Behind, OtherHolders, Reader, Unreadable
 
 UNKNOWN_RETRY = 0.5
 
@@ -89,8 +87,6 @@ class NetworkPoolClaims(PoolReconciler):
         try:
             view = await self._allocations.at_least(pool, revision)
             held = [*self._others.held(pool)]
-        except AllocationsBehind as behind:
-            raise Behind(behind.after) from behind
         except Unreadable as unreadable:
             raise Behind(UNKNOWN_RETRY) from unreadable
         if view.position < revision:
@@ -123,7 +119,7 @@ class NetworkPoolClaims(PoolReconciler):
         claims, space = self._parts.world.claims, self.geometry(pool)
         journal = journal_of(pool.metadata)
         if not self._parts.world.synced or claims.position < (journal.revision or 0):
-            raise AllocationsBehind(UNKNOWN_RETRY)
+            raise Behind(UNKNOWN_RETRY)
         view = self._parts.reader.cached(NETWORK_POOL, pool.metadata.key, space)
         promised = {
             blocks_of(space, promise.range)
@@ -148,11 +144,11 @@ class ClaimHolders(OtherHolders):
     @override
     def held(self, pool: NetworkPool) -> Sequence[AddressRange]:
         if not self.known:
-            raise AllocationsBehind(UNKNOWN_RETRY)
+            raise Behind(UNKNOWN_RETRY)
         return self.pools.held(pool) if self.pools is not None else ()
 
     @override
     async def blockers(self, pool: NetworkPool) -> int:
         if not self.known:
-            raise AllocationsBehind(UNKNOWN_RETRY)
+            raise Behind(UNKNOWN_RETRY)
         return await self.pools.blockers(pool) if self.pools is not None else 0

@@ -45,13 +45,14 @@ from reconcilers.integrations.clusterapi.granting import (
 )
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
-from reconcilers.integrations.clusterapi.reading import Behind, Reader
+from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.clusterapi.statuses import waits
 from reconcilers.integrations.clusterapi.world import Standing, World, geometry_of, space_name
 from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.due import DuePromises
 from reconcilers.integrations.core.journal import Journal, journal_of, journal_patch
 from reconcilers.integrations.core.rules import Choice, Refusal, View
+from reconcilers.networkpool.view import Behind
 from reconcilers.settings import PoolSettings
 
 ATTEMPTS = 5

@@ -22,18 +22,10 @@ from reconcilers.integrations.clusterapi.world import (
 )
 from reconcilers.integrations.core.contents import SPACE_INDEX, KeptContents, Source, contents_of
 from reconcilers.integrations.core.rules import View
+from reconcilers.networkpool.view import CacheWait
 
-RETRY = 0.1
 CLAIMS = "claims"
 ADDRESSES = "addresses"
-
-
-class Behind(Exception):
-    """The cache has not read far enough yet; try again after `after` seconds."""
-
-    def __init__(self, after: float = RETRY) -> None:
-        super().__init__(f"the cache is behind; trying again after {after} s")
-        self.after = after
 
 
 class Reader:
@@ -49,14 +41,12 @@ class Reader:
     def __init__(self, client: Client, world: World, clock: Clock, patience: float) -> None:
         self._client = client
         self._world = world
-        self._clock = clock
-        self._patience = patience
+        self._wait = CacheWait(clock, patience)
         self._sources = (
             Source(CLAIMS, world.claims, claim_holding),
             Source(ADDRESSES, world.addresses, address_holding),
         )
         self._kept = KeptContents[PoolSpace](self._sources, space_of)
-        self._behind_since: dict[str, float] = {}
 
     def cached(self, kind: Resource[Any], pool: Key, space: PoolSpace) -> View[IPAddressClaim]:
         """Return the view that the caches give, however old it is."""
@@ -73,13 +63,8 @@ class Reader:
             Behind: the cache may still get there.
             ControllerError: the list failed.
         """
-        name = space_name(kind, pool)
-        if self._world.claims.position >= revision:
-            self._behind_since.pop(name, None)
+        if self._wait.has_read(self._world.claims, revision, space_name(kind, pool)):
             return self.cached(kind, pool, space)
-        since = self._behind_since.setdefault(name, self._clock.monotonic())
-        if self._clock.monotonic() - since < self._patience:
-            raise Behind
         return await self.live(kind, pool, space)
 
     async def live(self, kind: Resource[Any], pool: Key, space: PoolSpace) -> View[IPAddressClaim]:
@@ -113,4 +98,4 @@ class Reader:
     def forget(self, kind: Resource[Any], pool: Key) -> None:
         """Forget a pool that is gone."""
         self._kept.forget(space_name(kind, pool))
-        self._behind_since.pop(space_name(kind, pool), None)
+        self._wait.forget(space_name(kind, pool))

@@ -42,9 +42,10 @@ from reconcilers.integrations.kubermatic.planning import (
     Plan,
     plan,
 )
-from reconcilers.integrations.kubermatic.reading import Behind, Reader, View, World
+from reconcilers.integrations.kubermatic.reading import Reader, View, World
 from reconcilers.integrations.kubermatic.spaces import space_of
 from reconcilers.integrations.kubermatic.telling import RECONCILING_ERROR, Told
+from reconcilers.networkpool.view import Behind
 from reconcilers.settings import PoolSettings
 
 ATTEMPTS = 5

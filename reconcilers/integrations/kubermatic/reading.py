@@ -16,19 +16,11 @@ from reconcilers.integrations.kubermatic.api import (
     IPAMAllocation,
     IPAMPool,
 )
+from reconcilers.networkpool.view import CacheWait
 
 POOL_INDEX = "pool"
 DATACENTER_INDEX = "datacenter"
 NAMESPACE_INDEX = "namespace"
-RETRY = 0.1
-
-
-class Behind(Exception):
-    """The cache has not read far enough yet; try again after `after` seconds."""
-
-    def __init__(self, after: float = RETRY) -> None:
-        super().__init__(f"the cache is behind; trying again after {after} s")
-        self.after = after
 
 
 def pool_index(allocation: IPAMAllocation) -> Iterable[str]:
@@ -112,9 +104,7 @@ class Reader:
     ) -> None:
         self._client = client
         self._allocations = allocations
-        self._clock = clock
-        self._patience = patience
-        self._behind_since: dict[str, float] = {}
+        self._wait = CacheWait(clock, patience)
 
     async def at_least(self, pool: str, revision: int) -> View:
         """Return a view that has read as far as `revision`, or all that there are now.
@@ -124,12 +114,8 @@ class Reader:
             ControllerError: the list failed.
         """
         cache = self._allocations
-        if cache.position >= revision:
-            self._behind_since.pop(pool, None)
+        if self._wait.has_read(cache, revision, pool):
             return View(cache.position, cache.by_index(POOL_INDEX, pool), cache.get)
-        since = self._behind_since.setdefault(pool, self._clock.monotonic())
-        if self._clock.monotonic() - since < self._patience:
-            raise Behind
         return await self.live(pool)
 
     async def live(self, pool: str) -> View:

@@ -37,7 +37,7 @@ from reconcilers.integrations.vitistack.api import (
     Summary,
 )
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
-from reconcilers.integrations.vitistack.reading import Behind, Reader
+from reconcilers.integrations.vitistack.reading import Reader
 from reconcilers.integrations.vitistack.world import (
     INVALID_RANGE,
     Problem,
@@ -46,6 +46,7 @@ from reconcilers.integrations.vitistack.world import (
     why_not,
 )
 from reconcilers.integrations.vitistack.writing import ACTION, Result, Writer
+from reconcilers.networkpool.view import Behind
 from reconcilers.settings import PoolSettings
 
 ATTEMPTS = 5

@@ -12,16 +12,7 @@ from reconcilers.integrations.core.rules import View
 from reconcilers.integrations.vitistack.api import ALLOCATIONS, IPAllocation
 from reconcilers.integrations.vitistack.ranges import NetworkSpace
 from reconcilers.integrations.vitistack.world import World, holding, space_name
-
-RETRY = 0.1
-
-
-class Behind(Exception):
-    """The cache has not read far enough yet; try again after `after` seconds."""
-
-    def __init__(self, after: float = RETRY) -> None:
-        super().__init__(f"the cache is behind; trying again after {after} s")
-        self.after = after
+from reconcilers.networkpool.view import CacheWait
 
 
 class Reader:
@@ -37,11 +28,9 @@ class Reader:
     def __init__(self, client: Client, world: World, clock: Clock, patience: float) -> None:
         self._client = client
         self._world = world
-        self._clock = clock
-        self._patience = patience
+        self._wait = CacheWait(clock, patience)
         self._source = Source(ALLOCATIONS.full_name, world.allocations, holding)
         self._kept = KeptContents[NetworkSpace]([self._source], space_name)
-        self._behind_since: dict[Key, float] = {}
 
     def cached(self, network: Key, space: NetworkSpace) -> View[IPAllocation]:
         """Return the view that the cache gives, however old it is."""
@@ -58,12 +47,8 @@ class Reader:
             Behind: the cache may still get there.
             ControllerError: the list failed.
         """
-        if self._world.allocations.position >= revision:
-            self._behind_since.pop(network, None)
+        if self._wait.has_read(self._world.allocations, revision, network):
             return self.cached(network, space)
-        since = self._behind_since.setdefault(network, self._clock.monotonic())
-        if self._clock.monotonic() - since < self._patience:
-            raise Behind
         found, position = await self.live(network)
         contents = contents_of(space, [(self._source, found.values())])
         return View(position, contents, found.get, found.get)
@@ -77,4 +62,4 @@ class Reader:
     def forget(self, network: Key) -> None:
         """Forget a network that is gone."""
         self._kept.forget(str(network))
-        self._behind_since.pop(network, None)
+        self._wait.forget(network)
