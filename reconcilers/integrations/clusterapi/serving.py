@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import structlog
+from typing_extensions import override
 
 from controller.clock import Clock
 from controller.events import Recorder
@@ -47,11 +47,10 @@ from reconcilers.integrations.clusterapi.world import (
     space_of,
 )
 from reconcilers.integrations.core.contents import SPACE_INDEX
-from reconcilers.integrations.core.discovery import Discovery, Work
+from reconcilers.integrations.core.discovery import Work
+from reconcilers.integrations.core.serving import Integration
 from reconcilers.networkpool.view import OtherHolders
 from reconcilers.settings import Settings
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ class Served:
     pools: tuple[Resource[Any], ...] = ()
 
 
-class ClusterApi:
+class ClusterApi(Integration[Served]):
     """Serves Cluster API's IPAddressClaims while their kinds are served.
 
     Args:
@@ -92,6 +91,7 @@ class ClusterApi:
         clock: Clock,
         settings: Settings,
     ) -> None:
+        super().__init__(manager, clock, "clusterapi", (api.GROUP, api.CORE_GROUP))
         self._pools = networkpools
         self._allocations = allocations
         self.holders = ClaimHolders()
@@ -99,36 +99,27 @@ class ClusterApi:
         self.others = OtherHolders()
         """What neither claims nor IPAllocations hold of NetworkPools, of another integration."""
         self._networkpools: Controller | None = None
-        self._manager = manager
         self._recorder = recorder
-        self._clock = clock
         self._settings = settings
-        groups = (api.GROUP, api.CORE_GROUP)
-        self._discovery = Discovery(manager, groups, self._discovered, clock)
-        manager.add_service("clusterapi", self.run)
 
     def enqueue_networkpools(self, controller: Controller) -> None:
         """Have a controller look at NetworkPools whose addresses claims get or release."""
         self._networkpools = controller
 
-    async def run(self) -> None:
-        """Run the controllers for what is served, until cancelled."""
-        await self._discovery.run(self._begin)
-
+    @override
     def _begin(self, served: Served) -> Work | None:
-        """Return what runs the controllers for what is served; None if claims are not."""
         self.holders.known, self.holders.pools = False, None
         work = None
         if served.claims is not None and served.addresses is not None:
             work = self._extension(served, served.claims, served.addresses)
-            log.info("Serving IPAddressClaims", version=served.claims.version)
+            self._log.info("Serving IPAddressClaims", version=served.claims.version)
         else:
-            log.info("IPAddressClaims are not served by the API server: waiting for them")
+            self._log.info("IPAddressClaims are not served by the API server: waiting for them")
         self.holders.known = True
         return work
 
-    async def _discovered(self) -> Served:
-        """Return which kinds are served, by discovery."""
+    @override
+    async def _served(self) -> Served:
         return Served(
             claims=await self._newest(api.claims(v) for v in api.CONTRACT_VERSIONS),
             addresses=await self._newest(api.addresses(v) for v in api.CONTRACT_VERSIONS),

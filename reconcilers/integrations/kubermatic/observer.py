@@ -1,6 +1,6 @@
 """Observing a KKP that allocates by itself, as a service, while its IPAMAllocations are served."""
 
-import structlog
+from typing_extensions import override
 
 from controller.clock import Clock
 from controller.events import Recorder
@@ -11,8 +11,9 @@ from controller.runner import Controller
 from controller.triggers import Watch, to_self
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.integrations.core.discovery import Discovery, Work
-from reconcilers.integrations.kubermatic.api import ALLOCATIONS, GROUP, IPAMAllocation
+from reconcilers.integrations.core.discovery import Work
+from reconcilers.integrations.core.serving import AllKindsIntegration
+from reconcilers.integrations.kubermatic.api import ALLOCATIONS, IPAMAllocation
 from reconcilers.integrations.kubermatic.observing import (
     ConflictReconciler,
     ObservedHolders,
@@ -20,10 +21,8 @@ from reconcilers.integrations.kubermatic.observing import (
     pools_of,
 )
 
-log = structlog.get_logger(__name__)
 
-
-class KubermaticObserver:
+class KubermaticObserver(AllKindsIntegration):
     """Has NetworkPools keep clear of what KKP allocates.
 
     Args:
@@ -42,42 +41,28 @@ class KubermaticObserver:
         recorder: Recorder,
         clock: Clock,
     ) -> None:
+        super().__init__(manager, clock, "kubermatic", [ALLOCATIONS], "IPAMAllocations")
         self.holders = ObservedHolders()
         """What KKP holds of NetworkPools, for the reconciler of these."""
-        self._manager = manager
         self._pools = networkpools
         self._allocations = allocations
         self._recorder = recorder
         self._networkpools: Controller | None = None
-        self._discovery = Discovery(manager, (GROUP,), self._served, clock)
-        manager.add_service("kubermatic", self.run)
 
     def enqueue_networkpools(self, controller: Controller) -> None:
         """Have a controller look at NetworkPools whose addresses KKP gives out or takes back."""
         self._networkpools = controller
 
-    async def run(self) -> None:
-        """Watch IPAMAllocations while they are served, until cancelled."""
-        await self._discovery.run(self._begin)
-
+    @override
     def _begin(self, served: bool) -> Work | None:
-        """Return what watches IPAMAllocations; None while they are not served."""
         self.holders.known, self.holders.allocations = False, None
-        work = None
-        if served:
-            log.info("Observing IPAMAllocations of KKP")
-            work = self._extension().run
-        else:
-            log.info("IPAMAllocations are not served by the API server: waiting for them")
+        work = super()._begin(served)
         self.holders.known = True
         return work
 
-    async def _served(self) -> bool:
-        """Return whether IPAMAllocations are served, by discovery."""
-        return await self._manager.client.served(ALLOCATIONS)
-
+    @override
     def _extension(self) -> Extension:
-        """Return the informer, and the controller that tells conflicts."""
+        self._log.info("Observing IPAMAllocations of KKP")
         extension = self._manager.extension()
         observed = extension.informer(ALLOCATIONS)
         self.holders.allocations = observed.cache

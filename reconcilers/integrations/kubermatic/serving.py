@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-import structlog
+from typing_extensions import override
 
 from controller.cache import Change
 from controller.clock import Clock
@@ -13,11 +13,10 @@ from controller.manager import Manager
 from controller.meta import Key
 from controller.triggers import Watch, generation_changed, to_self
 from reconcilers.api import names
-from reconcilers.integrations.core.discovery import Discovery, Work
+from reconcilers.integrations.core.serving import AllKindsIntegration
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     CLUSTERS,
-    GROUP,
     POOLS,
     Cluster,
     IPAMAllocation,
@@ -38,10 +37,8 @@ from reconcilers.integrations.kubermatic.reading import (
 from reconcilers.integrations.kubermatic.telling import Told
 from reconcilers.settings import Settings
 
-log = structlog.get_logger(__name__)
 
-
-class Kubermatic:
+class Kubermatic(AllKindsIntegration):
     """Serves KKP's IPAMPools while their kinds are served.
 
     Args:
@@ -54,36 +51,14 @@ class Kubermatic:
     def __init__(
         self, manager: Manager, recorder: Recorder, clock: Clock, settings: Settings
     ) -> None:
-        self._manager = manager
+        kinds = (POOLS, ALLOCATIONS, CLUSTERS)
+        super().__init__(manager, clock, "kubermatic", kinds, "The kinds of KKP")
         self._recorder = recorder
-        self._clock = clock
         self._settings = settings
-        self._discovery = Discovery(manager, (GROUP,), self._served, clock)
-        manager.add_service("kubermatic", self.run)
 
-    async def run(self) -> None:
-        """Run the controllers while the kinds are served, until cancelled."""
-        await self._discovery.run(self._begin)
-
-    def _begin(self, served: bool) -> Work | None:
-        """Return what runs the controllers; None while the kinds are not served."""
-        if not served:
-            log.info("The kinds of KKP are not served by the API server: waiting for them")
-            return None
-        log.info("Serving IPAMPools of KKP")
-        return self._extension().run
-
-    async def _served(self) -> bool:
-        """Return whether all three kinds are served, by discovery."""
-        client = self._manager.client
-        return (
-            await client.served(POOLS)
-            and await client.served(ALLOCATIONS)
-            and await client.served(CLUSTERS)
-        )
-
+    @override
     def _extension(self) -> Extension:
-        """Return the informers and controllers."""
+        self._log.info("Serving IPAMPools of KKP")
         extension = self._manager.extension()
         pools = extension.informer(POOLS)
         allocations = extension.informer(ALLOCATIONS, indexes={POOL_INDEX: pool_index})

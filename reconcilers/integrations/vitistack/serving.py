@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-import structlog
+from typing_extensions import override
 
 from controller.cache import Change
 from controller.clock import Clock
@@ -14,12 +14,11 @@ from controller.meta import Key
 from controller.triggers import Watch, generation_changed, to_self
 from reconcilers.api import names
 from reconcilers.integrations.core.contents import SPACE_INDEX
-from reconcilers.integrations.core.discovery import Discovery, Work
+from reconcilers.integrations.core.serving import AllKindsIntegration
 from reconcilers.integrations.vitistack.allocations import AllocationReconciler
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     CONFIGURATIONS,
-    GROUP,
     NETWORKS,
     IPAllocation,
     NetworkConfiguration,
@@ -39,10 +38,8 @@ from reconcilers.integrations.vitistack.world import (
 from reconcilers.integrations.vitistack.writing import Writer
 from reconcilers.settings import Settings
 
-log = structlog.get_logger(__name__)
 
-
-class Vitistack:
+class Vitistack(AllKindsIntegration):
     """Serves vitistack's IPAllocations while their kinds are served.
 
     Args:
@@ -55,36 +52,15 @@ class Vitistack:
     def __init__(
         self, manager: Manager, recorder: Recorder, clock: Clock, settings: Settings
     ) -> None:
-        self._manager = manager
+        kinds = (NETWORKS, ALLOCATIONS, CONFIGURATIONS)
+        super().__init__(manager, clock, "vitistack", kinds, "The kinds of vitistack")
         self._recorder = recorder
-        self._clock = clock
         self._settings = settings
-        self._discovery = Discovery(manager, (GROUP,), self._served, clock)
-        manager.add_service("vitistack", self.run)
 
-    async def run(self) -> None:
-        """Run the controllers while the kinds are served, until cancelled."""
-        await self._discovery.run(self._begin)
-
-    def _begin(self, served: bool) -> Work | None:
-        """Return what runs the controllers; None while the kinds are not served."""
-        if not served:
-            log.info("The kinds of vitistack are not served by the API server: waiting for them")
-            return None
-        log.info("Serving IPAllocations of vitistack", provider=self._settings.vitistack.provider)
-        return self._extension().run
-
-    async def _served(self) -> bool:
-        """Return whether all three kinds are served, by discovery."""
-        client = self._manager.client
-        return (
-            await client.served(NETWORKS)
-            and await client.served(ALLOCATIONS)
-            and await client.served(CONFIGURATIONS)
-        )
-
+    @override
     def _extension(self) -> Extension:
-        """Return the informers and controllers."""
+        provider, settings = self._settings.vitistack, self._settings.pool
+        self._log.info("Serving IPAllocations of vitistack", provider=provider.provider)
         extension = self._manager.extension()
         networks = extension.informer(NETWORKS, indexes={NAMESPACE_INDEX: namespace_of})
         allocations = extension.informer(
@@ -94,7 +70,6 @@ class Vitistack:
         configurations = extension.informer(
             CONFIGURATIONS, indexes={NAMESPACE_INDEX: namespace_of}
         )
-        provider, settings = self._settings.vitistack, self._settings.pool
         world = World(
             networks.cache,
             allocations.cache,

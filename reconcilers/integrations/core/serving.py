@@ -1,0 +1,88 @@
+"""Runs an integration's controllers while the API server serves the kinds that they need."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+import structlog
+from typing_extensions import override
+
+from controller.clock import Clock
+from controller.extension import Extension
+from controller.manager import Manager
+from controller.resource import Resource
+from reconcilers.integrations.core.discovery import Discovery, Work
+
+S = TypeVar("S")
+
+
+class Integration(ABC, Generic[S]):
+    """A service of the manager, whose work depends on what is served of some API groups.
+
+    Args:
+        manager: runs it.
+        clock: the time.
+        name: of the service.
+        groups: the API groups of its kinds.
+    """
+
+    def __init__(self, manager: Manager, clock: Clock, name: str, groups: Sequence[str]) -> None:
+        self._manager = manager
+        self._clock = clock
+        self._log = structlog.get_logger(type(self).__module__)
+        self._discovery = Discovery(manager, groups, self._served, clock)
+        manager.add_service(name, self.run)
+
+    async def run(self) -> None:
+        """Run the controllers for what is served, until cancelled."""
+        await self._discovery.run(self._begin)
+
+    @abstractmethod
+    async def _served(self) -> S:
+        """Return what is served, by discovery."""
+
+    @abstractmethod
+    def _begin(self, served: S) -> Work | None:
+        """Return what runs the controllers for what is served; None if there are none."""
+
+
+class AllKindsIntegration(Integration[bool]):
+    """An integration that runs while all of its kinds are served, and is idle otherwise.
+
+    Args:
+        manager: runs it.
+        clock: the time.
+        name: of the service.
+        kinds: what it needs, all of one API group.
+        missing: what the log says is not served, such as "The kinds of KKP".
+    """
+
+    def __init__(
+        self,
+        manager: Manager,
+        clock: Clock,
+        name: str,
+        kinds: Sequence[Resource[Any]],
+        missing: str,
+    ) -> None:
+        super().__init__(manager, clock, name, [kinds[0].group])
+        self._kinds = kinds
+        self._missing = missing
+
+    @override
+    async def _served(self) -> bool:
+        for kind in self._kinds:
+            if not await self._manager.client.served(kind):
+                return False
+        return True
+
+    @override
+    def _begin(self, served: bool) -> Work | None:
+        if not served:
+            self._log.info(f"{self._missing} are not served by the API server: waiting for them")
+            return None
+        return self._extension().run
+
+    @abstractmethod
+    def _extension(self) -> Extension:
+        """Return the informers and controllers, and say in the log what they serve."""
