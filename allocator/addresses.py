@@ -134,6 +134,12 @@ class AddressRange:
         same = self.family == other.family
         return same and self.first <= other.last and other.first <= self.last
 
+    def intersection(self, other: "AddressRange") -> "AddressRange | None":
+        """Return the addresses that the two have in common; None if they have none."""
+        if not self.overlaps(other):
+            return None
+        return AddressRange(max(self.first, other.first), min(self.last, other.last), self.family)
+
     def addresses(self, limit: int | None = None) -> list[str]:
         """List the addresses as texts, the first `limit` of them if there are more.
 

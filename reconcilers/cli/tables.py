@@ -267,14 +267,12 @@ def answers(objects: Objects, asked: AddressRange) -> Iterator[Answer]:
     """Yield what every pool says that has something to say of addresses."""
     for pool, allocations in objects.by_pool():
         for extent in picture(pool, allocations).extents:
-            if not extent.range.overlaps(asked):
+            part = extent.range.intersection(asked)
+            if part is None:
                 continue
-            first = max(extent.range.first, asked.first)
-            last = min(extent.range.last, asked.last)
-            part = _words(AddressRange(first, last, asked.family))
             for holder in extent.holders or (None,):
                 allocation = objects.holder(holder.allocation) if holder else None
-                yield Answer(asked, part, pool, extent, holder, allocation)
+                yield Answer(asked, _words(part), pool, extent, holder, allocation)
 
 
 def _since(one: Answer) -> str | None:

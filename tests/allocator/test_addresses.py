@@ -240,6 +240,25 @@ def test_ranges_overlap_if_they_share_an_address(other: AddressRange, expected: 
     assert other.overlaps(AddressRange(10, 20, 4)) is expected
 
 
+_numbers = st.integers(0, 30)
+_few = st.builds(
+    lambda one, other, family: AddressRange(min(one, other), max(one, other), family),
+    _numbers,
+    _numbers,
+    st.sampled_from([4, 6]),
+)
+
+
+@given(_few, _few)
+def test_the_intersection_of_two_ranges_is_what_lies_in_both(
+    one: AddressRange, other: AddressRange
+) -> None:
+    def members(of: AddressRange | None) -> set[tuple[int, int]]:
+        return set() if of is None else {(n, of.family) for n in range(of.first, of.last + 1)}
+
+    assert members(one.intersection(other)) == members(one) & members(other)
+
+
 def test_the_addresses_of_a_long_range_are_listed_up_to_a_limit() -> None:
     assert AddressRange.parse("10.0.0.254", "10.0.1.1").addresses() == [
         "10.0.0.254", "10.0.0.255", "10.0.1.0", "10.0.1.1",

@@ -41,13 +41,6 @@ def cidrs_of(pool: NetworkPool) -> Iterable[AddressRange]:
             continue  # its own reconciler says so
 
 
-def common(one: AddressRange, other: AddressRange) -> AddressRange | None:
-    """Return the addresses that two ranges have in common; None if they have none."""
-    if one.family != other.family or not one.overlaps(other):
-        return None
-    return AddressRange(max(one.first, other.first), min(one.last, other.last), one.family)
-
-
 class ObservedHolders(OtherHolders):
     """What IPAMAllocations hold of NetworkPools, for the reconciler of NetworkPools."""
 
@@ -78,7 +71,7 @@ class ObservedHolders(OtherHolders):
         cidrs = [*cidrs_of(pool)]
         for one in self.allocations or ():
             for part, cidr in product(held(one.spec).ranges, cidrs):
-                shared = common(part, cidr)
+                shared = part.intersection(cidr)
                 if shared is not None:
                     yield one, shared
 
@@ -87,7 +80,7 @@ def pools_of(pools: Iterable[NetworkPool], one: IPAMAllocation) -> Iterable[Key]
     """Yield the NetworkPools that have addresses of an IPAMAllocation."""
     mine = held(one.spec).ranges
     for pool in pools:
-        if any(common(part, cidr) for part, cidr in product(mine, cidrs_of(pool))):
+        if any(part.overlaps(cidr) for part, cidr in product(mine, cidrs_of(pool))):
             yield pool.metadata.key
 
 
@@ -132,7 +125,7 @@ class ConflictReconciler:
         mine = ranges.all_held(allocation)
         if mine:
             for one in self._observed:
-                if any(common(*pair) for pair in product(mine, held(one.spec).ranges)):
+                if any(a.overlaps(b) for a, b in product(mine, held(one.spec).ranges)):
                     yield one.metadata.key
 
     def _conflicts(self, one: IPAMAllocation) -> set[str]:
@@ -141,7 +134,7 @@ class ConflictReconciler:
             f"IPAllocation {other.metadata.key}"
             for pool in pools_of(self._pools, one)
             for other in self._allocations.by_index(POOL_INDEX, str(pool))
-            if any(common(*pair) for pair in product(mine, ranges.all_held(other)))
+            if any(a.overlaps(b) for a, b in product(mine, ranges.all_held(other)))
         }
 
 
