@@ -17,17 +17,22 @@ The pools, on a model of an API server that is as small as can be:
     scenes.py     those scenes
     poolrules.py  each rule of the protocol, switched off
 
+What integrations have in common, whose journal is an annotation of the pool:
+
+    journalchaos.py  what happens to them, from a seed
+    journalrules.py  rules of the journal, switched off
+
 The claims of Cluster API, on the same model:
 
     claimchaos.py  replicas that serve claims, and what happens to them, from a seed
     claimlaws.py   what must hold of every write, and in the end
-    claimrules.py  each rule of the protocol, switched off
+    claimrules.py  each further rule of the protocol, switched off
 
 The networks of vitistack, on the same model:
 
     networkchaos.py  replicas that serve networks, and what happens to them, from a seed
     networklaws.py   what must hold of every write, and in the end
-    networkrules.py  each rule of the protocol, switched off
+    networkrules.py  each further rule of the protocol, switched off
 
 The tenants, on whole servers in memory, with MetalLB's stand-in:
 

@@ -14,10 +14,13 @@ from reconcilers.integrations.clusterapi import choosing, pools, statuses, world
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.reading import Reader
-from reconcilers.integrations.core import journal, rules
-from reconcilers.integrations.core.contents import Contents
+from reconcilers.integrations.core import journal
 from reconcilers.integrations.core.journal import Journal
-from tests.reconcilers.simulation.world import CLAIM_POOLS, CLAIMS, World
+from tests.reconcilers.simulation.journalrules import (
+    promises_dropped_at_once,
+    without_precondition,
+)
+from tests.reconcilers.simulation.world import CLAIM_POOLS, CLAIMS
 
 Patch = pytest.MonkeyPatch
 
@@ -30,23 +33,7 @@ def promises_not_taken(mp: Patch) -> None:
 
 def dropped_at_once(mp: Patch) -> None:
     """The next write of the journal forgets what was promised before."""
-
-    def nothing(of: Journal, view: Any) -> Journal:
-        del view
-        return Journal(of.revision or 0)
-
-    mp.setattr(rules, "settle", nothing)
-    mp.setattr(choosing, "settle", nothing)
-
-
-def revision_not_raised(mp: Patch) -> None:
-    """The journal does not say how far one has to have read."""
-    settle = rules.settle
-
-    def low(of: Journal, view: Any) -> Journal:
-        return Journal(of.revision or 0, settle(of, view).promises)
-
-    mp.setattr(rules, "settle", low)
+    promises_dropped_at_once(mp, choosing)
 
 
 def written_at_any_version(mp: Patch) -> None:
@@ -57,21 +44,6 @@ def written_at_any_version(mp: Patch) -> None:
 def pools_written_blindly(mp: Patch) -> None:
     """A journal is written whatever the pool has become meanwhile."""
     without_precondition(mp, CLAIM_POOLS, "metadata")
-
-
-def without_precondition(mp: Patch, kind: str, part: str) -> None:
-    """Some writes of a kind are stored at whatever version the object has."""
-    patch = World.patch
-
-    def blind(self: World, plural: str, name: str, body: Any, **how: Any) -> Any:
-        meta = body.get("metadata") or {}
-        other = set(meta) - {"resourceVersion", "uid"} or set(body) - {"metadata"}
-        if plural == kind and part in body and other and "finalizers" not in meta:
-            kept = {key: meta[key] for key in meta if key not in {"resourceVersion", "uid"}}
-            body, how = {**body, "metadata": kept}, how | {"guarded": False}
-        return patch(self, plural, name, body, **how)
-
-    mp.setattr(World, "patch", blind)
 
 
 def choice_sent_again(mp: Patch) -> None:
@@ -90,11 +62,6 @@ def choice_sent_again(mp: Patch) -> None:
         return await patch(self, resource, Version.from_object(live), body)
 
     mp.setattr(Client, "patch", stubborn)
-
-
-def adopted_though_others_have_it(mp: Patch) -> None:
-    """An IPAddress of the claim's name is adopted whoever else has its address."""
-    mp.setattr(Contents, "other_holder", lambda self, blocks, key: None)
 
 
 def before_the_finalizer(mp: Patch) -> None:

@@ -1,21 +1,15 @@
 """Vitistack's networks under the same chaos: replicas, lost requests, lags, deaths, edits."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, cast
+from typing import ClassVar, cast
 
-import msgspec
 from typing_extensions import override
 
 from controller.cache import Cache
-from controller.client import Client
 from controller.events import Recorder
-from controller.meta import Object, ObjectMeta, Version
-from controller.resource import Resource
-from reconcilers.api import names
 from reconcilers.integrations.core.contents import SPACE_INDEX
-from reconcilers.integrations.core.journal import ANNOTATION, Journal, journal_patch
 from reconcilers.integrations.vitistack import api
 from reconcilers.integrations.vitistack.allocations import AllocationReconciler
 from reconcilers.integrations.vitistack.configurations import ConfigurationReconciler
@@ -32,12 +26,18 @@ from reconcilers.integrations.vitistack.world import (
 from reconcilers.integrations.vitistack.writing import Writer
 from reconcilers.settings import PoolSettings
 from tests.clock import VirtualClock
-from tests.reconcilers.simulation.chaos import NAMES, Run
+from tests.reconcilers.simulation.chaos import NAMES
+from tests.reconcilers.simulation.journalchaos import (
+    Harm,
+    JournalRun,
+    MakesReplica,
+    integration_client,
+)
 from tests.reconcilers.simulation.laws import SPANS, Judge
 from tests.reconcilers.simulation.networklaws import NetworkJudge, address, both_have, left_undone
 from tests.reconcilers.simulation.replica import Feed, Passes, Silent
-from tests.reconcilers.simulation.wire import Flight, Wire
-from tests.reconcilers.simulation.world import INTERFACES, KINDS, NETWORK_ADDRESSES, NETWORKS, Json
+from tests.reconcilers.simulation.wire import Flight
+from tests.reconcilers.simulation.world import INTERFACES, NETWORK_ADDRESSES, NETWORKS, Json
 from tests.reconcilers.simulation.world import World as Server
 
 MACHINES = ("m0", "m1")
@@ -63,24 +63,7 @@ class NetworkReplica(Passes):
             api.ALLOCATIONS,
             indexes={SPACE_INDEX: space_name, CONFIGURATION_INDEX: configuration_name},
         )
-        caches: dict[str, Cache[Any]] = {
-            KINDS[NETWORKS]: networks,
-            KINDS[NETWORK_ADDRESSES]: allocations,
-            KINDS[INTERFACES]: configurations,
-        }
-
-        def answered(resource: Resource[Any], obj: Object) -> None:
-            caches[resource.kind].apply_own_write(obj)
-
-        def deleted(resource: Resource[Any], version: Version) -> None:
-            caches[resource.kind].mark_deleted(version)
-
-        client = Client(
-            Wire(flights),
-            on_object=answered,
-            on_deleted=deleted,
-            field_manager=names.FIELD_MANAGER,
-        )
+        client = integration_client(flights, networks, allocations, configurations)
         world = World(networks, allocations, configurations, PROVIDER)
         settings, recorder = PoolSettings(foreign_patience=patience), cast("Recorder", Silent())
         writer = Writer(client, recorder, clock, settings.width)
@@ -107,19 +90,17 @@ class NetworkReplica(Passes):
 
 
 @dataclass
-class NetworkRun(Run):
+class NetworkRun(JournalRun):
     """One seed of the networks' simulation, played."""
+
+    pools = NETWORKS
+    asking = NETWORK_ADDRESSES
+    results: ClassVar[Sequence[str]] = ("phase", "address", "message")
+    replica: ClassVar[MakesReplica] = NetworkReplica
 
     @override
     def _make_judge(self) -> Judge:
         return NetworkJudge(self.world)
-
-    @override
-    def _replica(self, *, stale: bool) -> Passes:
-        patience = self.plan.patience
-        made = NetworkReplica(self.world, self.flights, self.clock, self.random, patience=patience)
-        made.boot(stale=stale)
-        return made
 
     @override
     def _overlap(self) -> str | None:
@@ -156,35 +137,11 @@ class NetworkRun(Run):
         self.world.create(INTERFACES, {"metadata": {"name": name}, "spec": spec})
 
     @override
-    def _harm(self) -> None:
-        plan = self.plan
-        kinds: tuple[tuple[bool, tuple[Callable[[], object], ...]], ...] = (
-            (plan.resets, (self._reset,)),
-            (plan.touches, (self._touch, self._collect)),
-            (plan.pool_cycles, (self._cycle_pool, self._force_pool, self._gate)),
-            (plan.wipes, (self._wipe,)),
-            (plan.restores, (self._restore,)),
-            (plan.force, (self._vanish,)),
-        )
-        options = [harm for wanted, harms in kinds if wanted for harm in harms]
-        if options:
-            self.random.choice(options)()
-
-    def _some(self, plural: str) -> str | None:
-        found = [obj["metadata"]["name"] for obj in self.world.of(plural)]
-        return self.random.choice(found) if found else None
-
-    @override
-    def _reset(self) -> None:
-        if name := self._some(NETWORK_ADDRESSES):
-            nothing = {"status": dict.fromkeys(("phase", "address", "message"))}
-            self.world.patch(NETWORK_ADDRESSES, name, nothing, status=True, guarded=False)
-
-    @override
-    def _touch(self) -> None:
-        if name := self._some(NETWORK_ADDRESSES):
-            label = {"metadata": {"labels": {"touched": str(self.world.revision)}}}
-            self.world.patch(NETWORK_ADDRESSES, name, label, guarded=False)
+    def _harms(self) -> dict[str, list[Harm]]:
+        harms = super()._harms()
+        harms["touches"].append(self._collect)
+        harms["pool_cycles"].append(self._gate)
+        return harms | {"force": [self._vanish]}
 
     def _collect(self) -> None:
         """Collect the allocations whose owner is gone."""
@@ -206,38 +163,6 @@ class NetworkRun(Run):
             ready = network["status"].get("provisioningPhase") == "Ready"
             phase = {"status": {"provisioningPhase": "Pending" if ready else "Ready"}}
             self.world.patch(NETWORKS, "p", phase, status=True, guarded=False)
-
-    @override
-    def _cycle_pool(self) -> None:
-        if self.world.get(NETWORKS, "p"):
-            self.world.delete(NETWORKS, "p")
-        else:
-            self._make_pool("p")
-
-    @override
-    def _force_pool(self) -> None:
-        pool = self.world.get(NETWORKS, "p")
-        journal = ((pool or {}).get("metadata", {}).get("annotations") or {}).get(ANNOTATION)
-        self.world.vanish(NETWORKS, "p")
-        self._make_pool("p")
-        if journal and self.random.random() < 0.5:  # as a backup brings it back
-            kept = {"metadata": {"annotations": {ANNOTATION: journal}}}
-            self.world.patch(NETWORKS, "p", kept, guarded=False)
-
-    @override
-    def _restore(self) -> None:
-        """Give the network the memory of a history that is not ours."""
-        network = self.world.get(NETWORKS, "p")
-        if network is not None:
-            meta = msgspec.convert(network["metadata"], ObjectMeta)
-            patch = journal_patch(meta, Journal(self.world.revision + 100_000))
-            self.world.patch(NETWORKS, "p", dict(patch), guarded=False)
-
-    @override
-    def _wipe(self) -> None:
-        if self.world.get(NETWORKS, "p"):
-            nothing = {"metadata": {"annotations": {ANNOTATION: None}}}
-            self.world.patch(NETWORKS, "p", nothing, guarded=False)
 
     @override
     def _make_pool(self, name: str, status: Json | None = None) -> None:

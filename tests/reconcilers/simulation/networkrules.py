@@ -6,12 +6,13 @@ import pytest
 
 from allocator import AddressRange
 from reconcilers.integrations.core import rules
-from reconcilers.integrations.core.contents import Contents
-from reconcilers.integrations.core.journal import Journal
 from reconcilers.integrations.vitistack import configurations, networks
 from reconcilers.integrations.vitistack.interfaces import Shown, shown
 from reconcilers.integrations.vitistack.writing import Writer
-from tests.reconcilers.simulation.claimrules import without_precondition
+from tests.reconcilers.simulation.journalrules import (
+    promises_dropped_at_once,
+    without_precondition,
+)
 from tests.reconcilers.simulation.world import NETWORK_ADDRESSES, NETWORKS
 
 Patch = pytest.MonkeyPatch
@@ -30,23 +31,7 @@ def promises_not_taken(mp: Patch) -> None:
 
 def dropped_at_once(mp: Patch) -> None:
     """The next write of the journal forgets what was promised before."""
-
-    def nothing(of: Journal, view: Any) -> Journal:
-        del view
-        return Journal(of.revision or 0)
-
-    mp.setattr(rules, "settle", nothing)
-    mp.setattr(networks, "settle", nothing)
-
-
-def revision_not_raised(mp: Patch) -> None:
-    """The journal does not say how far one has to have read."""
-    settle = rules.settle
-
-    def low(of: Journal, view: Any) -> Journal:
-        return Journal(of.revision or 0, settle(of, view).promises)
-
-    mp.setattr(rules, "settle", low)
+    promises_dropped_at_once(mp, networks)
 
 
 def written_at_any_version(mp: Patch) -> None:
@@ -71,11 +56,6 @@ def fence_voids_nothing(mp: Patch) -> None:
 def another_instead(mp: Patch) -> None:
     """Who requests an address that is taken gets another."""
     mp.setattr(networks._Taking, "_exactly", lambda self, text, key: self._lowest())
-
-
-def shown_address_believed(mp: Patch) -> None:
-    """An address that an IPAllocation shows is its own, whoever else has it."""
-    mp.setattr(Contents, "other_holder", lambda self, blocks, key: None)
 
 
 def ready_by_what_is_there(mp: Patch) -> None:

@@ -7,6 +7,7 @@ import pytest
 from tests.numbers import Note
 from tests.reconcilers.simulation import claimrules as rules
 from tests.reconcilers.simulation import claimscenes as scenes
+from tests.reconcilers.simulation import journalrules
 from tests.reconcilers.simulation.chaos import Plan
 from tests.reconcilers.simulation.claimchaos import ClaimRun
 from tests.reconcilers.simulation.stage import played
@@ -19,7 +20,7 @@ _FORCED = Plan(force=True)
 SWITCHES = {
     "1": Switch(
         "the journal says how far one has to have read",
-        rules.revision_not_raised,
+        journalrules.revision_not_raised,
         BOTH_HAVE,
         _QUIET,
         seed=74,
@@ -27,7 +28,7 @@ SWITCHES = {
     "2a": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, _LAGGING, 13),
     "2b": Switch(
         "an address that others have is not adopted",
-        rules.adopted_though_others_have_it,
+        journalrules.other_holders_unseen,
         BOTH_HAVE,
         Plan(),
         29,

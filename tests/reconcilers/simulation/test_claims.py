@@ -4,31 +4,22 @@
 objects that vanish, it is half of that.
 """
 
+from functools import partial
+
 import pytest
 
 from tests.reconcilers.simulation.chaos import Plan
 from tests.reconcilers.simulation.claimchaos import ClaimRun
-from tests.reconcilers.simulation.test_simulation import PARTS, SEEDS, part_of
+from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, integration_plans
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
-@pytest.mark.parametrize(
-    ("plan", "share", "options"),
-    [
-        (Plan(), 1, "--replicas 2"),
-        (Plan(replicas=3), 2, "--replicas 3"),
-        (Plan(force=True), 2, "--force"),
-    ],
-    ids=["two", "three", "vanishing"],
-)
+@integration_plans
 def test_no_two_claims_ever_have_one_address_and_every_claim_that_fits_is_served(
     plan: Plan, share: int, options: str, part: int
 ) -> None:
-    for seed in part_of(SEEDS // share, part):
-        verdict = ClaimRun(seed, plan).play()
-        again = f"python -m tests.reconcilers.simulation claims {seed} {options}"
-        assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
+    check_part(partial(ClaimRun, plan=plan), SEEDS // share, part, f"claims {{}} {options}")
 
 
 def test_a_seed_gives_the_same_run_each_time() -> None:

@@ -5,18 +5,20 @@ objects that vanish, it is half of that.
 """
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from tests.numbers import Note
+from tests.reconcilers.simulation import journalrules
 from tests.reconcilers.simulation import networkrules as rules
 from tests.reconcilers.simulation import networkscenes as scenes
 from tests.reconcilers.simulation.chaos import Plan
 from tests.reconcilers.simulation.networkchaos import NetworkRun
+from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, integration_plans
 from tests.reconcilers.simulation.stage import played
 from tests.reconcilers.simulation.switch import Switch, check
 from tests.reconcilers.simulation.test_claim_switches import BOTH_HAVE
-from tests.reconcilers.simulation.test_simulation import PARTS, SEEDS, part_of
 from tests.reconcilers.simulation.test_switches import _LAGGING, _SHARP
 
 _BUSY = replace(_LAGGING, users=0.15, reading=0.15, pool_cycles=False, wipes=False, restores=False)
@@ -24,7 +26,7 @@ _BUSY = replace(_LAGGING, users=0.15, reading=0.15, pool_cycles=False, wipes=Fal
 SWITCHES = {
     "1": Switch(
         "the journal says how far one has to have read",
-        rules.revision_not_raised,
+        journalrules.revision_not_raised,
         BOTH_HAVE,
         _BUSY,
         423,
@@ -66,22 +68,11 @@ SCENES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
-@pytest.mark.parametrize(
-    ("plan", "share", "options"),
-    [
-        (Plan(), 1, "--replicas 2"),
-        (Plan(replicas=3), 2, "--replicas 3"),
-        (Plan(force=True), 2, "--force"),
-    ],
-    ids=["two", "three", "vanishing"],
-)
+@integration_plans
 def test_no_two_ever_have_one_address_of_a_network_and_everybody_who_fits_is_served(
     plan: Plan, share: int, options: str, part: int
 ) -> None:
-    for seed in part_of(SEEDS // share, part):
-        verdict = NetworkRun(seed, plan).play()
-        again = f"python -m tests.reconcilers.simulation networks {seed} {options}"
-        assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
+    check_part(partial(NetworkRun, plan=plan), SEEDS // share, part, f"networks {{}} {options}")
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ with three, with objects that vanish, or with shards that move, it is a quarter 
 tenants' simulation as many. `python -m tests.reconcilers.simulation` plays single ones.
 """
 
-import os
 from collections.abc import Callable
 from functools import partial
 
@@ -15,20 +14,12 @@ from controller.meta import Key
 from controller.shards import shard_of
 from tests.reconcilers.simulation.chaos import Plan, Run
 from tests.reconcilers.simulation.laws import SPANS
+from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part
 from tests.reconcilers.simulation.sharedtenancy import SharedTenancy
 from tests.reconcilers.simulation.tenancy import COUNTING, FAMILIES, FORCE, Tenancy
 from tests.reconcilers.simulation.world import NAMESPACE
 
-SEEDS = int(os.environ.get("BUTLER_IPAM_TEST_SEEDS", "40"))
-PARTS = 8
-"""Each kind in so many tests, that several workers can share them."""
-
 SHARDED = Plan(replicas=3, shards=2)
-
-
-def part_of(seeds: int, part: int) -> range:
-    """Return the seeds of one part."""
-    return range(seeds * part // PARTS, seeds * (part + 1) // PARTS)
 
 
 @pytest.mark.slow
@@ -48,18 +39,12 @@ def part_of(seeds: int, part: int) -> range:
 def test_no_two_allocations_ever_hold_one_address_and_every_request_that_fits_is_served(
     plan: Plan, share: int, options: str, part: int
 ) -> None:
-    for seed in part_of(SEEDS // share, part):
-        verdict = Run(seed, plan).play()
-        again = f"python -m tests.reconcilers.simulation pools {seed} {options}"
-        assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
+    check_part(partial(Run, plan=plan), SEEDS // share, part, f"pools {{}} {options}")
 
 
 def _check_tenants(world: Callable[[int], Tenancy], part: int, options: str) -> None:
     """Play the seeds of one part in a world of tenants; the options play one of them again."""
-    for seed in part_of(SEEDS // 4, part):
-        verdict = world(seed).play()
-        again = f"python -m tests.reconcilers.simulation tenants {seed} {options}"
-        assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
+    check_part(world, SEEDS // 4, part, f"tenants {{}} {options}")
 
 
 @pytest.mark.slow

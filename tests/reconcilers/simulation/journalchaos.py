@@ -1,0 +1,142 @@
+"""What the simulations of integrations share: the journal is an annotation of the pool."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, ClassVar, Protocol
+
+import msgspec
+from typing_extensions import override
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.meta import Object, ObjectMeta, Version
+from controller.resource import Resource
+from reconcilers.api import names
+from reconcilers.integrations.core.journal import ANNOTATION, Journal, journal_patch
+from tests.clock import VirtualClock
+from tests.reconcilers.simulation.chaos import Run
+from tests.reconcilers.simulation.replica import Passes
+from tests.reconcilers.simulation.wire import Flight, Wire
+from tests.reconcilers.simulation.world import Json, World
+
+Harm = Callable[[], object]
+
+
+def integration_client(flights: list[Flight], *caches: Cache[Any]) -> Client:
+    """Return a client whose requests fly, and whose answers enter the caches."""
+    by_kind = {cache.resource.kind: cache for cache in caches}
+
+    def answered(resource: Resource[Any], obj: Object) -> None:
+        by_kind[resource.kind].apply_own_write(obj)
+
+    def deleted(resource: Resource[Any], version: Version) -> None:
+        by_kind[resource.kind].mark_deleted(version)
+
+    return Client(
+        Wire(flights),
+        on_object=answered,
+        on_deleted=deleted,
+        field_manager=names.FIELD_MANAGER,
+    )
+
+
+class MakesReplica(Protocol):
+    """How a replica of an integration is made; it has read nothing yet."""
+
+    def __call__(
+        self,
+        server: World,
+        flights: list[Flight],
+        clock: VirtualClock,
+        rnd: Random,
+        *,
+        patience: float,
+    ) -> Passes: ...
+
+
+@dataclass
+class JournalRun(Run):
+    """One seed of an integration that keeps its journal in the pool, played."""
+
+    pools: ClassVar[str]
+    """The plural of the pools: of p, which is harmed, and q."""
+    asking: ClassVar[str]
+    """The plural of the objects that ask for addresses."""
+    results: ClassVar[Sequence[str]]
+    """The fields of their status that a reset wipes."""
+    replica: ClassVar[MakesReplica]
+
+    @override
+    def _replica(self, *, stale: bool) -> Passes:
+        made = type(self).replica(
+            self.world, self.flights, self.clock, self.random, patience=self.plan.patience
+        )
+        made.boot(stale=stale)
+        return made
+
+    @override
+    def _harm(self) -> None:
+        found = self._harms().items()
+        options = [harm for wanted, harms in found if getattr(self.plan, wanted) for harm in harms]
+        if options:
+            self.random.choice(options)()
+
+    def _harms(self) -> dict[str, list[Harm]]:
+        """Return what may be done to the objects, by the field of Plan that asks for it."""
+        return {
+            "resets": [self._reset],
+            "touches": [self._touch],
+            "pool_cycles": [self._cycle_pool, self._force_pool],
+            "wipes": [self._wipe],
+            "restores": [self._restore],
+        }
+
+    def _some(self, plural: str) -> str | None:
+        """Return the name of one of the objects of a kind."""
+        found = [name for kind, name in sorted(self.world.objects) if kind == plural]
+        return self.random.choice(found) if found else None
+
+    @override
+    def _reset(self) -> None:
+        if name := self._some(self.asking):
+            nothing = {"status": dict.fromkeys(self.results)}
+            self.world.patch(self.asking, name, nothing, status=True, guarded=False)
+
+    @override
+    def _touch(self) -> None:
+        if name := self._some(self.asking):
+            label = {"metadata": {"labels": {"touched": str(self.world.revision)}}}
+            self.world.patch(self.asking, name, label, guarded=False)
+
+    @override
+    def _cycle_pool(self) -> None:
+        if self.world.get(self.pools, "p"):
+            self.world.delete(self.pools, "p")
+        else:
+            self._make_pool("p")
+
+    @override
+    def _force_pool(self) -> None:
+        pool: Json = self.world.get(self.pools, "p") or {"metadata": {}}
+        journal = (pool["metadata"].get("annotations") or {}).get(ANNOTATION)
+        self.world.vanish(self.pools, "p")
+        self._make_pool("p")
+        if journal and self.random.random() < 0.5:  # as a backup brings it back
+            kept = {"metadata": {"annotations": {ANNOTATION: journal}}}
+            self.world.patch(self.pools, "p", kept, guarded=False)
+
+    @override
+    def _restore(self) -> None:
+        """Give the pool the memory of a history that is not ours."""
+        pool = self.world.get(self.pools, "p")
+        if pool is not None:
+            meta = msgspec.convert(pool["metadata"], ObjectMeta)
+            patch = journal_patch(meta, Journal(self.world.revision + 100_000))
+            self.world.patch(self.pools, "p", dict(patch), guarded=False)
+
+    @override
+    def _wipe(self) -> None:
+        if self.world.get(self.pools, "p"):
+            nothing = {"metadata": {"annotations": {ANNOTATION: None}}}
+            self.world.patch(self.pools, "p", nothing, guarded=False)

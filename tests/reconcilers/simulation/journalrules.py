@@ -1,0 +1,64 @@
+"""How the rules of the journal, which all integrations share, are switched off, one by one."""
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from reconcilers.integrations.core import rules
+from reconcilers.integrations.core.contents import Contents
+from reconcilers.integrations.core.journal import Journal
+from tests.reconcilers.simulation.world import World
+
+Patch = pytest.MonkeyPatch
+
+
+def promises_dropped_at_once(mp: Patch, user: ModuleType) -> None:
+    """The next write of the journal forgets what was promised before.
+
+    Args:
+        mp: puts everything back afterwards.
+        user: the module of the integration that writes journals.
+    """
+
+    def nothing(of: Journal, view: Any) -> Journal:
+        del view
+        return Journal(of.revision or 0)
+
+    mp.setattr(rules, "settle", nothing)
+    mp.setattr(user, "settle", nothing)
+
+
+def revision_not_raised(mp: Patch, user: ModuleType = rules) -> None:
+    """The journal does not say how far one has to have read.
+
+    Args:
+        mp: puts everything back afterwards.
+        user: the module that settles journals before they are written.
+    """
+    settle = rules.settle
+
+    def low(of: Journal, view: Any) -> Journal:
+        return Journal(of.revision or 0, settle(of, view).promises)
+
+    mp.setattr(user, "settle", low)
+
+
+def other_holders_unseen(mp: Patch) -> None:
+    """An address that an object shows is its own, whoever else has it."""
+    mp.setattr(Contents, "other_holder", lambda self, blocks, key: None)
+
+
+def without_precondition(mp: Patch, kind: str, part: str) -> None:
+    """Some writes of a kind are stored at whatever version the object has."""
+    patch = World.patch
+
+    def blind(self: World, plural: str, name: str, body: Any, **how: Any) -> Any:
+        meta = body.get("metadata") or {}
+        other = set(meta) - {"resourceVersion", "uid"} or set(body) - {"metadata"}
+        if plural == kind and part in body and other and "finalizers" not in meta:
+            kept = {key: meta[key] for key in meta if key not in {"resourceVersion", "uid"}}
+            body, how = {**body, "metadata": kept}, how | {"guarded": False}
+        return patch(self, plural, name, body, **how)
+
+    mp.setattr(World, "patch", blind)

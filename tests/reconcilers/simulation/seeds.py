@@ -1,0 +1,51 @@
+"""Which seeds the tests play: `BUTLER_IPAM_TEST_SEEDS` of each plan, in parts for the workers."""
+
+import os
+from collections.abc import Callable
+from typing import Protocol
+
+import pytest
+
+from tests.reconcilers.simulation.chaos import Plan
+
+SEEDS = int(os.environ.get("BUTLER_IPAM_TEST_SEEDS", "40"))
+PARTS = 8
+"""Each kind in so many tests, that several workers can share them."""
+
+integration_plans = pytest.mark.parametrize(
+    ("plan", "share", "options"),
+    [
+        (Plan(), 1, "--replicas 2"),
+        (Plan(replicas=3), 2, "--replicas 3"),
+        (Plan(force=True), 2, "--force"),
+    ],
+    ids=["two", "three", "vanishing"],
+)
+"""What each integration is played with; with a share of 2 by half of the seeds."""
+
+
+def part_of(seeds: int, part: int) -> range:
+    """Return the seeds of one part."""
+    return range(seeds * part // PARTS, seeds * (part + 1) // PARTS)
+
+
+class Player(Protocol):
+    """One seed, to be played."""
+
+    def play(self) -> str | None:
+        """Return what went wrong, None if nothing did."""
+
+
+def check_part(of: Callable[[int], Player], seeds: int, part: int, again: str) -> None:
+    """Play one part of the seeds; fail with the first that goes wrong.
+
+    Args:
+        of: returns what plays a seed.
+        seeds: how many there are in all parts.
+        part: which of them.
+        again: plays one again, after `python -m tests.reconcilers.simulation`; {} is the seed.
+    """
+    for seed in part_of(seeds, part):
+        verdict = of(seed).play()
+        command = f"python -m tests.reconcilers.simulation {again.format(seed)}"
+        assert verdict is None, f"seed {seed}: {verdict}; to see it again: {command}"
