@@ -21,7 +21,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER
-from reconcilers.tenantcluster.membership import is_foreign
+from reconcilers.tenantcluster.allocations.membership import is_foreign
 
 Severity = Literal["error", "warning"]
 Action = Literal["none", "delete", "label"]

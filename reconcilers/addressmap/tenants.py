@@ -10,7 +10,7 @@ from reconcilers.addressmap.objects import Objects, sorted_by_key
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.tenantcluster.membership import is_foreign, role
+from reconcilers.tenantcluster.allocations.membership import is_foreign, role
 from reconcilers.tenantcluster.status import NETWORK_READY
 
 NO_OBJECT = "no such TenantCluster"

@@ -2,15 +2,14 @@
 
 reconciler.py   one pass over one TenantCluster
 provider.py     which ProviderConfig counts, and why it may not be used
-requests.py     which allocations a tenant should have, and from which pool: decisions
-membership.py   which allocations are a tenant's, and their names
-poolchoice.py   the first pool whose free space fits
-requester.py    the allocations are created, and moved to another pool
+allocations/    which allocations a tenant should have, from which pool; they are created and moved
+projector.py    the ranges are written to the tenant's MetalLB: one pass
+metallb/        what is written there and kept, and whether MetalLB has read it
+ownership/      whose a tenant and the pools in it are
+release/        whether a tenant has released a range; clusters that are being deleted, or gone
 elastic/        growth and shrink
 services.py     the tenant's Services, from a watch or a LIST
-projector.py    the ranges are written to the tenant's MetalLB
-metallb.py      what MetalLB in a tenant should hold, and writing it
-release.py      whether a tenant has released a range
-teardown.py     clusters that are being deleted, or gone
+watches.py      how many watches of tenants may be open
+inspection.py   what is wrong in a tenant, for commands
 status.py       phase, conditions and events
 """

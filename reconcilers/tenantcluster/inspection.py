@@ -16,15 +16,15 @@ from reconcilers.tenantcluster.elastic.demand import (
     demand_of,
     families,
 )
-from reconcilers.tenantcluster.metallb import POOL_NAME, MetalLB, projection
-from reconcilers.tenantcluster.ownership import (
+from reconcilers.tenantcluster.metallb.projection import POOL_NAME, MetalLB, projection
+from reconcilers.tenantcluster.metallb.uptake import complaint, counted, refusal
+from reconcilers.tenantcluster.ownership.pools import (
     SHARED,
     elsewhere_message,
     may_be_taken_over,
     owner_of,
     shared_message,
 )
-from reconcilers.tenantcluster.uptake import complaint, counted, refusal
 
 Severity = Literal["error", "warning"]
 

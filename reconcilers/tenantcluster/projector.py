@@ -19,10 +19,11 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import LONGEST_PAUSE, UNAUTHORIZED, TenantClients, TenantUnavailable
-from reconcilers.tenantcluster.advertisement import Advertiser
-from reconcilers.tenantcluster.corrections import CONTESTED, Corrections
-from reconcilers.tenantcluster.membership import is_foreign, members
-from reconcilers.tenantcluster.metallb import (
+from reconcilers.tenantcluster.allocations.membership import is_foreign, members
+from reconcilers.tenantcluster.metallb.advertisement import Advertiser
+from reconcilers.tenantcluster.metallb.corrections import CONTESTED, Corrections
+from reconcilers.tenantcluster.metallb.poolwatch import PoolWatches
+from reconcilers.tenantcluster.metallb.projection import (
     BEHIND,
     NOT_INSTALLED,
     MetalLB,
@@ -32,11 +33,10 @@ from reconcilers.tenantcluster.metallb import (
     latest_mark,
     projection,
 )
-from reconcilers.tenantcluster.ownership import PoolClaims, owner_note
-from reconcilers.tenantcluster.poolwatch import PoolWatches
-from reconcilers.tenantcluster.reading import NOT_RUNNING, Reading
+from reconcilers.tenantcluster.metallb.reading import NOT_RUNNING, Reading
+from reconcilers.tenantcluster.metallb.uptake import remove_marker
+from reconcilers.tenantcluster.ownership.pools import PoolClaims, owner_note
 from reconcilers.tenantcluster.status import load_balancer_ready
-from reconcilers.tenantcluster.uptake import remove_marker
 
 _log = structlog.get_logger(__name__)
 

@@ -40,11 +40,11 @@ from reconcilers.metallb_install.installer import BEING_INSTALLED, METALLB_INSTA
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import WEBHOOK_FAILED, WEBHOOK_RETRY, TenantClients
 from reconcilers.tenantcluster import status
+from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.elastic.resizer import Resizer
 from reconcilers.tenantcluster.projector import Projector, is_behind, lacks_metallb
 from reconcilers.tenantcluster.provider import Providers, denied, misconfigured
-from reconcilers.tenantcluster.requester import Requester
-from reconcilers.tenantcluster.teardown import Teardown, VanishedClusters
+from reconcilers.tenantcluster.release.teardown import Teardown, VanishedClusters
 
 SOON = 1.0
 HOUR = 3600.0

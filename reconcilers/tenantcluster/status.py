@@ -17,7 +17,7 @@ from reconcilers.api import ipallocation, names
 from reconcilers.api.tenantcluster import DELETING, FAILED, PROVISIONING, TenantCluster
 from reconcilers.api.tenantcluster import READY as READY_PHASE
 from reconcilers.conditions import READY, Finding, rendered, with_findings
-from reconcilers.tenantcluster.requests import AllocationState
+from reconcilers.tenantcluster.allocations.requests import AllocationState
 
 NETWORK_READY = "NetworkReady"
 LOAD_BALANCER_READY = "LoadBalancerReady"

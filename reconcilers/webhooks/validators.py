@@ -34,7 +34,7 @@ from reconcilers.api.resources import (
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.networkpool.protocol import memory
 from reconcilers.networkpool.view import Reader, Unreadable, View
-from reconcilers.tenantcluster.membership import is_foreign, members
+from reconcilers.tenantcluster.allocations.membership import is_foreign, members
 from reconcilers.tenantcluster.provider import Providers, refers_to
 from reconcilers.webhooks import ipallocation, networkpool, providerconfig, tenantcluster
 from reconcilers.webhooks.tenantcluster import Provision

@@ -17,9 +17,9 @@ from reconcilers.networkpool.orphans import OrphanCollector
 from reconcilers.networkpool.view import OtherHolders
 from reconcilers.settings import CLUSTER_API, KUBERMATIC, VITISTACK, Settings
 from reconcilers.tenantclients import OpenTransport, TenantClients
-from reconcilers.tenantcluster.identity import TenantIdentities
-from reconcilers.tenantcluster.release import TenantReleaseCheck
-from reconcilers.tenantcluster.teardown import VanishedClusters
+from reconcilers.tenantcluster.ownership.identity import TenantIdentities
+from reconcilers.tenantcluster.release.check import TenantReleaseCheck
+from reconcilers.tenantcluster.release.teardown import VanishedClusters
 from reconcilers.ui.serving import Page
 from reconcilers.ui.watched import Watched, events_of
 from reconcilers.webhooks.admission import cluster_api_webhooks, kubermatic_webhooks, webhooks

@@ -27,11 +27,11 @@ from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.view import OtherHolders
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.tenantclients import TenantClients
-from reconcilers.tenantcluster.poolwatch import concerned, may_be_edited
+from reconcilers.tenantcluster.metallb.poolwatch import concerned, may_be_edited
 from reconcilers.tenantcluster.provider import refers_to
+from reconcilers.tenantcluster.release.teardown import VanishedClusters
 from reconcilers.tenantcluster.services import may_change_demand
 from reconcilers.tenantcluster.status import DEMAND_MET, NETWORK_READY
-from reconcilers.tenantcluster.teardown import VanishedClusters
 from reconcilers.wiring.shared import Shared
 from reconcilers.wiring.tenants import tenant_parts
 

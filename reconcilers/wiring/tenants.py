@@ -11,19 +11,19 @@ from reconcilers.metallb_install.installer import Installer
 from reconcilers.metrics import IpamMetrics
 from reconcilers.settings import Settings
 from reconcilers.tenantclients import TenantClients
-from reconcilers.tenantcluster.corrections import Corrections
+from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
+from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.elastic.resizer import Resizer
 from reconcilers.tenantcluster.elastic.scaler import Scaler
 from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
-from reconcilers.tenantcluster.ownership import PoolClaims
-from reconcilers.tenantcluster.poolchoice import PoolChoice
-from reconcilers.tenantcluster.poolwatch import PoolWatches
+from reconcilers.tenantcluster.metallb.corrections import Corrections
+from reconcilers.tenantcluster.metallb.poolwatch import PoolWatches
+from reconcilers.tenantcluster.ownership.pools import PoolClaims
 from reconcilers.tenantcluster.projector import Projector
 from reconcilers.tenantcluster.provider import Providers
 from reconcilers.tenantcluster.reconciler import TenantClusterReconciler
-from reconcilers.tenantcluster.requester import Requester
+from reconcilers.tenantcluster.release.teardown import Teardown, VanishedClusters
 from reconcilers.tenantcluster.services import TenantServices
-from reconcilers.tenantcluster.teardown import Teardown, VanishedClusters
 
 
 @dataclass(frozen=True, slots=True)

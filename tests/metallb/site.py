@@ -47,7 +47,7 @@ from reconcilers.api.resources import (
 )
 from reconcilers.api.resources import NAMESPACE as NAMESPACES
 from reconcilers.cli.local.objects import delete
-from reconcilers.tenantcluster.metallb import POOL_NAME
+from reconcilers.tenantcluster.metallb.projection import POOL_NAME
 from tests.metallb.audit.recorder import Recording, recording
 from tests.polling import until
 from tests.reconcilers.cli.commands import Running, started

@@ -45,9 +45,9 @@ from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.settings import Settings, TenantSettings
 from reconcilers.tenantclients import TenantClients
-from reconcilers.tenantcluster.identity import TenantIdentities
-from reconcilers.tenantcluster.release import TenantReleaseCheck
-from reconcilers.tenantcluster.teardown import VanishedClusters
+from reconcilers.tenantcluster.ownership.identity import TenantIdentities
+from reconcilers.tenantcluster.release.check import TenantReleaseCheck
+from reconcilers.tenantcluster.release.teardown import VanishedClusters
 from reconcilers.wiring.tenants import tenant_parts
 from tests.clock import VirtualClock
 from tests.reconcilers.make import NAMESPACE

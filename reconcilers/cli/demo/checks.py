@@ -11,7 +11,7 @@ from reconcilers.cli.demo.world import NotYet, World, existing, of_world
 from reconcilers.cli.local.metallb import is_established
 from reconcilers.cli.standin.pools import NAMESPACE as METALLB_NAMESPACE
 from reconcilers.conditions import READY
-from reconcilers.tenantcluster.metallb import ADVERTISEMENT_NAME, POOL_NAME
+from reconcilers.tenantcluster.metallb.projection import ADVERTISEMENT_NAME, POOL_NAME
 
 
 def _condition(whose: str, conditions: Sequence[Condition], wanted: str, status: str) -> Condition:

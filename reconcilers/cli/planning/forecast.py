@@ -41,9 +41,14 @@ from reconcilers.networkpool.protocol import Decision, blockers, decide
 from reconcilers.networkpool.view import View
 from reconcilers.providerconfig import judgement
 from reconcilers.settings import Settings
-from reconcilers.tenantcluster.poolchoice import PoolChoice
+from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
+from reconcilers.tenantcluster.allocations.requests import (
+    AllocationState,
+    RequestPlanner,
+    Wanted,
+    groups,
+)
 from reconcilers.tenantcluster.provider import chosen, misconfigured
-from reconcilers.tenantcluster.requests import AllocationState, RequestPlanner, Wanted, groups
 from reconcilers.tenantcluster.status import Verdict, network_ready, not_ready, patch, ready, refs
 from reconcilers.tenantcluster.status import addresses as addresses_condition
 

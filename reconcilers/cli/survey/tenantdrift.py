@@ -18,7 +18,7 @@ from reconcilers.clusteridentity import AdmitAll, ClusterIdentity
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.inspection import Inside, findings, read_inside
-from reconcilers.tenantcluster.metallb import ProjectionBlocked, projection
+from reconcilers.tenantcluster.metallb.projection import ProjectionBlocked, projection
 
 AT_ONCE = 8
 """Tenants that are asked at once."""

@@ -16,7 +16,7 @@ from reconcilers.conditions import Finding
 from reconcilers.metallb_install.installer import BEING_INSTALLED
 from reconcilers.tenantcluster.elastic.demand import could_be_served
 from reconcilers.tenantcluster.elastic.findings import counted
-from reconcilers.tenantcluster.metallb import NOT_INSTALLED
+from reconcilers.tenantcluster.metallb.projection import NOT_INSTALLED
 from reconcilers.tenantcluster.status import LOAD_BALANCER_READY, demand_met
 
 

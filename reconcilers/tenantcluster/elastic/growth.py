@@ -13,7 +13,7 @@ from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.tenantcluster import membership
+from reconcilers.tenantcluster.allocations import membership
 from reconcilers.tenantcluster.elastic.demand import Demand
 
 

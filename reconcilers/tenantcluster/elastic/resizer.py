@@ -24,11 +24,11 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import UNAUTHORIZED, TenantClients, TenantUnavailable
+from reconcilers.tenantcluster.allocations.membership import members, repairs
 from reconcilers.tenantcluster.elastic.scaler import Scaler
 from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
-from reconcilers.tenantcluster.membership import members, repairs
+from reconcilers.tenantcluster.metallb.reading import NOT_RUNNING
 from reconcilers.tenantcluster.projector import is_behind
-from reconcilers.tenantcluster.reading import NOT_RUNNING
 from reconcilers.tenantcluster.services import TenantServices
 from reconcilers.tenantcluster.status import DEMAND_MET
 

@@ -29,6 +29,8 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.caches import Caches
 from reconcilers.conditions import Finding
 from reconcilers.settings import TenantSettings
+from reconcilers.tenantcluster.allocations.membership import members
+from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.elastic import blocked_growth, growth, shrink
 from reconcilers.tenantcluster.elastic.demand import (
     Demand,
@@ -40,8 +42,6 @@ from reconcilers.tenantcluster.elastic.demand import (
 )
 from reconcilers.tenantcluster.elastic.findings import counted, no_growth_due
 from reconcilers.tenantcluster.elastic.unserved_growth import UnservedGrowth
-from reconcilers.tenantcluster.membership import members
-from reconcilers.tenantcluster.requester import Requester
 from reconcilers.tenantcluster.status import demand_met
 
 _log = structlog.get_logger(__name__)

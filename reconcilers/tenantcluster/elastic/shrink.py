@@ -24,8 +24,8 @@ from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.ipallocation.release import InUse, ReleaseCheck
 from reconcilers.metrics import IpamMetrics
+from reconcilers.tenantcluster.allocations.membership import members
 from reconcilers.tenantcluster.elastic.demand import Demand
-from reconcilers.tenantcluster.membership import members
 
 
 @dataclass(frozen=True, slots=True)

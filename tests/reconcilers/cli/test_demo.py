@@ -40,8 +40,8 @@ from reconcilers.cli.local.objects import make_namespaces
 from reconcilers.cli.local.platform import Platform
 from reconcilers.cli.local.servers import ApiServer, api_server, sole_failure
 from reconcilers.ipallocation.release import Released
-from reconcilers.tenantcluster.metallb import MetalLB
-from reconcilers.tenantcluster.release import TenantReleaseCheck
+from reconcilers.tenantcluster.metallb.projection import MetalLB
+from reconcilers.tenantcluster.release.check import TenantReleaseCheck
 from tests.clock import VirtualClock
 from tests.reconcilers.cli.commands import call, started
 from tests.reconcilers.make import allocation

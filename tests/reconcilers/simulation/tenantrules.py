@@ -14,14 +14,16 @@ from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.resources import IP_ADDRESS_POOL, IPAddressPool
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.ipallocation.release import InUse, Released
-from reconcilers.tenantcluster import metallb, projector, release
+from reconcilers.tenantcluster import projector
 from reconcilers.tenantcluster.elastic.scaler import Scaler
 from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
-from reconcilers.tenantcluster.metallb import MetalLB, Projection
+from reconcilers.tenantcluster.metallb import projection as metallb
+from reconcilers.tenantcluster.metallb.projection import MetalLB, Projection
+from reconcilers.tenantcluster.metallb.uptake import Uptake
 from reconcilers.tenantcluster.projector import Projector
-from reconcilers.tenantcluster.release import Ranges, TenantReleaseCheck
-from reconcilers.tenantcluster.teardown import VanishedClusters
-from reconcilers.tenantcluster.uptake import Uptake
+from reconcilers.tenantcluster.release import check
+from reconcilers.tenantcluster.release.check import Ranges, TenantReleaseCheck
+from reconcilers.tenantcluster.release.teardown import VanishedClusters
 from tests.reconcilers.server import Json, Server
 
 Patch = pytest.MonkeyPatch
@@ -126,8 +128,8 @@ def uptake_not_waited_for(mp: Patch) -> None:
 
 def pool_not_looked_at(mp: Patch) -> None:
     """Nobody looks whether the tenant's pool still has the range."""
-    mp.setattr(release, "_overlaps", lambda entry, given: False)
-    mp.setattr(release, "basis_of", lambda pool: 10**9)
+    mp.setattr(check, "_overlaps", lambda entry, given: False)
+    mp.setattr(check, "basis_of", lambda pool: 10**9)
 
 
 def services_not_looked_at(mp: Patch) -> None:

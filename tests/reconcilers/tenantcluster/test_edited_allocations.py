@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reconcilers.api import names
-from reconcilers.tenantcluster import membership
+from reconcilers.tenantcluster.allocations import membership
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, address_of, service
 from tests.reconcilers.lab import Lab

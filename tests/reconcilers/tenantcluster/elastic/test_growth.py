@@ -16,7 +16,7 @@ from reconcilers.api.resources import (
     ServiceSpec,
     ServiceStatus,
 )
-from reconcilers.tenantcluster import membership
+from reconcilers.tenantcluster.allocations import membership
 from reconcilers.tenantcluster.elastic import demand, growth, shrink
 from reconcilers.tenantcluster.elastic.demand import Demand, WaitingTimes
 from reconcilers.tenantcluster.elastic.growth import Growth, Supply

@@ -32,13 +32,18 @@ from reconcilers.conditions import READY
 from reconcilers.ipallocation.release import InUse, ReleaseCheck, Released
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import FIRST_PAUSE, LONGEST_PAUSE, TenantClients, TenantUnavailable
+from reconcilers.tenantcluster.allocations.membership import is_foreign
 from reconcilers.tenantcluster.elastic.demand import addresses, is_ours
-from reconcilers.tenantcluster.identity import IS_MANAGEMENT
-from reconcilers.tenantcluster.membership import is_foreign
-from reconcilers.tenantcluster.metallb import POOL_NAME, MetalLB, ProjectionBlocked, basis_of
-from reconcilers.tenantcluster.ownership import SHARED, owner_note, owner_of
-from reconcilers.tenantcluster.teardown import VanishedClusters
-from reconcilers.tenantcluster.uptake import MOST_ENTRIES, Uptake
+from reconcilers.tenantcluster.metallb.projection import (
+    POOL_NAME,
+    MetalLB,
+    ProjectionBlocked,
+    basis_of,
+)
+from reconcilers.tenantcluster.metallb.uptake import MOST_ENTRIES, Uptake
+from reconcilers.tenantcluster.ownership.identity import IS_MANAGEMENT
+from reconcilers.tenantcluster.ownership.pools import SHARED, owner_note, owner_of
+from reconcilers.tenantcluster.release.teardown import VanishedClusters
 
 Ranges = Sequence[AddressRange]
 """What an allocation holds: one range, or one of each family."""

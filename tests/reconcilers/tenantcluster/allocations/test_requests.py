@@ -8,7 +8,7 @@ from reconcilers import labels
 from reconcilers.api import names
 from reconcilers.api.crd import crds
 from reconcilers.api.tenantcluster import Networking
-from reconcilers.tenantcluster import membership, requests
+from reconcilers.tenantcluster.allocations import membership, requests
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 

@@ -6,7 +6,7 @@ import pytest
 
 from controller.errors import NoAnswer
 from reconcilers.api import names
-from reconcilers.tenantcluster.requester import moving
+from reconcilers.tenantcluster.allocations.requester import moving
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 

@@ -32,7 +32,7 @@ from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster, TenantClusterSpec
 from reconcilers.api.tenantmachines import Workers
 from reconcilers.networkpool.owners import LiveOwners
-from reconcilers.tenantcluster.membership import is_foreign, members
+from reconcilers.tenantcluster.allocations.membership import is_foreign, members
 
 OVERTAKEN_SECONDS = 120.0
 """How long after it was added a finalizer may turn out not to have held: an API server gives up a

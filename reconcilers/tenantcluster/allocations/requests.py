@@ -17,8 +17,8 @@ from reconcilers.api.ipallocation import ALLOCATED, POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool, capped
 from reconcilers.api.providerconfig import ELASTIC, ProviderConfig, ProviderNetwork
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.tenantcluster import membership
-from reconcilers.tenantcluster.poolchoice import PoolChoice
+from reconcilers.tenantcluster.allocations import membership
+from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
 
 
 def load_balancer_count(tenant: TenantCluster, network: ProviderNetwork) -> int:

@@ -41,7 +41,7 @@ from reconcilers.api.resources import (
 )
 from reconcilers.clusteridentity import is_of_another, management_of
 from reconcilers.settings import TenantSettings
-from reconcilers.tenantcluster.metallb import POOL_NAME, basis_of, is_ours
+from reconcilers.tenantcluster.metallb.projection import POOL_NAME, basis_of, is_ours
 
 MARKER = names.METALLB_MARKER
 NOT_READ = "MetalLB in the tenant has not read its pools since the range was taken out"

@@ -11,7 +11,7 @@ from reconcilers.api.resources import AddressPoolSpec, AddressPoolStatus, IPAddr
 from reconcilers.clusteridentity import management_note
 from reconcilers.ipallocation.release import InUse, Released
 from reconcilers.settings import Settings, TenantSettings
-from reconcilers.tenantcluster.uptake import (
+from reconcilers.tenantcluster.metallb.uptake import (
     MARKER,
     Step,
     as_metallb_counts,

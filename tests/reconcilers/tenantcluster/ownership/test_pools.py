@@ -10,7 +10,7 @@ from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.resources import IPAddressPool
-from reconcilers.tenantcluster.ownership import holders, owner_of
+from reconcilers.tenantcluster.ownership.pools import holders, owner_of
 from tests.reconcilers import make
 
 

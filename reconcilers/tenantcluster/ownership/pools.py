@@ -26,7 +26,12 @@ from reconcilers.api.resources import TENANT_CLUSTER, IPAddressPool
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteridentity import is_of_another, management_note, management_of
 from reconcilers.tenantclients import TenantClients
-from reconcilers.tenantcluster.metallb import MADE_BY_OTHERS, POOL_NAME, ProjectionBlocked, is_ours
+from reconcilers.tenantcluster.metallb.projection import (
+    MADE_BY_OTHERS,
+    POOL_NAME,
+    ProjectionBlocked,
+    is_ours,
+)
 
 SHARED = "TenantShared"
 """The reason where another TenantCluster leads to the same cluster, and goes first."""

@@ -21,8 +21,8 @@ from reconcilers.api.resources import (
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import TenantClients
-from reconcilers.tenantcluster.metallb import is_ours
-from reconcilers.tenantcluster.uptake import counted
+from reconcilers.tenantcluster.metallb.projection import is_ours
+from reconcilers.tenantcluster.metallb.uptake import counted
 from reconcilers.tenantcluster.watches import tenant_watches
 
 

@@ -8,7 +8,7 @@ from controller.errors import Forbidden, NoAnswer, NotFound
 from controller.meta import Key
 from controller.outcome import SETTLED, Again, Blocked
 from reconcilers.ipallocation.release import InUse, Released
-from reconcilers.tenantcluster.teardown import OVERTAKEN_SECONDS
+from reconcilers.tenantcluster.release.teardown import OVERTAKEN_SECONDS
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.server import Json, Server

@@ -26,9 +26,9 @@ from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.metrics import IpamMetrics
-from reconcilers.tenantcluster.membership import members
-from reconcilers.tenantcluster.poolchoice import PoolChoice
-from reconcilers.tenantcluster.requests import (
+from reconcilers.tenantcluster.allocations.membership import members
+from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
+from reconcilers.tenantcluster.allocations.requests import (
     AllocationState,
     NewAllocation,
     RequestPlanner,

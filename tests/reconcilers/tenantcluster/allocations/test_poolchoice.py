@@ -14,7 +14,7 @@ from reconcilers.api.tenantcluster import Networking
 from reconcilers.networkpool.protocol import decide
 from reconcilers.networkpool.view import View
 from reconcilers.ranges import layouts
-from reconcilers.tenantcluster.poolchoice import PoolChoice
+from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
 from tests.reconcilers import make
 
 LIMIT = 1_048_576

@@ -10,9 +10,9 @@ from controller.cache import Cache
 from controller.client import Client
 from reconcilers.api.resources import IP_ADDRESS_POOL, IPAddressPool
 from reconcilers.settings import TenantSettings
-from reconcilers.tenantcluster.metallb import Projection
-from reconcilers.tenantcluster.poolwatch import PoolWatches
-from reconcilers.tenantcluster.reading import MOMENT, Reading
+from reconcilers.tenantcluster.metallb.poolwatch import PoolWatches
+from reconcilers.tenantcluster.metallb.projection import Projection
+from reconcilers.tenantcluster.metallb.reading import MOMENT, Reading
 from tests.clock import VirtualClock
 from tests.reconcilers import make
 from tests.reconcilers.lab import TENANT_KINDS

@@ -1,0 +1,5 @@
+"""A tenant gives ranges back, and a deleted one everything.
+
+check.py     whether a tenant has released a range
+teardown.py  clusters that are being deleted, or gone
+"""

@@ -1,0 +1,1 @@
+"""Tests of which allocations a tenant should have."""

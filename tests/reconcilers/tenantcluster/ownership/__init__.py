@@ -1,0 +1,1 @@
+"""Tests of whose a tenant and the pools in it are."""
