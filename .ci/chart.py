@@ -37,10 +37,11 @@ HEAD = """\
 {description}.
 
     helm upgrade --install butler-ipam butler-ipam-{version}.tgz \\
-      -n butler-system --create-namespace --set image.repository=registry.example/butler-ipam
+      -n butler-system --create-namespace
     helm test butler-ipam -n butler-system
 
-It needs Kubernetes 1.31 or newer, and an image that you build and host. `helm test` reads all
+It needs Kubernetes 1.31 or newer. A release's package names the release's image; with the chart
+of a checkout, name the one that you build and host by `image.repository`. `helm test` reads all
 pools, allocations, clusters and providers under the controller's account, and fails if
 `butler-ipam check` finds an error among them.
 

@@ -24,7 +24,8 @@ from reconcilers.webhooks.configuration import CLUSTER_API, KUBERMATIC, entries
 MANIFESTS = Path(__file__).resolve().parent.parent / "manifests"
 CONTRACT = "v1beta2"
 """The contract of Cluster API that the releases of a series keep to."""
-IMAGE = "image: registry.example/butler-ipam:"
+IMAGE = "registry.example/butler-ipam"
+"""What manifests/clusterctl names: clusterctl takes no image without a registry."""
 HEAD = """\
 # What is asked before a pool of it is stored; made by .ci/clusterapi.py, never by hand.
 """
@@ -40,14 +41,16 @@ def files() -> Iterator[tuple[Path, str]]:
         yield MANIFESTS / folder / "webhooks.yaml", HEAD + text
 
 
-def repository(folder: Path, tag: str) -> None:
+def repository(folder: Path, tag: str, image: str = IMAGE) -> None:
     """Write ipam-components.yaml and metadata.yaml of a release, as clusterctl reads them.
 
     Args:
         folder: where to; in a local repository it is named after the version.
         tag: of the image, which begins with the version.
+        image: where the image is.
     """
-    text, count = re.subn(rf"{IMAGE}\S+", f"{IMAGE}{tag}", rendered(MANIFESTS / "clusterctl"))
+    text = rendered(MANIFESTS / "clusterctl")
+    text, count = re.subn(rf"image: {IMAGE}:\S+", f"image: {image}:{tag}", text)
     if count != 1:
         sys.exit(f"manifests/clusterctl names the image {count} times")
     if "${" in text:

@@ -1,7 +1,7 @@
 """Builds what a release consists of into dist/: `make release`.
 
 wheel and sdist       by hatchling, the same bytes whoever builds them
-chart package         by Helm, with the version that the tag says
+chart package         by Helm, with the version that the tag says, and the image
 install.yaml          the one-file install, with the image of that version
 ipam-components.yaml  what clusterctl installs, and metadata.yaml, which says for which contract
 ipam.yaml, *.tar.gz   the krew manifest, and the archive that it names
@@ -10,6 +10,10 @@ SHA256SUMS            of all of these
 
 The chart, the one-file install and the documents name the version that comes next. A tag of
 another version is refused; without a tag what is built is a snapshot, and is called so.
+
+A checkout names an image `butler-ipam` that people build themselves; what is installed from a
+release names the one that the release's workflow pushes, which tells it by BUTLER_IPAM_IMAGE. By
+default that is the GitHub registry's of the repository that pyproject.toml names.
 """
 
 import gzip
@@ -21,6 +25,8 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,7 +37,17 @@ import supply_chain  # noqa: E402  # beside this file
 
 from version import version as checkout_version  # noqa: E402  # at the root, which is no package
 
-IMAGE = "image: butler-ipam:"
+IMAGE = "butler-ipam"
+"""What a checkout's manifests and chart name."""
+
+
+def image() -> str:
+    """Return where the image of a release is, without its tag."""
+    said = os.environ.get("BUTLER_IPAM_IMAGE")
+    if said:
+        return said
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return f"ghcr.io/{project['urls']['Repository'].removeprefix('https://github.com/')}"
 
 
 def semver(version: str) -> str:
@@ -65,14 +81,28 @@ def chart(dist: Path, version: str) -> None:
     if helm is None:
         sys.exit("helm is needed to package the chart: install it, or `make real` builds one")
     versions = ("--version", semver(version), "--app-version", version.replace("+", "-"))
-    run(helm, "package", str(ROOT / "manifests/chart"), *versions, "-d", str(dist))
+    with tempfile.TemporaryDirectory() as folder:
+        copy = shutil.copytree(ROOT / "manifests/chart", Path(folder) / "chart")
+        replaced(
+            copy / "values.yaml", f"\n  repository: {IMAGE}\n", f"\n  repository: {image()}\n"
+        )
+        replaced(copy / "README.md", f'| `"{IMAGE}"` |', f'| `"{image()}"` |')
+        run(helm, "package", str(copy), *versions, "-d", str(dist))
+
+
+def replaced(path: Path, old: str, new: str) -> None:
+    """Write a file with the one place in it that says `old` saying `new`."""
+    text = path.read_text(encoding="utf-8")
+    if text.count(old) != 1:
+        sys.exit(f"{path} says {old.strip()!r} {text.count(old)} times")
+    path.write_text(text.replace(old, new), encoding="utf-8")
 
 
 def one_file(dist: Path, version: str) -> None:
     """Write the one-file install with the image of this version."""
     text = (ROOT / "manifests/install.yaml").read_text(encoding="utf-8")
     tag = version.replace("+", "-")
-    text, count = re.subn(rf"{IMAGE}\S+", f"{IMAGE}{tag}", text)
+    text, count = re.subn(rf"image: {IMAGE}:\S+", f"image: {image()}:{tag}", text)
     if count != 1:
         sys.exit(f"manifests/install.yaml names the image {count} times")
     (dist / "install.yaml").write_text(text, encoding="utf-8")
@@ -137,7 +167,7 @@ def build(dist: Path) -> str:
     python_packages(dist)
     chart(dist, version)
     one_file(dist, version)
-    clusterapi.repository(dist, version.replace("+", "-"))
+    clusterapi.repository(dist, version.replace("+", "-"), image())
     krew(dist, version)
     bill_of_materials(dist, version)
     checksums(dist)

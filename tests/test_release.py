@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from hashlib import sha256
 from pathlib import Path
@@ -79,9 +80,33 @@ def test_every_file_says_the_version(dist: Path) -> None:
         meta = yaml.safe_load(inside.read())
         assert "butler-ipam/README.md" in chart.getnames()
     assert (meta["version"], meta["appVersion"]) == (VERSION, VERSION)
-    assert f"image: butler-ipam:{VERSION}\n" in (dist / "install.yaml").read_text()
     sbom = json.loads((dist / f"butler-ipam-{VERSION}.cdx.json").read_text())
     assert sbom["metadata"]["component"]["version"] == VERSION
+
+
+def test_what_is_installed_from_a_release_names_the_image_that_its_workflow_pushes(
+    dist: Path,
+) -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/release.yaml").read_text())
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    own = urls["Repository"].removeprefix("https://github.com/")
+    image = workflow["env"]["BUTLER_IPAM_IMAGE"].replace("${{ github.repository }}", own)
+    [push] = [one for one in workflow["jobs"]["image"]["steps"] if one.get("id") == "push"]
+    outputs = {"env.BUTLER_IPAM_IMAGE": image, "needs.build.outputs.version": VERSION}
+    pushed = re.sub(r"\$\{\{ (\S+) \}\}", lambda one: outputs[one[1]], push["with"]["tags"])
+    chart = (program("helm"), "template", "x", str(dist / f"butler-ipam-{VERSION}.tgz"))
+    done = subprocess.run(chart, check=True, capture_output=True, text=True)
+    for text in (
+        done.stdout,
+        (dist / "install.yaml").read_text(),
+        (dist / "ipam-components.yaml").read_text(),
+    ):
+        named = re.findall(r'^ +(?:- )?image: "?([^"\s]+)"?$', text, re.MULTILINE)
+        assert set(named) == {pushed}
+    shown = subprocess.run(
+        (program("helm"), "show", "readme", chart[-1]), check=True, capture_output=True, text=True
+    )
+    assert f'| `image.repository` | `"{image}"` |' in shown.stdout
 
 
 def test_a_wheel_of_the_source_distribution_has_its_version(dist: Path, tmp_path: Path) -> None:
