@@ -167,9 +167,9 @@ def picture(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Picture:
         for why, parsed in zip(reasons, layout.reserved, strict=False)
     ]
     layers += [
-        _Layer(held.first, held.last, holder)
+        _Layer(*span, holder)
         for holder, held in holders(pool, allocations)
-        if held.family == layout.family
+        if (span := layout.span_of(held)) is not None
     ]
     return Picture(pool, tuple(_sweep(layers, layout.cidr)), cidr=layout.cidr)
 
@@ -262,13 +262,13 @@ _NOTHING = Capacity(0, 0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A pool's figures, in addresses.
+    """The figures of a pool, or of one block of a pool of two families, in addresses.
 
     Args:
         pool: the pool.
         capacity: of what tenants may draw from.
         allocations: how many hold a range.
-        waiting: how many want one and have none.
+        requests: those that want a range and have none of either family.
         tenants: how many clusters hold something of it.
         ready: True, False or Unknown: the pool's Ready condition.
         reason: why.
@@ -277,10 +277,15 @@ class Usage:
     pool: NetworkPool
     capacity: Capacity
     allocations: int
-    waiting: int
+    requests: tuple[IPAllocation, ...]
     tenants: int
     ready: str
     reason: str
+
+    @property
+    def waiting(self) -> int:
+        """How many requests there are."""
+        return len(self.requests)
 
     @property
     def percent(self) -> int:
@@ -290,21 +295,25 @@ class Usage:
 
 
 def usage(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Usage:
-    """Return the figures of one pool, given the allocations that name it."""
+    """Return the figures of a pool or of one of its blocks, given the pool's allocations."""
     held = list(holders(pool, allocations))
+    serving = {holder.allocation for holder, _ in held}
+    requests = tuple(
+        one
+        for one in allocations
+        if one.metadata.key not in serving and not one.metadata.terminating
+    )
     ready = find(pool.status.conditions, READY)
     status, reason = (ready.status, ready.message) if ready else ("Unknown", "not reconciled")
     try:
         layout = ranges.layout(pool.spec, ALL_SIZES)
+        held = [one for one in held if layout.span_of(one[1]) is not None]
         capacity = Space(layout, (where for _, where in held)).capacity()
     except InvalidPool as invalid:
         capacity, status, reason = _NOTHING, "False", "; ".join(invalid.messages)
-    serving = {holder.allocation for holder, _ in held}
-    waiting = sum(
-        one.metadata.key not in serving and not one.metadata.terminating for one in allocations
-    )
+    holding = {holder.allocation for holder, _ in held}
     tenants = {holder.tenant for holder, _ in held}
-    return Usage(pool, capacity, len(serving), waiting, len(tenants), status, reason)
+    return Usage(pool, capacity, len(holding), requests, len(tenants), status, reason)
 
 
 def usages(objects: Objects) -> list[Usage]:

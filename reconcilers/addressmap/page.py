@@ -8,7 +8,7 @@ never markup. A server gives the same page without objects, and the page asks it
 
 import base64
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import cache
@@ -121,8 +121,8 @@ def _tenant(one: Holding) -> Document:
     return {
         "name": str(one.key),
         "phase": one.phase,
-        "nodes": sum(held.size for held in one.ranges(names.TYPE_NODES)),
-        "loadbalancer": sum(held.size for held in one.ranges(names.TYPE_LOADBALANCER)),
+        "nodes": one.sizes(names.TYPE_NODES),
+        "loadbalancer": one.sizes(names.TYPE_LOADBALANCER),
         "grown": one.grown,
         "waiting": one.waiting,
         "ready": status,
@@ -133,7 +133,7 @@ def _tenant(one: Holding) -> Document:
 def pool_documents(objects: Objects) -> Iterator[Document]:
     """Yield what is to be shown of each pool; one of two families is two of them."""
     for pool, allocations in objects.by_pool():
-        yield pool_document(picture(pool, allocations), usage(pool, allocations), allocations)
+        yield pool_document(picture(pool, allocations), usage(pool, allocations))
 
 
 def documents_of(objects: Objects, keys: Collection[Key]) -> dict[Key, list[Document]]:
@@ -147,20 +147,15 @@ def documents_of(objects: Objects, keys: Collection[Key]) -> dict[Key, list[Docu
     return found
 
 
-def pool_document(one: Picture, figures: Usage, allocations: Sequence[IPAllocation]) -> Document:
-    """Return what is to be shown of one pool.
+def pool_document(one: Picture, figures: Usage) -> Document:
+    """Return what is to be shown of one pool, or of one block of it.
 
     Args:
         one: its space.
         figures: how full it is.
-        allocations: those that name it.
     """
     cidr = one.cidr
-    holding = {who.allocation for extent in one.extents for who in extent.holders}
-    waiting = [
-        a for a in allocations if a.metadata.key not in holding and not a.metadata.terminating
-    ]
-    waiting.sort(key=lambda a: (a.requested_at, a.metadata.name))
+    waiting = sorted(figures.requests, key=lambda a: (a.requested_at, a.metadata.name))
     return {
         "name": str(one.pool.metadata.key),
         "cidr": one.pool.spec.cidr,

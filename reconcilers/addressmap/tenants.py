@@ -1,5 +1,6 @@
 """What each tenant holds."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from allocator import AddressRange
@@ -37,6 +38,13 @@ class Holding:
         """Return the ranges of a type that it holds."""
         of_kind = (one for one in self.allocations if one.spec.type == kind)
         return [held for one in of_kind for held in ranges.all_held(one)]
+
+    def sizes(self, kind: str) -> list[int]:
+        """Return how many addresses of a type it holds: of each family of which it has some."""
+        found = Counter[int]()
+        for held in self.ranges(kind):
+            found[held.family] += held.size
+        return [found[family] for family in sorted(found)]
 
     @property
     def phase(self) -> str | None:

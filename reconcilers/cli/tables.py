@@ -1,6 +1,5 @@
 """`butler-ipam pools`, `tenants` and `whois`: tables of how full, what of whom, whose address."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -108,12 +107,9 @@ def _usage(one: Usage) -> dict[str, Any]:
     }
 
 
-def _size(held: Sequence[AddressRange]) -> Cell:
+def _size(sizes: Sequence[int]) -> Cell:
     """Return how many addresses there are, of each family if there are two."""
-    counts = Counter[int]()
-    for one in held:
-        counts[one.family] += one.size
-    return Cell(" + ".join(f"{counts[one]:,}" for one in sorted(counts)) or "0", right=True)
+    return Cell(" + ".join(f"{one:,}" for one in sizes) or "0", right=True)
 
 
 def _texts(held: Sequence[AddressRange]) -> str:
@@ -124,8 +120,8 @@ _TENANTS: Sequence[Column[Holding]] = (
     Column("NAMESPACE", lambda one: one.key.namespace),
     Column("NAME", lambda one: one.key.name),
     Column("PHASE", lambda one: one.phase),
-    Column("NODES", lambda one: _size(one.ranges(names.TYPE_NODES))),
-    Column("LB", lambda one: _size(one.ranges(names.TYPE_LOADBALANCER))),
+    Column("NODES", lambda one: _size(one.sizes(names.TYPE_NODES))),
+    Column("LB", lambda one: _size(one.sizes(names.TYPE_LOADBALANCER))),
     Column("GROWN", lambda one: one.grown, drop=1),
     Column("WAITING", lambda one: one.waiting),
     Column("NETWORK READY", lambda one: Cell(one.network[0], STATUS_COLOURS.get(one.network[0]))),

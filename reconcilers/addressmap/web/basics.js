@@ -15,6 +15,9 @@ const byId = (id) => document.getElementById(id);
    more than 10^12, people want to know the order; the exact count is where one range is told. */
 const exactly = (value) => BigInt(value).toLocaleString("en");
 const count = (value) => value < 1e12 ? exactly(value) : `≈${Number(value).toPrecision(2).replace("e+", "×10^")}`;
+/* Counts of each family of which there are some. */
+const each = (counts) => counts.map(count).join(" + ") || "0";
+const sum = (counts) => counts.reduce((all, one) => all + one, 0n);
 const bound = (low, value, high) => value < low ? low : value > high ? high : value;
 const smaller = (one, other) => one < other ? one : other;
 const larger = (one, other) => one < other ? other : one;
@@ -68,6 +71,7 @@ function withCounts(data) {
     for (const name of COUNTS) pool[name] = BigInt(pool[name]);
     for (const one of pool.extents) Object.assign(one, {at: BigInt(one.at), size: BigInt(one.size)});
   }
+  for (const one of data?.tenants ?? []) for (const kind of ["nodes", "loadbalancer"]) one[kind] = one[kind].map(BigInt);
   return data;
 }
 let DATA = withCounts(JSON.parse(byId("data").textContent)) || {pools: [], tenants: [], looks: {}, states: {}, patterns: {}, fills: [], darkFills: [], made: "", tile: 8};

@@ -12,7 +12,7 @@ const contents = (pool) => pool.extents.map((one) => [one.at, one.size, one.stat
 function take(news) {
   const before = new Map(DATA.pools.map((pool) => [poolKey(pool), pool]));
   const {pools, order, ...parts} = news;
-  withCounts({pools: Object.values(pools)});
+  withCounts({pools: Object.values(pools), tenants: parts.tenants});
   for (const [key, pool] of Object.entries(pools)) {
     const old = before.get(key);
     pool.fresh = DATA.made !== "" && (!old || contents(old) !== contents(pool));
@@ -22,7 +22,7 @@ function take(news) {
   const first = DATA.made === "";
   if (parts.tenants) for (const one of parts.tenants) {
     const old = grown.get(one.name);
-    one.fresh = !first && (!old || old.nodes !== one.nodes || old.loadbalancer !== one.loadbalancer || old.phase !== one.phase);
+    one.fresh = !first && (!old || `${old.nodes}` !== `${one.nodes}` || `${old.loadbalancer}` !== `${one.loadbalancer}` || old.phase !== one.phase);
   }
   DATA = {...DATA, ...parts, pools: keys.map((key) => before.get(key))};
   show();

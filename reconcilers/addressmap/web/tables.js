@@ -45,8 +45,8 @@ const POOL_COLUMNS = [
 const TENANT_COLUMNS = [
   ["tenant", (one) => tenantLabel(one.name), (one) => one.name],
   ["phase", (one) => one.phase || "-", (one) => one.phase || ""],
-  ["nodes", (one) => count(one.nodes), (one) => one.nodes, true],
-  ["load balancers", (one) => count(one.loadbalancer), (one) => one.loadbalancer, true],
+  ["nodes", (one) => each(one.nodes), (one) => sum(one.nodes), true],
+  ["load balancers", (one) => each(one.loadbalancer), (one) => sum(one.loadbalancer), true],
   ["grown", (one) => count(one.grown), (one) => one.grown, true],
   ["waiting", (one) => count(one.waiting), (one) => one.waiting, true],
   ["network ready", (one) => one.ready === "True" ? "True" : `${one.ready}: ${one.reason}`, (one) => one.ready],

@@ -42,6 +42,45 @@ def test_each_block_is_a_row_of_the_pools_and_one_name(tmp_path: Path) -> None:
     assert out.splitlines() == ["networkpool.butler.butlerlabs.dev/lab"]
 
 
+def test_who_holds_one_family_neither_counts_for_the_other_nor_waits_for_it(
+    tmp_path: Path,
+) -> None:
+    only_four = held("b", "10.0.0.12", "10.0.0.13", tenant="others/two")
+    objects = (_pool(), _both(), only_four, allocation("waits", 9))
+    found = json.loads(ask(tmp_path, "pools", "-o", "json", objects=objects).out)["items"]
+    assert [(one["allocations"], one["tenants"], one["waiting"]) for one in found] == [
+        (2, 2, 1),
+        (1, 1, 1),
+    ]
+    for shown in _page(tmp_path, objects)["pools"]:
+        assert [one["allocation"] for one in shown["requests"]] == ["butler-system/waits"]
+        assert shown["waiting"] == 1
+
+
+def test_the_page_has_large_numbers_as_text_and_a_tenants_by_family(tmp_path: Path) -> None:
+    large = held("b", "fd00::4000:0:0:0", "fd00::7fff:ffff:ffff:ffff", tenant="others/one")
+    shown = _page(tmp_path, (_pool(), _both(), large))
+    second = shown["pools"][1]
+    assert (second["size"], second["total"]) == (str(2**64), str(2**64 - 16))
+    assert sum(int(one["size"]) for one in second["extents"]) == 2**64
+    [tenant] = shown["tenants"]
+    assert tenant["loadbalancer"] == [12, str(2**62 + 12)]
+
+
+def test_an_address_of_ipv4_written_as_ipv6_is_drawn_where_it_is(tmp_path: Path) -> None:
+    odd = held("odd", "::ffff:10.0.0.12", "::FFFF:0a00:000d")
+    out = ask(tmp_path, "whois", "10.0.0.13", objects=(_pool(), _both(), odd)).out
+    assert "butler-system/odd" in out
+
+
+def _page(folder: Path, objects: tuple[dict[str, Any], ...]) -> dict[str, Any]:
+    """Return what the page is about."""
+    out = ask(folder, "map", "--html", "-", objects=objects).out
+    _, _, rest = out.partition('id="data">')
+    found: dict[str, Any] = json.loads(rest.partition("</script>")[0])
+    return found
+
+
 @pytest.mark.parametrize(
     ("written", "shown"),
     [

@@ -72,9 +72,25 @@ async def test_a_tenant_or_a_family_is_picked_and_the_rest_is_left_out(tmp_path:
 async def test_tenants_are_listed_with_those_that_have_no_object(tmp_path: Path) -> None:
     async with opened(tmp_path, objects=OBJECTS) as page:
         assert await column(page, "tenants-table", 0) == ["others/one", "team/blue", "team/red"]
-        assert await column(page, "tenants-table", 3) == ["0", "32", "272"]
+        assert await column(page, "tenants-table", 3) == ["0", "32", "16 + 256"]
         ready = await column(page, "tenants-table", 6)
         assert ready[1] == "Unknown: no such TenantCluster"
+
+
+async def test_counts_that_a_browser_has_not_exactly_are_added_up_and_sorted(
+    tmp_path: Path,
+) -> None:
+    huge = (
+        pool("six", "fd00::/48"),
+        held("a", "fd00::", "fd00::7fff:ffff:ffff:ffff", of="six", tenant="team/half"),
+        held("b", "fd00:0:0:1::", "fd00:0:0:2::", of="six", tenant="team/whole"),
+    )
+    async with opened(tmp_path, objects=huge) as page:
+        for order in (["team/whole", "team/half"], ["team/half", "team/whole"]):
+            await page.value("document.querySelector('[data-sort$=\"load balancers\"]').click()")
+            assert await column(page, "tenants-table", 0) == order
+        sums = "`${DATA.pools[0].allocated} ${sum(DATA.tenants[1].loadbalancer)}`"
+        assert await page.value(sums) == f"{2**63 + 2**64 + 1} {2**64 + 1}"
 
 
 async def test_a_range_leads_to_its_entry_its_tenant_and_the_commands_about_it(
