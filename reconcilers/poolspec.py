@@ -20,6 +20,7 @@ from allocator import (
 from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec, SecondaryBlock
+from reconcilers.api.poolrules import GATEWAY_FAMILY
 
 Path = tuple[str | int, ...]
 """Where something is in an object: `("spec", "reserved", 0, "cidr")`."""
@@ -53,6 +54,8 @@ def faults(spec: NetworkPoolSpec, max_addresses: int) -> list[Remark]:
         max_addresses: the largest pool, in addresses.
     """
     found = [remark for at, block in blocks(spec) for remark in _faults(at, block, max_addresses)]
+    if spec.gateway and (":" in spec.gateway) != (":" in spec.cidr):
+        found.append(Remark((*SPEC, "gateway"), GATEWAY_FAMILY.message))
     if found:
         return found
     try:

@@ -85,12 +85,18 @@ ENDS_INSIDE = Rule(
 )
 # That a reservation does not straddle a range's end takes arithmetic that CEL makes unreadable:
 # the webhook refuses it, and without webhooks the pool's controller does, by a condition.
-# What lies within the CIDR is of its family.
+# What lies within the CIDR is of its family. A gateway need not lie within it.
+GATEWAY_FAMILY = Rule(
+    "!has(self.gateway) || self.gateway == ''"
+    " || self.gateway.contains(':') == self.cidr.contains(':')",
+    "the gateway must be of the family of cidr",
+    ".gateway",
+)
 OTHER_FAMILY = Rule(
     "!has(self.secondary) || self.cidr.contains(':') != self.secondary.cidr.contains(':')",
     "the secondary CIDR must be of the other family than cidr: one of IPv4, one of IPv6",
     ".secondary",
 )
-POOL = model(RESERVED_INSIDE, RANGES_INSIDE, ENDS_INSIDE, OTHER_FAMILY)
+POOL = model(RESERVED_INSIDE, RANGES_INSIDE, ENDS_INSIDE, OTHER_FAMILY, GATEWAY_FAMILY)
 SECONDARY_ALLOCATION = model(SORTED, SORTED_IPV6)
 SECONDARY = model(RESERVED_INSIDE, RANGES_INSIDE)

@@ -88,6 +88,12 @@ REFUSED: Mapping[str, tuple[str, Json, str, str]] = {
         "spec.secondary",
         "must be of the other family",
     ),
+    "a gateway of the second family": (
+        "NetworkPool",
+        pool(gateway="fd00::1", secondary={"cidr": "fd00::/64"}),
+        "spec.gateway",
+        "must be of the family of cidr",
+    ),
     "ranges outside the secondary CIDR": (
         "NetworkPool",
         pool(secondary={"cidr": "fd00::/64"} | ranges(("fd00::1", "fd01::1"))),
@@ -121,6 +127,10 @@ ACCEPTED: Mapping[str, tuple[str, Json]] = {
     "a pool whose second family is IPv4": (
         "NetworkPool",
         pool("fd00::/64", secondary={"cidr": "10.0.0.0/24"}),
+    ),
+    "a pool of two families with a gateway": (
+        "NetworkPool",
+        pool(gateway="10.0.0.1", secondary={"cidr": "fd00::/64"}),
     ),
     "a cluster of both families": (
         "TenantCluster",

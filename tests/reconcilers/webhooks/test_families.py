@@ -1,11 +1,13 @@
 """The rules on pools and requests of two families."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.poolrules import GATEWAY_FAMILY
 from reconcilers.webhooks import ipallocation, networkpool
 from reconcilers.webhooks.verdict import Verdict
 from tests.reconcilers import make
@@ -64,6 +66,24 @@ def test_a_second_block_that_contradicts_itself_is_refused_at_its_field(
     [(where, message)] = causes(networkpool.created(dual(**second), (), LIMIT))
     assert where == field
     assert what in message
+
+
+@pytest.mark.parametrize(
+    ("cidr", "gateway", "refused"),
+    [
+        ("10.40.0.0/24", "fd00::1", True),
+        ("10.40.0.0/24", "10.40.0.1", False),
+        ("10.40.0.0/24", "", False),
+        ("fd00:40::/64", "10.40.0.1", True),
+        ("fd00:40::/64", "fe80::1", False),
+    ],
+)
+def test_a_gateway_of_the_other_family_is_refused(cidr: str, gateway: str, refused: bool) -> None:
+    """It would be told to machines of the first family, and handed out of the second."""
+    pool = make.pool(cidr=cidr, secondary=None if ":" in cidr else SECOND)
+    new = replace(pool, spec=replace(pool.spec, gateway=gateway))
+    found = causes(networkpool.created(new, (), LIMIT))
+    assert found == ([("spec.gateway", GATEWAY_FAMILY.message)] if refused else [])
 
 
 def test_a_second_block_is_warned_of_like_the_first() -> None:
