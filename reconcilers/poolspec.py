@@ -5,6 +5,7 @@ Used by the webhooks and the command line, before a pool is used.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from allocator import (
     AddressRange,
@@ -30,6 +31,7 @@ SECONDARY: Path = ("spec", "secondary")
 CIDR: Path = ("spec", "cidr")
 TENANT: Path = ("spec", "tenantAllocation")
 PINNED: Path = ("spec", "pinnedRange")
+PINNED_BOTH: Path = ("spec", "pinnedRanges")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,20 @@ def _begins(address: str, found: AddressRange) -> bool:
     return same is not None and same.first == found.first
 
 
+class _Pin(NamedTuple):
+    """A range that is asked for, and where."""
+
+    path: Path
+    range: AddressRange
+
+
+def pinned_path(allocation: IPAllocation, number: int | None = None) -> Path:
+    """Return where a request pins its ranges, or one of them; numbers are those of ranges.pins."""
+    if allocation.spec.pinnedRange is not None or not allocation.spec.pinnedRanges:
+        return PINNED
+    return PINNED_BOTH if number is None else (*PINNED_BOTH, number)
+
+
 def never(
     allocation: IPAllocation, count: int, pool: NetworkPool, layouts: Sequence[Layout]
 ) -> Remark | None:
@@ -141,7 +157,10 @@ def never(
     """
     by_family = {layout.family: layout for layout in layouts}
     try:
-        pins = {one.family: one for one in ranges.pins(allocation)}
+        pins = {
+            one.family: _Pin(pinned_path(allocation, number), one)
+            for number, one in enumerate(ranges.pins(allocation))
+        }
         if len(layouts) == 1 and not allocation.spec.names_families:
             pinned = next(iter(pins.values()), None)
             return _never_of(allocation, count, pool, layouts[0], pinned)
@@ -149,7 +168,7 @@ def never(
     except InvalidRequest as impossible:
         return Remark(SPEC, str(impossible))
     except MalformedText as impossible:
-        return Remark(PINNED, str(impossible))
+        return Remark(pinned_path(allocation), str(impossible))
     except RequestRefused:
         return None
     sure = asked.families if asked.second_required else asked.families[:1]
@@ -162,19 +181,19 @@ def _never_of(
     count: int,
     pool: NetworkPool,
     layout: Layout,
-    wanted: AddressRange | None,
+    wanted: _Pin | None,
 ) -> Remark | None:
     """Return why one family of a pool could not serve a request even if it were empty."""
     if wanted is None:
         return _never_so_many(allocation, count, pool, layout)
     try:
-        layout.pinned_span(wanted)
+        layout.pinned_span(wanted.range)
     except AllocatorError as impossible:
-        return Remark(PINNED, str(impossible))
-    if layout.could_ever_pin(wanted):
+        return Remark(wanted.path, str(impossible))
+    if layout.could_ever_pin(wanted.range):
         return None
-    what = f"{wanted.text} holds reserved addresses of NetworkPool {pool.metadata.key}"
-    return Remark(PINNED, what)
+    what = f"{wanted.range.text} holds reserved addresses of NetworkPool {pool.metadata.key}"
+    return Remark(wanted.path, what)
 
 
 def _never_so_many(

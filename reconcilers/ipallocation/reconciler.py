@@ -143,7 +143,7 @@ class IPAllocationReconciler:
 
         Later in a burst, if the pool has room for the allocation.
         """
-        if pool is None or allocation.spec.pinnedRange is not None:
+        if pool is None or allocation.spec.is_pinned:
             return self._settings.pending_after
         fits = pool.status.largest_free >= ranges.requested(allocation, pool)
         busy = self._activity.busy(pool)

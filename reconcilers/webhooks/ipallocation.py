@@ -27,9 +27,7 @@ from reconcilers.api.ipallocation import (
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool.protocol import settle
 from reconcilers.networkpool.view import View
-from reconcilers.webhooks.verdict import Verdict, forbidden, invalid
-
-PINNED = ("spec", "pinnedRange")
+from reconcilers.webhooks.verdict import Verdict, field, forbidden, invalid
 
 
 def created(
@@ -65,7 +63,7 @@ def judged_alone(new: IPAllocation) -> Verdict:
     try:
         ranges.pinned(new)
     except AllocatorError as malformed:
-        return Verdict.from_causes([invalid(PINNED, str(malformed))])
+        return Verdict.from_causes([invalid(poolspec.pinned_path(new), str(malformed))])
     return Verdict.from_causes(_contradictions(new.spec))
 
 
@@ -116,13 +114,12 @@ def _waiting_warnings(
         yield from _full(new, pool, asked, geometry)
         return
     if new.spec.count is not None and new.spec.count != pins[0].size:
-        yield f"spec.count: ignored, as pinnedRange names {pins[0].size} addresses"
-    for (name, held), wanted in product(_held(pool, view()), pins):
+        named = field(poolspec.pinned_path(new)).removeprefix("spec.")
+        yield f"spec.count: ignored, as {named} names {pins[0].size} addresses"
+    for (name, held), (number, wanted) in product(_held(pool, view()), enumerate(pins)):
         if held.overlaps(wanted):
-            yield (
-                f"spec.pinnedRange: {wanted.text} is not free now: IPAllocation {name} has"
-                f" {held.text}; the request waits"
-            )
+            what = f"{wanted.text} is not free now: IPAllocation {name} has {held.text}"
+            yield f"{field(poolspec.pinned_path(new, number))}: {what}; the request waits"
             return
 
 
@@ -138,10 +135,10 @@ def _full(
         free[geometry[-1].family] = status.secondary.largest_free
     for family in asked.families:
         if count > free.get(family, count):
-            field = "count" if new.spec.prefixLength is None else "prefixLength"
+            asks = "count" if new.spec.prefixLength is None else "prefixLength"
             word = f" of {ranges.WORDS[family]}" if new.spec.names_families else ""
             yield (
-                f"spec.{field}: asks for {count} addresses in a row; NetworkPool"
+                f"spec.{asks}: asks for {count} addresses in a row; NetworkPool"
                 f" {pool.metadata.key} has {free[family]}{word} free now; the request waits"
             )
 

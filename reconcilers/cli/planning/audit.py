@@ -135,7 +135,7 @@ class Audit:
         if impossible is None:
             return
         # A request that is too large may fit after an edit of the pool; an address never moves.
-        note = self._error if allocation.spec.pinnedRange is not None else self._warning
+        note = self._error if allocation.spec.is_pinned else self._warning
         note(manifest, impossible.path, impossible.message)
 
     def _check_range(self, manifest: Manifest[IPAllocation]) -> None:

@@ -262,7 +262,7 @@ def _remarks(
         ready = find(allocation.status.conditions, READY)
         if ready is not None:
             yield f"{ready.reason}: {ready.message}"
-    if allocation.spec.pinnedRange is not None:
+    if allocation.spec.is_pinned:
         yield "pinned"
     if key in ledger.asked_by:
         yield "asked for by its TenantCluster"

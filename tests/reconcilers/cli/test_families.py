@@ -175,3 +175,19 @@ def test_a_plan_gives_both_or_nothing(tmp_path: Path) -> None:
     assert found["c"]["phase"] == "Failed"
     assert "startAddress" not in found["c"]
     assert found["c"]["conditions"][0]["message"].startswith("IPv4: pool exhausted")
+
+
+@pytest.mark.parametrize(("last", "code"), [("fd00::2f", 0), ("fd01::", 1)])
+def test_a_plan_treats_two_pinned_ranges_like_one(tmp_path: Path, last: str, code: int) -> None:
+    both = allocation("b")
+    both["spec"] |= REQUIRE | {
+        "pinnedRanges": [
+            {"startAddress": "10.0.0.12", "endAddress": "10.0.0.13"},
+            {"startAddress": "fd00::20", "endAddress": last},
+        ]
+    }
+    outcome = ask(tmp_path, "plan", objects=(_pool(), both))
+    assert outcome.code == code
+    [row] = [line for line in outcome.out.splitlines() if "/lab  b " in line]
+    assert "pinned" in row
+    assert ("spec.pinnedRanges[1]" in outcome.err) is bool(code), "an address never moves"

@@ -16,6 +16,7 @@ LIMIT = 1 << 20
 SECOND: dict[str, Any] = {"cidr": "fd00::/120"}
 REQUIRE = {"ipFamilyPolicy": "RequireDualStack"}
 PREFER = {"ipFamilyPolicy": "PreferDualStack"}
+FREE_PIN = {"startAddress": "10.40.0.1", "endAddress": "10.40.0.1"}
 BOTH = {
     "families": [
         {"family": "IPv4", "startAddress": "10.40.0.8", "endAddress": "10.40.0.9"},
@@ -156,12 +157,23 @@ def test_a_pool_in_use_gets_its_second_family_and_only_a_larger_one_after_that()
         ({"count": 300, **REQUIRE}, "spec.count", "asks for 300 addresses in a row"),
         ({"prefixLength": 112, "ipFamilies": ["IPv6"]}, "spec.prefixLength", "as one CIDR"),
         (
+            {"pinnedRanges": [FREE_PIN, {"startAddress": "fd00::9", "endAddress": "fd00::8"}]},
+            "spec.pinnedRanges",
+            "start is after end",
+        ),
+        (
+            {"pinnedRanges": [FREE_PIN, {"startAddress": "fd00::9", "endAddress": "fd01::"}]}
+            | REQUIRE,
+            "spec.pinnedRanges[1]",
+            "outside allocatable ranges",
+        ),
+        (
             {
                 "pinnedRanges": [{"startAddress": "fd01::", "endAddress": "fd01::"}],
                 **REQUIRE,
             },
-            "spec.pinnedRange",
-            "falls outside",
+            "spec.pinnedRanges[0]",
+            "outside allocatable ranges",
         ),
     ],
 )
@@ -181,7 +193,7 @@ def test_what_a_pool_of_two_families_could_never_serve_is_refused(
         (
             dual(),
             {"pinnedRanges": [{"startAddress": "fd00::9", "endAddress": "fd00::a"}], **PREFER},
-            "fd00::9-fd00::a is not free now: IPAllocation a has fd00::8/127",
+            "pinnedRanges[0]: fd00::9-fd00::a is not free now: IPAllocation a has fd00::8/127",
         ),
         (
             make.pool(
