@@ -74,16 +74,18 @@ class ClaimGauges(Collector):
         ages: dict[tuple[str, str, str], list[float]] = {}
         for claim in self._waiting:
             kind, since = kind_of(claim.spec.poolRef), claim.metadata.creationTimestamp
-            if kind is not None:
+            if kind is not None and not self._world.paused(claim):
                 key = pool_key(kind, claim)
                 age = (now - since).total_seconds() if since else 0.0
                 ages.setdefault((kind.kind, key.namespace, key.name), []).append(age)
         count = GaugeMetricFamily(
-            "butler_claim_pool_waiting_claims", "Claims without an address.", labels=LABELS
+            "butler_claim_pool_waiting_claims",
+            "Claims without an address, paused ones excepted.",
+            labels=LABELS,
         )
         oldest = GaugeMetricFamily(
             "butler_claim_pool_oldest_waiting_seconds",
-            "For how long the oldest claim has had no address.",
+            "For how long the oldest of these has had none.",
             labels=LABELS,
         )
         for names, some in sorted(ages.items()):

@@ -158,6 +158,16 @@ class World:
             return Standing.SERVE if claim.metadata.terminating else Standing.STOP
         return Standing.STOP if cluster.paused else Standing.SERVE
 
+    def paused(self, claim: IPAddressClaim) -> bool:
+        """Return whether a person paused a claim, by itself, its Cluster or its pool."""
+        key, pool = claim.cluster, self.pool_of(claim)
+        cluster = self.clusters.get(key) if key and self.clusters is not None else None
+        return (
+            is_paused(claim.metadata.annotations)
+            or (cluster is not None and cluster.paused)
+            or (pool is not None and is_paused(pool.metadata.annotations))
+        )
+
     def address_stopped(self, address: IPAddress) -> bool:
         """Return whether an IPAddress without claim is to be left alone for now."""
         pool = self.pool_of(address)

@@ -1,0 +1,88 @@
+"""The metrics of pools of claims and of claims that wait, as a scrape sees them."""
+
+from datetime import timedelta
+
+import pytest
+
+from controller.meta import ObjectMeta
+from reconcilers.integrations.clusterapi import api
+from reconcilers.integrations.clusterapi.api import (
+    PAUSED,
+    ClaimSpec,
+    Cluster,
+    ClusterSpec,
+    InClusterIPPool,
+    IPAddressClaim,
+    PoolCounts,
+    PoolRef,
+    PoolStatus,
+)
+from reconcilers.integrations.clusterapi.gauges import ClaimGauges
+from reconcilers.integrations.clusterapi.objects import Objects
+from tests.clock import VirtualClock
+
+CLOCK = VirtualClock()
+AGE = 90.0
+POOL = "InClusterIPPool"
+
+
+def claim(name: str, *, cluster: str = "", paused: bool = False) -> IPAddressClaim:
+    born = CLOCK.now() - timedelta(seconds=AGE)
+    marks = {PAUSED: ""} if paused else {}
+    meta = ObjectMeta(name, "b", creationTimestamp=born, annotations=marks)
+    return IPAddressClaim(meta, ClaimSpec(PoolRef(POOL, "p", api.GROUP), cluster))
+
+
+def pool(*, paused: bool = False) -> InClusterIPPool:
+    meta = ObjectMeta("p", "b", annotations={PAUSED: ""} if paused else {})
+    return InClusterIPPool(meta, status=PoolStatus(PoolCounts(8, 3, 5, 1)))
+
+
+def scraped(*claims: IPAddressClaim, pool: InClusterIPPool, clusters: list[Cluster]) -> object:
+    """Return the values of all series, by metric and pool."""
+    objects = Objects(list(claims), [], clusters, {POOL: [pool]})
+    families = ClaimGauges(objects.world([]), CLOCK).collect()
+    return {
+        (one.name.removeprefix("butler_claim_pool_"), *one.labels.values()): one.value
+        for family in families
+        for one in family.samples
+    }
+
+
+COUNTS = {
+    (name, POOL, "b", "p"): value
+    for name, value in {"total": 8, "used": 3, "free": 5, "out_of_range": 1}.items()
+}
+WAITING = {
+    ("waiting_claims", POOL, "b", "p"): 1,
+    ("oldest_waiting_seconds", POOL, "b", "p"): AGE,
+}
+
+
+def test_claims_that_wait_are_counted_with_the_age_of_the_oldest() -> None:
+    assert scraped(claim("a"), pool=pool(), clusters=[]) == COUNTS | WAITING
+
+
+@pytest.mark.parametrize(
+    ("waiting", "paused_pool", "clusters"),
+    [
+        (claim("a", paused=True), False, []),
+        (claim("a"), True, []),
+        (
+            claim("a", cluster="c"),
+            False,
+            [Cluster(ObjectMeta("c", "b"), ClusterSpec(paused=True))],
+        ),
+    ],
+    ids=["the claim", "its pool", "its Cluster"],
+)
+def test_what_a_person_paused_does_not_count_as_waiting(
+    waiting: IPAddressClaim, paused_pool: bool, clusters: list[Cluster]
+) -> None:
+    assert scraped(waiting, pool=pool(paused=paused_pool), clusters=clusters) == COUNTS
+
+
+def test_a_claim_whose_cluster_is_not_there_counts_as_waiting() -> None:
+    others = [Cluster(ObjectMeta("other", "b"), ClusterSpec(paused=True))]
+    found = scraped(claim("a", cluster="c"), pool=pool(), clusters=others)
+    assert found == COUNTS | WAITING
