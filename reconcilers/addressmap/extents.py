@@ -20,6 +20,7 @@ from reconcilers.addressmap.objects import Objects
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.conditions import READY
+from reconcilers.integrations.core.views import Drawing
 from reconcilers.networkpool.protocol import settle
 from reconcilers.networkpool.view import View
 
@@ -105,12 +106,19 @@ class Picture:
         extents: ascending, without gaps inside the CIDR.
         fault: why the spec makes no sense, if it does not; then there are no extents.
         cidr: the pool's; None if the spec makes no sense.
+        label: what people call the pool; a NetworkPool has its namespace and name.
     """
 
     pool: NetworkPool
     extents: tuple[Extent, ...]
     fault: str = ""
     cidr: AddressRange | None = None
+    label: str = ""
+
+    @property
+    def name(self) -> str:
+        """What people call the pool."""
+        return self.label or str(self.pool.metadata.key)
 
     @property
     def inside(self) -> tuple[Extent, ...]:
@@ -172,6 +180,13 @@ def picture(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Picture:
         if (span := layout.span_of(held)) is not None
     ]
     return Picture(pool, tuple(_sweep(layers, layout.cidr)), cidr=layout.cidr)
+
+
+def drawn(one: Drawing) -> Picture:
+    """Return the space of a pool of another platform's kind."""
+    if one.fault:
+        return Picture(one.pool, (), one.fault, label=one.view.name)
+    return replace(picture(one.pool, one.allocations), label=one.view.name)
 
 
 def holders(

@@ -18,7 +18,7 @@ from typing import Any
 
 from controller.conditions import find
 from controller.meta import Key
-from reconcilers.addressmap.extents import BY_TENANT, Picture, Usage, picture, usage
+from reconcilers.addressmap.extents import BY_TENANT, Picture, Usage, drawn, picture, usage
 from reconcilers.addressmap.integers import exact
 from reconcilers.addressmap.looks import DARK_FILLS, FILLS, PATTERNS, TILE, look_at, looks
 from reconcilers.addressmap.objects import Objects
@@ -131,9 +131,14 @@ def _tenant(one: Holding) -> Document:
 
 
 def pool_documents(objects: Objects) -> Iterator[Document]:
-    """Yield what is to be shown of each pool; one of two families is two of them."""
+    """Yield what is to be shown of each pool; one of two families is two of them.
+
+    Pools of other platforms' kinds come after the NetworkPools.
+    """
     for pool, allocations in objects.by_pool():
         yield pool_document(picture(pool, allocations), usage(pool, allocations))
+    for one in objects.integrations.drawings:
+        yield pool_document(drawn(one), usage(one.pool, one.allocations))
 
 
 def documents_of(objects: Objects, keys: Collection[Key]) -> dict[Key, list[Document]]:
@@ -157,7 +162,7 @@ def pool_document(one: Picture, figures: Usage) -> Document:
     cidr = one.cidr
     waiting = sorted(figures.requests, key=lambda a: (a.requested_at, a.metadata.name))
     return {
-        "name": str(one.pool.metadata.key),
+        "name": one.name,
         "cidr": one.pool.spec.cidr,
         "family": cidr.family if cidr else 0,
         "fault": one.fault,

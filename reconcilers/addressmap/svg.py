@@ -45,7 +45,7 @@ def svg(picture: Picture) -> str:
     height = legend + -(-len(entries) // LEGEND_COLUMNS) * LEGEND_ROW
     width = LABEL + WIDTH + BESIDE
     size_of = f'width="{width}" height="{height}" {_FONT} role="img"'
-    title = escape(f"{picture.pool.metadata.key}  {picture.pool.spec.cidr}")
+    title = escape(f"{picture.name}  {picture.pool.spec.cidr}")
     return "".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {size_of}>\n',

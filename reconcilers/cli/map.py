@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from controller.meta import Key
-from reconcilers.addressmap.extents import Picture, picture
+from reconcilers.addressmap.extents import Picture, drawn, picture
 from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.page import document, page, pool_documents
 from reconcilers.addressmap.svg import svg as picture_as_svg
@@ -79,9 +78,9 @@ def draw(
     others = objects.integrations.pools_named(names)
     pictures = _pictures(objects, names, others)
     if svg is not None:
-        _write(svg, _svg(pictures))
+        _write(svg, _svg([*pictures, *_drawn(objects, others)]))
     elif html is not None:
-        _write(html, _page(objects, {one.pool.metadata.key for one in pictures}))
+        _write(html, _page(objects, {one.name for one in (*pictures, *_drawn(objects, others))}))
     else:
         named = dict.fromkeys(("networkpool", one.pool.metadata.name) for one in pictures)
         listed = {"others": [one.document(stretches=True) for one in others]} if others else {}
@@ -107,16 +106,20 @@ def _pictures(
     return [one for one in pictures if not keys or one.pool.metadata.key in keys]
 
 
+def _drawn(objects: Objects, others: Sequence[PoolView]) -> list[Picture]:
+    """Return the pictures of those pools of other kinds."""
+    return [drawn(one) for one in objects.integrations.drawings if one.view in others]
+
+
 def _svg(pictures: Sequence[Picture]) -> str:
     if len(pictures) != 1:
         raise Problem("--svg draws one pool of one family: name it, or use --html for all")
     if pictures[0].fault:
-        raise Problem(f"{pictures[0].pool.metadata.key} cannot be drawn: {pictures[0].fault}")
+        raise Problem(f"{pictures[0].name} cannot be drawn: {pictures[0].fault}")
     return picture_as_svg(pictures[0])
 
 
-def _page(objects: Objects, keys: Collection[Key]) -> str:
-    shown = {str(key) for key in keys}
+def _page(objects: Objects, shown: Collection[str]) -> str:
     pools = (one for one in pool_documents(objects) if one["name"] in shown)
     return page(document(objects, datetime.now(UTC), pools))
 

@@ -14,6 +14,7 @@ from reconcilers.integrations.clusterapi import auditing, objects, planning, vie
 from reconcilers.integrations.core.views import Planned, Views
 
 is_known = objects.is_known
+remove = objects.remove
 
 
 async def from_cluster(
@@ -76,5 +77,10 @@ def _views(
     }
     troubles = auditing.audit(world, contents, found.unreadable, now)
     return Views(
-        [views.view_of(one) for one in contents], list(troubles), holders, planned, bodies
+        [views.view_of(one) for one in contents],
+        list(troubles),
+        holders,
+        planned,
+        bodies,
+        [views.drawing_of(one) for one in contents if one.kind != NETWORK_POOL],
     )

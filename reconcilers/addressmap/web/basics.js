@@ -32,8 +32,9 @@ const tenantOf = (one) => {
   const found = new Set(one.holders.map(({tenant}) => tenant));
   return found.size === 1 ? one.holders[0].tenant : "";
 };
-const kubectl = (kind, key) => {
-  const [namespace, name] = key.split("/");
+/* What stands for a request of another kind is called namespace/kind/name. */
+const kubectl = (itsKind, key) => {
+  const [namespace, ...parts] = key.split("/"), name = parts.pop(), kind = parts[0] || itsKind;
   return `kubectl -n ${namespace} describe ${kind} ${name}`;
 };
 

@@ -113,14 +113,15 @@ function say(panel, found) {
     return;
   }
   where.textContent = `${text(panel, cursor)}  in  ${told(here)}`;
-  for (const {allocation, tenant} of here.holders) {
+  for (const {allocation, tenant, type} of here.holders) {
     const copy = make("button", "copy", {type: "button", title: "copy the command"});
     const command = kubectl("ipallocation", allocation);
     copy.onclick = () => navigator.clipboard.writeText(command).then(() => { copy.textContent = "copied"; }, () => { copy.textContent = "not allowed"; });
     const entry = make("a", "in the list", {href: `#${panel.section.id}`});
     entry.onclick = (event) => { event.preventDefault(); showInList(panel, allocation); };
     const owner = tenantLink(tenant);
-    where.append(entry, owner, make("br"), make("code", command), copy, make("br"), make("code", kubectl("tenantcluster", tenant)));
+    where.append(entry, owner, make("br"), make("code", command), copy);
+    if (type !== "claim") where.append(make("br"), make("code", kubectl("tenantcluster", tenant)));
   }
 }
 function showInList(panel, allocation) {

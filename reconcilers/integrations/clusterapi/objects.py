@@ -10,7 +10,8 @@ import msgspec
 from controller.cache import Cache
 from controller.client import Client
 from controller.errors import Forbidden
-from controller.meta import Key, ObjectMeta
+from controller.finalizers import remove_finalizer
+from controller.meta import Key, ObjectMeta, Version
 from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
@@ -110,6 +111,33 @@ async def read(client: Client, namespace: str = "") -> Objects:
     clusters = await listed(*map(api.clusters, api.CONTRACT_VERSIONS))
     pools = {kind.kind: await listed(kind) or [] for kind in api.POOLS}
     return Objects(claims, addresses, clusters or [], pools, found.unreadable)
+
+
+async def remove(client: Client, kind: str, at: Version) -> None:
+    """Delete a claim or an IPAddress that a person wants deleted; an IPAddress is let go, too.
+
+    Nobody takes the finalizer off an IPAddress without a claim. One that has a claim is made anew
+    with its address.
+
+    Args:
+        client: for the requests.
+        kind: of the object.
+        at: which one, and as it was when the person saw it.
+
+    Raises:
+        Conflict: it changed since.
+        NotFound: it is gone already.
+        ControllerError: a request failed.
+    """
+    for version in api.CONTRACT_VERSIONS:
+        resource: Resource[Any] = (
+            api.claims(version) if kind == "IPAddressClaim" else api.addresses(version)
+        )
+        if await client.served(resource):
+            left = await client.delete(resource, at)
+            if left is not None and kind == "IPAddress":
+                await remove_finalizer(client, resource, left, api.ADDRESS_FINALIZER)
+            return
 
 
 def is_known(body: Mapping[str, Any]) -> bool:

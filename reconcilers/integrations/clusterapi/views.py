@@ -5,29 +5,42 @@ A pool's own status may be a moment behind.
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from allocator import AddressRange, InvalidPool
+from allocator import AddressRange, Family, InvalidPool, Space
+from allocator.addresses import BITS
 from controller.conditions import find
 from controller.meta import Key, ObjectMeta, TracedMeta
 from controller.resource import Resource
+from reconcilers import ranges
+from reconcilers.api import names
 from reconcilers.api.ipallocation import (
     ALLOCATED,
+    PENDING,
     IPAllocation,
     IPAllocationSpec,
     IPAllocationStatus,
     PoolReference,
     TenantReference,
 )
+from reconcilers.api.networkpool import (
+    AddressSpan,
+    NetworkPool,
+    NetworkPoolSpec,
+    NetworkPoolStatus,
+    TenantAllocation,
+)
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.conditions import READY
-from reconcilers.integrations.clusterapi.addresses import PoolSpace
+from reconcilers.integrations.clusterapi.addresses import PoolSpace, subnet_of
 from reconcilers.integrations.clusterapi.answers import RELEASED_AT
 from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.choosing import addresses_of
 from reconcilers.integrations.clusterapi.networkpools import network_pool_space
+from reconcilers.integrations.clusterapi.overlaps import Offer
 from reconcilers.integrations.clusterapi.poolstatus import counts_of
 from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.clusterapi.world import (
@@ -40,7 +53,7 @@ from reconcilers.integrations.clusterapi.world import (
 )
 from reconcilers.integrations.core.contents import SPACE_INDEX, Contents
 from reconcilers.integrations.core.journal import journal_of
-from reconcilers.integrations.core.views import PoolView, Stretch
+from reconcilers.integrations.core.views import Drawing, PoolView, Stretch
 
 CLAIM, ADDRESS = "IPAddressClaim", "IPAddress"
 ALL_SIZES = 1 << 130
@@ -101,6 +114,10 @@ class PoolContents:
             return "shared"
         return next(iter(by.values())) if self.space.layout.could_ever_pin(blocks) else "outside"
 
+    def holder(self, key: Key) -> IPAddressClaim | IPAddress:
+        """Return who holds something under a key: the claim if there is one."""
+        return self.claims.get(key) or self.addresses[key]
+
     def name_of(self, key: Key) -> str:
         """Return what people call the holder of a key: the claim if there is one."""
         return f"{CLAIM if key in self.claims else ADDRESS} {key}"
@@ -120,6 +137,20 @@ def pools_of(world: World) -> Iterator[PoolContents]:
                 yield _contents(kind, pool, claims, found)
 
 
+def offers_of(world: World) -> list[Offer]:
+    """Return what all pools may hand out, NetworkPools that no claim names included."""
+    found = []
+    for kind in KINDS:
+        for pool in sorted(world.pools[kind.kind], key=lambda one: one.metadata.key):
+            with suppress(InvalidPool):  # it offers nothing; its own finding says why
+                found.append(Offer.from_space(kind.kind, pool.metadata.key, _space(kind, pool)))
+    return found
+
+
+def _space(kind: Resource[Any], pool: Any) -> PoolSpace:
+    return network_pool_space(pool, ALL_SIZES) if kind == NETWORK_POOL else geometry_of(pool)
+
+
 def _contents(
     kind: Resource[Any],
     pool: Any,
@@ -127,7 +158,7 @@ def _contents(
     addresses: Mapping[Key, IPAddress],
 ) -> PoolContents:
     try:
-        space = network_pool_space(pool, ALL_SIZES) if kind == NETWORK_POOL else geometry_of(pool)
+        space = _space(kind, pool)
     except InvalidPool as invalid:
         return PoolContents(kind, pool, None, "; ".join(invalid.messages), None, claims, addresses)
     contents = Contents(space.layout)
@@ -177,37 +208,87 @@ def _stretches(one: PoolContents, space: PoolSpace, contents: Contents) -> Itera
     yield from sorted(said, key=lambda stretch: (stretch.range.first, stretch.range.last))
 
 
-def _renamed(meta: ObjectMeta, name: str) -> TracedMeta:
+def _renamed(meta: ObjectMeta, name: str, **annotations: str) -> TracedMeta:
     fields = {one.name: getattr(meta, one.name) for one in dataclasses.fields(ObjectMeta)}
-    return TracedMeta(**{**fields, "name": name})
+    marks = {**meta.annotations, **annotations}
+    return TracedMeta(**{**fields, "name": name, "annotations": marks})
 
 
 def as_allocations(one: PoolContents) -> Iterable[IPAllocation]:
-    """Yield what claims hold of a NetworkPool in the form of IPAllocations.
+    """Yield what claims hold of a pool in the form of IPAllocations.
 
     Their names begin with `ipaddressclaim/` or `ipaddress/`, which no object's name can.
     """
     assert one.space is not None, "it has blocks"
-    for blocks, (_, keys) in one.held().items():
+    for blocks, (state, keys) in one.held().items():
+        held = addresses_of(one.space, blocks)
+        status = IPAllocationStatus(
+            ALLOCATED,
+            cidr=held.text,
+            startAddress=held.start_text,
+            endAddress=held.end_text,
+            allocatedCount=held.size,
+        )
+        marks = {names.ANNOTATION_RELEASING: ""} if state == "resting" else {}
         for key in keys:
-            held = addresses_of(one.space, blocks)
-            claim = one.claims.get(key)
-            source = claim or one.addresses[key]
-            tenant = (claim.cluster if claim else None) or key
-            name = f"{(CLAIM if claim else ADDRESS).lower()}/{key.name}"
-            yield IPAllocation(
-                _renamed(source.metadata, name),
-                IPAllocationSpec(
-                    PoolReference(one.pool.metadata.name),
-                    TenantReference(tenant.name, tenant.namespace),
-                    "claim",
-                    held.size,
-                ),
-                IPAllocationStatus(
-                    ALLOCATED,
-                    cidr=held.text,
-                    startAddress=held.start_text,
-                    endAddress=held.end_text,
-                    allocatedCount=held.size,
-                ),
-            )
+            yield _allocation(one, key, held.size, status, marks)
+
+
+def _allocation(
+    one: PoolContents,
+    key: Key,
+    count: int,
+    status: IPAllocationStatus,
+    marks: Mapping[str, str],
+) -> IPAllocation:
+    claim, source = one.claims.get(key), one.holder(key)
+    tenant = (claim.cluster if claim else None) or key
+    return IPAllocation(
+        _renamed(source.metadata, f"{(CLAIM if claim else ADDRESS).lower()}/{key.name}", **marks),
+        IPAllocationSpec(
+            PoolReference(one.pool.metadata.name),
+            TenantReference(tenant.name, tenant.namespace),
+            "claim",
+            count,
+        ),
+        status,
+    )
+
+
+def drawing_of(one: PoolContents) -> Drawing:
+    """Return a pool in the form of a NetworkPool, with who holds some of it and who waits."""
+    view, meta = view_of(one), one.pool.metadata
+    conditions = one.pool.status.conditions
+    nothing = NetworkPool(meta, NetworkPoolSpec(view.offers))
+    if one.space is None:
+        return Drawing(view, nothing, fault=one.fault)
+    usable = [addresses_of(one.space, each) for each in Space(one.space.layout).free_extents()]
+    if not usable:
+        return Drawing(view, nothing, fault="nothing in this pool may be handed out")
+    gateway = ranges.parsed(one.space.gateway, one.space.gateway)
+    ends = [usable[0].first, usable[-1].last]
+    if gateway is not None and subnet_of(ends[0], one.space.prefix, gateway.family).contains(
+        gateway
+    ):
+        ends.append(gateway.first)
+    spec = NetworkPoolSpec(
+        _smallest_cidr(min(ends), max(ends), one.space.family).text,
+        tenantAllocation=TenantAllocation(
+            ranges=tuple(AddressSpan(each.start_text, each.end_text) for each in usable)
+        ),
+        gateway=one.space.gateway or None,
+    )
+    waiting = (
+        _allocation(
+            one, key, 1, IPAllocationStatus(PENDING, conditions=claim.status.conditions), {}
+        )
+        for key, claim in one.claims.items()
+        if record_of(claim) is None
+    )
+    pool = NetworkPool(meta, spec, NetworkPoolStatus(conditions=conditions))
+    return Drawing(view, pool, [*as_allocations(one), *waiting])
+
+
+def _smallest_cidr(first: int, last: int, family: Family) -> AddressRange:
+    length = BITS[family] - (first ^ last).bit_length()
+    return subnet_of(first, length, family)

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from allocator import AddressRange
-from controller.meta import Key
+from controller.meta import Key, Object
 from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
 
 Severity = Literal["error", "warning"]
 
@@ -102,6 +103,23 @@ class PoolView:
 
 
 @dataclass(frozen=True, slots=True)
+class Drawing:
+    """A pool of another platform's kind as pictures take it: in the form of a NetworkPool.
+
+    Args:
+        view: the pool.
+        pool: what it may hand out; its cidr is the smallest that has all of that.
+        allocations: who holds some of it and who waits, in the form of IPAllocations.
+        fault: why nothing of it can be drawn; empty if it can.
+    """
+
+    view: PoolView
+    pool: NetworkPool
+    allocations: Sequence[IPAllocation] = ()
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Trouble:
     """Something that is wrong.
 
@@ -111,6 +129,8 @@ class Trouble:
         subject: the kind of the object.
         key: its namespace and name.
         sentence: what is wrong, and what becomes of it.
+        seen: the object as it was read; None if it could not be.
+        removable: whether a person may want the object deleted for it.
     """
 
     kind: str
@@ -118,6 +138,8 @@ class Trouble:
     subject: str
     key: Key
     sentence: str
+    seen: Object | None = None
+    removable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +179,7 @@ class Views:
             IPAllocations; their names begin with the kind, in small letters, and a slash.
         planned: what requests among manifests would get, if that was worked out.
         bodies: the manifests, with what they would get.
+        drawings: the pools as pictures take them, NetworkPools excepted.
     """
 
     pools: Sequence[PoolView] = ()
@@ -164,6 +187,7 @@ class Views:
     holders: Mapping[Key, Sequence[IPAllocation]] = field(default_factory=dict)
     planned: Sequence[Planned] = ()
     bodies: Sequence[Mapping[str, Any]] = ()
+    drawings: Sequence[Drawing] = ()
 
     @property
     def held(self) -> Mapping[Key, Sequence[AddressRange]]:

@@ -1,5 +1,7 @@
 """What the commands say of Cluster API's pools, claims and IPAddresses, on saved objects."""
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -256,3 +258,85 @@ def test_only_the_namespace_that_is_named_is_shown(tmp_path: Path) -> None:
     other = ip_pool("q", "10.0.1.1") | {"metadata": {"name": "q", "namespace": "c"}}
     found = asked(tmp_path, "pools -n c -o name", ip_pool("p", "10.0.0.1"), other)
     assert found.out.split() == ["inclusterippool.ipam.cluster.x-k8s.io/q"]
+
+
+RESTING = {
+    "finalizers": [f"{IPAM}/ProtectAddress"],
+    "annotations": {f"{OURS}/released-at": BORN},
+}
+
+
+def of_page(html: str) -> dict[str, Any]:
+    """Return the pools that a page shows, by name."""
+    data = re.search(r'<script type="application/json"[^>]*>(.*?)</script>', html, re.DOTALL)
+    assert data is not None, "a page has its data"
+    return {one["name"]: one for one in json.loads(data[1])["pools"]}
+
+
+def test_the_page_shows_pools_of_claims_beside_network_pools(tmp_path: Path) -> None:
+    found = asked(
+        tmp_path,
+        "map --html -",
+        body("NetworkPool", "p", {"cidr": "10.9.0.0/29"}),
+        ip_pool("p", "10.0.0.10-10.0.0.13", gateway="10.0.0.9"),
+        claim("a", "p"),
+        address("a", "p", "10.0.0.10"),
+        address("rests", "p", "10.0.0.11", metadata=RESTING),
+        address("out", "p", "10.0.0.9"),
+        claim("waits", "p"),
+        ip_pool("broken", "10.0.0.999"),
+    )
+    shown = of_page(found.out)
+    assert list(shown) == ["b/p", "InClusterIPPool b/broken", "InClusterIPPool b/p"]
+    one = shown["InClusterIPPool b/p"]
+    extents = [
+        (part["start"], part["state"], [who["allocation"] for who in part["holders"]])
+        for part in one["extents"]
+    ]
+    assert extents == [
+        ("10.0.0.8", "outside", []),
+        ("10.0.0.9", "stray", ["b/ipaddress/out"]),
+        ("10.0.0.10", "allocated", ["b/ipaddressclaim/a"]),
+        ("10.0.0.11", "releasing", ["b/ipaddress/rests"]),
+        ("10.0.0.12", "free", []),
+        ("10.0.0.14", "outside", []),
+    ]
+    assert (one["cidr"], one["total"], one["available"], one["percent"]) == (
+        "10.0.0.8/29",
+        *(4, 2, 50),
+    )
+    assert [who["allocation"] for who in one["requests"]] == ["b/ipaddressclaim/waits"]
+    assert "10.0.0.999" in shown["InClusterIPPool b/broken"]["fault"]
+
+
+@pytest.mark.parametrize(
+    ("pool", "named", "said"),
+    [
+        (ip_pool("p", "10.0.0.10-10.0.0.13"), "p", "InClusterIPPool b/p  10.0.0.8/29"),
+        (
+            body(
+                "GlobalInClusterPrefixPool",
+                "g",
+                {"prefixes": ["2001:db8::/62"], "allocationPrefixLength": 64},
+                "v1alpha2",
+            ),
+            "g",
+            "GlobalInClusterPrefixPool g  2001:db8::/62",
+        ),
+    ],
+)
+def test_a_pool_of_claims_is_drawn_as_a_picture(
+    tmp_path: Path, pool: Any, named: str, said: str
+) -> None:
+    found = asked(tmp_path, f"map {named} --svg -", pool, ip_pool("other", "10.7.0.1"))
+    assert found.code == 0
+    assert f"<title>{said}</title>" in found.out
+
+
+def test_a_pool_that_hands_out_nothing_is_refused_as_a_picture(tmp_path: Path) -> None:
+    empty = ip_pool("p", "10.0.0.1", gateway="10.0.0.1")
+    found = asked(tmp_path, "map p --svg -", empty)
+    assert found.code == 1
+    assert found.errors == [
+        "InClusterIPPool b/p cannot be drawn: nothing in this pool may be handed out"
+    ]
