@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic.dataclasses import dataclass
 
 from controller.conditions import is_true
-from controller.meta import Key, Object
+from controller.meta import Key, Object, ObjectMeta
 from controller.resource import Resource
 from reconcilers import adoption, labels, ranges
 from reconcilers.addressmap.extents import Extent, Picture, State, picture, usage
@@ -125,8 +125,11 @@ def _taking_over(objects: Objects) -> Iterator[Finding]:
 def _of_integrations(objects: Objects) -> Iterator[Finding]:
     """Yield what integrations find wrong among the kinds of other platforms."""
     for one in objects.integrations.troubles:
-        subject = Subject(one.subject, one.key.namespace, one.key.name)
-        yield Finding(one.kind, one.severity, subject, one.sentence)
+        meta = one.seen.metadata if one.seen is not None else ObjectMeta()
+        version = meta.uid, meta.resourceVersion
+        subject = Subject(one.subject, one.key.namespace, one.key.name, *version)
+        choices: tuple[Action, ...] = ("none", "delete") if one.removable else ("none",)
+        yield Finding(one.kind, one.severity, subject, one.sentence, choices=choices)
 
 
 def _overlaps(one: Picture, objects: Objects) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ from reconcilers.addressmap.audit import Finding, Subject
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.cli import output
 from reconcilers.cli.problems import Problem
+from reconcilers.integrations import views
 
 KIND = "CheckReport"
 
@@ -103,6 +104,9 @@ async def _carry_out(client: Any, entry: Finding, finding: Finding) -> Outcome:
     subject = entry.subject
     at = Version(subject.namespace, subject.name, subject.uid, subject.resourceVersion)
     try:
+        if entry.action == "delete" and subject.kind != IP_ALLOCATION.kind:
+            await views.remove(client, subject.kind, at)
+            return Outcome(subject, "deleted; its address is free once it is gone")
         if entry.action == "delete":
             await client.delete(IP_ALLOCATION, at)
             return Outcome(subject, "deleted; its range is free once its tenant no longer uses it")

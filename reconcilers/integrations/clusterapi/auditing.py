@@ -9,10 +9,11 @@ from datetime import datetime, timedelta
 
 from controller.meta import Key
 from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.integrations.clusterapi.answers import RELEASED_AT
 from reconcilers.integrations.clusterapi.api import ADDRESS_FINALIZER
 from reconcilers.integrations.clusterapi.overlaps import Offer, overlapping
 from reconcilers.integrations.clusterapi.poolstatus import counts_of
-from reconcilers.integrations.clusterapi.views import ADDRESS, CLAIM, PoolContents
+from reconcilers.integrations.clusterapi.views import ADDRESS, CLAIM, PoolContents, offers_of
 from reconcilers.integrations.clusterapi.world import World, kind_of, pool_key
 from reconcilers.integrations.core.views import Trouble
 
@@ -36,11 +37,7 @@ def audit(
     """
     for (kind, key), reason in unreadable.items():
         yield Trouble("Unreadable", "error", kind, key, f"cannot be read: {reason}")
-    offers = [
-        Offer.from_space(one.kind.kind, one.pool.metadata.key, one.space)
-        for one in pools
-        if one.space is not None
-    ]
+    offers = offers_of(world)
     for one in pools:
         yield from _pool(one, offers)
     yield from _claims(world, now)
@@ -50,32 +47,46 @@ def _pool(one: PoolContents, offers: Sequence[Offer]) -> Iterator[Trouble]:
     kind, key, own = one.kind.kind, one.pool.metadata.key, one.kind != NETWORK_POOL
     if one.space is None or one.contents is None:
         if own:
-            yield Trouble("InvalidPool", "error", kind, key, f"hands out nothing: {one.fault}")
+            yield Trouble(
+                "InvalidPool", "error", kind, key, f"hands out nothing: {one.fault}", one.pool
+            )
         return
     for blocks, (state, holders) in one.held().items():
-        text, last = one.space.text(blocks.first), holders[-1]
-        subject = CLAIM if last in one.claims else ADDRESS
+        text, last = one.space.text(blocks.first), max(holders, key=lambda key: _age(one, key))
+        subject, seen = CLAIM if last in one.claims else ADDRESS, one.holder(last)
         if state == "shared":
-            others = ", ".join(one.name_of(other) for other in holders[:-1])
-            sentence = f"holds {text} of {kind} {key}, which {others} has too"
-            yield Trouble("Overlap", "error", subject, last, sentence)
+            others = ", ".join(one.name_of(other) for other in holders if other != last)
+            sentence = (
+                f"holds {text} of {kind} {key}, which {others} has too: delete this one (action"
+                " delete) once nobody uses the address by it"
+            )
+            yield Trouble("Overlap", "error", subject, last, sentence, seen, removable=True)
         elif state == "outside":
-            sentence = f"holds {text}, which {kind} {key} may not hand out; it is never taken away"
-            yield Trouble("OutOfRange", "warning", subject, last, sentence)
+            sentence = (
+                f"holds {text}, which {kind} {key} may not hand out; it is never taken away: widen"
+                " the pool, or delete this one (action delete)"
+            )
+            yield Trouble("OutOfRange", "warning", subject, last, sentence, seen, removable=True)
     if not own:
         return
     said, counts = one.pool.status.ipAddresses, counts_of(one.space, one.contents)
     if said is not None and said != counts:
         sentence = f"its status drifted: it says {said}, not {counts}; a controller corrects it"
-        yield Trouble("StatusDrift", "warning", kind, key, sentence)
+        yield Trouble("StatusDrift", "warning", kind, key, sentence, one.pool)
     mine = Offer.from_space(kind, key, one.space)
     for other in overlapping(mine, offers):
-        if (other.kind, other.key) < (kind, key):
+        if other.kind == NETWORK_POOL.kind or (other.kind, other.key) < (kind, key):
             sentence = (
                 f"shares {other.shared} addresses with {other.kind} {other.key}: well for separate"
                 " sites, a slip otherwise"
             )
-            yield Trouble("PoolsOverlap", "warning", kind, key, sentence)
+            yield Trouble("PoolsOverlap", "warning", kind, key, sentence, one.pool)
+
+
+def _age(one: PoolContents, key: Key) -> tuple[str, Key]:
+    """Return what the youngest holder has the highest of."""
+    since = one.holder(key).metadata.creationTimestamp
+    return since.isoformat() if since else "", key
 
 
 def _claims(world: World, now: datetime) -> Iterator[Trouble]:
@@ -86,19 +97,23 @@ def _claims(world: World, now: datetime) -> Iterator[Trouble]:
         since = claim.metadata.deletionTimestamp
         if world.pool_of(claim) is None:
             sentence = f"names {kind.kind} {pool_key(kind, claim)}, which does not exist; it waits"
-            yield Trouble("UnknownPool", "error", CLAIM, key, sentence)
+            yield Trouble("UnknownPool", "error", CLAIM, key, sentence, claim)
         named = Key(key.namespace, claim.address_name)
         if since is None and claim.address_name and named not in world.addresses:
             sentence = f"its addressRef names IPAddress {claim.address_name}, which is gone"
-            yield Trouble("LostAddress", "error", CLAIM, key, sentence)
+            yield Trouble("LostAddress", "error", CLAIM, key, sentence, claim)
         if since is not None and now - since > STUCK_AFTER:
             minutes = int((now - since).total_seconds() // 60)
             sentence = f"has been deleted for {minutes} minutes and is not gone"
-            yield Trouble("StuckRelease", "warning", CLAIM, key, sentence)
+            yield Trouble("StuckRelease", "warning", CLAIM, key, sentence, claim)
     for address in sorted(world.addresses, key=lambda one: one.metadata.key):
         key = address.metadata.key
         named = Key(key.namespace, address.spec.claimRef.name)
-        ours = kind_of(address.spec.poolRef) is not None
-        if ours and ADDRESS_FINALIZER in address.metadata.finalizers and named not in world.claims:
-            sentence = f"its IPAddressClaim {named} does not exist; its address stays in use"
-            yield Trouble("Unclaimed", "warning", ADDRESS, key, sentence)
+        if kind_of(address.spec.poolRef) is None or RELEASED_AT in address.metadata.annotations:
+            continue
+        if ADDRESS_FINALIZER in address.metadata.finalizers and named not in world.claims:
+            sentence = (
+                f"its IPAddressClaim {named} does not exist; its address stays in use until it is"
+                " deleted (action delete)"
+            )
+            yield Trouble("Unclaimed", "warning", ADDRESS, key, sentence, address, removable=True)

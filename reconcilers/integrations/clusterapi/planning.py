@@ -31,8 +31,11 @@ from reconcilers.integrations.clusterapi.api import (
     NameRef,
 )
 from reconcilers.integrations.clusterapi.choosing import Chooser
+from reconcilers.integrations.clusterapi.overlaps import Offer, overlapping
+from reconcilers.integrations.clusterapi.overlaps import finding as overlap_finding
+from reconcilers.integrations.clusterapi.poolstatus import counts_of, patch_of, readiness
 from reconcilers.integrations.clusterapi.statuses import message_of, record_of
-from reconcilers.integrations.clusterapi.views import PoolContents, pools_of
+from reconcilers.integrations.clusterapi.views import PoolContents, offers_of, pools_of
 from reconcilers.integrations.clusterapi.world import World, kind_of, pool_key
 from reconcilers.integrations.core.journal import MOST_PROMISES
 from reconcilers.integrations.core.rules import Grant, View
@@ -149,14 +152,38 @@ class Plan:
         Args:
             given: the manifests by kind and key.
         """
+        written = {
+            ("IPAddressClaim", one.metadata.key): _status(one)
+            for one in self.world.claims
+            if kind_of(one.spec.poolRef) is not None
+        }
+        written |= self._pool_statuses()
         found: list[Mapping[str, Any]] = []
-        for (kind, key), body in given.items():
-            claim = self.world.claims.get(key) if kind == "IPAddressClaim" else None
-            found.append(body if claim is None else {**body, "status": _status(claim)})
+        for name, body in given.items():
+            status = {**(body.get("status") or {}), **written.get(name, {})}
+            found.append({**body, "status": status} if status else body)
         made = (
             one for one in self.world.addresses if ("IPAddress", one.metadata.key) not in given
         )
         return [*found, *(self._body(one) for one in made)]
+
+    def _pool_statuses(self) -> dict[tuple[str, Key], Mapping[str, Any]]:
+        """Return the statuses that controllers would write to the pools, by kind and key."""
+        offers = offers_of(self.world)
+        return {
+            (one.kind.kind, one.pool.metadata.key): self._pool_status(one, offers)
+            for one in pools_of(self.world)
+            if one.kind != NETWORK_POOL
+        }
+
+    def _pool_status(self, one: PoolContents, offers: Sequence[Offer]) -> Mapping[str, Any]:
+        pool, counts = one.pool, None
+        found = [Finding(READY, False, "ValidationFailed", one.fault)]
+        if one.space is not None and one.contents is not None:
+            counts = counts_of(one.space, one.contents)
+            mine = Offer.from_space(one.kind.kind, pool.metadata.key, one.space)
+            found = [readiness(one.space), overlap_finding(overlapping(mine, offers))]
+        return patch_of(pool, counts, found, self.now, conditions=True)
 
     def _body(self, address: IPAddress) -> Mapping[str, Any]:
         claim = self.world.claims.get(address.metadata.key)

@@ -1,11 +1,13 @@
 """What the commands that ask about a cluster say of pools of claims, on a server."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from tests.contract.clusterapi.conftest import Server
-from tests.contract.clusterapi.lab import Lab
+from tests.contract.clusterapi.lab import ADDRESS_FINALIZER, Lab
+from tests.contract.clusterapi.test_release import by_hand
 from tests.reconcilers.cli.commandline import run_beside
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
@@ -41,3 +43,65 @@ async def test_pools_and_addresses_of_claims_are_found_on_a_server(
     checked = json.loads((await run_beside("check", *asked, "-o", "json")).out)
     found = {one["subject"]["name"]: one["kind"] for one in checked["findings"]}
     assert not {"a", "b", "p"} & set(found)
+
+
+async def test_an_address_without_a_claim_is_released_when_a_person_wants_it(
+    server: Server, lab: Lab, tmp_path: Path
+) -> None:
+    """As `clusterctl move` leaves it: with the finalizer, and no claim that would take it off."""
+    await lab.pool("p", "10.78.0.1-10.78.0.2")
+    spec = by_hand("gone", "p", "10.78.0.1")
+    await lab.create("IPAddress", "gone", spec, finalizers=[ADDRESS_FINALIZER])
+    await lab.claim("a", "p")
+    assert await lab.served("a") == "10.78.0.2"
+    asked = (f"--kubeconfig={server.kubeconfig}", "-n", lab.namespace)
+    checked = await run_beside("check", *asked, "-o", "json")
+    [finding] = json.loads(checked.out)["findings"]
+    assert (finding["kind"], finding["action"]) == ("Unclaimed", "none")
+    report = tmp_path / "report.json"
+    report.write_text(checked.out.replace('"action": "none"', '"action": "delete"'))
+    done = await run_beside("check", *asked, "--repair", str(report))
+    assert done.code == 0, done.err
+    assert await lab.find("IPAddress", "gone") is None
+    await lab.counts("p", (2, 1, 1, 0))
+
+
+async def test_a_report_about_an_address_that_changed_since_is_not_carried_out(
+    server: Server, lab: Lab, tmp_path: Path
+) -> None:
+    await lab.pool("p", "10.79.0.1")
+    spec = by_hand("gone", "p", "10.79.0.1")
+    await lab.create("IPAddress", "gone", spec, finalizers=[ADDRESS_FINALIZER])
+    asked = (f"--kubeconfig={server.kubeconfig}", "-n", lab.namespace)
+    await lab.counts("p", (1, 1, 0, 0))
+    checked = await run_beside("check", *asked, "-o", "json")
+    report = tmp_path / "report.json"
+    report.write_text(checked.out.replace('"action": "none"', '"action": "delete"'))
+    await lab.patch("IPAddress", "gone", {"metadata": {"annotations": {"note": "mine"}}})
+    done = await run_beside("check", *asked, "--repair", str(report))
+    assert done.code == 1
+    assert "changed since the report was made" in done.err
+    assert await lab.find("IPAddress", "gone") is not None
+    await lab.patch("IPAddress", "gone", {"metadata": {"finalizers": None}})
+
+
+async def test_the_younger_of_two_holders_of_an_address_is_removed_when_a_person_wants_it(
+    server: Server, lab: Lab, tmp_path: Path
+) -> None:
+    await lab.pool("p", "10.80.0.1-10.80.0.2")
+    await lab.create("IPAddress", "by-hand", by_hand("by-hand", "p", "10.80.0.2"))
+    await lab.claim("a", "p")
+    assert await lab.served("a") == "10.80.0.1"
+    await lab.delete("IPAddress", "by-hand")
+    await lab.create("IPAddress", "by-hand", by_hand("by-hand", "p", "10.80.0.1"))
+    asked = (f"--kubeconfig={server.kubeconfig}", "-n", lab.namespace)
+    checked = await run_beside("check", *asked, "-o", "json")
+    assert checked.code == 1
+    [finding] = json.loads(checked.out)["findings"]
+    assert (finding["kind"], finding["subject"]["name"]) == ("Overlap", "by-hand")
+    report = tmp_path / "report.json"
+    report.write_text(checked.out.replace('"action": "none"', '"action": "delete"'))
+    done = await run_beside("check", *asked, "--repair", str(report))
+    assert done.code == 0, done.err
+    assert await lab.find("IPAddress", "by-hand") is None
+    assert await lab.served("a") == "10.80.0.1"

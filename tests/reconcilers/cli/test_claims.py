@@ -340,3 +340,61 @@ def test_a_pool_that_hands_out_nothing_is_refused_as_a_picture(tmp_path: Path) -
     assert found.errors == [
         "InClusterIPPool b/p cannot be drawn: nothing in this pool may be handed out"
     ]
+
+
+def test_plan_prints_the_statuses_that_pools_of_claims_would_get(tmp_path: Path) -> None:
+    found = asked(
+        tmp_path,
+        "plan -o json",
+        ip_pool("p", "10.0.0.10-10.0.0.12"),
+        ip_pool("broken", "10.0.0.999"),
+        body("NetworkPool", "site", {"cidr": "10.0.0.12/30"}),
+        claim("a", "p"),
+        claim("foreign", "p", "InClusterIPPool")
+        | {"spec": {"poolRef": {"apiGroup": "other", "kind": "IPPool", "name": "p"}}},
+    )
+    status = found.items["InClusterIPPool/p"]["status"]
+    assert status["ipAddresses"] == {"total": 3, "used": 1, "free": 2, "outOfRange": 0}
+    assert {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]} == {
+        "Ready": ("True", "Ready"),
+        "Overlapping": ("True", "PoolsOverlap"),
+    }
+    [broken] = found.items["InClusterIPPool/broken"]["status"]["conditions"]
+    assert (broken["status"], broken["reason"]) == ("False", "ValidationFailed")
+    assert "ipAddresses" not in found.items["InClusterIPPool/broken"]["status"]
+    assert "status" not in found.items["IPAddressClaim/foreign"]
+
+
+def test_a_person_may_have_the_youngest_of_two_holders_removed(tmp_path: Path) -> None:
+    young = {"creationTimestamp": "2026-02-01T00:00:00Z", "uid": "u", "resourceVersion": "7"}
+    found = asked(
+        tmp_path,
+        "check -o json",
+        ip_pool("p", "10.0.0.0/24"),
+        address("a", "p", "10.0.0.7", metadata=young),
+        address("b", "p", "10.0.0.7"),
+    )
+    [finding] = yaml.safe_load(found.out)["findings"]
+    assert (finding["kind"], finding["choices"]) == ("Overlap", ["none", "delete"])
+    assert finding["subject"] == {
+        "kind": "IPAddress",
+        "namespace": "b",
+        "name": "a",
+        "uid": "u",
+        "resourceVersion": "7",
+    }
+
+
+def test_an_address_that_rests_is_nothing_to_mend(tmp_path: Path) -> None:
+    rests = address("a", "p", "10.0.0.1", metadata=RESTING)
+    found = asked(tmp_path, "check -o json", ip_pool("p", "10.0.0.1"), rests)
+    assert yaml.safe_load(found.out)["findings"] == []
+
+
+def test_check_names_a_network_pool_that_shares_addresses_and_has_no_claims(
+    tmp_path: Path,
+) -> None:
+    site = body("NetworkPool", "site", {"cidr": "10.0.0.0/30"})
+    found = asked(tmp_path, "check -o json", site, ip_pool("p", "10.0.0.1"))
+    kinds = {one["kind"]: one["subject"]["kind"] for one in yaml.safe_load(found.out)["findings"]}
+    assert kinds == {"PoolsOverlap": "InClusterIPPool"}
