@@ -45,6 +45,19 @@ async def test_pools_and_addresses_of_claims_are_found_on_a_server(
     assert not {"a", "b", "p"} & set(found)
 
 
+def deleting(made: str, kind: str, name: str, folder: Path) -> Path:
+    """Write a report in which a person chose to delete the object of the one such finding."""
+    report = json.loads(made)
+    [found] = [
+        one for one in report["findings"] if (one["kind"], one["subject"]["name"]) == (kind, name)
+    ]
+    assert (found["action"], found["choices"]) == ("none", ["none", "delete"])
+    found["action"] = "delete"
+    target = folder / "report.json"
+    target.write_text(json.dumps(report))
+    return target
+
+
 async def test_an_address_without_a_claim_is_released_when_a_person_wants_it(
     server: Server, lab: Lab, tmp_path: Path
 ) -> None:
@@ -56,10 +69,7 @@ async def test_an_address_without_a_claim_is_released_when_a_person_wants_it(
     assert await lab.served("a") == "10.78.0.2"
     asked = (f"--kubeconfig={server.kubeconfig}", "-n", lab.namespace)
     checked = await run_beside("check", *asked, "-o", "json")
-    [finding] = json.loads(checked.out)["findings"]
-    assert (finding["kind"], finding["action"]) == ("Unclaimed", "none")
-    report = tmp_path / "report.json"
-    report.write_text(checked.out.replace('"action": "none"', '"action": "delete"'))
+    report = deleting(checked.out, "Unclaimed", "gone", tmp_path)
     done = await run_beside("check", *asked, "--repair", str(report))
     assert done.code == 0, done.err
     assert await lab.find("IPAddress", "gone") is None
@@ -75,8 +85,7 @@ async def test_a_report_about_an_address_that_changed_since_is_not_carried_out(
     asked = (f"--kubeconfig={server.kubeconfig}", "-n", lab.namespace)
     await lab.counts("p", (1, 1, 0, 0))
     checked = await run_beside("check", *asked, "-o", "json")
-    report = tmp_path / "report.json"
-    report.write_text(checked.out.replace('"action": "none"', '"action": "delete"'))
+    report = deleting(checked.out, "Unclaimed", "gone", tmp_path)
     await lab.patch("IPAddress", "gone", {"metadata": {"annotations": {"note": "mine"}}})
     done = await run_beside("check", *asked, "--repair", str(report))
     assert done.code == 1
@@ -97,10 +106,7 @@ async def test_the_younger_of_two_holders_of_an_address_is_removed_when_a_person
     asked = (f"--kubeconfig={server.kubeconfig}", "-n", lab.namespace)
     checked = await run_beside("check", *asked, "-o", "json")
     assert checked.code == 1
-    [finding] = json.loads(checked.out)["findings"]
-    assert (finding["kind"], finding["subject"]["name"]) == ("Overlap", "by-hand")
-    report = tmp_path / "report.json"
-    report.write_text(checked.out.replace('"action": "none"', '"action": "delete"'))
+    report = deleting(checked.out, "Overlap", "by-hand", tmp_path)
     done = await run_beside("check", *asked, "--repair", str(report))
     assert done.code == 0, done.err
     assert await lab.find("IPAddress", "by-hand") is None
