@@ -42,17 +42,19 @@ def named(call: Call) -> str:
 
 
 def documents(name: str) -> Iterator[Json]:
+    """Yield the objects in a folder of manifests; patches of others are none."""
     for file in sorted(folder(name).iterdir(), key=lambda one: one.name):
         if file.name.endswith(".yaml") and file.name != "kustomization.yaml":
-            yield from yaml.safe_load_all(file.read_text(encoding="utf-8"))
+            found = yaml.safe_load_all(file.read_text(encoding="utf-8"))
+            yield from (one for one in found if isinstance(one, dict))
 
 
-def rules() -> Iterator[Rule]:
-    """Yield every single thing that the controller's roles allow."""
+def rules(component: str = "rbac") -> Iterator[Rule]:
+    """Yield every single thing that the controller's roles of a component allow."""
     bound = {
-        one["roleRef"]["name"] for one in documents("rbac") if one["kind"].endswith("Binding")
+        one["roleRef"]["name"] for one in documents(component) if one["kind"].endswith("Binding")
     }
-    for role in documents("rbac"):
+    for role in documents(component):
         if role["kind"] not in {"Role", "ClusterRole"} or role["metadata"]["name"] not in bound:
             continue
         where = role["metadata"].get("namespace", "")

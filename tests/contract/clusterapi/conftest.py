@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import anyio
 import httpx
 import pytest
 import pytest_asyncio
@@ -15,7 +16,7 @@ from reconcilers.api import crd
 from reconcilers.integrations.clusterapi import crds
 from tests.contract.clusterapi.lab import Lab
 from tests.contract.conftest import administrator
-from tests.contract.product import product
+from tests.contract.product import product, under_shipped_roles
 
 DATA = Path(__file__).parents[2] / "data" / "clusterapi"
 
@@ -35,6 +36,7 @@ class Server:
         plane: the server.
         admin: the administrator's client.
         kubeconfig: the administrator's.
+        account: the product's, with the roles that it is installed with.
         log: what the product logs.
         process: the product.
     """
@@ -42,6 +44,7 @@ class Server:
     plane: Plane
     admin: httpx.AsyncClient
     kubeconfig: Path
+    account: Path
     log: Path
     process: subprocess.Popen[bytes]
 
@@ -53,9 +56,12 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
     async with ControlPlane.start() as plane, administrator(plane) as admin:
         await install(plane)
         kubeconfig = plane.write_kubeconfig(folder / "kubeconfig")
+        account = await under_shipped_roles(plane, admin, folder, "clusterapi")
         log = folder / "log"
-        with product("clusterapi", kubeconfig, log) as process:
-            yield Server(plane, admin, kubeconfig, log, process)
+        with product("clusterapi", account, log) as process:
+            yield Server(plane, admin, kubeconfig, account, log, process)
+        text = await anyio.Path(log).read_text(encoding="utf-8")
+        assert "403 Forbidden" not in text, "the shipped roles do not suffice"
 
 
 @pytest_asyncio.fixture(loop_scope="package")
