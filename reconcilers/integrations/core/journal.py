@@ -45,6 +45,7 @@ class Promise:
         resourceVersion: of the request as it was read when the choice was made.
         startAddress: the first address.
         endAddress: the last one.
+        part: of an object whose parts hand out by themselves, which; else empty.
     """
 
     namespace: str
@@ -53,6 +54,7 @@ class Promise:
     resourceVersion: str
     startAddress: str
     endAddress: str
+    part: str = ""
 
     @property
     def key(self) -> Key:
@@ -101,10 +103,14 @@ class Journal:
 class _Stored(msgspec.Struct):
     uid: str
     revision: str
-    promises: list[tuple[str, str, str, str, str, str]] = []
-    """The fields of each promise in their order, without names, which would be half of it."""
+    promises: list[tuple[str, ...]] = []
+    """The fields of each promise in their order, without names, which would be half of it.
+
+    The part is left out where it is empty.
+    """
 
 
+_LENGTHS = {6, 7}
 _decoder = msgspec.json.Decoder(_Stored)
 
 
@@ -119,12 +125,14 @@ def journal_of(meta: ObjectMeta) -> Journal:
         return Journal()
     if stored.uid != meta.uid or not stored.revision.isdecimal():
         return Journal()
+    if any(len(one) not in _LENGTHS for one in stored.promises):
+        return Journal()
     return Journal(int(stored.revision), tuple(Promise(*one) for one in stored.promises))
 
 
 def journal_patch(meta: ObjectMeta, journal: Journal) -> Mapping[str, Any]:
     """Return the JSON merge patch that writes the journal of an object."""
-    promises = [astuple(promise) for promise in journal.promises]
+    promises = [astuple(one) if one.part else astuple(one)[:-1] for one in journal.promises]
     stored = _Stored(meta.uid, str(journal.revision or 0), promises)
     text = msgspec.json.encode(stored).decode()
     return {"metadata": {"annotations": {ANNOTATION: text}}}

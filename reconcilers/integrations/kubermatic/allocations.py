@@ -117,6 +117,23 @@ def content(
     return {**spec, "addresses": [*kept, *added], "cidr": None}
 
 
+def promises_of(grant: Grant, allocation: IPAMAllocation) -> list[Promise]:
+    """Return the promises of what a cluster gets to its allocation, as it is."""
+    meta = allocation.metadata
+    return [
+        Promise(
+            meta.namespace,
+            meta.name,
+            meta.uid,
+            meta.resourceVersion,
+            one.start_text,
+            one.end_text,
+            grant.datacenter,
+        )
+        for one in grant.ranges
+    ]
+
+
 Work = tuple[Sequence[Promise], IPAMAllocation, str]
 """Promises to one allocation, it at exactly the version that they name, and its datacenter."""
 

@@ -8,7 +8,7 @@ An allocation is made without addresses only if there are some for it, and one t
 is deleted. The journal is an annotation of the pool, which has no status.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from allocator import AddressRange, InvalidPool
@@ -31,8 +31,13 @@ from reconcilers.integrations.kubermatic.allocations import (
     Result,
     Work,
     is_owned,
+    promises_of,
 )
-from reconcilers.integrations.kubermatic.api import POOLS, IPAMAllocation, IPAMPool
+from reconcilers.integrations.kubermatic.api import (
+    POOLS,
+    IPAMAllocation,
+    IPAMPool,
+)
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, Problem
 from reconcilers.integrations.kubermatic.overlaps import overlaps
 from reconcilers.integrations.kubermatic.planning import (
@@ -165,13 +170,9 @@ class PoolReconciler:
     def _decide(self, pool: IPAMPool, view: View) -> Decided:
         decided = Decided(settle(journal_of(pool.metadata), view))
         open_promises = decided.journal.promises
-        promised: dict[str, list[AddressRange]] = {}
-        for promise in open_promises:
-            if promise.range is not None:
-                promised.setdefault(promise.uid, []).append(promise.range)
         room = min(self._settings.batch, MOST_PROMISES - len(open_promises))
         for name in sorted(pool.spec.datacenters):
-            made = self._plan(pool, view, name, promised, room, decided)
+            made = self._plan(pool, view, name, room, decided)
             if made is not None:
                 room -= sum(len(grant.ranges) for grant in made.grants)
                 decided.plans[name] = made
@@ -191,7 +192,6 @@ class PoolReconciler:
         pool: IPAMPool,
         view: View,
         name: str,
-        promised: Mapping[str, Sequence[AddressRange]],
         room: int,
         decided: Decided,
     ) -> Plan | None:
@@ -206,6 +206,11 @@ class PoolReconciler:
             decided.told.update((one.metadata.key, problem) for one in clusters)
             return None
         here = [one for one in view.allocations if one.spec.dc == name]
+        promised: dict[str, list[AddressRange]] = {}
+        for promise in decided.journal.promises:
+            mine = promised.setdefault(promise.uid, [])
+            if promise.part == name and promise.range is not None:
+                mine.append(promise.range)
         content = Content(
             pool.metadata.name,
             name,
@@ -221,7 +226,7 @@ class PoolReconciler:
         granted, failed = await self._allocations.make(decided.grants, pool)
         await self._delete_leftovers(pool, view, decided)
         fresh: list[Work] = [
-            (_promises(grant, one), one, grant.datacenter) for grant, one in granted
+            (promises_of(grant, one), one, grant.datacenter) for grant, one in granted
         ]
         added = [promise for promises, _, _ in fresh for promise in promises]
         journal = Journal(decided.journal.revision, (*decided.journal.promises, *added))
@@ -293,12 +298,12 @@ class PoolReconciler:
             if allocation is None or allocation.metadata.terminating:
                 continue
             version = allocation.metadata.uid, allocation.metadata.resourceVersion
-            whole = [one for one in journal.promises if one.identity == version]
             if version != promises[0].identity:
                 continue
-            cluster = self._world.cluster_in(allocation.metadata.namespace)
-            datacenter = cluster.datacenter if cluster is not None else allocation.spec.dc
+            # Not the cluster's: it may have moved since, or a cache be behind.
+            datacenter = promises[0].part
             if datacenter in pool.spec.datacenters:
+                whole = [one for one in journal.promises if one.identity == version]
                 yield whole, allocation, datacenter
 
     def _complete(
@@ -350,16 +355,6 @@ class PoolReconciler:
         quiet = self._settings.quiet_period
         wait = self._due_of(pool).next_in(decided.journal.promises, self._clock.monotonic())
         return Again(quiet if wait is None else min(wait, quiet))
-
-
-def _promises(grant: Grant, allocation: IPAMAllocation) -> list[Promise]:
-    meta = allocation.metadata
-    return [
-        Promise(
-            meta.namespace, meta.name, meta.uid, meta.resourceVersion, one.start_text, one.end_text
-        )
-        for one in grant.ranges
-    ]
 
 
 def _exhausted(name: str, made: Plan) -> Iterable[Problem]:
