@@ -10,6 +10,7 @@ is deleted. The journal is an annotation of the pool, which has no status.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from allocator import AddressRange, InvalidPool
 from controller.client import Client
@@ -26,6 +27,7 @@ from reconcilers.integrations.core.journal import (
     journal_patch,
 )
 from reconcilers.integrations.core.rules import settle
+from reconcilers.integrations.core.together import at_once
 from reconcilers.integrations.kubermatic.allocations import (
     Allocations,
     Result,
@@ -34,7 +36,9 @@ from reconcilers.integrations.kubermatic.allocations import (
     promises_of,
 )
 from reconcilers.integrations.kubermatic.api import (
+    CLUSTERS,
     POOLS,
+    Cluster,
     IPAMAllocation,
     IPAMPool,
 )
@@ -256,17 +260,37 @@ class PoolReconciler:
         """Delete allocations of other datacenters, and those that stay without addresses."""
         promised = {promise.uid for promise in decided.journal.promises}
         gone = [one for made in decided.plans.values() for one in made.unserved]
+        moved = []
         for one in view.allocations:
-            if one.metadata.terminating or one.metadata.uid in promised:
+            if one.metadata.terminating:
                 continue
             cluster = self._world.cluster_in(one.metadata.namespace)
-            if cluster is None:
-                useless = one.empty and is_owned(one, pool)
-            else:
-                useless = cluster.datacenter not in pool.spec.datacenters
-            if useless:
-                gone.append(one)
-        await self._allocations.delete(gone)
+            if cluster is not None and cluster.datacenter not in pool.spec.datacenters:
+                moved.append((one, cluster))
+            elif cluster is None and one.empty and one.metadata.uid not in promised:
+                gone += [one] if is_owned(one, pool) else []
+        await self._allocations.delete([*gone, *await self._confirmed(pool, moved)])
+
+    async def _confirmed(
+        self, pool: IPAMPool, found: Sequence[tuple[IPAMAllocation, Cluster]]
+    ) -> list[IPAMAllocation]:
+        """Return those whose cluster is in no datacenter of the pool, by live reads.
+
+        Caches may show a past in which it was in another, or in which the pool had other ones.
+        """
+        live = await self._client.find(POOLS, pool.metadata.key) if found else None
+        if live is None or live.metadata.uid != pool.metadata.uid:
+            return []
+        confirmed: list[IPAMAllocation] = []
+
+        async def look(one: IPAMAllocation, key: Key) -> None:
+            cluster = await self._client.find(CLUSTERS, key)
+            if cluster is not None and cluster.datacenter not in live.spec.datacenters:
+                confirmed.append(one)
+
+        work = [partial(look, one, cluster.metadata.key) for one, cluster in found]
+        await at_once(work, self._settings.width)
+        return confirmed
 
     async def _keep(
         self, pool: IPAMPool, view: View, journal: Journal, fresh: Sequence[Work]
