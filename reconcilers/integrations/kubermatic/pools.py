@@ -128,6 +128,7 @@ class PoolReconciler:
             if pool is None or pool.metadata.terminating:
                 self._due.pop(key, None)
                 self._told.forget_pool(key.name)
+                self._reader.forget(key.name)
                 return SETTLED
             try:
                 return await self._pass(pool)
@@ -143,8 +144,9 @@ class PoolReconciler:
         view = await self._reader.at_least(pool.metadata.name, revision or 0)
         known = revision is not None and view.position >= revision
         decided = self._decide(pool, view)
-        if decided.grants and not known:
+        if not known and (decided.grants or revision is not None):
             # Never written, lost, or of another cluster's history: void what it may have promised.
+            # The latter at once, or each pass would list to find out.
             pool = await self._fenced(pool)
             view = await self._reader.at_least(
                 pool.metadata.name, journal_of(pool.metadata).revision or 0

@@ -123,3 +123,7 @@ class Reader:
         page = await self._client.list(ALLOCATIONS, fields=f"metadata.name={pool}")
         by_key = {one.metadata.key: one for one in page.items}
         return View(page.revision, page.items, by_key.get)
+
+    def forget(self, pool: str) -> None:
+        """Forget a pool that is gone."""
+        self._behind_since.pop(pool, None)
