@@ -34,6 +34,13 @@ The networks of vitistack, on the same model:
     networklaws.py   what must hold of every write, and in the end
     networkrules.py  each further rule of the protocol, switched off
 
+KKP's pools, on the same model:
+
+    kkpchaos.py   replicas that serve IPAMPools, and what happens to them, from a seed
+    kkplaws.py    what must hold of every write, and in the end
+    kkprules.py   each rule of the protocol, switched off
+    kkpscenes.py  scenes played by hand
+
 The tenants, on whole servers in memory, with MetalLB's stand-in:
 
     routes.py        requests in flight

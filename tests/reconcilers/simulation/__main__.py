@@ -4,6 +4,7 @@ python -m tests.reconcilers.simulation pools 42 --replicas 3
 python -m tests.reconcilers.simulation pools 42 --replicas 3 --shards 2
 python -m tests.reconcilers.simulation claims 42 --force
 python -m tests.reconcilers.simulation networks 42
+python -m tests.reconcilers.simulation kkp 42
 python -m tests.reconcilers.simulation tenants 42
 python -m tests.reconcilers.simulation tenants 42 --shards 2
 python -m tests.reconcilers.simulation tenants 0 --to 5000 --force
@@ -16,19 +17,22 @@ import sys
 from tests.reconcilers.checked import always_checked
 from tests.reconcilers.simulation.chaos import Plan, Run
 from tests.reconcilers.simulation.claimchaos import ClaimRun
+from tests.reconcilers.simulation.kkpchaos import KkpRun
 from tests.reconcilers.simulation.networkchaos import NetworkRun
 from tests.reconcilers.simulation.sharedtenancy import SharedTenancy
 from tests.reconcilers.simulation.tenancy import COUNTING, FAMILIES, FORCE, Tenancy
+
+_RUNS = {"claims": ClaimRun, "networks": NetworkRun, "kkp": KkpRun}
 
 
 def main() -> int:
     """Play what the command line asks for; return how many seeds failed, at most 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.reconcilers.simulation")
-    parser.add_argument("world", choices=["pools", "claims", "networks", "tenants"])
+    parser.add_argument("world", choices=["pools", "tenants", *_RUNS])
     parser.add_argument("seed", type=int)
     parser.add_argument("--to", type=int, help="play the seeds from SEED up to this one")
     parser.add_argument(
-        "--replicas", type=int, default=2, help="of the pools' and the claims' simulation"
+        "--replicas", type=int, default=2, help="of all but the tenants' simulation"
     )
     parser.add_argument(
         "--shards",
@@ -65,9 +69,8 @@ def _played(asked: argparse.Namespace) -> int:
                 families=asked.families,
             )
             verdict = Run(seed, plan).play(silent=asked.to is not None)
-        elif asked.world in {"claims", "networks"}:
+        elif run := _RUNS.get(asked.world):
             plan = Plan(replicas=asked.replicas, force=asked.force)
-            run = ClaimRun if asked.world == "claims" else NetworkRun
             verdict = run(seed, plan).play(silent=asked.to is not None)
         else:
             faults = FORCE if asked.force else COUNTING if asked.counting else None

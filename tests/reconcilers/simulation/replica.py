@@ -33,7 +33,7 @@ from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.settings import AllocationSettings, PoolSettings
 from tests.clock import VirtualClock
 from tests.reconcilers.simulation.wire import Flight, Wire
-from tests.reconcilers.simulation.world import ALLOCATIONS, NAMESPACE, POOLS, Event, World
+from tests.reconcilers.simulation.world import ALLOCATIONS, POOLS, Event, World
 
 
 class OpenGate(ReleaseCheck):
@@ -93,7 +93,7 @@ class Feed:
         if event.object is not None:
             self.cache.apply(Modified(_typed(self.cache.resource, event.object)))
             return
-        last = self.cache.get(Key(NAMESPACE, event.name))
+        last = self.cache.get(event.key)
         if last is None:
             self.cache.bookmark(event.revision)
             return

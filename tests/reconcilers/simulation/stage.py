@@ -88,13 +88,17 @@ class Stage:
         found.boot(stale=False)
         return found
 
+    def key(self, name: str) -> Key:
+        """Return the key of an object of that name."""
+        return Key(NAMESPACE, name)
+
     async def pool(self, replica: Passes, late: Late = nothing) -> None:
         """Let a replica work on the pool."""
         await self.work(replica, 0, "p", late)
 
     async def work(self, replica: Passes, number: int, name: str, late: Late = nothing) -> None:
         """Let a replica work on an object; its late requests run when `arrive` says so."""
-        replica.begin(self.group, number, Key(NAMESPACE, name))
+        replica.begin(self.group, number, self.key(name))
         await settle()
         while self.flights:
             for flight in list(self.flights):

@@ -10,15 +10,16 @@ import msgspec
 from typing_extensions import override
 
 from controller.errors import ControllerError, NoAnswer, api_error
+from controller.meta import Key
 from controller.transport import Transport
 from tests.reconcilers.simulation.world import (
     ALLOCATIONS,
     API_VERSIONS,
     KINDS,
-    NAMESPACE,
     NETWORK_ADDRESSES,
     Json,
     World,
+    name_of,
 )
 
 _NOTHING: Mapping[str, str] = {}
@@ -33,6 +34,8 @@ class Flight:
     name: str
     subresource: str
     body: Json
+    only: str = ""
+    """The name that a list asks for; empty for all."""
     ran: bool = False
     answer: bytes | ControllerError | None = None
     landed: anyio.Event = field(default_factory=anyio.Event)
@@ -57,7 +60,7 @@ class Flight:
     def _execute(self, world: World) -> tuple[int, Json]:
         match self.method, self.name:
             case "GET", "":
-                return 200, _list(world, self.plural)
+                return 200, _list(world, self.plural, self.only)
             case "GET", name:
                 found = world.get(self.plural, name)
                 return (200, found) if found else api_not_found()
@@ -79,12 +82,12 @@ def api_not_found() -> tuple[int, Json]:
     return 404, {"kind": "Status", "code": 404, "reason": "NotFound"}
 
 
-def _list(world: World, plural: str) -> Json:
+def _list(world: World, plural: str, only: str) -> Json:
     return {
         "kind": f"{KINDS[plural]}List",
         "apiVersion": API_VERSIONS[plural],
         "metadata": {"resourceVersion": str(world.revision)},
-        "items": list(world.of(plural)),
+        "items": [one for one in world.of(plural) if only in {"", one["metadata"]["name"]}],
     }
 
 
@@ -108,7 +111,8 @@ class Wire(Transport):
     ) -> bytes:
         plural, name, subresource = _parsed(path)
         decoded: Any = msgspec.json.decode(body) if body else {}
-        flight = Flight(method, plural, name, subresource, decoded)
+        only = query.get("fieldSelector", "").removeprefix("metadata.name=")
+        flight = Flight(method, plural, name, subresource, decoded, only)
         self._flights.append(flight)
         await flight.landed.wait()
         assert flight.answer is not None
@@ -128,9 +132,10 @@ class Wire(Transport):
 
 
 def _parsed(path: str) -> tuple[str, str, str]:
-    parts = path.strip("/").split("/")
-    parts = parts[parts.index(NAMESPACE) + 1 :] if NAMESPACE in parts else parts[3:]
-    plural, name, subresource = (*parts, "", "")[:3]
+    """Return the plural, what the model calls the object, and the subresource of a path."""
+    parts = path.strip("/").split("/")[3:]
+    namespace = parts[1] if parts[0] == "namespaces" else ""
+    plural, name, subresource = (*(parts[2:] if namespace else parts), "", "")[:3]
     if plural == ALLOCATIONS and path.startswith("/apis/vitistack.io/"):
         plural = NETWORK_ADDRESSES
-    return plural, name, subresource
+    return plural, name_of(Key(namespace, name)) if name else "", subresource

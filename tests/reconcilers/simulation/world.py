@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from controller.conditions import rfc3339
+from controller.meta import Key
 
 Json = dict[str, Any]
 NAMESPACE = "butler-system"
@@ -19,6 +20,10 @@ NETWORKS = "networknamespaces"
 INTERFACES = "networkconfigurations"
 NETWORK_ADDRESSES = "ipallocations.vitistack.io"
 """Vitistack's IPAllocations, whose plural is that of ours."""
+KKP_POOLS = "ipampools"
+KKP_ALLOCATIONS = "ipamallocations"
+KKP_CLUSTERS = "clusters"
+CLUSTER_SCOPED = {KKP_POOLS, KKP_CLUSTERS}
 KINDS = {
     POOLS: "NetworkPool",
     ALLOCATIONS: "IPAllocation",
@@ -28,6 +33,9 @@ KINDS = {
     NETWORKS: "NetworkNamespace",
     INTERFACES: "NetworkConfiguration",
     NETWORK_ADDRESSES: "IPAllocation",
+    KKP_POOLS: "IPAMPool",
+    KKP_ALLOCATIONS: "IPAMAllocation",
+    KKP_CLUSTERS: "Cluster",
 }
 API_VERSION = "butler.butlerlabs.dev/v1alpha1"
 API_VERSIONS = {
@@ -39,7 +47,23 @@ API_VERSIONS = {
     NETWORKS: "vitistack.io/v1alpha2",
     INTERFACES: "vitistack.io/v1alpha1",
     NETWORK_ADDRESSES: "vitistack.io/v1alpha2",
+    KKP_POOLS: "kubermatic.k8c.io/v1",
+    KKP_ALLOCATIONS: "kubermatic.k8c.io/v1",
+    KKP_CLUSTERS: "kubermatic.k8c.io/v1",
 }
+
+
+def name_of(key: Key) -> str:
+    """Return what the model calls an object: its namespace is said only if it is another one."""
+    return key.name if key.namespace in {"", NAMESPACE} else str(key)
+
+
+def key_of(plural: str, name: str) -> Key:
+    """Return the key of an object that the model calls `name`."""
+    if plural in CLUSTER_SCOPED:
+        return Key("", name)
+    namespace, _, short = name.rpartition("/")
+    return Key(namespace or NAMESPACE, short)
 
 
 @dataclass(frozen=True)
@@ -47,13 +71,19 @@ class Event:
     """One entry of a kind's history; the object is None where it was deleted."""
 
     revision: int
+    plural: str
     name: str
     object: Json | None
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name of the object."""
+        return key_of(self.plural, self.name)
 
 
 @dataclass
 class World:
-    """Objects of a few kinds in one namespace."""
+    """Objects of a few kinds, most of them in one namespace."""
 
     now: Callable[[], datetime]
     revision: int = 1
@@ -74,14 +104,15 @@ class World:
 
     def create(self, plural: str, body: Json) -> tuple[int, Json]:
         """Create an object, as a user or a controller would."""
-        name = body["metadata"]["name"]
+        meta = body["metadata"]
+        name = name_of(Key(meta.get("namespace", ""), meta["name"]))
         if (plural, name) in self.objects:
             return failure(409, "AlreadyExists")
         self.uids += 1
         obj = copy.deepcopy(body)
         obj |= {"apiVersion": API_VERSIONS[plural], "kind": KINDS[plural]}
         obj["metadata"] |= {
-            "namespace": NAMESPACE,
+            "namespace": key_of(plural, name).namespace,
             "uid": f"uid-{self.uids}",
             "generation": 1,
             "creationTimestamp": rfc3339(self.now()),
@@ -145,14 +176,14 @@ class World:
         self.revision += 1
         obj["metadata"] = {**meta, "resourceVersion": str(self.revision)}
         self.objects[plural, name] = obj
-        self.history[plural].append(Event(self.revision, name, obj))
+        self.history[plural].append(Event(self.revision, plural, name, obj))
         self.witness(plural, old, obj)
         return obj
 
     def _remove(self, plural: str, name: str) -> None:
         self.revision += 1
         old = self.objects.pop((plural, name))
-        self.history[plural].append(Event(self.revision, name, None))
+        self.history[plural].append(Event(self.revision, plural, name, None))
         self.witness(plural, old, None)
 
 

@@ -1,0 +1,304 @@
+"""KKP's pools under the same chaos: replicas, lost requests, lags, deaths, edits."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, cast
+
+import msgspec
+from typing_extensions import override
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.events import Recorder
+from controller.meta import Object, ObjectMeta, Version
+from controller.resource import Resource
+from reconcilers.api import names
+from reconcilers.integrations.core.journal import ANNOTATION, Journal, journal_patch
+from reconcilers.integrations.kubermatic import api
+from reconcilers.integrations.kubermatic.clusters import ClusterReconciler
+from reconcilers.integrations.kubermatic.pools import PoolReconciler
+from reconcilers.integrations.kubermatic.reading import (
+    DATACENTER_INDEX,
+    NAMESPACE_INDEX,
+    POOL_INDEX,
+    Reader,
+    World,
+    datacenter_index,
+    namespace_index,
+    pool_index,
+)
+from reconcilers.integrations.kubermatic.telling import Told
+from reconcilers.settings import PoolSettings
+from tests.clock import VirtualClock
+from tests.reconcilers.simulation.chaos import NAMES, Run
+from tests.reconcilers.simulation.kkplaws import DATACENTERS, KkpJudge, both_have, left_undone
+from tests.reconcilers.simulation.laws import Judge
+from tests.reconcilers.simulation.replica import Feed, Passes, Silent
+from tests.reconcilers.simulation.wire import Flight, Wire
+from tests.reconcilers.simulation.world import (
+    KINDS,
+    KKP_ALLOCATIONS,
+    KKP_CLUSTERS,
+    KKP_POOLS,
+    Json,
+)
+from tests.reconcilers.simulation.world import World as Server
+
+FINALIZER = "kubermatic.k8c.io/cleanup"
+"""On a Cluster until its namespace is gone."""
+
+
+class KkpReplica(Passes):
+    """A process that believes it leads, and serves KKP's pools."""
+
+    def __init__(
+        self,
+        server: Server,
+        flights: list[Flight],
+        clock: VirtualClock,
+        rnd: Random,
+        *,
+        patience: float,
+    ) -> None:
+        pools = Cache(api.POOLS)
+        allocations = Cache(api.ALLOCATIONS, indexes={POOL_INDEX: pool_index})
+        clusters = Cache(
+            api.CLUSTERS,
+            indexes={DATACENTER_INDEX: datacenter_index, NAMESPACE_INDEX: namespace_index},
+        )
+        caches: dict[str, Cache[Any]] = {
+            KINDS[KKP_POOLS]: pools,
+            KINDS[KKP_ALLOCATIONS]: allocations,
+            KINDS[KKP_CLUSTERS]: clusters,
+        }
+
+        def answered(resource: Resource[Any], obj: Object) -> None:
+            caches[resource.kind].apply_own_write(obj)
+
+        def deleted(resource: Resource[Any], version: Version) -> None:
+            caches[resource.kind].mark_deleted(version)
+
+        client = Client(
+            Wire(flights),
+            on_object=answered,
+            on_deleted=deleted,
+            field_manager=names.FIELD_MANAGER,
+        )
+        world, told = World(pools, allocations, clusters), Told(cast("Recorder", Silent()))
+        settings = PoolSettings(foreign_patience=patience)
+        reader = Reader(client, allocations, clock, settings.cache_patience)
+        of_pools = PoolReconciler(client, world, reader, told, clock, settings)
+        self.pools = Feed(pools, server.history[KKP_POOLS], server)
+        self.allocations = Feed(allocations, server.history[KKP_ALLOCATIONS], server)
+        self.clusters = Feed(clusters, server.history[KKP_CLUSTERS], server)
+        super().__init__(
+            rnd,
+            (self.pools, self.allocations, self.clusters),
+            (
+                (of_pools.reconcile, (self.pools,)),
+                (ClusterReconciler(client, world, told, clock).reconcile, (self.clusters,)),
+            ),
+        )
+
+
+@dataclass
+class KkpRun(Run):
+    """One seed of the simulation of KKP's pools, played."""
+
+    @override
+    def _make_judge(self) -> Judge:
+        return KkpJudge(self.world)
+
+    @override
+    def _replica(self, *, stale: bool) -> Passes:
+        patience = self.plan.patience
+        made = KkpReplica(self.world, self.flights, self.clock, self.random, patience=patience)
+        made.boot(stale=stale)
+        return made
+
+    @override
+    def _overlap(self) -> str | None:
+        return both_have(self.world)
+
+    @override
+    def _unserved(self) -> str | None:
+        return left_undone(self.world)
+
+    @override
+    def _user(self) -> None:
+        name = self.random.choice(NAMES)
+        if self.world.get(KKP_CLUSTERS, name):
+            self.world.delete(KKP_CLUSTERS, name)
+            if self.random.random() < 0.5:
+                self._collect()
+            return
+        make_cluster(self.world, name, "y" if self.random.random() < self.plan.others else "x")
+
+    @override
+    def _harm(self) -> None:
+        plan = self.plan
+        kinds: tuple[tuple[bool, tuple[Callable[[], object], ...]], ...] = (
+            (plan.resets, (self._reset, self._delete_allocation)),
+            (plan.touches, (self._touch, self._collect, self._pause, self._make_by_hand)),
+            (
+                plan.pool_cycles,
+                (self._cycle_pool, self._force_pool, self._resize, self._move_cluster),
+            ),
+            (plan.wipes, (self._wipe,)),
+            (plan.restores, (self._restore,)),
+            (plan.force, (self._vanish, self._drop_datacenter)),
+        )
+        options = [harm for wanted, harms in kinds if wanted for harm in harms]
+        if options:
+            self.random.choice(options)()
+
+    def _some(self, plural: str) -> str | None:
+        found = [name for kind, name in sorted(self.world.objects) if kind == plural]
+        return self.random.choice(found) if found else None
+
+    @override
+    def _reset(self) -> None:
+        """Take its addresses out of an allocation."""
+        if name := self._some(KKP_ALLOCATIONS):
+            nothing = {"spec": {"addresses": None, "cidr": None}}
+            self.world.patch(KKP_ALLOCATIONS, name, nothing, guarded=False)
+
+    def _delete_allocation(self) -> None:
+        if name := self._some(KKP_ALLOCATIONS):
+            self.world.vanish(KKP_ALLOCATIONS, name)
+
+    @override
+    def _touch(self) -> None:
+        if name := self._some(KKP_ALLOCATIONS):
+            label = {"metadata": {"labels": {"touched": str(self.world.revision)}}}
+            self.world.patch(KKP_ALLOCATIONS, name, label, guarded=False)
+
+    def _make_by_hand(self) -> None:
+        """Make an allocation without addresses, which nobody owns."""
+        namespace = f"cluster-{self.random.choice(NAMES)}"
+        metadata = {"name": "p", "namespace": namespace}
+        body = {"metadata": metadata, "spec": {"type": "range", "dc": "x"}}
+        self.world.create(KKP_ALLOCATIONS, body)
+
+    def _pause(self) -> None:
+        if name := self._some(KKP_CLUSTERS):
+            cluster = self.world.get(KKP_CLUSTERS, name) or {}
+            paused = {"spec": {"pause": not cluster["spec"]["pause"]}}
+            self.world.patch(KKP_CLUSTERS, name, paused, guarded=False)
+
+    def _move_cluster(self) -> None:
+        """Move a cluster to another datacenter."""
+        if name := self._some(KKP_CLUSTERS):
+            there = {"spec": {"cloud": {"dc": self.random.choice("xy")}}}
+            self.world.patch(KKP_CLUSTERS, name, there, guarded=False)
+
+    def _resize(self) -> None:
+        """Have each cluster get one address, or two."""
+        self._edit_datacenters({"x": {"allocationRange": self.random.choice((1, 2))}})
+
+    def _drop_datacenter(self) -> None:
+        """Take a datacenter out of the pool, or put it back."""
+        pool = self.world.get(KKP_POOLS, "p")
+        gone = pool is not None and "x" not in pool["spec"]["datacenters"]
+        self._edit_datacenters({"x": copy.deepcopy(DATACENTERS["p"]["x"]) if gone else None})
+
+    def _edit_datacenters(self, change: Json) -> None:
+        pool = self.world.get(KKP_POOLS, "p")
+        there = pool is not None and "x" in pool["spec"]["datacenters"]
+        if there or (change["x"] or {}).get("type"):
+            change = {"spec": {"datacenters": change}}
+            self.world.patch(KKP_POOLS, "p", change, guarded=False)
+
+    def _collect(self) -> None:
+        """Do what the garbage collector and KKP do about what was deleted."""
+        there = {one["metadata"]["uid"] for one in self.world.of(KKP_POOLS)}
+        gone = {
+            f"cluster-{name}"
+            for name in NAMES
+            if "deletionTimestamp" in ((self.world.get(KKP_CLUSTERS, name) or _GONE)["metadata"])
+        }
+        for one in self.world.of(KKP_ALLOCATIONS):
+            meta = one["metadata"]
+            owners = {owner["uid"] for owner in meta.get("ownerReferences", ())}
+            if meta["namespace"] in gone or (owners and not owners & there):
+                name = f"{meta['namespace']}/{meta['name']}"
+                self.world.vanish(KKP_ALLOCATIONS, name)
+        for namespace in gone:
+            self.world.vanish(KKP_CLUSTERS, namespace.removeprefix("cluster-"))
+
+    def _vanish(self) -> None:
+        """Remove a Cluster by force, its namespace later."""
+        if name := self._some(KKP_CLUSTERS):
+            self.world.vanish(KKP_CLUSTERS, name)
+
+    @override
+    def _cycle_pool(self) -> None:
+        if self.world.get(KKP_POOLS, "p"):
+            self.world.delete(KKP_POOLS, "p")
+        else:
+            self._make_pool("p")
+
+    @override
+    def _force_pool(self) -> None:
+        pool = self.world.get(KKP_POOLS, "p")
+        journal = ((pool or {}).get("metadata", {}).get("annotations") or {}).get(ANNOTATION)
+        self.world.vanish(KKP_POOLS, "p")
+        self._make_pool("p")
+        if journal and self.random.random() < 0.5:  # as a backup brings it back
+            kept = {"metadata": {"annotations": {ANNOTATION: journal}}}
+            self.world.patch(KKP_POOLS, "p", kept, guarded=False)
+
+    @override
+    def _restore(self) -> None:
+        """Give the pool the memory of a history that is not ours."""
+        pool = self.world.get(KKP_POOLS, "p")
+        if pool is not None:
+            meta = msgspec.convert(pool["metadata"], ObjectMeta)
+            patch = journal_patch(meta, Journal(self.world.revision + 100_000))
+            self.world.patch(KKP_POOLS, "p", dict(patch), guarded=False)
+
+    @override
+    def _wipe(self) -> None:
+        if self.world.get(KKP_POOLS, "p"):
+            nothing = {"metadata": {"annotations": {ANNOTATION: None}}}
+            self.world.patch(KKP_POOLS, "p", nothing, guarded=False)
+
+    @override
+    def _make_pool(self, name: str, status: Json | None = None) -> None:
+        make_pool(self.world, name)
+
+    @override
+    def _prepare_calm(self) -> None:
+        """Have all pools there with all datacenters, and what was deleted gone."""
+        self.judge.paused = True
+        for name, datacenters in DATACENTERS.items():
+            make_pool(self.world, name)
+            pool = self.world.get(KKP_POOLS, name) or {}
+            lost = datacenters.keys() - pool["spec"]["datacenters"].keys()
+            whole = {"spec": {"datacenters": {one: datacenters[one] for one in lost}}}
+            self.world.patch(KKP_POOLS, name, copy.deepcopy(whole), guarded=False)
+        self._collect()
+        self.judge.paused = False
+
+
+def make_pool(world: Server, name: str) -> None:
+    """Make a pool, if it is not there."""
+    spec = {"datacenters": DATACENTERS[name]}
+    world.create(KKP_POOLS, {"metadata": {"name": name}, "spec": spec})
+
+
+def make_cluster(world: Server, name: str, datacenter: str) -> None:
+    """Make a cluster that has its namespace."""
+    world.create(
+        KKP_CLUSTERS,
+        {
+            "metadata": {"name": name, "finalizers": [FINALIZER]},
+            "spec": {"cloud": {"dc": datacenter}, "pause": False},
+            "status": {"namespaceName": f"cluster-{name}"},
+        },
+    )
+
+
+_GONE: Json = {"metadata": {"deletionTimestamp": "gone"}}

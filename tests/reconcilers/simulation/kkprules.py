@@ -1,0 +1,171 @@
+"""How each rule by which no address of KKP's pools is given twice is switched off, one by one."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller.errors import ControllerError
+from reconcilers.integrations.core import rules
+from reconcilers.integrations.core.journal import Journal
+from reconcilers.integrations.kubermatic import allocations, planning, pools
+from reconcilers.integrations.kubermatic.allocations import Allocations, owner_of
+from reconcilers.integrations.kubermatic.api import ALLOCATIONS, IPAMAllocation, IPAMPool
+from reconcilers.integrations.kubermatic.planning import Content, Grant
+from reconcilers.integrations.kubermatic.pools import Decided, PoolReconciler
+from reconcilers.integrations.kubermatic.reading import Reader, View
+from tests.reconcilers.simulation.claimrules import without_precondition
+from tests.reconcilers.simulation.world import KKP_ALLOCATIONS, KKP_POOLS, World
+
+Patch = pytest.MonkeyPatch
+
+
+def promises_not_taken(mp: Patch) -> None:
+    """What is promised may be chosen again."""
+    plan = planning.plan
+
+    def careless(content: Content, clusters: Any, room: int) -> Any:
+        promised: dict[str, Sequence[Any]] = dict.fromkeys(content.promised, ())
+        return plan(replace(content, promised=promised), clusters, room)
+
+    mp.setattr(pools, "plan", careless)
+
+
+def dropped_at_once(mp: Patch) -> None:
+    """The next write of the journal forgets what was promised before."""
+
+    def nothing(of: Journal, view: Any) -> Journal:
+        del view
+        return Journal(of.revision or 0)
+
+    mp.setattr(pools, "settle", nothing)
+
+
+def revision_not_raised(mp: Patch) -> None:
+    """The journal does not say how far one has to have read."""
+    settle = rules.settle
+
+    def low(of: Journal, view: Any) -> Journal:
+        return Journal(of.revision or 0, settle(of, view).promises)
+
+    mp.setattr(pools, "settle", low)
+
+
+def written_at_any_version(mp: Patch) -> None:
+    """An IPAMAllocation is given its addresses whatever it has become meanwhile."""
+    without_precondition(mp, KKP_ALLOCATIONS, "spec")
+
+
+def pools_written_blindly(mp: Patch) -> None:
+    """A journal is written whatever the pool has become meanwhile."""
+    without_precondition(mp, KKP_POOLS, "metadata")
+
+
+def fence_voids_nothing(mp: Patch) -> None:
+    """A pool without memory begins to serve while earlier promises may still be kept."""
+
+    async def nothing(self: Allocations, found: Any, since: str) -> None:
+        del self, found, since
+
+    mp.setattr(Allocations, "void", nothing)
+
+
+def fence_voids_only_the_empty(mp: Patch) -> None:
+    """A pool without memory does not void what was promised to who has some addresses."""
+    void = Allocations.void
+
+    async def some(self: Allocations, found: Sequence[IPAMAllocation], since: str) -> None:
+        await void(self, [one for one in found if one.empty], since)
+
+    mp.setattr(Allocations, "void", some)
+
+
+def own_answers_count_as_read(mp: Patch) -> None:
+    """A replica believes to have read up to what it has written."""
+    at_least = Reader.at_least
+
+    async def further(self: Reader, pool: str, revision: int) -> View:
+        highest = self._allocations.highest_revision
+        if highest < revision:
+            return await at_least(self, pool, revision)
+        found = self._allocations.by_index("pool", pool)
+        return View(highest, found, self._allocations.get)
+
+    mp.setattr(Reader, "at_least", further)
+
+
+def made_with_addresses(mp: Patch) -> None:
+    """An IPAMAllocation is made with its addresses at once, before they are promised."""
+    make = Allocations.make
+
+    async def hasty(
+        self: Allocations, grants: Sequence[Grant], pool: IPAMPool
+    ) -> tuple[list[tuple[Grant, IPAMAllocation]], list[tuple[Grant, ControllerError]]]:
+        for grant in grants:
+            if grant.allocation is None:
+                empty = IPAMAllocation(grant.cluster.metadata)
+                settings = pool.spec.datacenters[grant.datacenter]
+                spec = allocations.content(empty, grant.datacenter, settings, grant.ranges)
+                body = {
+                    "metadata": {"name": pool.metadata.name, "ownerReferences": [owner_of(pool)]},
+                    "spec": {key: value for key, value in spec.items() if value is not None},
+                }
+                await self._client.create(ALLOCATIONS, grant.cluster.namespace, body)
+        return await make(self, [one for one in grants if one.allocation is not None], pool)
+
+    mp.setattr(Allocations, "make", hasty)
+
+
+def left_without_addresses(mp: Patch) -> None:
+    """An IPAMAllocation for which there are no addresses any more stays."""
+    delete = PoolReconciler._delete_leftovers
+
+    async def some(self: PoolReconciler, pool: Any, view: View, decided: Decided) -> None:
+        plans = {name: replace(one, unserved=[]) for name, one in decided.plans.items()}
+        await delete(self, pool, view, replace(decided, plans=plans))
+
+    mp.setattr(PoolReconciler, "_delete_leftovers", some)
+
+
+def deleted_by_cache(mp: Patch) -> None:
+    """Allocations of other datacenters are deleted by what the caches show."""
+
+    async def believed(self: PoolReconciler, pool: Any, found: Any) -> Any:
+        del self, pool
+        return [one for one, _ in found]
+
+    mp.setattr(PoolReconciler, "_confirmed", believed)
+
+
+def rewritten_from_the_start(mp: Patch) -> None:
+    """What is promised takes the place of what the allocation has."""
+    content = allocations.content
+
+    def anew(one: IPAMAllocation, *what: Any) -> Any:
+        return content(replace(one, spec=replace(one.spec, addresses=())), *what)
+
+    mp.setattr(allocations, "content", anew)
+
+
+def leftovers_deleted_blindly(mp: Patch) -> None:
+    """A leftover is deleted whatever it has become meanwhile."""
+    delete = World.delete
+
+    def blind(self: World, plural: str, name: str, *versions: str | None) -> Any:
+        return delete(self, plural, name, *(() if plural == KKP_ALLOCATIONS else versions))
+
+    mp.setattr(World, "delete", blind)
+
+
+def written_for_where_the_cluster_is(mp: Patch) -> None:
+    """What is promised is written for the datacenter in which the cache shows the cluster."""
+    possible = PoolReconciler._still_possible
+
+    def elsewhere(self: PoolReconciler, *read: Any) -> Any:
+        for promises, allocation, _ in possible(self, *read):
+            cluster = self._world.cluster_in(allocation.metadata.namespace)
+            assert cluster is not None
+            yield promises, allocation, cluster.datacenter
+
+    mp.setattr(PoolReconciler, "_still_possible", elsewhere)

@@ -1,0 +1,201 @@
+"""Scenes in which one rule of KKP's pools is all that stands between two clusters and one."""
+
+from random import Random
+from typing import Any
+
+from typing_extensions import override
+
+from controller.meta import Key
+from reconcilers.integrations.core.journal import ANNOTATION
+from tests.reconcilers.simulation.kkpchaos import KkpReplica, make_cluster, make_pool
+from tests.reconcilers.simulation.kkplaws import DATACENTERS, KkpJudge, both_have, held
+from tests.reconcilers.simulation.laws import Judge
+from tests.reconcilers.simulation.stage import Late, Stage
+from tests.reconcilers.simulation.wire import Flight
+from tests.reconcilers.simulation.world import KKP_ALLOCATIONS, KKP_CLUSTERS, KKP_POOLS, Json
+
+
+class KkpStage(Stage):
+    """A world with pool p, and nobody at work yet."""
+
+    @override
+    def make_judge(self) -> Judge:
+        return KkpJudge(self.world)
+
+    @override
+    def overlap(self) -> str | None:
+        return both_have(self.world)
+
+    @override
+    def make_pool(self, **status: str) -> None:
+        make_pool(self.world, "p")
+
+    @override
+    def key(self, name: str) -> Key:
+        return Key("", name)
+
+    @override
+    def ask(self, name: str, count: int = 1, since: str = "") -> None:
+        make_cluster(self.world, name, "x")
+
+    @override
+    def replica(self) -> Any:
+        made = KkpReplica(self.world, self.flights, self.clock, Random(0), patience=0.0)
+        made.boot(stale=False)
+        return made
+
+    def edit_pool(self, patch: Json) -> None:
+        """Edit pool p, as a person does."""
+        self.world.patch(KKP_POOLS, "p", patch, guarded=False)
+
+    def give_each(self, count: int) -> None:
+        """Have each cluster in datacenter x get so many addresses."""
+        self.edit_pool({"spec": {"datacenters": {"x": {"allocationRange": count}}}})
+
+    def forget(self) -> None:
+        """Take the pool's memory away."""
+        self.edit_pool({"metadata": {"annotations": {ANNOTATION: None}}})
+
+    def has(self, cluster: str) -> int:
+        """Return how many addresses a cluster has."""
+        return len(held(self.world.get(KKP_ALLOCATIONS, f"cluster-{cluster}/p")))
+
+
+def _gives_to(name: str) -> Late:
+    """Return what tells the write of a cluster's addresses."""
+
+    def gives(flight: Flight) -> bool:
+        its = flight.method == "PATCH" and flight.name == f"cluster-{name}/p"
+        return its and "spec" in flight.body
+
+    return gives
+
+
+def _deletes(flight: Flight) -> bool:
+    return flight.method == "DELETE"
+
+
+async def late_write_after_loss_of_memory(stage: KkpStage) -> str | None:
+    """B's addresses are on their way when the pool forgets; then A asks, who goes first."""
+    stage.ask("b")
+    await stage.pool(stage.replica(), _gives_to("b"))
+    stage.forget()
+    stage.ask("a")
+    on_their_way, stage.late = stage.late, []
+    await stage.pool(stage.replica(), _gives_to("b"))
+    stage.late = on_their_way
+    stage.arrive()
+    return stage.problem
+
+
+async def late_growth_after_loss_of_memory(stage: KkpStage) -> str | None:
+    """A's second address is on its way when it is not wanted any more, and the pool forgets."""
+    stage.ask("a")
+    await stage.pool(stage.replica())
+    stage.give_each(2)
+    await stage.pool(stage.replica(), _gives_to("a"))
+    stage.give_each(1)
+    stage.forget()
+    stage.ask("b")
+    await stage.pool(stage.replica())
+    stage.arrive()
+    return stage.problem
+
+
+async def datacenter_gone_and_back(stage: KkpStage) -> str | None:
+    """A replica has heard that the pool lost A's datacenter, and not that it has it again."""
+    stage.ask("a")
+    await stage.pool(stage.replica())
+    stage.edit_pool({"spec": {"datacenters": {"x": None}}})
+    other = stage.replica()
+    stage.edit_pool({"spec": {"datacenters": {"x": DATACENTERS["p"]["x"]}}})
+    await stage.pool(other)
+    return None if stage.has("a") else "A lost its addresses"
+
+
+async def cluster_moved_away_and_back(stage: KkpStage) -> str | None:
+    """A replica has heard that A moved to where the pool is not, and not that it is back."""
+    stage.ask("a")
+    await stage.pool(stage.replica())
+    stage.world.patch(KKP_CLUSTERS, "a", {"spec": {"cloud": {"dc": "z"}}}, guarded=False)
+    other = stage.replica()
+    stage.world.patch(KKP_CLUSTERS, "a", {"spec": {"cloud": {"dc": "x"}}}, guarded=False)
+    await stage.pool(other)
+    return None if stage.has("a") else "A lost its addresses"
+
+
+async def late_deletion_of_a_leftover(stage: KkpStage) -> str | None:
+    """There is nothing for E, so its empty allocation is to go; then there is, and it gets it."""
+    stage.give_each(2)
+    for name in ("a", "b"):
+        stage.ask(name)
+    await stage.pool(stage.replica())
+    stage.ask("e")
+    meta = {"name": "p", "namespace": "cluster-e"}
+    stage.world.create(KKP_ALLOCATIONS, {"metadata": meta, "spec": {"type": "range", "dc": "x"}})
+    await stage.pool(stage.replica(), _deletes)
+    stage.world.vanish(KKP_ALLOCATIONS, "cluster-a/p")
+    stage.world.vanish(KKP_CLUSTERS, "a")
+    await stage.pool(stage.replica())
+    given = stage.has("e")
+    stage.arrive()
+    return stage.problem or (None if given == stage.has("e") == 2 else "E lost its addresses")
+
+
+async def stale_cache_after_a_settled_promise(stage: KkpStage) -> str | None:
+    """B has its address, its promise is dropped; then A asks whoever has not heard of that."""
+    stage.ask("b")
+    other, current = stage.replica(), stage.replica()
+    await stage.pool(current)
+    stage.ask("c")
+    for feed in (current.pools, current.clusters, current.allocations):
+        feed.advance(feed.behind)
+    await stage.pool(current)
+    stage.ask("a")
+    for _ in range(2):  # more than once, as it may wait for its cache
+        for feed in (other.pools, other.clusters):
+            feed.advance(feed.behind)
+        await stage.pool(other)
+        stage.clock._elapsed += 2_000_000_000
+    return stage.problem
+
+
+async def growth(stage: KkpStage) -> str | None:
+    """Each cluster is to get another address."""
+    stage.ask("a")
+    await stage.pool(stage.replica())
+    stage.give_each(2)
+    await stage.pool(stage.replica())
+    return stage.problem or (None if stage.has("a") == 2 else "A lacks an address")
+
+
+async def empty_allocation_of_a_full_pool(stage: KkpStage) -> str | None:
+    """Somebody made an allocation without addresses, and there are none for it."""
+    stage.give_each(2)
+    for name in ("a", "b", "c"):
+        stage.ask(name)
+    meta = {"name": "p", "namespace": "cluster-c"}
+    stage.world.create(KKP_ALLOCATIONS, {"metadata": meta, "spec": {"type": "range", "dc": "x"}})
+    replica = stage.replica()
+    for _ in range(2):
+        await stage.pool(replica)
+        for feed in (replica.pools, replica.allocations):
+            feed.advance(feed.behind)
+    if stage.world.get(KKP_ALLOCATIONS, "cluster-c/p") is not None:
+        return "an allocation stays without addresses"
+    return stage.problem
+
+
+async def promise_kept_by_who_believes_in_another_datacenter(stage: KkpStage) -> str | None:
+    """A moved, and its new address is written by a replica that has not heard of that."""
+    stage.ask("a")
+    await stage.pool(stage.replica())
+    other = stage.replica()
+    stage.world.patch(KKP_CLUSTERS, "a", {"spec": {"cloud": {"dc": "y"}}}, guarded=False)
+    await stage.pool(stage.replica(), _gives_to("a"))
+    stage.late.clear()
+    for _ in range(2):
+        other.pools.advance(other.pools.behind)
+        await stage.pool(other)
+        stage.clock._elapsed += 3_000_000_000
+    return stage.problem

@@ -1,0 +1,115 @@
+"""KKP's pools, proved for the real code from seeds; and each rule switched off.
+
+`BUTLER_IPAM_TEST_SEEDS` is how many seeds are played with two replicas; with three, or with
+objects that vanish, it is half of that.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.numbers import Note
+from tests.reconcilers.simulation import kkprules as rules
+from tests.reconcilers.simulation import kkpscenes as scenes
+from tests.reconcilers.simulation.chaos import Plan
+from tests.reconcilers.simulation.kkpchaos import KkpRun
+from tests.reconcilers.simulation.stage import played
+from tests.reconcilers.simulation.switch import Switch, check
+from tests.reconcilers.simulation.test_claim_switches import BOTH_HAVE
+from tests.reconcilers.simulation.test_simulation import PARTS, SEEDS, part_of
+from tests.reconcilers.simulation.test_switches import _LAGGING
+
+_BUSY = replace(_LAGGING, users=0.15, reading=0.15)
+_EMPTIED = replace(_BUSY, resets=True)
+
+CHANGED, LOST = " now", "lost its addresses"
+
+SWITCHES = {
+    "2": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, _LAGGING),
+    "3": Switch(
+        "an allocation is made without addresses",
+        rules.made_with_addresses,
+        BOTH_HAVE,
+        _LAGGING,
+        1,
+    ),
+    "4": Switch(
+        "the journal is written at the version that was read",
+        rules.pools_written_blindly,
+        BOTH_HAVE,
+        _LAGGING,
+    ),
+    "5": Switch(
+        "an allocation is written at the version that was promised for",
+        rules.written_at_any_version,
+        CHANGED,
+        _EMPTIED,
+        5,
+    ),
+    "6": Switch(
+        "a promise is kept until it is settled", rules.dropped_at_once, BOTH_HAVE, _LAGGING, 3
+    ),
+    "8": Switch(
+        "own answers are not what was read", rules.own_answers_count_as_read, BOTH_HAVE, _BUSY, 1
+    ),
+}
+
+SCENES = {
+    "1": (rules.revision_not_raised, scenes.stale_cache_after_a_settled_promise, BOTH_HAVE),
+    "7a": (rules.fence_voids_nothing, scenes.late_write_after_loss_of_memory, BOTH_HAVE),
+    "7b": (rules.fence_voids_only_the_empty, scenes.late_growth_after_loss_of_memory, BOTH_HAVE),
+    "9": (
+        rules.left_without_addresses,
+        scenes.empty_allocation_of_a_full_pool,
+        "without addresses",
+    ),
+    "10": (rules.rewritten_from_the_start, scenes.growth, CHANGED),
+    "11a": (rules.deleted_by_cache, scenes.datacenter_gone_and_back, LOST),
+    "11b": (rules.deleted_by_cache, scenes.cluster_moved_away_and_back, LOST),
+    "12": (rules.leftovers_deleted_blindly, scenes.late_deletion_of_a_leftover, LOST),
+    "13": (
+        rules.written_for_where_the_cluster_is,
+        scenes.promise_kept_by_who_believes_in_another_datacenter,
+        "does not hand out",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize(
+    ("plan", "share", "options"),
+    [
+        (Plan(), 1, "--replicas 2"),
+        (Plan(replicas=3), 2, "--replicas 3"),
+        (Plan(force=True), 2, "--force"),
+    ],
+    ids=["two", "three", "vanishing"],
+)
+def test_no_two_ever_have_one_address_of_kkp_and_every_cluster_that_fits_is_served(
+    plan: Plan, share: int, options: str, part: int
+) -> None:
+    for seed in part_of(SEEDS // share, part):
+        verdict = KkpRun(seed, plan).play()
+        again = f"python -m tests.reconcilers.simulation kkp {seed} {options}"
+        assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", SWITCHES)
+def test_without_a_rule_the_simulation_fails_and_with_it_the_same_seed_is_clean(
+    number: str, record_property: Note
+) -> None:
+    switch = SWITCHES[number]
+    check(switch, lambda seed: KkpRun(seed, switch.plan).play(), record_property)
+
+
+@pytest.mark.parametrize("number", SCENES)
+def test_without_a_rule_the_scene_ends_badly_and_with_it_well(number: str) -> None:
+    off, scene, sign = SCENES[number]
+    assert played(scene, scenes.KkpStage) is None
+    with pytest.MonkeyPatch.context() as patch:
+        off(patch)
+        verdict = played(scene, scenes.KkpStage)
+    assert verdict is not None
+    assert sign in verdict
