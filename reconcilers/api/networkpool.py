@@ -54,7 +54,7 @@ class ReservedRange:
 @with_config(poolrules.SPAN)
 @dataclass(frozen=True, slots=True)
 class AddressSpan:
-    """First and last address of a stretch, both included."""
+    """First and last address of a range, both included."""
 
     start: AddressText
     """First address."""
@@ -83,7 +83,7 @@ class TenantAllocation:
     end: OptionalAddressText | None = None
     """Last allocatable address. Deprecated: use ranges."""
     ranges: Annotated[tuple[AddressSpan, ...], FieldSchema(max_length=poolrules.MAX_RANGES)] = ()
-    """Allocatable stretches, sorted and disjoint. Takes precedence over start and end."""
+    """Allocatable ranges, sorted and disjoint. Takes precedence over start and end."""
     defaults: TenantDefaults | None = None
     """Sizes of allocations that name none."""
 
@@ -94,7 +94,7 @@ class SecondaryAllocation:
     """Which part of the secondary CIDR tenants draw from."""
 
     ranges: Annotated[tuple[AddressSpan, ...], FieldSchema(max_length=poolrules.MAX_RANGES)] = ()
-    """Allocatable stretches, sorted and disjoint."""
+    """Allocatable ranges, sorted and disjoint."""
 
 
 @with_config(poolrules.SECONDARY)
@@ -110,7 +110,7 @@ class SecondaryBlock:
     """Restricts tenants to part of the block; the whole block if absent."""
 
     def spans(self) -> tuple[tuple[str, str], ...]:
-        """Return the allocatable stretches as declared; empty means the whole CIDR."""
+        """Return the allocatable ranges as declared; empty means the whole CIDR."""
         tenant = self.tenantAllocation
         return tuple((span.start, span.end) for span in tenant.ranges) if tenant else ()
 
@@ -132,7 +132,7 @@ class NetworkPoolSpec:
     """The gateway that machines are told. It is never handed out."""
 
     def spans(self) -> tuple[tuple[str, str], ...]:
-        """Return the allocatable stretches as declared; empty means the whole CIDR."""
+        """Return the allocatable ranges as declared; empty means the whole CIDR."""
         tenant = self.tenantAllocation
         if tenant is None:
             return ()
@@ -208,7 +208,7 @@ class InfrastructureAllocation:
 @with_config(MODEL)
 @dataclass(frozen=True, slots=True)
 class UnmanagedRange:
-    """A stretch of the CIDR that is neither reserved nor for tenants. Written by others."""
+    """A range of the CIDR that is neither reserved nor for tenants. Written by others."""
 
     start: str
     """First address."""
@@ -336,7 +336,7 @@ class NetworkPoolStatus(_Counted):
     reservedIPs: Int32 | None = None
     """Addresses in reserved ranges."""
     unmanagedRanges: tuple[UnmanagedRange, ...] = ()
-    """Stretches of the CIDR that are neither reserved nor for tenants."""
+    """Ranges of the CIDR that are neither reserved nor for tenants."""
     unmanagedScopeIPs: Int32 | None = None
     """How many addresses these hold."""
 
