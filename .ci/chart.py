@@ -26,6 +26,7 @@ OF_THE_CHART = (
     "log-",
     "metrics-",
     "namespace",
+    "ui-",
 )
 """Beginnings of flags that other values than `settings` stand for."""
 STILL_SETTINGS = ("leader-elect-", "metrics-cert-dir")

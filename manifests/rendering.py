@@ -52,6 +52,7 @@ def copies() -> Iterator[tuple[Path, str]]:
     yield templates / "webhooks.yaml", _webhooks()
     yield templates / "clusterapi.yaml", _cluster_api()
     yield templates / "kubermatic.yaml", _when(KUBERMATIC, [_roles_of("kubermatic")])
+    yield templates / "ui.yaml", _when(".Values.ui.enabled", [_roles_of("ui", "reader-role")])
     yield templates / "vitistack.yaml", _when(VITISTACK, [_roles_of("vitistack")])
     [rule] = _read("prometheus/alerts.yaml")
     yield HERE / "chart/files/alerts.yaml", _dumped(rule["spec"])
@@ -102,10 +103,11 @@ def _cluster_api() -> str:
     return _when(CLUSTER_API, ["".join(wanted)])
 
 
-def _roles_of(component: str) -> str:
-    """Return what an integration may do, as a template."""
-    roles = [_templated(_read(f"{component}/{name}.yaml")[0]) for name in ("role", "role-binding")]
-    return _when(".Values.rbac.create", ["---\n" + roles[0], roles[1]])
+def _roles_of(component: str, *more: str) -> str:
+    """Return what a component may do, and `more` roles of it, as a template."""
+    names = ("role", "role-binding", *more)
+    first, *others = (_templated(_read(f"{component}/{name}.yaml")[0]) for name in names)
+    return _when(".Values.rbac.create", ["---\n" + first, *others])
 
 
 def _rbac() -> str:

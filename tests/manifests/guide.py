@@ -34,6 +34,8 @@ NOT_TYPED: Mapping[str, str] = {
     " -l butler.butlerlabs.dev/tenant=shop,butler.butlerlabs.dev/allocation-type=loadbalancer": (
         "needs a tenant, and a ProviderConfig in cloud mode; tests/metallb has both"
     ),
+    "kubectl -n butler-system port-forward service/butler-ipam-ui 8443:443": _NODES,
+    "kubectl create token viewer -n butler-system": "page.py asks for tokens",
     "butler-ipam run": "the controller itself, which the tests start under its account",
     "butler-ipam plan --fit NODES+LB": "placeholders",
     "butler-ipam map POOL": "a placeholder",

@@ -11,6 +11,7 @@ COMPONENTS: Mapping[str, set[str]] = {
     "prometheus": {"ServiceMonitor", "PrometheusRule", "ConfigMap"},
     "shards": {"Role", "RoleBinding"},
     "network-policy": {"NetworkPolicy"},
+    "ui": {"Service", "ClusterRole", "ClusterRoleBinding"},
     "clusterapi": {"ClusterRole"},
     "clusterapi-crds": {"CustomResourceDefinition"},
     "kubermatic": {"ClusterRole"},

@@ -15,6 +15,7 @@ from envtest import ControlPlane
 from manifests import rendering
 from reconcilers.cli.run import run
 from tests.manifests.helm import Chart, merged
+from tests.manifests.overlays import with_components
 from tests.manifests.valueschema import faults
 from tests.manifests.valuesets import (
     DIGEST,
@@ -101,6 +102,7 @@ def test_settings_become_flags_that_the_command_knows() -> None:
         {},
         {"webhooks": {"certManager": {"enabled": True}}},
         {"metrics": {"secure": False}, "logging": {"level": "debug"}},
+        {"ui": {"enabled": True, "certificateSecret": "tls"}},
     ],
 )
 def test_every_argument_of_the_pod_is_a_flag_of_the_command(values: dict[str, Any]) -> None:
@@ -114,6 +116,52 @@ def test_without_webhooks_nothing_of_them_is_left() -> None:
     objects = render(webhooks={"enabled": False})
     assert not any("ebhook" in name for name in objects)
     assert [port["name"] for port in container(objects)["ports"]] == ["probes", "metrics"]
+
+
+def test_the_page_is_served_on_request_with_its_service_and_roles() -> None:
+    objects = render(ui={"enabled": True, "certificateSecret": "tls"})
+    pod = container(objects)
+    assert {"--ui-bind-address=:8090", "--ui-cert-dir=/ui-certificate"} <= set(pod["args"])
+    [port] = [one for one in pod["ports"] if one["name"] == "ui"]
+    assert port["containerPort"] == 8090
+    assert objects["Service/butler-ipam-ui"]["spec"]["ports"][0]["targetPort"] == "ui"
+    assert {"ClusterRole/butler-ipam-ui", "ClusterRole/butler-ipam-ui-reader"} <= set(objects)
+    volumes = objects["Deployment/butler-ipam"]["spec"]["template"]["spec"]["volumes"]
+    assert "tls" in {one["secret"]["secretName"] for one in volumes if "secret" in one}
+    assert "ui" not in {one["name"] for one in container(render())["ports"]}
+    assert "Service/butler-ipam-ui" not in render()
+
+
+def test_the_chart_and_the_component_serve_the_page_alike(tmp_path: Path) -> None:
+    if shutil.which("kubectl") is None:
+        pytest.skip("no kubectl on this machine; its kustomize renders the other side")
+    folder = with_components(tmp_path, "ui")
+    wanted = {
+        f"{one['kind']}/{one['metadata']['name']}": essence(one)
+        for one in read_all_yaml(rendering.rendered(folder))
+        if one["kind"] != "Namespace"
+    }
+    found = {name: essence(one) for name, one in render(ui={"enabled": True}).items()}
+    assert in_order(found) == in_order(wanted)
+
+
+@pytest.mark.parametrize("peers", [[], [{"podSelector": {"matchLabels": {"a": "b"}}}]])
+def test_a_network_policy_lets_readers_of_the_page_in(peers: list[Any]) -> None:
+    values = {"enabled": True, "pageFrom": peers}
+    policy = render(ui={"enabled": True}, networkPolicy=values)["NetworkPolicy/butler-ipam"]
+    [rule] = [one for one in policy["spec"]["ingress"] if one["ports"][0]["port"] == "ui"]
+    assert rule.get("from", []) == peers
+    without = render(networkPolicy=values)["NetworkPolicy/butler-ipam"]["spec"]["ingress"]
+    assert not any(one["ports"][0]["port"] == "ui" for one in without)
+
+
+def in_order(value: Any) -> Any:
+    """Return objects with lists in an order of their own: two ways to write the same differ."""
+    if isinstance(value, dict):
+        return {name: in_order(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return sorted(map(in_order, value), key=lambda one: json.dumps(one, sort_keys=True))
+    return value
 
 
 def test_with_shards_replicas_may_list_and_delete_leases_and_else_they_may_not() -> None:

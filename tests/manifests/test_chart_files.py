@@ -40,7 +40,7 @@ def test_objects_of_the_schema_are_closed_but_for_those_that_are_kubernetes_own(
         ".resources.claims[]",
         *(
             f".networkPolicy.{peers}[].{selector}.matchExpressions[]"
-            for peers in ("scrapesFrom", "admissionFrom", "apiServers")
+            for peers in ("scrapesFrom", "admissionFrom", "pageFrom", "apiServers")
             for selector in ("namespaceSelector", "podSelector")
         ),
     }

@@ -32,7 +32,9 @@ def test_the_files_are_what_the_code_says(writer: ModuleType) -> None:
         assert path.read_text() == text, f"{path}: run `make manifests`"
 
 
-@pytest.mark.parametrize("component", ["clusterapi", "clusterapi-crds", "kubermatic", "vitistack"])
+@pytest.mark.parametrize(
+    "component", ["clusterapi", "clusterapi-crds", "kubermatic", "vitistack", "ui"]
+)
 def test_a_component_names_every_file_that_there_is(component: str) -> None:
     read = kustomization(component)
     patches = {one["path"] for one in read.get("patches", []) if "path" in one}

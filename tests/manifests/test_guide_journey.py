@@ -1,7 +1,7 @@
 """The operator's guide from its first line to its last, typed as it is written, on a real server.
 
-Tests with clusters of their own type "Migrate from Butler's controller", "Back up and restore" and
-"Sharing the work among replicas".
+Tests with clusters of their own type "Migrate from Butler's controller", "Back up and restore",
+"Sharing the work among replicas" and "A page of all addresses".
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What was installed with the component `shards` runs: its account may do all that it does."""
+"""What was installed with the components `shards` and `ui` runs, and has the rights it needs."""
 
 import json
 import signal
@@ -10,6 +10,7 @@ from reconcilers.api import crd
 from tests.manifests.clusters import HOME, Cluster, written
 from tests.manifests.guide import lines, typed
 from tests.manifests.overlays import with_components
+from tests.manifests.page import token_of, updates
 from tests.manifests.test_running import (
     ACCOUNT,
     SAMPLES,
@@ -24,7 +25,7 @@ from tests.polling import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SHARDS = {f"butler-ipam-4-{number}" for number in range(4)}
-SOON = ("--leader-elect-retry-period=200ms",)
+SOON = ("--leader-elect-retry-period=200ms", "--ui-bind-address=127.0.0.1:0")
 
 
 async def holders(cluster: Cluster) -> dict[str, str]:
@@ -39,7 +40,7 @@ async def test_replicas_share_the_work_with_the_rights_that_the_component_gives(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     port = free_port()
-    overlay = with_components(tmp_path / "tree", "shards")
+    overlay = with_components(tmp_path / "tree", "shards", "ui")
     documents = called_here(await cluster.kubectl("kustomize", overlay), port)
     await cluster.apply("-f", "-", stdin=written(*documents))
     definitions = [f"crd/{kind.crd_name}" for kind in crd.KINDS]
@@ -56,6 +57,8 @@ async def test_replicas_share_the_work_with_the_rights_that_the_component_gives(
         assert await allocated(cluster)
         for line in lines("Sharing the work among replicas"):
             assert "butler-ipam-4-0" in await typed(cluster, tmp_path, line)
+        found = await first.until(r"ui-address\W+(127\.0\.0\.1:[0-9]+)")
+        await the_page_is_read(cluster, f"https://{found[1]}", tmp_path)
         assert await first.stop(signal.SIGTERM) == 0
     # It could delete its own Lease when it ended, and asked for nothing that it has no right to.
     left = await holders(cluster)
@@ -64,3 +67,16 @@ async def test_replicas_share_the_work_with_the_rights_that_the_component_gives(
     assert ACCOUNT not in first.complained, (
         "an API server that forbids something names the account"
     )
+
+
+async def the_page_is_read(cluster: Cluster, url: str, desk: Path) -> None:
+    """See that the page and its events are for whom the guide's line binds, and for no other."""
+    tokens = [await token_of(cluster, name) for name in ("viewer", "other")]
+    [bind] = [one for one in lines("A page of all addresses") if "clusterrolebinding" in one]
+    await typed(cluster, desk, bind)
+    status, sent = await updates(url, tokens[0])
+    assert status == 200
+    assert any(one.startswith("butler-system/lab-pool ") for one in sent[0]["order"])
+    [events, *_] = [one["events"] for one in sent if one.get("events")]
+    assert {one["about"].partition(" ")[0] for one in events} & {"NetworkPool", "IPAllocation"}
+    assert (await updates(url, tokens[1]))[0] == 403

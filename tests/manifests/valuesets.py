@@ -62,6 +62,15 @@ VALUE_SETS: Mapping[str, Values] = {
         "metrics": {"secure": False},
         "logging": {"level": "debug", "format": "console"},
     },
+    "the page": {"ui": {"enabled": True}, "networkPolicy": {"enabled": True}},
+    "the page with a certificate": {
+        "ui": {"enabled": True, "port": 9090, "certificateSecret": "page-tls"},
+        "networkPolicy": {
+            "enabled": True,
+            "pageFrom": [{"namespaceSelector": {"matchLabels": {"a": "b"}}}],
+        },
+        "fullnameOverride": "other",
+    },
     "placement": {
         "nodeSelector": {"a": "b"},
         "tolerations": [{"operator": "Exists"}],
@@ -176,6 +185,9 @@ REFUSED: Sequence[Values] = [
     {"settings": {"concurrency": [4]}},
     {"webhooks": {"failurePolicy": "Maybe"}},
     {"webhooks": {"port": 0}},
+    {"ui": {"port": 0}},
+    {"ui": {"certificateSecret": "A b"}},
+    {"settings": {"ui-bind-address": ":8090"}},
     {"metrics": {"serviceMonitor": {"interval": "often"}}},
     {"logging": {"level": "loud"}},
     {"podLabels": {"a": 1}},
