@@ -126,4 +126,4 @@ class Reader:
 
     def forget(self, pool: str) -> None:
         """Forget a pool that is gone."""
-        self._behind_since.pop(pool, None)
+        self._wait.forget(pool)

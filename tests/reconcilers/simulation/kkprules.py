@@ -15,7 +15,7 @@ from reconcilers.integrations.kubermatic.api import ALLOCATIONS, IPAMAllocation,
 from reconcilers.integrations.kubermatic.planning import Content, Grant
 from reconcilers.integrations.kubermatic.pools import Decided, PoolReconciler
 from reconcilers.integrations.kubermatic.reading import Reader, View
-from tests.reconcilers.simulation.claimrules import without_precondition
+from tests.reconcilers.simulation.journalrules import without_precondition
 from tests.reconcilers.simulation.world import KKP_ALLOCATIONS, KKP_POOLS, World
 
 Patch = pytest.MonkeyPatch

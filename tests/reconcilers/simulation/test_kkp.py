@@ -13,10 +13,10 @@ from tests.reconcilers.simulation import kkprules as rules
 from tests.reconcilers.simulation import kkpscenes as scenes
 from tests.reconcilers.simulation.chaos import Plan
 from tests.reconcilers.simulation.kkpchaos import KkpRun
+from tests.reconcilers.simulation.seeds import PARTS, SEEDS, part_of
 from tests.reconcilers.simulation.stage import played
 from tests.reconcilers.simulation.switch import Switch, check
 from tests.reconcilers.simulation.test_claim_switches import BOTH_HAVE
-from tests.reconcilers.simulation.test_simulation import PARTS, SEEDS, part_of
 from tests.reconcilers.simulation.test_switches import _LAGGING
 
 _BUSY = replace(_LAGGING, users=0.15, reading=0.15)

@@ -1,0 +1,100 @@
+"""What each panel of the dashboard tells whoever looks at it, and that alerts lead to it."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tests.manifests.clusters import MANIFESTS
+from tests.yamls import read_yaml
+
+BOARD = json.loads((MANIFESTS / "prometheus/dashboard.json").read_text())
+PANELS = [one for one in BOARD["panels"] if one["type"] != "row"]
+RULES = [
+    rule
+    for group in read_yaml((MANIFESTS / "prometheus/alerts.yaml").read_text())["spec"]["groups"]
+    for rule in group["rules"]
+]
+ALERTS = [one for one in RULES if "alert" in one]
+RECORDED = {one["record"]: one["expr"] for one in RULES if "record" in one}
+METRIC = re.compile(r"\b(?:butler|controller|workqueue|leader|rest|process)_[a-z_]+")
+WIDTH = 24
+"""Columns of a dashboard."""
+
+
+def title(panel: dict[str, Any]) -> str:
+    return str(panel["title"])
+
+
+def metrics(expression: str) -> set[str]:
+    """Return the metrics of a query; recorded ones are those that they are made of."""
+    for name, made_of in RECORDED.items():
+        expression = expression.replace(name, f"({made_of})")
+    return set(METRIC.findall(expression))
+
+
+def unit_of(panel: dict[str, Any], target: dict[str, Any]) -> str:
+    """Return the unit in which a panel shows the answer to one of its queries."""
+    for override in panel["fieldConfig"]["overrides"]:
+        if override["matcher"] == {"id": "byFrameRefID", "options": target["refId"]}:
+            for one in override["properties"]:
+                if one["id"] == "unit":
+                    return str(one["value"])
+    return str(panel["fieldConfig"]["defaults"]["unit"])
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=title)
+def test_every_panel_has_a_title_a_unit_and_a_sentence_for_when_it_is_empty(
+    panel: dict[str, Any],
+) -> None:
+    assert [one["title"] for one in PANELS].count(panel["title"]) == 1
+    assert panel["description"].endswith(".")
+    assert panel["fieldConfig"]["defaults"]["noValue"]
+    assert panel["fieldConfig"]["defaults"]["unit"]
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=title)
+def test_seconds_are_shown_as_seconds_and_rates_as_rates(panel: dict[str, Any]) -> None:
+    for target in panel["targets"]:
+        expression, unit = target["expr"], unit_of(panel, target)
+        is_time = re.search(r"_seconds(_bucket)?\b", expression) is not None
+        assert is_time == (unit == "s"), expression
+        is_rate = "rate(" in expression and not is_time
+        assert is_rate == (unit in {"ops", "reqps"}), expression
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=title)
+def test_every_alert_that_a_panel_names_exists(panel: dict[str, Any]) -> None:
+    named = set(
+        re.findall(r"\b(?:NetworkPool|IPAlloc|Butler|Provider|Tenant)\w*", title_text(panel))
+    )
+    known = {one["alert"] for one in ALERTS}
+    kinds = {"NetworkPool", "IPAllocations", "TenantClusters", "ProviderConfig", "Tenants"}
+    kinds |= {"TenantCluster", "IPAllocation"}
+    assert named - kinds <= known
+
+
+def title_text(panel: dict[str, Any]) -> str:
+    return f"{panel['description']} {panel['fieldConfig']['defaults']['noValue']}"
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda one: str(one["alert"]))
+def test_every_alert_leads_to_a_panel_that_shows_what_it_is_about(alert: dict[str, Any]) -> None:
+    notes = alert["annotations"]
+    assert notes["__dashboardUid__"] == BOARD["uid"]
+    [panel] = [one for one in PANELS if str(one["id"]) == notes["__panelId__"]]
+    shown = {name for target in panel["targets"] for name in metrics(target["expr"])}
+    assert metrics(alert["expr"]) & shown, panel["title"]
+
+
+def test_no_panel_lies_over_another_or_outside() -> None:
+    taken: dict[tuple[int, int], str] = {}
+    for panel in BOARD["panels"]:
+        at = panel["gridPos"]
+        assert at["x"] + at["w"] <= WIDTH, panel["title"]
+        for x in range(at["x"], at["x"] + at["w"]):
+            for y in range(at["y"], at["y"] + at["h"]):
+                assert (x, y) not in taken, f"{panel['title']} and {taken[x, y]}"
+                taken[x, y] = panel["title"]
+    assert len({one["id"] for one in BOARD["panels"]}) == len(BOARD["panels"])
