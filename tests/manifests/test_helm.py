@@ -45,8 +45,8 @@ INSTALLS: Mapping[str, tuple[str, ...]] = {
         *("no webhooks", "no roles for people", "network policy", "plain metrics", "debugging"),
         *("network policy with its peers", "spread and names", "shards"),
     ),
-    "with others": ("cert-manager", "with Cluster API"),
-    "with KKP": ("with KKP", "with vitistack"),
+    "with others": ("cert-manager", "with Cluster API", "the page with a certificate"),
+    "with KKP": ("with KKP", "with vitistack", "the page"),
     "everything": ("prometheus", "everything", "other name"),
 }
 """What is installed at once, as an installation takes seconds: each set of values is in one."""
