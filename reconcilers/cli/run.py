@@ -24,7 +24,7 @@ from reconcilers.cli.managerflags import (
 )
 from reconcilers.cli.problems import Problem
 from reconcilers.settings import Settings
-from reconcilers.wiring import add_page, assemble
+from reconcilers.wiring import assemble
 
 
 @click.command()
@@ -62,6 +62,8 @@ async def _run(
         manager = Manager(transport, clock=clock, options=options)
         tenants = assemble(manager, clock, chosen)
         if page is not None:
+            from reconcilers.wiring.page import add_page
+
             add_page(manager, transport, *page)
         try:
             await run_until_signal(manager)

@@ -27,12 +27,8 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.caches import Caches
-from reconcilers.integrations.clusterapi.api import POOLS
-from reconcilers.integrations.kubermatic.api import POOLS as IPAM_POOLS
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.provider import Providers
-from reconcilers.webhooks.clusterapi import ClusterApiPoolValidator
-from reconcilers.webhooks.kubermatic import IPAMPoolValidator
 from reconcilers.webhooks.validators import (
     AllocationValidator,
     ClusterValidator,
@@ -144,32 +140,18 @@ def webhooks(
     home, limit = settings.namespace, settings.pool.max_addresses
     providers = Providers(client, caches.providers, clock, home)
     return [
-        _webhook(NETWORK_POOL, PoolValidator(client, pools, allocations, clock, limit)),
-        _webhook(IP_ALLOCATION, AllocationValidator(client, pools, allocations, clock, limit)),
-        _webhook(TENANT_CLUSTER, ClusterValidator(client, providers, pools, allocations, home)),
-        _webhook(PROVIDER_CONFIG, ProviderValidator(client, caches.clusters, home)),
+        webhook(NETWORK_POOL, PoolValidator(client, pools, allocations, clock, limit)),
+        webhook(IP_ALLOCATION, AllocationValidator(client, pools, allocations, clock, limit)),
+        webhook(TENANT_CLUSTER, ClusterValidator(client, providers, pools, allocations, home)),
+        webhook(PROVIDER_CONFIG, ProviderValidator(client, caches.clusters, home)),
     ]
 
 
-def cluster_api_webhooks(client: Client) -> list[Webhook[bytes]]:
-    """Return the webhooks of the pools of Cluster API, served where that integration is on.
+def webhook(resource: Resource[Any], validator: Validator[Any]) -> Webhook[bytes]:
+    """Return the webhook of one kind.
 
     Args:
-        client: for live reads.
+        resource: the kind.
+        validator: decides about one request.
     """
-    return [
-        _webhook(resource, ClusterApiPoolValidator(client, resource.kind)) for resource in POOLS
-    ]
-
-
-def kubermatic_webhooks(client: Client) -> list[Webhook[bytes]]:
-    """Return the webhook of KKP's IPAMPools, served where that integration is on.
-
-    Args:
-        client: for live reads.
-    """
-    return [_webhook(IPAM_POOLS, IPAMPoolValidator(client))]
-
-
-def _webhook(resource: Resource[Any], validator: Validator[Any]) -> Webhook[bytes]:
     return Webhook(path(resource), handler(resource, validator), bytes)

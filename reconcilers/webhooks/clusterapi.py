@@ -6,13 +6,16 @@ writes, and edits that give up addresses are rare.
 
 from controller.client import Client
 from controller.meta import Key
+from controller.webhooks import Webhook
 from reconcilers.integrations.clusterapi import rules
 from reconcilers.integrations.clusterapi.api import (
     CONTRACT_VERSIONS,
+    POOLS,
     Pool,
     addresses,
     pool_key,
 )
+from reconcilers.webhooks.admission import webhook
 from reconcilers.webhooks.verdict import NOTHING, Verdict
 
 
@@ -68,3 +71,12 @@ class ClusterApiPoolValidator:
                     == wanted
                 ]
         return []
+
+
+def cluster_api_webhooks(client: Client) -> list[Webhook[bytes]]:
+    """Return the webhooks of the pools of Cluster API, served where that integration is on.
+
+    Args:
+        client: for live reads.
+    """
+    return [webhook(kind, ClusterApiPoolValidator(client, kind.kind)) for kind in POOLS]

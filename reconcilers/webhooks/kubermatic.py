@@ -4,9 +4,11 @@ What is in use is read from the server, and only if an edit excludes more than b
 """
 
 from controller.client import Client
+from controller.webhooks import Webhook
 from reconcilers.integrations.kubermatic import rules
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, POOLS, IPAMPool
 from reconcilers.integrations.kubermatic.overlaps import overlaps
+from reconcilers.webhooks.admission import webhook
 from reconcilers.webhooks.verdict import NOTHING, Verdict
 
 
@@ -52,3 +54,12 @@ class IPAMPoolValidator:
             f"datacenter {name}: addresses are also handed out by IPAMPool {others}"
             for name, others in overlaps(new, page.items).items()
         ]
+
+
+def kubermatic_webhooks(client: Client) -> list[Webhook[bytes]]:
+    """Return the webhook of KKP's IPAMPools, served where that integration is on.
+
+    Args:
+        client: for live reads.
+    """
+    return [webhook(POOLS, IPAMPoolValidator(client))]

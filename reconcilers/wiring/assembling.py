@@ -1,30 +1,23 @@
 """All controllers and services, put on one manager."""
 
+from collections.abc import Sequence
+
 import anyio
 
 from controller.clock import Clock
-from controller.httpserver import Bind
 from controller.manager import Manager
-from controller.transport import Transport
 from reconcilers.clusteridentity import ClusterIdentity
 from reconcilers.gauges import Gauges
-from reconcilers.integrations.clusterapi.serving import ClusterApi
-from reconcilers.integrations.core.holders import AllHolders
-from reconcilers.integrations.kubermatic.observer import KubermaticObserver
-from reconcilers.integrations.kubermatic.serving import Kubermatic
-from reconcilers.integrations.vitistack.serving import Vitistack
+from reconcilers.integrations.core.holders import AllHolders, SharesNetworkPools
 from reconcilers.networkpool.orphans import OrphanCollector
-from reconcilers.networkpool.view import OtherHolders
-from reconcilers.settings import CLUSTER_API, KUBERMATIC, VITISTACK, Settings
+from reconcilers.settings import Settings
 from reconcilers.tenantclients import OpenTransport, TenantClients
 from reconcilers.tenantcluster.ownership.identity import TenantIdentities
 from reconcilers.tenantcluster.release.check import TenantReleaseCheck
 from reconcilers.tenantcluster.release.teardown import VanishedClusters
-from reconcilers.ui.serving import Page
-from reconcilers.ui.watched import Watched, events_of
-from reconcilers.webhooks.admission import cluster_api_webhooks, kubermatic_webhooks, webhooks
+from reconcilers.webhooks.admission import webhooks
 from reconcilers.wiring import controllers
-from reconcilers.wiring.shared import Informers, Shared
+from reconcilers.wiring.shared import Shared
 
 
 def assemble(
@@ -56,21 +49,12 @@ def assemble(
         clock=clock,
         settings=settings.tenant,
     )
-    sharing: list[ClusterApi | KubermaticObserver] = []
-    if KUBERMATIC in settings.integration and settings.kubermatic.observe:
-        sharing.append(add_kubermatic_observer(shared))
-    if CLUSTER_API in settings.integration:
-        others = AllHolders([one.holders for one in sharing])
-        sharing.append(add_cluster_api(shared, others))
+    sharing = _integrations(shared)
     networkpools = controllers.add_networkpools(
         shared, AllHolders([one.holders for one in sharing])
     )
     for one in sharing:
         one.enqueue_networkpools(networkpools)
-    if KUBERMATIC in settings.integration and not settings.kubermatic.observe:
-        Kubermatic(shared.manager, shared.recorder, clock, settings)
-    if VITISTACK in settings.integration:
-        Vitistack(shared.manager, shared.recorder, clock, settings)
     controllers.add_ipallocations(shared, release)
     controllers.add_tenantclusters(shared, tenants, vanished, release)
     controllers.add_tenant_clients(shared, tenants)
@@ -81,51 +65,14 @@ def assemble(
     return tenants
 
 
-def add_page(manager: Manager, transport: Transport, bind: Bind, cert_dir: str) -> Page:
-    """Add the page of addresses to what `assemble` has put on a manager; each replica serves it.
+def _integrations(shared: Shared) -> Sequence[SharesNetworkPools]:
+    """Add the integrations that are on; return those that hold addresses of NetworkPools."""
+    if not shared.settings.integration:
+        return ()
+    # To load them takes as long as a tenth of everything else, and most run without.
+    from reconcilers.wiring.integrations import add_integrations  # noqa: PLC0415
 
-    Args:
-        manager: what was assembled; its caches are what the page shows.
-        transport: the API server, which reviews who may see the page.
-        bind: where to listen.
-        cert_dir: folder with tls.crt and tls.key; empty for a certificate that no client verifies.
-    """
-    found = Informers.from_manager(manager)
-    events = events_of(transport, manager.clock)
-    watched = Watched(found.pools, found.allocations, found.clusters, found.providers, events)
-    page = Page(watched, transport, manager.clock, bind, cert_dir)
-    manager.add_service("ui", page.run, leader_only=False)
-    return page
-
-
-def add_cluster_api(shared: Shared, others: OtherHolders) -> ClusterApi:
-    """Add the service that answers Cluster API's claims for addresses.
-
-    Args:
-        shared: what every part is given.
-        others: what other integrations hold of NetworkPools.
-    """
-    service = ClusterApi(
-        shared.manager,
-        shared.informers.pools,
-        shared.informers.allocations,
-        shared.recorder,
-        shared.clock,
-        shared.settings,
-    )
-    service.others = others
-    return service
-
-
-def add_kubermatic_observer(shared: Shared) -> KubermaticObserver:
-    """Add the service that has NetworkPools keep clear of what KKP allocates."""
-    return KubermaticObserver(
-        shared.manager,
-        shared.informers.pools,
-        shared.informers.allocations,
-        shared.recorder,
-        shared.clock,
-    )
+    return add_integrations(shared)
 
 
 def add_orphans(shared: Shared) -> None:
@@ -181,9 +128,8 @@ def add_webhooks(shared: Shared) -> None:
     caches = shared.informers.caches
     for webhook in webhooks(shared.manager.client, caches, shared.clock, shared.settings):
         shared.manager.add_webhook(webhook)
-    if CLUSTER_API in shared.settings.integration:
-        for webhook in cluster_api_webhooks(shared.manager.client):
-            shared.manager.add_webhook(webhook)
-    if KUBERMATIC in shared.settings.integration:
-        for webhook in kubermatic_webhooks(shared.manager.client):
+    if shared.settings.integration:
+        from reconcilers.wiring import integrations  # noqa: PLC0415 - as above
+
+        for webhook in integrations.integration_webhooks(shared.manager.client, shared.settings):
             shared.manager.add_webhook(webhook)

@@ -18,7 +18,8 @@ from controller.transport import Transport
 from reconcilers.integrations.clusterapi.api import GROUP, POOL_VERSION, POOLS, SKIP_DELETE_CHECK
 from reconcilers.integrations.clusterapi.api import addresses as address_kind
 from reconcilers.integrations.clusterapi.crds import crds
-from reconcilers.webhooks.admission import cluster_api_webhooks, path
+from reconcilers.webhooks.admission import path
+from reconcilers.webhooks.clusterapi import cluster_api_webhooks
 from reconcilers.webhooks.configuration import CLUSTER_API, NAME, SERVICE, entries
 from tests.contract.clusterapi_pool_cases import (
     ACCEPTED,

@@ -1,12 +1,25 @@
 """What several integrations hold of NetworkPools, together."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from typing_extensions import override
 
 from allocator import AddressRange
+from controller.runner import Controller
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool.view import OtherHolders
+
+
+class SharesNetworkPools(Protocol):
+    """An integration that holds addresses of NetworkPools."""
+
+    @property
+    def holders(self) -> OtherHolders:
+        """What it holds, for the reconciler of NetworkPools."""
+
+    def enqueue_networkpools(self, controller: Controller) -> None:
+        """Have a controller look at NetworkPools whose addresses it gives out or takes back."""
 
 
 class AllHolders(OtherHolders):

@@ -19,8 +19,9 @@ from controller.options import ManagerOptions, SelfSigned
 from envtest import ControlPlane
 from reconcilers.api import crd
 from reconcilers.integrations.kubermatic.api import POOLS
-from reconcilers.webhooks.admission import kubermatic_webhooks, path
+from reconcilers.webhooks.admission import path
 from reconcilers.webhooks.configuration import KUBERMATIC, SERVICE, entries
+from reconcilers.webhooks.kubermatic import kubermatic_webhooks
 from tests.contract.conftest import administrator
 from tests.contract.kubermatic.lab import Lab
 from tests.contract.product import product, under_shipped_roles

@@ -3,12 +3,14 @@
 import signal
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import click.utils
 import pytest
 
 from reconcilers.cli import main as commands
 from reconcilers.cli.flags import envvar
+from reconcilers.settings import INTEGRATIONS
 from tests.reconcilers.cli.commandline import plan, pool, run
 
 
@@ -46,6 +48,22 @@ def test_the_controllers_load_neither_what_makes_schemas_nor_the_embedded_api_se
     script = (
         "import sys, reconcilers.cli.run\n"
         "print([m for m in ('pydantic', 'kubernetes_asyncio', 'envtest') if m in sys.modules])\n"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    assert printed == "[]\n"
+
+
+def test_the_controllers_load_integrations_and_the_page_only_where_they_are_asked_for() -> None:
+    optional = [
+        *(f"reconcilers.integrations.{name}" for name in INTEGRATIONS),
+        "reconcilers.ui",
+        "reconcilers.addressmap",
+    ]
+    assert [name for name in optional if find_spec(name) is None] == []
+    script = (
+        f"import sys, reconcilers.cli.run\nprint([m for m in {optional!r} if m in sys.modules])\n"
     )
     printed = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

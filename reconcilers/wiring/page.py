@@ -1,0 +1,25 @@
+"""The page of addresses beside the controllers; loaded only where it is served."""
+
+from controller.httpserver import Bind
+from controller.manager import Manager
+from controller.transport import Transport
+from reconcilers.ui.serving import Page
+from reconcilers.ui.watched import Watched, events_of
+from reconcilers.wiring.shared import Informers
+
+
+def add_page(manager: Manager, transport: Transport, bind: Bind, cert_dir: str) -> Page:
+    """Add the page of addresses to what `assemble` has put on a manager; each replica serves it.
+
+    Args:
+        manager: what was assembled; its caches are what the page shows.
+        transport: the API server, which reviews who may see the page.
+        bind: where to listen.
+        cert_dir: folder with tls.crt and tls.key; empty for a certificate that no client verifies.
+    """
+    found = Informers.from_manager(manager)
+    events = events_of(transport, manager.clock)
+    watched = Watched(found.pools, found.allocations, found.clusters, found.providers, events)
+    page = Page(watched, transport, manager.clock, bind, cert_dir)
+    manager.add_service("ui", page.run, leader_only=False)
+    return page
