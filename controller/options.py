@@ -26,6 +26,7 @@ class SelfSigned:
         secret: the Secret in which the replicas share the certificate and its authority.
         validating: names of the ValidatingWebhookConfigurations whose caBundle is written.
         mutating: names of the MutatingWebhookConfigurations whose caBundle is written.
+        converting: names of the CustomResourceDefinitions whose caBundle is written.
         names: further DNS names and addresses in the certificate; webhooks with a URL of one of
             these hosts get the caBundle, too.
 
@@ -38,6 +39,7 @@ class SelfSigned:
     secret: str
     validating: Sequence[str] = ()
     mutating: Sequence[str] = ()
+    converting: Sequence[str] = ()
     names: Sequence[str] = ()
 
     def __post_init__(self) -> None:

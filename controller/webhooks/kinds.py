@@ -1,4 +1,4 @@
-"""The kinds that the webhook server itself uses: its Secret, and webhook configurations."""
+"""The kinds that the webhook server itself uses: its Secret, and what names its webhooks."""
 
 import binascii
 from base64 import b64decode, b64encode
@@ -10,7 +10,7 @@ from typing import Any
 from controller.meta import ObjectMeta
 from controller.resource import Resource
 
-_EMPTY: Mapping[str, str] = MappingProxyType({})
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
 _GROUP = "admissionregistration.k8s.io"
 TLS_TYPE = "kubernetes.io/tls"
 
@@ -76,6 +76,25 @@ class WebhookConfiguration:
     webhooks: Sequence[Mapping[str, Any]] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class DefinitionSpec:
+    """What is read of the spec of a CustomResourceDefinition.
+
+    Args:
+        conversion: plain JSON, as the strategy decides what is in it.
+    """
+
+    conversion: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+
+
+@dataclass(frozen=True, slots=True)
+class CustomResourceDefinition:
+    """A kind, and who converts it from one version to another."""
+
+    metadata: ObjectMeta
+    spec: DefinitionSpec = field(default_factory=DefinitionSpec)
+
+
 SECRETS = Resource("", "v1", "Secret", "secrets", Secret)
 VALIDATING = Resource(
     _GROUP,
@@ -91,5 +110,13 @@ MUTATING = Resource(
     "MutatingWebhookConfiguration",
     "mutatingwebhookconfigurations",
     WebhookConfiguration,
+    namespaced=False,
+)
+DEFINITIONS = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    CustomResourceDefinition,
     namespaced=False,
 )

@@ -5,11 +5,11 @@ Secret missing, unreadable or due for renewal writes a new one: it is created on
 none, and replaced only at the version that was read. So one of several replicas succeeds, and the
 others use what it wrote. Each replica watches the Secret and presents its certificate.
 
-The API servers trust it by the caBundle in webhook configurations (`CABundleInjector`). Only the
-leader writes that, so that replicas that see a rotation at different times do not write against
-each other. A configuration is written only if it differs, at the version that was read. It is
-watched, so a caBundle that is removed, by applying the manifest again for example, is written
-again.
+The API servers trust it by the caBundle in webhook configurations, and in CRDs whose objects are
+converted here (`CABundleInjector`). Only the leader writes that, so that replicas that see a
+rotation at different times do not write against each other. An object is written only if it
+differs, at the version that was read. It is watched, so a caBundle that is removed, by applying
+the manifest again for example, is written again.
 
 `SelfSignedCertificate` is for one process alone.
 """
@@ -35,10 +35,12 @@ from controller.options import SelfSigned
 from controller.resource import Resource
 from controller.transport import Transport
 from controller.webhooks.kinds import (
+    DEFINITIONS,
     MUTATING,
     SECRETS,
     TLS_TYPE,
     VALIDATING,
+    CustomResourceDefinition,
     KeyMaterial,
     Secret,
     WebhookConfiguration,
@@ -192,7 +194,7 @@ class SharedCertificate:
 
 
 class CABundleInjector:
-    """Keeps the caBundle of webhook configurations up to date.
+    """Keeps the caBundle of webhook configurations and CRDs up to date.
 
     Args:
         transport: the API server.
@@ -207,8 +209,12 @@ class CABundleInjector:
         self._clock = clock
         self._settings = settings
         self._shared = shared
-        named = [(VALIDATING, settings.validating), (MUTATING, settings.mutating)]
-        self._informers = {
+        named: list[tuple[Resource[Any], Sequence[str]]] = [
+            (VALIDATING, settings.validating),
+            (MUTATING, settings.mutating),
+            (DEFINITIONS, settings.converting),
+        ]
+        self._informers: dict[tuple[Resource[Any], str], Informer[Any]] = {
             (kind, name): Informer(kind, transport, clock, fields=f"metadata.name={name}")
             for kind, names in named
             for name in names
@@ -221,7 +227,8 @@ class CABundleInjector:
         """Return a readiness check that fails while a configuration cannot be read or written.
 
         Its webhooks are then not called or not trusted, and with the failure policy `Fail` nobody
-        can write the kinds in its rules. In replicas that do not lead the check passes.
+        can write the kinds in its rules, nor read those that have to be converted. In replicas
+        that do not lead the check passes.
         """
 
         def run() -> Failing | None:
@@ -262,18 +269,18 @@ class CABundleInjector:
             await self._shared.wait_changed(self._shared.bundle)
             self._changed.set()
 
-    async def _inject(self, kind: Resource[WebhookConfiguration], name: str) -> bool:
+    async def _inject(self, kind: Resource[Any], name: str) -> bool:
         """Write one configuration if it differs; return False if that has to be tried again."""
         found = self._informers[kind, name].cache.get(Key("", name))
         if found is None or not self._shared.bundle:
             return True
-        webhooks = with_bundle(found.webhooks, self._shared.bundle, self._settings)
+        patch = bundle_patch(found, self._shared.bundle, self._settings)
         what = f"patch {kind.plural} {name}"
-        if webhooks == list(found.webhooks):
+        if not patch:
             self._failures.pop(what, None)
             return True
         try:
-            await self._client.patch(kind, Version.from_object(found), {"webhooks": webhooks})
+            await self._client.patch(kind, Version.from_object(found), patch)
         except (Conflict, NotFound):
             return False  # changed meanwhile: the watch delivers it
         except ControllerError as error:
@@ -288,17 +295,34 @@ class CABundleInjector:
         self._informers[resource, obj.metadata.name].cache.apply_own_write(obj)
 
 
-def with_bundle(
-    webhooks: Sequence[Mapping[str, Any]], bundle: bytes, settings: SelfSigned
-) -> list[Mapping[str, Any]]:
-    """Return the webhooks with `bundle` in those that call this server; others are unchanged."""
+def bundle_patch(
+    found: WebhookConfiguration | CustomResourceDefinition, bundle: bytes, settings: SelfSigned
+) -> dict[str, Any]:
+    """Return the merge patch that writes `bundle` where this server is called; empty if it is so.
+
+    Args:
+        found: a webhook configuration, or a CRD.
+        bundle: the trusted authorities, PEM.
+        settings: name this server.
+    """
     encoded = b64encode(bundle).decode("ascii")
-    return [
-        {**webhook, "clientConfig": {**webhook["clientConfig"], "caBundle": encoded}}
-        if _calls_this_server(webhook.get("clientConfig") or {}, settings)
-        else webhook
-        for webhook in webhooks
-    ]
+    if isinstance(found, WebhookConfiguration):
+        # A merge patch replaces a list as a whole.
+        webhooks = [_with_bundle(webhook, encoded, settings) for webhook in found.webhooks]
+        return {} if webhooks == list(found.webhooks) else {"webhooks": webhooks}
+    webhook = found.spec.conversion.get("webhook") or {}
+    changed = _with_bundle(webhook, encoded, settings)
+    return {} if changed == webhook else {"spec": {"conversion": {"webhook": changed}}}
+
+
+def _with_bundle(
+    webhook: Mapping[str, Any], encoded: str, settings: SelfSigned
+) -> Mapping[str, Any]:
+    """Return a webhook with the bundle if it calls this server, else as it is."""
+    client = webhook.get("clientConfig") or {}
+    if not _calls_this_server(client, settings):
+        return webhook
+    return {**webhook, "clientConfig": {**client, "caBundle": encoded}}
 
 
 def _calls_this_server(client: Mapping[str, Any], settings: SelfSigned) -> bool:

@@ -23,6 +23,8 @@ from tests.controller.store import Store, StoreTransport
 SECRET = "/api/v1/namespaces/system/secrets/hook-cert"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 CONFIGURATION = f"{ADMISSION}/validatingwebhookconfigurations/rules"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+GIZMOS = f"{DEFINITIONS}/gizmos.example.com"
 MUTATING = f"{ADMISSION}/mutatingwebhookconfigurations/defaults"
 SETTINGS = SelfSigned(
     namespace="system",
@@ -30,6 +32,7 @@ SETTINGS = SelfSigned(
     secret="hook-cert",
     validating=("rules",),
     mutating=("defaults",),
+    converting=("gizmos.example.com", "others.example.com"),
 )
 
 
@@ -73,6 +76,11 @@ class World:
         ]
         name = path.rpartition("/")[2]
         self.store.put(path, {"metadata": {"name": name}, "webhooks": webhooks})
+
+    def put_definition(self, plural: str, conversion: dict[str, Any]) -> None:
+        spec = {"group": "example.com", "conversion": conversion}
+        name = f"{plural}.example.com"
+        self.store.put(f"{DEFINITIONS}/{name}", {"metadata": {"name": name}, "spec": spec})
 
     def webhooks(self, path: str = CONFIGURATION) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.store.objects[path]["webhooks"]
@@ -162,6 +170,42 @@ async def test_the_bundle_goes_to_webhooks_that_call_us_and_to_no_others() -> No
         revision = world.store.revision
         await world.clock.advance(3600)
         assert world.store.revision == revision
+
+
+async def test_the_bundle_goes_to_crds_whose_objects_are_converted_here_and_to_no_others() -> None:
+    world = World()
+    ours = {"service": {"namespace": "system", "name": "hook", "path": "/convert-gizmo"}}
+    world.put_definition("gizmos", {"strategy": "Webhook", "webhook": {"clientConfig": ours}})
+    world.put_definition("others", {"strategy": "None"})
+    async with running(world):
+        await world.clock.advance(5)
+        spec = world.store.objects[GIZMOS]["spec"]
+        client = spec["conversion"]["webhook"]["clientConfig"]
+        assert b64decode(client["caBundle"]) == world.secret("ca.crt")
+        assert client["service"] == ours["service"]
+        assert (spec["group"], spec["conversion"]["strategy"]) == ("example.com", "Webhook")
+        revision = world.store.revision
+        await world.clock.advance(3600)
+        assert world.store.revision == revision
+        world.store.remove(SECRET)
+        await world.clock.advance(5)
+        client = world.store.objects[GIZMOS]["spec"]["conversion"]["webhook"]["clientConfig"]
+        assert b64decode(client["caBundle"]) == world.secret("ca.crt")
+
+
+async def test_a_crd_that_may_not_be_written_is_named_by_readiness() -> None:
+    world = World()
+    ours = {"service": {"namespace": "system", "name": "hook"}}
+    world.put_definition("gizmos", {"strategy": "Webhook", "webhook": {"clientConfig": ours}})
+    leader = world.replicas[0]
+    leader.transport.refused["PATCH"] = Forbidden(403, "Forbidden", "no")
+    async with running(world):
+        await world.clock.advance(10)
+        what = "cannot patch customresourcedefinitions gizmos.example.com"
+        assert leader.injector.check().run() == Failing(what, "403 Forbidden: no")
+        leader.transport.refused.clear()
+        await world.clock.advance(5)
+        assert leader.injector.check().run() is None
 
 
 async def test_a_removed_bundle_is_written_again_at_once() -> None:
