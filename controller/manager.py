@@ -59,6 +59,7 @@ from controller.shards import Partition, ShardBy, Shards
 from controller.supervisor import Supervisor, Task
 from controller.transport import HttpTransport, Transport
 from controller.triggers import Trigger
+from controller.webhooks.conversion import Conversion
 from controller.webhooks.webhook import Webhook
 from controller.workqueue import WorkQueue
 
@@ -249,7 +250,7 @@ class Manager:
         self.add_service(f"events/{component}", recorder.run, leader_only=False)
         return recorder
 
-    def add_webhook(self, webhook: Webhook[Any]) -> None:
+    def add_webhook(self, webhook: Webhook[Any] | Conversion[Any]) -> None:
         """Serve `webhook` in every replica, if the options have an address for webhooks.
 
         Raises:
@@ -370,7 +371,13 @@ class Manager:
         return with_election(elector, status.set, self.lost)
 
     def _readiness(self) -> list[Check]:
-        informers = [informer.check() for informer in self._informers]
+        # A Service leads to replicas that are ready, and a kind that is converted here cannot be
+        # listed before one is: its informer must not keep all of them from being ready.
+        informers = [
+            informer.check()
+            for informer in self._informers
+            if not self._serving.converts(informer.resource)
+        ]
         return [PING, *self._serving.readiness, *informers]
 
     def _check_not_started(self) -> None:

@@ -15,15 +15,16 @@ from controller.httpserver import Bind, Page, Request, Response, parse_bind, ser
 from controller.jobs import running
 from controller.metrics import Metrics
 from controller.options import ManagerOptions
+from controller.resource import Resource
 from controller.supervisor import Supervisor, Task
 from controller.transport import Transport
+from controller.webhooks.conversion import Conversion
 from controller.webhooks.selfsigned import (
     CABundleInjector,
     SelfSignedCertificate,
     SharedCertificate,
 )
-from controller.webhooks.server import WebhookFamilies, WebhookServer
-from controller.webhooks.webhook import Webhook
+from controller.webhooks.server import Served, WebhookFamilies, WebhookServer
 
 METRICS_NAMES = ("localhost", "127.0.0.1")
 """The names of the certificate for /metrics if none is configured; no client can verify it."""
@@ -70,10 +71,11 @@ class Serving:
         self._webhook_families = WebhookFamilies(metrics.registry)
         self._clock = clock
         self._transport = transport
-        self._webhooks: list[Webhook[Any]] = []
+        self._webhooks: list[Served] = []
+        self._converted: set[tuple[str, str]] = set()
         self._injector: CABundleInjector | None = None
 
-    def add(self, webhook: Webhook[Any]) -> None:
+    def add(self, webhook: Served) -> None:
         """Serve a webhook.
 
         Raises:
@@ -82,6 +84,10 @@ class Serving:
         if any(webhook.path == known.path for known in self._webhooks):
             raise ValueError(f"there is a webhook at {webhook.path} already")
         self._webhooks.append(webhook)
+
+    def converts(self, resource: Resource[Any]) -> bool:
+        """Return whether a kind is converted here, so that it may be unreadable until we serve."""
+        return (resource.group, resource.kind) in self._converted
 
     @asynccontextmanager
     async def pages(self, readiness: Callable[[], Iterable[Check]]) -> AsyncIterator[None]:
@@ -152,6 +158,8 @@ class Serving:
         if self._injector is not None:
             self.readiness.append(self._injector.check())
         server = WebhookServer(bind, serving, self._clock, self._webhook_families)
+        kinds = [one.resource for one in self._webhooks if isinstance(one, Conversion)]
+        self._converted.update((kind.group, kind.kind) for kind in kinds)
         async with server.serving(self._webhooks) as port, running([update]):
             self.ports.webhooks = port
             yield

@@ -1,6 +1,7 @@
-"""Admission webhooks: judging and amending writes before the API server stores them."""
+"""Webhooks: judging and amending writes before they are stored; converting between versions."""
 
 from controller.webhooks.answers import Allowed, Answer, Denied, Patched
+from controller.webhooks.conversion import Conversion, Spoke
 from controller.webhooks.review import AdmissionRequest
 from controller.webhooks.webhook import Handler, Webhook
 
@@ -8,8 +9,10 @@ __all__ = [
     "AdmissionRequest",
     "Allowed",
     "Answer",
+    "Conversion",
     "Denied",
     "Handler",
     "Patched",
+    "Spoke",
     "Webhook",
 ]

@@ -1,8 +1,8 @@
 """The HTTPS server of all webhooks of a process.
 
 It runs in every replica, not only in the leader, and listens before everything else is started.
-Like controller-runtime's it answers requests that it cannot decode with a refusal (HTTP 200, the
-code inside), so that the writer gets the reason.
+Like controller-runtime's it answers admission requests that it cannot decode with a refusal (HTTP
+200, the code inside), so that the writer gets the reason.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -17,7 +17,8 @@ from controller.certificates import ServingCertificate
 from controller.clock import Clock
 from controller.httpserver import Bind, listening
 from controller.queuemetrics import BUCKETS
-from controller.webhooks.webhook import DeadlineExceeded, Webhook, handler_timeout, refusal
+from controller.webhooks.conversion import Conversion
+from controller.webhooks.webhook import DeadlineExceeded, Webhook, handler_timeout
 
 MAX_BYTES = 7 * 1024 * 1024
 """Bytes of the largest request: two objects of 3 MiB, the most that the API server accepts in one
@@ -29,6 +30,8 @@ DRAIN_SECONDS = 30.0
 CODES = ("200", "500")
 """HTTP status codes whose series exist from the start."""
 
+Served = Webhook[Any] | Conversion[Any]
+"""What has a path on the server."""
 Handle = Callable[[web.Request], Awaitable[web.Response]]
 
 
@@ -38,26 +41,26 @@ class WebhookFamilies:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.latency = Histogram(
             "controller_runtime_webhook_latency_seconds",
-            "How long the answer to an admission request took.",
+            "How long the answer to a webhook request took.",
             ["webhook"],
             buckets=BUCKETS,
             registry=registry,
         )
         self.requests = Counter(
             "controller_runtime_webhook_requests_total",
-            "Admission requests by HTTP status code.",
+            "Webhook requests by HTTP status code.",
             ["webhook", "code"],
             registry=registry,
         )
         self.in_flight = Gauge(
             "controller_runtime_webhook_requests_in_flight",
-            "Admission requests that are being answered.",
+            "Webhook requests that are being answered.",
             ["webhook"],
             registry=registry,
         )
         self.panics = Counter(
             "controller_runtime_webhook_panics_total",
-            "Admission requests on which a handler raised.",
+            "Webhook requests on which a handler or a conversion raised.",
             registry=registry,
         )
 
@@ -115,7 +118,7 @@ class WebhookServer:
         self._families = families
 
     @asynccontextmanager
-    async def serving(self, webhooks: Iterable[Webhook[Any]]) -> AsyncIterator[int]:
+    async def serving(self, webhooks: Iterable[Served]) -> AsyncIterator[int]:
         """Serve inside the context, which returns the port; at its end running requests finish.
 
         Raises:
@@ -134,12 +137,11 @@ class WebhookServer:
         ) as port:
             yield port
 
-    def _handler(self, webhook: Webhook[Any], metrics: WebhookMetrics) -> Handle:
+    def _handler(self, webhook: Served, metrics: WebhookMetrics) -> Handle:
         async def handle(request: web.Request) -> web.Response:
             with metrics.measured():
                 try:
-                    body, failed = await self._answer(webhook, request)
-                    response = web.Response(body=body, content_type="application/json")
+                    response, failed = await self._answer(webhook, request)
                 except DeadlineExceeded as error:
                     failed = False
                     response = web.Response(text=str(error), status=504)
@@ -148,7 +150,7 @@ class WebhookServer:
 
         return handle
 
-    async def _answer(self, webhook: Webhook[Any], request: web.Request) -> tuple[bytes, bool]:
+    async def _answer(self, webhook: Served, request: web.Request) -> tuple[web.Response, bool]:
         seconds = handler_timeout(request.query.get("timeout", ""), DEFAULT_SECONDS)
         begun = self._clock.monotonic()
         try:
@@ -156,13 +158,19 @@ class WebhookServer:
                 body = await request.read()
         except web.HTTPRequestEntityTooLarge:
             message = f"request entity is too large; limit is {MAX_BYTES} bytes"
-            return refusal(message, 413), False
+            return _response(*webhook.refuse(message, 413)), False
         if reading.cancelled_caught:
             raise DeadlineExceeded(f"the request was not sent within {seconds:g} s")
         if not body:
-            return refusal("request body is empty", 400), False
+            return _response(*webhook.refuse("request body is empty", 400)), False
         content_type = request.headers.get("Content-Type", "")
         if content_type != "application/json":
             message = f"contentType={content_type}, expected application/json"
-            return refusal(message, 400), False
-        return await webhook.answer(body, self._clock, seconds - (self._clock.monotonic() - begun))
+            return _response(*webhook.refuse(message, 400)), False
+        left = seconds - (self._clock.monotonic() - begun)
+        answer, failed = await webhook.answer(body, self._clock, left)
+        return _response(answer), failed
+
+
+def _response(body: bytes, status: int = 200) -> web.Response:
+    return web.Response(body=body, status=status, content_type="application/json")

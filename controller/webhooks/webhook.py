@@ -105,6 +105,15 @@ class Webhook(Generic[T]):
             log.debug("Admission request answered", answer=type(answer).__name__)
         return encode_review(answer, review.uid, review, review.api_version), failed
 
+    def refuse(self, message: str, code: int) -> tuple[bytes, int]:
+        """Return the response to a request whose body cannot be read, and its HTTP status code.
+
+        Args:
+            message: what is wrong with it.
+            code: the code in the refusal.
+        """
+        return refusal(message, code), 200
+
     async def _call_handler(self, request: AdmissionRequest[T]) -> tuple[Answer, bool]:
         try:
             return self._checked(await guarded(partial(self._handler, request))), False

@@ -14,7 +14,7 @@ from cryptography import x509
 
 from controller.certificates import CertificateFiles, CertificateMetrics, ServingCertificate
 from controller.clock import SystemClock
-from controller.errors import ConfigurationError
+from controller.errors import ConfigurationError, ServerFailure
 from controller.httpserver import Bind
 from controller.manager import Manager
 from controller.metrics import Metrics
@@ -22,12 +22,14 @@ from controller.options import ManagerOptions
 from controller.webhooks import AdmissionRequest, Allowed, Answer, Webhook
 from controller.webhooks.authority import SERVING_LIFETIME
 from controller.webhooks.selfsigned import SelfSignedCertificate
-from controller.webhooks.server import MAX_BYTES, WebhookFamilies, WebhookServer
+from controller.webhooks.server import MAX_BYTES, Served, WebhookFamilies, WebhookServer
 from envtest.certs import Authority
 from tests.clock import VirtualClock
 from tests.controller.store import Store, StoreTransport
+from tests.controller.webhooks import conversions
+from tests.controller.webhooks.conversions import GIZMOS, gizmo, gizmos
 from tests.controller.webhooks.reviews import UID, allow, review
-from tests.controller.widgets import Widget
+from tests.controller.widgets import WIDGETS, Widget
 
 JSON = {"Content-Type": "application/json"}
 
@@ -77,7 +79,7 @@ class World:
 
 
 @asynccontextmanager
-async def serving(tmp_path: Path, webhook: Webhook[Widget] | None = None) -> AsyncIterator[World]:
+async def serving(tmp_path: Path, webhook: Served | None = None) -> AsyncIterator[World]:
     world = World(tmp_path, VirtualClock())
     put(tmp_path, world.authority, "first")
     world.files.start()
@@ -119,6 +121,31 @@ async def test_a_body_beyond_the_limit_is_refused_with_413(tmp_path: Path) -> No
     async with serving(tmp_path) as world:
         status = (await world.post(b" " * (MAX_BYTES + 1))).json()["response"]["status"]
         assert (status["code"], status["reason"]) == (413, "RequestEntityTooLarge")
+
+
+async def test_a_conversion_is_answered_and_counted_like_an_admission_request(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path, gizmos()) as world:
+        good = await world.post(conversions.review("v2", gizmo("v1", {})), "/convert-gizmo")
+        assert good.json()["response"]["result"] == {"status": "Success"}
+        broken = conversions.review("v2", gizmo("v1", {"size": "big"}))
+        bad = await world.post(broken, "/convert-gizmo?timeout=30s")
+        assert (bad.status_code, bad.json()["response"]["uid"]) == (200, conversions.UID)
+        path = 'webhook="/convert-gizmo"'
+        assert world.count(f'controller_runtime_webhook_requests_total{{code="200",{path}') == 2
+        assert world.count(f"controller_runtime_webhook_latency_seconds_count{{{path}") == 2
+        assert world.count("controller_runtime_webhook_panics_total") == 1
+
+
+async def test_a_conversion_beyond_the_limit_is_refused_by_a_status_that_api_servers_show(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path, gizmos()) as world:
+        answer = await world.post(b" " * (MAX_BYTES + 1), "/convert-gizmo")
+        status = answer.json()
+        assert (answer.status_code, status["kind"], status["code"]) == (413, "Status", 413)
+        assert status["message"] == f"request entity is too large; limit is {MAX_BYTES} bytes"
 
 
 async def test_an_unknown_path_is_not_found(tmp_path: Path) -> None:
@@ -235,6 +262,33 @@ async def test_a_manager_serves_webhooks_before_its_caches_are_filled(tmp_path: 
             assert (await client.post(url, content=review(), headers=JSON)).is_success
             ready = await client.get(f"http://127.0.0.1:{manager.health_port}/readyz?verbose")
             assert "[+]webhook-certificate ok" in ready.text
+        group.cancel_scope.cancel()
+
+
+async def test_a_kind_that_is_converted_here_does_not_keep_a_manager_from_being_ready(
+    tmp_path: Path,
+) -> None:
+    put(tmp_path, Authority.create(), "first")
+    options = ManagerOptions(
+        webhook_bind="127.0.0.1:0", webhook_cert_dir=str(tmp_path), health_bind="127.0.0.1:0"
+    )
+    transport = StoreTransport(Store())
+    # A Service leads to replicas that are ready: before one is, nothing can be converted.
+    transport.forbidden["gizmos"] = ServerFailure(500, "", "conversion webhook failed")
+    manager = Manager(transport, clock=VirtualClock(), options=options)
+    manager.add_webhook(gizmos())
+    gizmo_informer, _ = manager.informer(GIZMOS), manager.informer(WIDGETS)
+    async with anyio.create_task_group() as group:
+        group.start_soon(manager.run)
+        with anyio.fail_after(30):
+            await manager.wait_serving()
+            async with httpx.AsyncClient() as client:
+                url = f"http://127.0.0.1:{manager.health_port}/readyz?verbose"
+                while not (ready := await client.get(url)).is_success:
+                    pass
+        assert gizmo_informer.last_error is not None
+        assert "[+]informer/widgets.example.com ok" in ready.text
+        assert "gizmos" not in ready.text
         group.cancel_scope.cancel()
 
 

@@ -1,0 +1,308 @@
+"""Conversion between the versions of a kind, for a CRD with `strategy: Webhook`.
+
+One version is the hub, the others are spokes: each has a function to the hub and one back, so that
+n versions need 2(n-1) functions. An object of one spoke becomes one of another by way of the hub.
+
+| what happens                                  | what the API server gets                      |
+|-----------------------------------------------|-----------------------------------------------|
+| the functions return                          | Success, the objects in the order of request  |
+| an object does not fit the type of its version| Failure, with the field                       |
+| a function raises                             | Failure, with the text of the exception       |
+| what it returned breaks a rule                | Failure, with the rule                        |
+| the objects take too long                     | Failure: there is no failurePolicy to decide  |
+
+A Failure names the object. Its text reaches the person who reads or writes the object: it tells no
+more than the object, which a function has nothing but. Nothing of a request is converted if one of
+its objects is not, because an API server takes all or none.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from inspect import iscoroutinefunction
+from typing import Any, Generic, NamedTuple, TypeVar, get_origin
+
+import msgspec
+import structlog
+from anyio.lowlevel import checkpoint
+
+from controller.clock import Clock
+from controller.codec import decoder, encode
+from controller.meta import Key
+from controller.resource import Resource
+from controller.supervisor import as_exception, is_bug
+from controller.webhooks.carrying import UnfitResult, carry_over
+from controller.webhooks.conversionreview import (
+    BadReview,
+    ConversionReview,
+    check_converted,
+    decode_review,
+    encode_failure,
+    encode_success,
+)
+
+S = TypeVar("S")
+T = TypeVar("T")
+H = TypeVar("H")
+Json = dict[str, Any]
+
+_DECODE_ERRORS = (ValueError, RecursionError)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Spoke(Generic[S, H]):
+    """A version that is converted by way of the hub.
+
+    The functions get an object of their own. They depend on nothing else, as the API server may
+    convert an object any number of times; converted there and back it has to be the same again.
+
+    Args:
+        version: for example `v1`.
+        type: what objects of this version are decoded to: any type that msgspec decodes, a
+            pydantic model, or `dict` for plain JSON. Fields that it does not name are kept; with
+            `dict` that is up to the functions.
+        to_hub: from an object of this version to one of the hub.
+        from_hub: from an object of the hub to one of this version.
+
+    Raises:
+        ValueError: a function is async.
+    """
+
+    version: str
+    type: type[S]
+    to_hub: Callable[[S], H]
+    from_hub: Callable[[H], S]
+
+    def __post_init__(self) -> None:
+        for function in (self.to_hub, self.from_hub):
+            if iscoroutinefunction(function):
+                raise ValueError(f"{_name(function)} is async: a conversion asks nobody")
+
+
+class _Step(NamedTuple):
+    """From one version to the next."""
+
+    function: Callable[[Any], Any]
+    takes: type[Any]
+    returns: type[Any]
+    api_version: str
+
+
+class _Unconvertible(Exception):
+    """An object cannot be converted.
+
+    Args:
+        message: which object, and why.
+        bug: whether a function raised what Python raises for mistakes, or broke a rule.
+    """
+
+    def __init__(self, message: str, *, bug: bool) -> None:
+        super().__init__(message)
+        self.bug = bug
+
+
+class Conversion(Generic[H]):
+    """A path, and the functions between the versions of a kind.
+
+    Args:
+        path: as in the CRD's spec.conversion.webhook.clientConfig.service.path, for example
+            `/convert-widget`.
+        hub: the kind, in the version that all others are converted to and from.
+        type: what objects of the hub are decoded to: as in a Spoke, `dict` if it is there.
+        *spokes: the other versions.
+
+    Raises:
+        ValueError: the path does not begin with a slash, two versions have the same name, or some
+            versions are plain JSON and others are not.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        hub: Resource[Any],
+        type: type[H],  # noqa: A002 - as in Resource
+        *spokes: Spoke[Any, H],
+    ) -> None:
+        if not path.startswith("/") or len(path) < 2:
+            raise ValueError(f"webhook path {path!r} must begin with a slash and name something")
+        self.path = path
+        self.resource = hub
+        self._type = type
+        self._spokes = {self._api_version(spoke.version): spoke for spoke in spokes}
+        names = [hub.version, *(spoke.version for spoke in spokes)]
+        if len(set(names)) < max(len(names), 2):
+            raise ValueError(f"a conversion needs several versions, and not {', '.join(names)}")
+        if len({_is_plain(one) for one in (type, *(spoke.type for spoke in spokes))}) > 1:
+            raise ValueError("all versions are converted as plain JSON (dict), or none is")
+
+    async def answer(self, body: bytes, clock: Clock, seconds: float) -> tuple[bytes, bool]:
+        """Return the body of the response to a request, and whether a function has a bug.
+
+        Args:
+            body: a ConversionReview.
+            clock: measures the time.
+            seconds: how long it may take.
+        """
+        try:
+            review = decode_review(body)
+        except BadReview as error:
+            log.warning("Bad conversion request", webhook=self.path, error=str(error))
+            return encode_failure(str(error)), False
+        converted: list[Json] = []
+        try:
+            with clock.move_on_after(seconds) as scope:
+                for data in review.objects:
+                    converted.append(self._convert(data, review))
+                    await checkpoint()
+        except _Unconvertible as error:
+            return encode_failure(str(error), review.uid, review.api_version), error.bug
+        if scope.cancelled_caught:
+            what = f"webhook {self.path} did not convert {len(review.objects)} objects"
+            log.error("Conversion request not answered in time", webhook=self.path)
+            message = f"{what} within {seconds:g} s"
+            return encode_failure(message, review.uid, review.api_version), False
+        log.debug("Conversion request answered", webhook=self.path, objects=len(converted))
+        return encode_success(review, converted), False
+
+    def refuse(self, message: str, code: int) -> tuple[bytes, int]:
+        """Return the response to a request whose body cannot be read, and its HTTP status code.
+
+        It is a Status: the API server shows its message, and would refuse a review without the uid
+        of its request without showing what is in it.
+
+        Args:
+            message: what is wrong with it.
+            code: the HTTP status code.
+        """
+        status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code}
+        return encode({**status, "message": message}), code
+
+    def _convert(self, data: bytes, review: ConversionReview) -> Json:
+        """Return one object in the desired version.
+
+        Raises:
+            _Unconvertible: with the reason, which is logged with the object's name.
+        """
+        source: Json = {}
+        try:
+            source = _read(data, dict)
+            converted = source
+            for step in self._steps(source, review.desired):
+                converted = _apply(step, converted)
+            check_converted(source, converted)
+        except Exception as error:
+            bug, key = is_bug(error), _key(source)
+            log.exception(
+                "Conversion panic" if bug else "Conversion error",
+                webhook=self.path,
+                requestID=review.uid,
+                kind=self.resource.kind,
+                namespace=key.namespace,
+                name=key.name,
+                version=source.get("apiVersion"),
+                desired=review.desired,
+            )
+            raise _Unconvertible(
+                f"{self.resource.kind} {key} cannot be converted from {source.get('apiVersion')}"
+                f" to {review.desired}: {_reason(error)}",
+                bug=bug,
+            ) from error
+        return converted
+
+    def _steps(self, source: Json, desired: str) -> Iterator[_Step]:
+        """Yield the steps from the version of `source` to the desired one.
+
+        Raises:
+            _Refused: there is no way.
+        """
+        hub, version = self.resource.api_version, str(source.get("apiVersion"))
+        known = [hub, *self._spokes]
+        if source.get("kind") != self.resource.kind or not {version, desired} <= set(known):
+            raise _Refused(
+                f"webhook {self.path} converts {self.resource.kind} of {', '.join(sorted(known))},"
+                f" and not {source.get('kind')} of {version} to {desired}"
+            )
+        if version not in (hub, desired):
+            spoke = self._spokes[version]
+            yield _Step(spoke.to_hub, spoke.type, self._type, hub)
+        if desired not in (hub, version):
+            spoke = self._spokes[desired]
+            yield _Step(spoke.from_hub, self._type, spoke.type, desired)
+
+    def _api_version(self, version: str) -> str:
+        return replace(self.resource, version=version).api_version
+
+
+class _Refused(Exception):
+    """An object that no function is asked about; the text says why."""
+
+
+def _apply(step: _Step, source: Json) -> Json:
+    """Return `source` in the next version."""
+    given = _read(encode(source), step.takes)
+    try:
+        returned = step.function(given)
+    except BaseException as error:
+        raise as_exception(error) from error
+    if not isinstance(returned, get_origin(step.returns) or step.returns):
+        raise UnfitResult(
+            f"{_name(step.function)} returned {returned!r}, which is no {_name(step.returns)}"
+        )
+    if _is_plain(step.takes):
+        converted = _plain(returned)
+    else:
+        # Decoded anew, as the function may have changed what it was given.
+        known = _plain(_read(encode(source), step.takes))
+        converted = carry_over(*(_without_type(one) for one in (source, known, _plain(returned))))
+    return {**converted, "apiVersion": step.api_version, "kind": source["kind"]}
+
+
+def _read(data: bytes, of: type[T]) -> T:
+    """Return an object decoded to a type.
+
+    Raises:
+        _Refused: it does not fit the type.
+    """
+    try:
+        found: T = decoder(of)(data)
+    except _DECODE_ERRORS as error:
+        raise _Refused(f"it cannot be read as {_name(of)}: {error}") from error
+    return found
+
+
+def _is_plain(of: type[Any]) -> bool:
+    return (get_origin(of) or of) is dict
+
+
+def _plain(obj: Any) -> Json:
+    """Return an object of any type as decoded JSON."""
+    # Not by isinstance: who has no pydantic models should not have to load pydantic.
+    dump = getattr(obj, "model_dump_json", None)
+    if dump is None:
+        decoded: Json = msgspec.json.decode(encode(obj))
+    else:  # the labels of an ObjectMeta are a read-only mapping, which pydantic warns of
+        decoded = msgspec.json.decode(dump(by_alias=True, fallback=dict, warnings=False))
+    return decoded
+
+
+def _without_type(obj: Json) -> Json:
+    """Return an object without what the framework sets."""
+    return {name: value for name, value in obj.items() if name not in ("apiVersion", "kind")}
+
+
+def _key(obj: Json) -> Key:
+    meta = obj.get("metadata")
+    found = meta if isinstance(meta, dict) else {}
+    return Key(str(found.get("namespace", "")), str(found.get("name", "")))
+
+
+def _reason(error: Exception) -> str:
+    """Return the text of an error, with its type if Python raised it: a KeyError's says little."""
+    plain = isinstance(error, UnfitResult) or not is_bug(error)
+    name = type(error).__name__
+    return (str(error) or name) if plain else f"{name}: {error}"
+
+
+def _name(function: Any) -> str:
+    return str(getattr(function, "__qualname__", function))

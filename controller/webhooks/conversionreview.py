@@ -1,0 +1,141 @@
+"""ConversionReview (apiextensions.k8s.io): decoding requests, encoding answers, and their rules.
+
+v1beta1 has the same fields as v1: it is decoded in the same way and answered in its own version.
+
+What an API server (1.31, 1.36) does with a converted object: it refuses another apiVersion than
+the desired one, another kind, name, namespace or uid, and labels or annotations that are none. All
+other metadata it puts back as it was, without a word; here a change of that is refused as well,
+because a function that makes one expects an effect.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from controller.codec import encode
+from controller.webhooks.carrying import UnfitResult
+
+KIND = "ConversionReview"
+V1 = "apiextensions.k8s.io/v1"
+VERSIONS = (V1, "apiextensions.k8s.io/v1beta1")
+CHANGEABLE = ("labels", "annotations")
+
+_DECODE_ERRORS = (ValueError, RecursionError)
+
+
+class BadReview(Exception):
+    """The body is no ConversionReview that can be answered."""
+
+
+class _Request(msgspec.Struct):
+    uid: str
+    desiredAPIVersion: str
+    objects: list[msgspec.Raw]
+
+
+class _Envelope(msgspec.Struct):
+    apiVersion: str = ""
+    kind: str = ""
+    request: _Request | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionReview:
+    """Objects that are to be converted.
+
+    Args:
+        api_version: the version of the review, and of its answer.
+        uid: the uid of the request.
+        desired: group and version of the results.
+        objects: the JSON of each object.
+    """
+
+    api_version: str
+    uid: str
+    desired: str
+    objects: Sequence[bytes]
+
+
+def decode_review(data: bytes) -> ConversionReview:
+    """Return the ConversionReview in the body of a request.
+
+    Raises:
+        BadReview: there is none.
+    """
+    try:
+        envelope = msgspec.json.decode(data, type=_Envelope)
+    except _DECODE_ERRORS as error:
+        raise BadReview(f"the body is no {KIND}: {error}") from error
+    if envelope.kind != KIND or envelope.apiVersion not in VERSIONS:
+        raise BadReview(
+            f'no kind "{envelope.kind}" is registered for version "{envelope.apiVersion}":'
+            f" expected {KIND} of {' or '.join(VERSIONS)}"
+        )
+    request = envelope.request
+    if request is None:
+        raise BadReview(f"the {KIND} has no request")
+    objects = [bytes(one) for one in request.objects]
+    return ConversionReview(envelope.apiVersion, request.uid, request.desiredAPIVersion, objects)
+
+
+def encode_success(review: ConversionReview, converted: Iterable[Mapping[str, Any]]) -> bytes:
+    """Return the answer to `review` with its objects converted, in the same order."""
+    return _encode(review.api_version, review.uid, list(converted), {"status": "Success"})
+
+
+def encode_failure(message: str, uid: str = "", api_version: str = V1) -> bytes:
+    """Return the answer that nothing was converted.
+
+    Args:
+        message: what is wrong, where, and how to fix it; the API server shows it.
+        uid: the uid of the request, if it could be read.
+        api_version: the version of the review.
+    """
+    return _encode(api_version, uid, [], {"status": "Failure", "message": message})
+
+
+def _encode(
+    api_version: str, uid: str, converted: list[Mapping[str, Any]], result: dict[str, str]
+) -> bytes:
+    response = {"uid": uid, "convertedObjects": converted, "result": result}
+    return encode({"kind": KIND, "apiVersion": api_version, "response": response})
+
+
+def check_converted(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """Raise if `after` cannot be `before` in another version; its apiVersion and kind are right.
+
+    Args:
+        before: the object as it was sent.
+        after: the object as it is to be answered.
+
+    Raises:
+        UnfitResult: a rule is broken.
+    """
+    old, new = before.get("metadata"), after.get("metadata")
+    if not isinstance(old, Mapping) or not isinstance(new, Mapping):
+        raise UnfitResult("metadata is missing: return the object with its metadata")
+    for name in {**old, **new}:
+        if name in CHANGEABLE:
+            _check_texts(new.get(name), f"metadata.{name}")
+        elif old.get(name) != new.get(name):
+            raise UnfitResult(
+                f"metadata.{name} {_change(old.get(name), new.get(name))}: a conversion may"
+                " change labels and annotations, and no other metadata"
+            )
+
+
+def _change(old: object, new: object) -> str:
+    short = all(one is None or isinstance(one, str | int) for one in (old, new))
+    return f"was changed from {old!r} to {new!r}" if short else "was changed"
+
+
+def _check_texts(value: object, path: str) -> None:
+    if value is None:
+        return
+    if not isinstance(value, Mapping):
+        raise UnfitResult(f"{path} is {value!r}, and has to be an object")
+    for name, text in value.items():
+        if not isinstance(text, str):
+            raise UnfitResult(f"{path}[{name}] is {text!r}, and has to be a text")

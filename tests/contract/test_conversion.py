@@ -1,0 +1,180 @@
+"""Conversion webhooks on real API servers, the newest and the oldest; the embedded one calls none.
+
+A kind is stored in one version, read and written in the other, and then stored in the other.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from controller import Manager, ManagerOptions, SelfSigned, connect
+from controller.webhooks import Conversion, Spoke
+from envtest.plane import ControlPlane as Plane
+from envtest.settings import read_settings
+from tests.contract.conftest import administrator
+from tests.contract.test_readme import MERGE
+from tests.controller.webhooks.conversions import (
+    GIZMOS,
+    Gizmo,
+    OldGizmo,
+    gizmo,
+    to_v1,
+    to_v2,
+)
+from tests.servers import SERVERS, Server, program, running
+
+NAME = "gizmos.example.com"
+DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{NAME}"
+V1, V2 = (f"/apis/example.com/{name}/namespaces/default/gizmos" for name in ("v1", "v2"))
+SETTINGS = SelfSigned(
+    namespace="default",
+    service="gizmos",
+    secret="gizmo-cert",
+    converting=[NAME],
+    names=["127.0.0.1"],
+)
+OPTIONS = ManagerOptions(webhook_bind="127.0.0.1:0", webhook_self_signed=SETTINGS)
+pytestmark = pytest.mark.skipif(
+    read_settings().kind == "embedded", reason="the embedded server calls no conversion webhooks"
+)
+
+
+def crd(storage: str, port: int) -> dict[str, Any]:
+    """Return the CRD, without the authority that the manager has to add."""
+    sizes = {"v1": {"size": {"type": "string"}}, "v2": {"centimetres": {"type": "integer"}}}
+    both = {"color": {"type": "string"}, "unnamed": {"type": "string"}}
+    client = {"url": f"https://127.0.0.1:{port}/convert-gizmo"}
+    versions = [
+        {
+            "name": name,
+            "served": True,
+            "storage": name == storage,
+            "schema": {
+                "openAPIV3Schema": {
+                    "type": "object",
+                    "properties": {"spec": {"type": "object", "properties": {**size, **both}}},
+                }
+            },
+        }
+        for name, size in sizes.items()
+    ]
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": NAME},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "gizmos", "singular": "gizmo", "kind": "Gizmo"},
+            "versions": versions,
+            "conversion": {
+                "strategy": "Webhook",
+                "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]},
+            },
+        },
+    }
+
+
+@asynccontextmanager
+async def converting(plane: Plane, folder: Path) -> AsyncIterator[Manager]:
+    """Run a manager that converts gizmos."""
+    transport = await connect(plane.write_kubeconfig(folder / "kubeconfig"))
+    manager = Manager(transport, options=OPTIONS)
+    spoke = Spoke("v1", OldGizmo, to_v2, to_v1)
+    manager.add_webhook(Conversion("/convert-gizmo", GIZMOS, Gizmo, spoke))
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(manager.run)
+            await manager.wait_serving()
+            with anyio.fail_after(90):
+                yield manager
+            manager.stop()
+    finally:
+        await transport.aclose()
+
+
+def created(version: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """Return an object to be created."""
+    return {**gizmo(version, spec), "metadata": {"name": name, "labels": {"a": "b"}}}
+
+
+async def read(admin: httpx.AsyncClient, path: str) -> dict[str, Any]:
+    """Return an object once the server converts it: it learns of the authority after a moment."""
+    while not (answer := await admin.get(path)).is_success:
+        assert "conversion webhook for example.com/" in answer.text, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def kubectl(folder: Path, *words: str) -> str:
+    """Return what kubectl says of a failure."""
+    command = [program("kubectl"), f"--kubeconfig={folder / 'kubeconfig'}", *words]
+    env = {**os.environ, "HOME": str(folder)}
+    done = await anyio.run_process(command, env=env, check=False, stderr=subprocess.STDOUT)
+    assert done.returncode == 1, done.stdout.decode()
+    return done.stdout.decode()
+
+
+@pytest.mark.parametrize("server", SERVERS)
+async def test_objects_are_served_in_both_versions_wherever_they_are_stored(
+    server: Server, tmp_path: Path
+) -> None:
+    async with (
+        running(server) as plane,
+        administrator(plane) as admin,
+        converting(plane, tmp_path) as manager,
+    ):
+        port = manager.webhook_port or 0
+        await plane.install_crds([crd("v1", port)])
+        spec = {"size": "12cm", "color": "red", "unnamed": "kept"}
+        made = await admin.post(V1, json=created("v1", "one", spec))
+        assert made.status_code == 201, made.text
+
+        new = await read(admin, f"{V2}/one")
+        assert new["spec"] == {"centimetres": 12, "color": "red", "unnamed": "kept"}
+        uid = made.json()["metadata"]["uid"]
+        assert (new["metadata"]["uid"], new["metadata"]["labels"]) == (uid, {"a": "b"})
+        raised = await admin.patch(f"{V2}/one", json={"spec": {"centimetres": 13}}, headers=MERGE)
+        assert raised.is_success, raised.text
+        assert (await read(admin, f"{V1}/one"))["spec"] == {**spec, "size": "13cm"}
+
+        moved = [
+            {**one, "storage": one["name"] == "v2"} for one in crd("v1", port)["spec"]["versions"]
+        ]
+        changed = await admin.patch(DEFINITION, json={"spec": {"versions": moved}}, headers=MERGE)
+        assert changed.json()["status"]["storedVersions"] == ["v1", "v2"]
+        made = await admin.post(V2, json=created("v2", "two", {"centimetres": 2}))
+        assert made.status_code == 201, made.text
+        for name, size in {"one": "13cm", "two": "2cm"}.items():
+            assert (await read(admin, f"{V1}/{name}"))["spec"]["size"] == size
+            rewritten = await admin.put(f"{V2}/{name}", json=await read(admin, f"{V2}/{name}"))
+            assert rewritten.is_success, rewritten.text
+        listed = (await read(admin, V1))["items"]
+        assert [one["spec"]["size"] for one in listed] == ["13cm", "2cm"]
+
+        wide = created("v1", "wide", {"size": "wide"})
+        while (refused := await admin.post(V1, params={"dryRun": "All"}, json=wide)).is_success:
+            pass  # not yet converted: the server learns of its new storage version after a moment
+        assert (refused.status_code, "Gizmo default/wide cannot be" in refused.text) == (500, True)
+        text = await kubectl(tmp_path, "create", "--validate=false", "-f", file(tmp_path, wide))
+        assert (
+            "conversion webhook for example.com/v1, Kind=Gizmo failed: Gizmo default/wide" in text
+        )
+        assert (
+            "from example.com/v1 to example.com/v2: ValueError: invalid literal for int()" in text
+        )
+
+
+def file(folder: Path, body: dict[str, Any]) -> str:
+    """Write an object to a file for kubectl, and return its name."""
+    path = folder / "object.json"
+    path.write_text(json.dumps(body))
+    return str(path)

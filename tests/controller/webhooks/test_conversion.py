@@ -1,0 +1,344 @@
+"""Conversion webhooks: what functions get, what is kept, and what is answered when one fails."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pydantic
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from controller import ObjectMeta
+from controller.webhooks import Conversion, Spoke
+from tests.clock import VirtualClock
+from tests.controller.webhooks.conversions import (
+    GIZMOS,
+    UID,
+    Gizmo,
+    ask,
+    converted,
+    failure,
+    gizmo,
+    gizmos,
+    review,
+)
+
+Json = dict[str, Any]
+NAMES = st.text("abcxyz", min_size=1, max_size=3)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def same(obj: Json) -> Json:
+    return obj
+
+
+def plain(
+    to_hub: Callable[[Json], Any], from_hub: Callable[[Json], Any] = same
+) -> Conversion[Any]:
+    """Return a conversion of plain JSON."""
+    return Conversion("/convert", GIZMOS, dict, Spoke("v1", dict, to_hub, from_hub))
+
+
+async def test_an_object_is_converted_to_the_hub_back_and_from_spoke_to_spoke() -> None:
+    (new,) = await converted(gizmos(), "v2", gizmo("v1", {"size": "12cm", "color": "red"}))
+    assert (new["apiVersion"], new["kind"]) == ("example.com/v2", "Gizmo")
+    assert new["spec"] == {"centimetres": 12, "color": "red"}
+    (old,) = await converted(gizmos(), "v1", new)
+    assert old == gizmo("v1", {"size": "12cm", "color": "red"})
+    (newest,) = await converted(gizmos(), "v3", old)
+    assert newest["spec"] == {"millimetres": 120, "color": "red"}
+
+
+async def test_the_objects_of_a_list_come_back_in_their_order_whatever_their_versions() -> None:
+    objects = [
+        gizmo("v1", {"size": "1cm"}, "one"),
+        gizmo("v2", {"centimetres": 2}, "two"),
+        gizmo("v3", {"millimetres": 30}, "three"),
+    ]
+    found = await converted(gizmos(), "v2", *objects)
+    assert [one["metadata"]["name"] for one in found] == ["one", "two", "three"]
+    assert [one["spec"]["centimetres"] for one in found] == [1, 2, 3]
+    assert await converted(gizmos(), "v2") == []
+
+
+async def test_a_review_is_answered_in_the_version_it_was_asked_in() -> None:
+    for version in ("v1", "v1beta1"):
+        answer, _ = await ask(gizmos(), review("v2", version=version))
+        assert answer["apiVersion"] == f"apiextensions.k8s.io/{version}"
+        assert answer["kind"] == "ConversionReview"
+
+
+async def test_fields_that_no_type_names_are_kept_at_every_depth() -> None:
+    meta: Json = {"labels": {"a": "b"}, "finalizers": ["example.com/x"], "selfLink": "/x"}
+    before = gizmo("v1", {"size": "1cm", "hidden": {"deep": [1, None]}, "void": None}, **meta)
+    (after,) = await converted(gizmos(), "v2", {**before, "status": {"phase": "Fine"}})
+    assert after["metadata"] == before["metadata"]
+    assert after["spec"] == {"centimetres": 1, "hidden": {"deep": [1, None]}, "void": None}
+    assert after["status"] == {"phase": "Fine"}
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(0, 500),
+    st.none() | st.text(max_size=4),
+    st.dictionaries(NAMES, JSON, max_size=3),
+    st.dictionaries(NAMES, JSON, max_size=3),
+    st.dictionaries(NAMES, st.text(max_size=3), max_size=2),
+)
+async def test_there_and_back_loses_nothing(
+    size: int, color: str | None, hidden: Json, status: Json, labels: dict[str, str]
+) -> None:
+    spec = {"size": f"{size}cm", **({} if color is None else {"color": color}), **hidden}
+    before = {**gizmo("v1", spec, labels=labels), "status": status}
+    for way in ("v2", "v3"):
+        (there,) = await converted(gizmos(), way, before)
+        (back,) = await converted(gizmos(), "v1", there)
+        assert back == before
+
+
+async def test_pydantic_models_are_converted_with_their_aliases() -> None:
+    class Old(pydantic.BaseModel, frozen=True):
+        metadata: ObjectMeta
+        spec: dict[str, str]
+
+    class Size(pydantic.BaseModel, frozen=True):
+        in_cm: int = pydantic.Field(alias="inCm")
+        note: str | None = None
+
+    class New(pydantic.BaseModel, frozen=True):
+        metadata: ObjectMeta
+        spec: Size
+
+    def to_hub(old: Old) -> New:
+        return New(metadata=old.metadata, spec=Size(inCm=int(old.spec["size"])))
+
+    def from_hub(new: New) -> Old:
+        return Old(metadata=new.metadata, spec={"size": str(new.spec.in_cm)})
+
+    conversion = Conversion("/convert", GIZMOS, New, Spoke("v1", Old, to_hub, from_hub))
+    before = gizmo("v1", {"size": "4"}, labels={"a": "b"})
+    (there,) = await converted(conversion, "v2", before)
+    assert there["spec"] == {"inCm": 4}
+    assert await converted(conversion, "v1", {**there, "extra": 1}) == [{**before, "extra": 1}]
+
+
+async def test_a_function_may_change_labels_and_annotations() -> None:
+    def note(obj: Json) -> Json:
+        obj["metadata"] |= {"labels": {"size": "small"}, "annotations": {"example.com/a": "b"}}
+        return obj
+
+    (after,) = await converted(plain(note), "v2", gizmo("v1", {}, labels={"x": "y"}))
+    assert after["metadata"]["labels"] == {"size": "small"}
+    assert after["metadata"]["annotations"] == {"example.com/a": "b"}
+    (after,) = await converted(plain(with_meta(labels=None)), "v2", gizmo("v1", {}))
+    assert after["metadata"]["labels"] is None  # as good as absent
+
+
+def with_meta(**changes: Any) -> Callable[[Json], Json]:
+    return lambda obj: {**obj, "metadata": {**obj["metadata"], **changes}}
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (
+            with_meta(name="b"),
+            "metadata.name was changed from 'a' to 'b': a conversion may change",
+        ),
+        (with_meta(namespace="other"), "metadata.namespace was changed from 'default' to 'other'"),
+        (with_meta(uid=None), "metadata.uid was changed from 'uid-a' to None"),
+        (with_meta(finalizers=["x"]), "metadata.finalizers was changed: a conversion may"),
+        (with_meta(labels={"a": 1}), "metadata.labels[a] is 1, and has to be a text"),
+        (with_meta(annotations=["a"]), "metadata.annotations is ['a'], and has to be an object"),
+        (lambda obj: {"spec": obj["spec"]}, "metadata is missing: return the object with its"),
+        (lambda _: None, "<lambda> returned None, which is no dict"),
+        (lambda obj: [obj], "which is no dict"),
+        (lambda obj: {**obj, "spec": object()}, "TypeError: a object cannot be sent as JSON"),
+    ],
+)
+async def test_a_function_that_breaks_a_rule_fails_with_the_rule_and_the_place(
+    function: Callable[[Json], Any], said: str
+) -> None:
+    message, failed = await failure(plain(function), "v2", gizmo("v1", {}))
+    start = "Gizmo default/a cannot be converted from example.com/v1 to example.com/v2: "
+    assert message.startswith(start)
+    assert said in message
+    assert failed
+
+
+async def test_a_function_cannot_change_the_version_and_kind() -> None:
+    (after,) = await converted(plain(lambda obj: {**obj, "kind": "X"}), "v2", gizmo("v1", {}))
+    assert (after["apiVersion"], after["kind"]) == ("example.com/v2", "Gizmo")
+
+
+class NotConvertible(Exception):
+    """What a function raises on purpose."""
+
+
+@pytest.mark.parametrize(
+    ("raised", "said", "bug"),
+    [
+        (NotConvertible("spec.size: no number"), ": spec.size: no number", False),
+        (NotConvertible(), ": NotConvertible", False),
+        (KeyError("size"), ": KeyError: 'size'", True),
+        (ValueError("spec.size is no number"), ": ValueError: spec.size is no number", True),
+        (GeneratorExit(), "which is no Exception", True),
+    ],
+)
+async def test_a_function_that_raises_fails_with_its_text_and_a_line_with_the_name(
+    raised: BaseException, said: str, bug: bool
+) -> None:
+    def fail(obj: Json) -> Json:
+        if obj["metadata"]["name"] == "bad":
+            raise raised
+        return obj
+
+    with capture_logs() as lines:
+        objects = [gizmo("v1", {}), gizmo("v1", {}, "bad"), gizmo("v1", {})]
+        message, failed = await failure(plain(fail), "v2", *objects)
+    assert "Gizmo default/bad" in message
+    assert said in message
+    assert failed is bug
+    (line,) = [line for line in lines if line["log_level"] == "error"]
+    assert line["event"] == ("Conversion panic" if bug else "Conversion error")
+    assert (line["namespace"], line["name"], line["webhook"]) == ("default", "bad", "/convert")
+    assert (line["version"], line["desired"]) == ("example.com/v1", "example.com/v2")
+    assert line["requestID"] == UID
+
+
+async def test_system_exit_in_a_function_ends_the_process() -> None:
+    def leave(_: Json) -> Json:
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit):
+        await ask(plain(leave), review("v2", gizmo("v1", {})))
+
+
+async def test_an_object_that_does_not_fit_its_type_fails_with_the_field_and_is_no_bug() -> None:
+    message, failed = await failure(gizmos(), "v2", gizmo("v1", {"size": 12}))
+    assert "it cannot be read as OldGizmo" in message
+    assert "$.spec.size" in message
+    assert not failed
+
+
+@pytest.mark.parametrize(
+    ("changes", "desired", "said"),
+    [
+        ({}, "v9", "not Gizmo of example.com/v1 to example.com/v9"),
+        ({"apiVersion": "example.com/v7"}, "v2", "not Gizmo of example.com/v7 to example.com/v2"),
+        ({"kind": "Gadget"}, "v2", "not Gadget of example.com/v1 to example.com/v2"),
+        ({"apiVersion": None}, "v2", "not Gizmo of None to example.com/v2"),
+    ],
+)
+async def test_an_unknown_version_or_kind_fails_and_names_those_that_are_known(
+    changes: Json, desired: str, said: str
+) -> None:
+    message, failed = await failure(gizmos(), desired, {**gizmo("v1", {}), **changes})
+    assert "webhook /convert-gizmo converts Gizmo of example.com/v1, example.com/v2" in message
+    assert said in message
+    assert not failed
+
+
+@pytest.mark.parametrize("odd", [[], 7, None, "text", {}, {"metadata": 1}])
+async def test_what_is_no_object_fails(odd: object) -> None:
+    answer, failed = await ask(gizmos(), msgspec.json.encode(review_of(odd)))
+    assert answer["response"]["result"]["status"] == "Failure"
+    assert not failed
+
+
+def review_of(odd: object) -> Json:
+    decoded: Json = msgspec.json.decode(review("v2"))
+    decoded["request"]["objects"] = [odd]
+    return decoded
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"no JSON", "the body is no ConversionReview"),
+        (b"[" * 100_000, "the body is no ConversionReview"),
+        (b"{}", 'no kind "" is registered for version ""'),
+        (
+            b'{"kind":"ConversionReview","apiVersion":"apiextensions.k8s.io/v2"}',
+            "expected ConversionReview of apiextensions.k8s.io/v1",
+        ),
+        (
+            b'{"kind":"ConversionReview","apiVersion":"apiextensions.k8s.io/v1"}',
+            "the ConversionReview has no request",
+        ),
+    ],
+)
+async def test_a_body_that_is_no_review_fails(body: bytes, said: str) -> None:
+    answer, failed = await ask(gizmos(), body)
+    assert said in answer["response"]["result"]["message"]
+    assert not failed
+
+
+async def test_objects_that_take_too_long_fail_with_a_sentence() -> None:
+    clock = VirtualClock()
+    answer, failed = await gizmos().answer(review("v2", gizmo("v1", {})), clock, 0)
+    result = msgspec.json.decode(answer)["response"]["result"]
+    assert result["message"] == "webhook /convert-gizmo did not convert 1 objects within 0 s"
+    assert not failed
+
+
+async def test_fields_that_would_be_lost_fail_and_say_what_to_do() -> None:
+    class Old(msgspec.Struct):
+        metadata: ObjectMeta
+        spec: dict[str, Any]
+
+    class Part(msgspec.Struct):
+        name: str
+
+    class New(msgspec.Struct):
+        metadata: ObjectMeta
+        parts: list[Part] = []
+        mood: str = ""
+
+    conversion = Conversion(
+        "/convert",
+        GIZMOS,
+        New,
+        Spoke(
+            "v1",
+            Old,
+            lambda old: New(old.metadata, [Part(name) for name in old.spec["parts"]]),
+            lambda new: Old(new.metadata, {"parts": [part.name for part in new.parts]}),
+        ),
+    )
+    parts = {"parts": [{"name": "x"}, {"name": "y", "note": "mine"}], "spec": None}
+    message, failed = await failure(conversion, "v1", {**gizmo("v2", {}), **parts})
+    assert "parts[1].note: the type of this version does not name the field, and parts" in message
+    assert failed
+    old = {**gizmo("v1", {"parts": []}), "mood": "glad"}
+    message, failed = await failure(conversion, "v2", old)
+    assert "mood: the function returned another value than the object has" in message
+    assert failed
+
+
+def test_a_conversion_needs_a_path_several_versions_and_plain_functions() -> None:
+    spoke = Spoke("v1", dict, same, same)
+    with pytest.raises(ValueError, match="slash"):
+        Conversion("convert", GIZMOS, dict, spoke)
+    with pytest.raises(ValueError, match=r"several versions, and not v2$"):
+        Conversion("/convert", GIZMOS, dict)
+    with pytest.raises(ValueError, match="several versions, and not v2, v1, v1"):
+        Conversion("/convert", GIZMOS, dict, spoke, spoke)
+    with pytest.raises(ValueError, match="several versions, and not v2, v2"):
+        Conversion("/convert", GIZMOS, dict, Spoke("v2", dict, same, same))
+
+    async def later(obj: Json) -> Json:
+        return obj
+
+    anything: Any = later
+    of_dict: Spoke[Any, Any] = spoke
+    with pytest.raises(ValueError, match="later is async"):
+        Spoke("v1", dict, anything, same)
+    with pytest.raises(ValueError, match="plain JSON"):
+        Conversion("/convert", GIZMOS, Gizmo, of_dict)
