@@ -1,7 +1,7 @@
-"""A Team, which is cluster-scoped, owns a Namespace; webhooks set its defaults and judge it."""
+"""A Team, which is cluster-scoped, owns a Namespace; webhooks default, judge and convert it."""
 
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 import msgspec
@@ -24,15 +24,25 @@ from controller import (
     to_owner,
     to_self,
 )
-from controller.webhooks import AdmissionRequest, Allowed, Answer, Denied, Patched, Webhook
+from controller.webhooks import (
+    AdmissionRequest,
+    Allowed,
+    Answer,
+    Conversion,
+    Denied,
+    Patched,
+    Spoke,
+    Webhook,
+)
 
-OWNER = "example.com/owner"
+OWNERS = "example.com/owners"
+MORE_OWNERS = "example.com/more-owners"
 
 
 # -- The kinds
 @dataclass(frozen=True, slots=True)
 class TeamSpec:
-    owner: str = ""
+    owners: tuple[str, ...] = ()
     namespace: str = ""
 
 
@@ -42,8 +52,42 @@ class Team:
     spec: TeamSpec = TeamSpec()
 
 
-TEAMS = Resource("example.com", "v1", "Team", "teams", Team, namespaced=False)
+TEAMS = Resource("example.com", "v2", "Team", "teams", Team, namespaced=False)
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", MetadataOnly, namespaced=False)
+
+
+# -- Convert
+@dataclass(frozen=True, slots=True)
+class OldSpec:
+    owner: str | None = None
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OldTeam:
+    """A Team of version v1, which had one owner."""
+
+    metadata: ObjectMeta
+    spec: OldSpec = OldSpec()
+
+
+def to_v2(old: OldTeam) -> Team:
+    """Make a list of the owner and of those that `to_v1` wrote into the annotation."""
+    annotations = dict(old.metadata.annotations)
+    found = [old.spec.owner or "", *annotations.pop(MORE_OWNERS, "").split(",")]
+    owners = tuple(owner for owner in found if owner)
+    meta = replace(old.metadata, annotations=annotations)
+    return Team(meta, TeamSpec(owners, old.spec.namespace))
+
+
+def to_v1(new: Team) -> OldTeam:
+    """Name the first owner, and keep the others in an annotation."""
+    first, *others = new.spec.owners or (None,)
+    annotations = dict(new.metadata.annotations)
+    if others:
+        annotations[MORE_OWNERS] = ",".join(others)
+    meta = replace(new.metadata, annotations=annotations)
+    return OldTeam(meta, OldSpec(first, new.spec.namespace))
 
 
 # -- Set defaults
@@ -56,12 +100,12 @@ async def set_defaults(request: AdmissionRequest[Team]) -> Answer:
 
 # -- Refuse
 async def judge(request: AdmissionRequest[Team]) -> Answer:
-    """Refuse a team without an owner, and one that moves to another namespace."""
+    """Refuse a team without owners, and one that moves to another namespace."""
     new, old = request.object, request.oldObject
     if new is None or new.metadata.terminating:
         return Allowed()
-    if "@" not in new.spec.owner:
-        return Denied.invalid("spec.owner: name the mail address of a person")
+    if not new.spec.owners or not all("@" in owner for owner in new.spec.owners):
+        return Denied.invalid("spec.owners: name the mail addresses of persons")
     if old is not None and new.spec.namespace != old.spec.namespace:
         return Denied.invalid("spec.namespace cannot change: delete the team and make another")
     return Allowed()
@@ -83,18 +127,20 @@ class Teams:
         )
         manager.add_webhook(Webhook("/default-team", set_defaults, Team, mutating=True))
         manager.add_webhook(Webhook("/judge-team", judge, Team))
+        old = Spoke("v1", OldTeam, to_v2, to_v1)
+        manager.add_webhook(Conversion("/convert-team", TEAMS, Team, old))
 
     # -- A pass
     async def reconcile(self, key: Key) -> Outcome:
         team = self._teams.cache.get(key)
         if team is None or team.metadata.terminating:
             return SETTLED
-        annotations = {OWNER: team.spec.owner}
+        annotations = {OWNERS: ", ".join(team.spec.owners)}
         space = self._namespaces.cache.get(Key("", team.spec.namespace))
         if space is None:
             body = {"metadata": {"name": team.spec.namespace, "annotations": annotations}}
             await self._client.create(NAMESPACES, "", owned(body, team, TEAMS))
-        elif space.metadata.annotations.get(OWNER) != team.spec.owner:
+        elif space.metadata.annotations.get(OWNERS) != annotations[OWNERS]:
             patch = {"metadata": {"annotations": annotations}}
             await self._client.patch(NAMESPACES, Version.from_object(space), patch)
         return SETTLED
@@ -109,6 +155,8 @@ OPTIONS = ManagerOptions(
         secret="teams-certificate",  # noqa: S106 - its name
         validating=("teams",),
         mutating=("teams",),
+        converting=("teams.example.com",),
+        names=("localhost",),  # where API servers find it if it runs beside them
     ),
 )
 

@@ -18,10 +18,13 @@ import anyio
 import httpx
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from controller import Manager, ManagerOptions, SystemClock, connect
+from controller import Manager, ManagerOptions, ObjectMeta, SystemClock, connect
 from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
+from envtest.settings import read_settings
 from examples import inventory, teams, websites
 from tests.contract.conftest import administrator
 from tests.contract.test_controllers import is_gone
@@ -32,7 +35,9 @@ EXAMPLES = Path(teams.__file__).parent
 SITES = "/apis/example.com/v1/namespaces/default/websites"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 MAPS = "/api/v1/namespaces/default/configmaps"
-TEAMS = "/apis/example.com/v1/teams"
+TEAMS = "/apis/example.com/v2/teams"
+OLD_TEAMS = "/apis/example.com/v1/teams"
+DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/teams.example.com"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 Add = Callable[[Manager], object]
 frameworks = pytest.mark.parametrize("framework", ["controller", "kopf"])
@@ -78,9 +83,11 @@ async def kopf(plane: Plane, folder: Path, name: str, **env: str) -> AsyncIterat
                 print((folder / "kopf.log").read_text()[-6000:])  # noqa: T201 - pytest shows it with a failure
 
 
-async def install(plane: Plane) -> None:
-    text = (EXAMPLES / "manifests" / "crds.yaml").read_text()
-    await plane.install_crds(list(yaml.safe_load_all(text)))
+async def install(plane: Plane, framework: str = "controller") -> None:
+    definitions = list(yaml.safe_load_all((EXAMPLES / "manifests" / "crds.yaml").read_text()))
+    if framework == "kopf":  # who serves no conversion has none
+        definitions = [{**one, "spec": {**one["spec"], "conversion": None}} for one in definitions]
+    await plane.install_crds(definitions)
 
 
 @frameworks
@@ -124,26 +131,70 @@ async def test_a_website_gets_a_deployment_a_host_and_a_status(
 async def test_a_team_gets_defaults_rules_and_a_namespace(
     plane: Plane, admin: httpx.AsyncClient, tmp_path: Path, framework: str
 ) -> None:
-    await install(plane)
+    await install(plane, framework)
     async with team_operator(framework, plane, admin, tmp_path):
-        created = await accepted(admin, TEAMS, team("net", "ann@example.com"))
+        created = await accepted(admin, TEAMS, team("net", ["ann@example.com"]))
         assert created["spec"]["namespace"] == "team-net"
         space = await seen(admin, "/api/v1/namespaces", "team-net", lambda _: True)
         assert space["metadata"]["ownerReferences"][0]["uid"] == created["metadata"]["uid"]
 
-        refused = await admin.post(TEAMS, json=team("ops", "nobody"))
+        refused = await admin.post(TEAMS, json=team("ops", ["nobody"]))
         assert refused.status_code == 422
-        assert "name the mail address" in refused.json()["message"]
+        assert "name the mail addresses" in refused.json()["message"]
         moved = await admin.patch(
             f"{TEAMS}/net", json={"spec": {"namespace": "other"}}, headers=MERGE
         )
         assert moved.status_code == 422
         assert "spec.namespace cannot change" in moved.json()["message"]
 
-        await patch(admin, f"{TEAMS}/net", {"spec": {"owner": "bo@example.com"}})
+        await patch(admin, f"{TEAMS}/net", {"spec": {"owners": ["bo@x.com", "cy@x.com"]}})
         await seen(
-            admin, "/api/v1/namespaces", "team-net", lambda one: owner(one) == "bo@example.com"
+            admin,
+            "/api/v1/namespaces",
+            "team-net",
+            lambda one: owners(one) == "bo@x.com, cy@x.com",
         )
+        if framework == "controller" and read_settings().kind != "embedded":
+            await team_is_served_in_both_versions(admin)
+
+
+async def team_is_served_in_both_versions(admin: httpx.AsyncClient) -> None:
+    """Read and write the team as version v1, whose rules are those of version v2."""
+    old = await converted(admin, f"{OLD_TEAMS}/net")
+    assert old["spec"] == {"owner": "bo@x.com", "namespace": "team-net"}
+    assert old["metadata"]["annotations"] == {teams.MORE_OWNERS: "cy@x.com"}
+    await patch(admin, f"{OLD_TEAMS}/net", {"spec": {"owner": "di@x.com"}})
+    new = (await admin.get(f"{TEAMS}/net")).json()
+    assert new["spec"] == {"owners": ["di@x.com", "cy@x.com"], "namespace": "team-net"}
+    assert "annotations" not in new["metadata"]
+    await seen(
+        admin, "/api/v1/namespaces", "team-net", lambda one: owners(one) == "di@x.com, cy@x.com"
+    )
+    refused = await admin.patch(f"{OLD_TEAMS}/net", json={"spec": {"owner": "x"}}, headers=MERGE)
+    assert (refused.status_code, "name the mail addresses" in refused.text) == (422, True)
+
+
+async def converted(admin: httpx.AsyncClient, path: str) -> dict[str, Any]:
+    """Return an object in another version, once the server knows whom to ask and to trust."""
+    while not (answer := await admin.get(path)).is_success:
+        assert "conversion webhook for example.com" in answer.text, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+OWNERS = st.text(st.characters(exclude_characters=",", exclude_categories=["Cs"]), min_size=1)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(OWNERS, min_size=1), st.text(), st.dictionaries(st.text("ab"), st.text()))
+def test_a_team_that_is_converted_there_and_back_is_the_same(
+    owners: list[str], namespace: str, annotations: dict[str, str]
+) -> None:
+    meta = ObjectMeta(name="net", annotations=annotations)
+    new = teams.Team(meta, teams.TeamSpec(tuple(owners), namespace))
+    old = teams.to_v1(new)
+    assert teams.to_v2(old) == new
+    assert teams.to_v1(teams.to_v2(old)) == old
 
 
 @asynccontextmanager
@@ -179,6 +230,9 @@ async def team_operator(
                 f"https://127.0.0.1:{manager.webhook_port}{service['path']}"
             )
             await create(admin, f"{ADMISSION}/{one['kind'].lower()}s", one)
+        url = f"https://127.0.0.1:{manager.webhook_port}/convert-team"
+        client = {"clientConfig": {"service": None, "url": url}}
+        await patch(admin, DEFINITION, {"spec": {"conversion": {"webhook": client}}})
         yield
 
 
@@ -222,12 +276,12 @@ def website(name: str, *, host: str = "", replicas: int = 1) -> dict[str, Any]:
     }
 
 
-def team(name: str, owner: str) -> dict[str, Any]:
+def team(name: str, owners: list[str]) -> dict[str, Any]:
     return {
-        "apiVersion": "example.com/v1",
+        "apiVersion": "example.com/v2",
         "kind": "Team",
         "metadata": {"name": name},
-        "spec": {"owner": owner},
+        "spec": {"owners": owners},
     }
 
 
@@ -247,9 +301,9 @@ def routes(config_map: dict[str, Any]) -> dict[str, str]:
     return hosts
 
 
-def owner(namespace: dict[str, Any]) -> str | None:
+def owners(namespace: dict[str, Any]) -> str | None:
     annotations: dict[str, str] = namespace["metadata"].get("annotations") or {}
-    return annotations.get("example.com/owner")
+    return annotations.get(teams.OWNERS)
 
 
 async def create(http: httpx.AsyncClient, path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -261,7 +315,7 @@ async def create(http: httpx.AsyncClient, path: str, body: dict[str, Any]) -> di
 
 async def accepted(http: httpx.AsyncClient, path: str, body: dict[str, Any]) -> dict[str, Any]:
     """Create an object once both webhooks answer: servers learn of them after a moment."""
-    bad = {**body, "spec": {"owner": "nobody"}}
+    bad = {**body, "spec": {"owners": ["nobody"]}}
     while True:
         good = await http.post(path, params={"dryRun": "All"}, json=body)
         worse = await http.post(path, params={"dryRun": "All"}, json=bad)
