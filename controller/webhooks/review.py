@@ -289,7 +289,9 @@ def bounded_warnings(warnings: Iterable[str]) -> list[str]:
 def _status(answer: Denied, about: Review | None) -> dict[str, Any]:
     """Return the status that an AdmissionReview's response carries for a refusal."""
     details: dict[str, Any] = {}
-    if about is not None:
+    # Of a Status that is Invalid and names an object, kubectl prints the causes and no message.
+    hidden = answer.reason == "Invalid" and not answer.causes
+    if about is not None and not hidden:
         kind: GroupVersionKind = about.fields["kind"]
         named = {"name": about.fields["name"], "group": kind.group, "kind": kind.kind}
         details = {name: value for name, value in named.items() if value}

@@ -88,6 +88,17 @@ async def test_a_refusal_names_the_object_and_every_field_at_fault() -> None:
     }
 
 
+async def test_an_invalid_write_without_causes_is_refused_so_that_kubectl_shows_the_message() -> (
+    None
+):
+    answered = await response(answering(Denied.invalid("size is odd")), review())
+    status = answered["status"]
+    assert (status["reason"], status["message"]) == ("Invalid", "size is odd")
+    assert status["details"] == {}
+    other = await response(answering(Denied("no")), review())
+    assert other["status"]["details"]["name"] == "a"
+
+
 async def test_a_patch_goes_out_as_base64_of_a_json_patch() -> None:
     answer = Patched.between({"spec": {}}, {"spec": {"size": 1}})
     answered = await response(answering(answer, mutating=True), review())
