@@ -7,6 +7,7 @@ and never otherwise (the rule of metav1.Condition); `reason` and `message` may c
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from sys import intern
 from typing import Any
 
@@ -89,6 +90,7 @@ def to_json(condition: Condition) -> dict[str, Any]:
     return body
 
 
+@lru_cache(maxsize=1_024)
 def rfc3339(moment: datetime) -> str:
     """Return `moment` in the format of metav1.Time: UTC, whole seconds, `Z`."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

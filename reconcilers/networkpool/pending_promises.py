@@ -140,17 +140,17 @@ def granted_status(
         given: one range, or one of each family, in order.
         now: the time.
     """
-    first = given[0]
+    first, shown = given[0], [_range_status(one) for one in given]
     each = " each" if len(given) > 1 else ""
-    texts = " and ".join(one.text for one in given)
+    texts = " and ".join(one["cidr"] for one in shown)
     ready = Finding(READY, True, "Ready", f"allocated {first.size} IPs{each}: {texts}")
     findings = [ready, *ranges.dual_stack(allocation, pool, given)]
     generation = allocation.metadata.generation
     return {
         "phase": ALLOCATED,
-        **_range_status(first),
+        **shown[0],
         "addresses": first.addresses(),
-        **_families_status(allocation, given),
+        **_families_status(allocation, given, shown),
         "observedGeneration": generation,
         "allocatedAt": rfc3339(now),
         "allocatedBy": names.ALLOCATED_BY,
@@ -170,14 +170,16 @@ def _range_status(given: AddressRange) -> dict[str, Any]:
     }
 
 
-def _families_status(allocation: IPAllocation, given: Sequence[AddressRange]) -> dict[str, Any]:
+def _families_status(
+    allocation: IPAllocation, given: Sequence[AddressRange], shown: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
     """Return the ranges by family, if the spec says anything of families.
 
     They are removed where it does not and the status has some all the same.
     """
     if allocation.spec.names_families:
-        told = [{"family": ranges.WORDS[one.family], **_range_status(one)} for one in given]
-        return {"families": told}
+        pairs = zip(given, shown, strict=True)
+        return {"families": [{"family": ranges.WORDS[one.family], **says} for one, says in pairs]}
     return {"families": None} if allocation.status.families else {}
 
 

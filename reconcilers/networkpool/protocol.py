@@ -135,18 +135,20 @@ class Grant:
     Args:
         allocation: the allocation.
         ranges: one, or one of each family, in its order.
+        promise: the promise as the pool's status carries it.
     """
 
     allocation: IPAllocation
     ranges: tuple[AddressRange, ...]
+    promise: Assignment
 
-    @property
-    def promise(self) -> Assignment:
-        """The promise as the pool's status carries it."""
-        meta = self.allocation.metadata
-        first, *others = self.ranges
+    @classmethod
+    def from_choice(cls, allocation: IPAllocation, chosen: tuple[AddressRange, ...]) -> "Grant":
+        """Return the grant of what was chosen for an allocation."""
+        meta = allocation.metadata
+        first, *others = chosen
         second = others[0] if others else None
-        return Assignment(
+        promise = Assignment(
             name=meta.name,
             uid=meta.uid,
             resourceVersion=meta.resourceVersion,
@@ -155,6 +157,7 @@ class Grant:
             secondaryStartAddress=second.start_text if second else None,
             secondaryEndAddress=second.end_text if second else None,
         )
+        return cls(allocation, chosen, promise)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +204,7 @@ def choose(
         if len(grants) == room:
             return Choice(tuple(grants), tuple(refusals), more=True)
         try:
-            grants.append(Grant(allocation, ranges.take(pool, allocation, spaces)))
+            grants.append(Grant.from_choice(allocation, ranges.take(pool, allocation, spaces)))
         except AllocatorError as refused:
             refusals.append(_refusal(allocation, refused))
     return Choice(tuple(grants), tuple(refusals), more=False)

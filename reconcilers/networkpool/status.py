@@ -1,7 +1,7 @@
 """A pool's status: counters, conditions, promises. A function of the objects alone."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -215,7 +215,12 @@ def promises(assignments: Sequence[Assignment], revision: int) -> dict[str, Any]
 
 def _promise(promise: Assignment) -> dict[str, str]:
     """Return a promise as the status carries it, without the range that it does not have."""
-    return {name: value for name, value in asdict(promise).items() if value is not None}
+    # Not by asdict, which copies each text: a status has hundreds of promises.
+    found = ((name, getattr(promise, name)) for name in _PROMISE)
+    return {name: value for name, value in found if value is not None}
+
+
+_PROMISE = tuple(one.name for one in fields(Assignment))
 
 
 def differs(status: NetworkPoolStatus, wanted: dict[str, Any]) -> bool:

@@ -142,3 +142,16 @@ async def test_what_was_allocated_is_told_with_both_ranges() -> None:
     await lab.pool()
     [note] = [note for _, reason, note in lab.recorded.events if reason == "IPsAllocated"]
     assert "(10.40.0.0 - 10.40.0.1 and fd00:: - fd00::1)" in note
+
+
+@pytest.mark.parametrize("asks", [{}, REQUIRE], ids=["one family", "both families"])
+async def test_two_families_cost_as_many_writes_as_one(asks: dict[str, Any]) -> None:
+    lab = Lab()
+    lab.server.add("networkpools", make.pool(secondary={"cidr": "fd00::/120"}))
+    for name in ("a", "b", "c"):
+        lab.server.add("ipallocations", make.allocation(name, size=2, asks=asks))
+    await lab.pool()
+    assert sorted((one.plural, one.name) for one in lab.server.requests) == [
+        *(("ipallocations", name) for name in ("a", "b", "c")),
+        ("networkpools", "lab"),
+    ]
