@@ -135,11 +135,13 @@ def _full(
         free[geometry[-1].family] = status.secondary.largest_free
     for family in asked.families:
         if count > free.get(family, count):
+            needed = asked.second_required or family == asked.families[0]
+            then = "the request waits" if needed else "the request does without it"
             asks = "count" if new.spec.prefixLength is None else "prefixLength"
             word = f" of {ranges.WORDS[family]}" if new.spec.names_families else ""
             yield (
                 f"spec.{asks}: asks for {count} addresses in a row; NetworkPool"
-                f" {pool.metadata.key} has {free[family]}{word} free now; the request waits"
+                f" {pool.metadata.key} has {free[family]}{word} free now; {then}"
             )
 
 

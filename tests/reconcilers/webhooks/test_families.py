@@ -205,7 +205,19 @@ def test_what_a_pool_of_two_families_could_never_serve_is_refused(
                 },
             ),
             {"count": 4, **REQUIRE},
-            "has 3 of IPv6 free now",
+            "has 3 of IPv6 free now; the request waits",
+        ),
+        (
+            make.pool(
+                secondary=SECOND,
+                status={
+                    "observedGeneration": 1,
+                    "largestFreeBlock": 99,
+                    "secondary": {"largestFreeBlock": 3},
+                },
+            ),
+            {"count": 4, **PREFER},
+            "has 3 of IPv6 free now; the request does without it",
         ),
     ],
 )
