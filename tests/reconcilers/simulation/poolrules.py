@@ -90,7 +90,30 @@ def promises_not_taken(mp: Patch) -> None:
     mp.setattr(protocol, "taken", lambda view, _, geometry: taken(view, (), geometry))
 
 
+def second_promised_not_taken(mp: Patch) -> None:
+    """Of what is promised, the range of the first family alone is taken."""
+    taken = protocol.taken
+
+    mp.setattr(
+        protocol,
+        "taken",
+        lambda view, promises, geometry: taken(view, map(_first_of, promises), geometry),
+    )
+
+
+def second_held_not_taken(mp: Patch) -> None:
+    """Of what an allocation holds, the range of the first family alone is taken."""
+    all_held = ranges.all_held
+    mp.setattr(ranges, "all_held", lambda allocation: all_held(allocation)[:1])
+
+
 # 3. Choose.
+
+
+def one_of_two_suffices(mp: Patch) -> None:
+    """Who requires both families gets the first alone where the second is full."""
+    wanted = ranges.wanted
+    mp.setattr(ranges, "wanted", lambda *asked: replace(wanted(*asked), second_required=False))
 
 
 def without_finalizer(mp: Patch) -> None:

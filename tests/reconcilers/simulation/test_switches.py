@@ -74,6 +74,20 @@ SWITCHES = {
         seed=111,
     ),
     "2b": Switch("what is promised is taken", rules.promises_not_taken, BOTH, _QUIET, seed=7),
+    "2c": Switch(
+        "both ranges of a promise are taken",
+        rules.second_promised_not_taken,
+        BOTH,
+        replace(_LAGGING, families=True),
+        seed=13,
+    ),
+    "2d": Switch(
+        "both ranges that are held are taken",
+        rules.second_held_not_taken,
+        BOTH,
+        Plan(families=True),
+        seed=10,
+    ),
     "3a": Switch(
         "who has no finalizer gets nothing",
         rules.without_finalizer,
@@ -88,6 +102,13 @@ SWITCHES = {
     ),
     "3c": Switch(
         "who is promised something waits for it", rules.promised_twice, "two ranges to one", seed=2
+    ),
+    "3d": Switch(
+        "who requires both families gets both or nothing",
+        rules.one_of_two_suffices,
+        "requires both families and shows one",
+        Plan(families=True),
+        seed=2,
     ),
     "4a": Switch(
         "a pool is written at the version it was read at",
