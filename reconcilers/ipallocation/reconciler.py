@@ -13,9 +13,11 @@ Pending would cost as many writes as serving them; so no allocation is marked wh
 out ranges, and all are as soon as it does not: because it is blocked, or without memory.
 """
 
+from bisect import bisect_left
 from collections.abc import Container
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import structlog
@@ -39,11 +41,16 @@ from controller.conditions import find, is_true, rfc3339
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, PENDING, RELEASED, IPAllocation
-from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.networkpool import Assignment, NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding, rendered, with_findings
 from reconcilers.ipallocation.release import InUse, ReleaseCheck
 from reconcilers.settings import AllocationSettings
+
+LONGEST_LOOK = 15.0
+"""Seconds between two looks at one that waits while its pool hands out ranges, at most."""
+LONGEST_WRITE = 5.0
+"""Seconds without a promise kept after which a pool that has open ones counts as stuck."""
 
 _log = structlog.get_logger(__name__)
 
@@ -123,9 +130,12 @@ class IPAllocationReconciler:
         if reason.reason == "Reconciling":
             if pool is not None and _is_promised(allocation, pool):
                 return Again(self._settings.requeue_pending)
-            left = self._pending_after(allocation, pool) - self._waited(allocation)
+            waited = self._waited(allocation)
+            left = self._pending_after(allocation, pool) - waited
             if left > 0:
-                return Again(min(left, self._settings.pending_after))
+                # Ever less often: one that waits behind thousands costs as little as the first.
+                later = max(self._settings.pending_after, min(waited, LONGEST_LOOK))
+                return Again(min(left, later))
         if not shows(allocation, PENDING, reason):
             status = pending_status(allocation, reason, self._clock.now())
             await self._client.patch_status(IP_ALLOCATION, allocation, status)
@@ -260,9 +270,10 @@ def _conditions(allocation: IPAllocation, finding: Finding, now: datetime) -> li
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A version of a pool, and since when it is the latest; None if it was the first seen."""
+    """How far a pool has come, and since when it is there; None if nothing before was seen."""
 
     version: tuple[str, str]
+    kept: int
     since: float | None
 
 
@@ -273,7 +284,7 @@ class PoolActivity:
     Args:
         allocations: shows whether a promise is still open.
         clock: the time.
-        settings: how recent counts as just now, and for how long a batch may take.
+        settings: how recent counts as just now.
     """
 
     allocations: Cache[IPAllocation]
@@ -282,7 +293,7 @@ class PoolActivity:
     _seen: dict[Key, _Seen] = field(default_factory=dict)
 
     def busy(self, pool: NetworkPool) -> bool:
-        """Return whether the pool's status changed just now, or a batch is being written."""
+        """Return whether the pool's status changed just now, or its promises are being kept."""
         if not pool.status.allocationsRevision:
             return False
         unchanged = self._unchanged_for(pool)
@@ -290,7 +301,7 @@ class PoolActivity:
             return False
         if unchanged < self.settings.pending_after:
             return True
-        return unchanged < self.settings.pending_in_burst and self._is_writing(pool)
+        return unchanged < LONGEST_WRITE and self._is_writing(pool)
 
     def forget_gone(self, pools: Container[Key]) -> None:
         """Forget pools that are gone."""
@@ -298,22 +309,28 @@ class PoolActivity:
             del self._seen[key]
 
     def _unchanged_for(self, pool: NetworkPool) -> float | None:
-        """Return for how many seconds the pool is unchanged; None if no change was seen."""
+        """Return for how many seconds a pool has made no progress; None if none was seen."""
         meta, now = pool.metadata, self.clock.monotonic()
-        version = (meta.uid, meta.resourceVersion)
+        version, kept = (meta.uid, meta.resourceVersion), self._kept(pool)
         seen = self._seen.get(meta.key)
-        if seen is None or seen.version != version:
+        if seen is None or (seen.version, seen.kept) != (version, kept):
             same = seen is not None and seen.version[0] == meta.uid
-            seen = self._seen[meta.key] = _Seen(version, now if same else None)
+            seen = self._seen[meta.key] = _Seen(version, kept, now if same else None)
         return None if seen.since is None else now - seen.since
 
+    def _kept(self, pool: NetworkPool) -> int:
+        """Return about how many promises of the pool are kept: they are written in order."""
+        is_open = partial(self._is_open, pool)
+        return bisect_left(pool.status.assignments, True, key=is_open)
+
     def _is_writing(self, pool: NetworkPool) -> bool:
-        """Return whether the last promise is not written yet: they are written in order."""
-        if not pool.status.assignments:
-            return False
-        last = pool.status.assignments[-1]
-        found = self.allocations.get(Key(pool.metadata.namespace, last.name))
+        """Return whether the last promise is not written yet."""
+        promises = pool.status.assignments
+        return bool(promises) and self._is_open(pool, promises[-1])
+
+    def _is_open(self, pool: NetworkPool, promise: Assignment) -> bool:
+        found = self.allocations.get(Key(pool.metadata.namespace, promise.name))
         return found is not None and (found.metadata.uid, found.metadata.resourceVersion) == (
-            last.uid,
-            last.resourceVersion,
+            promise.uid,
+            promise.resourceVersion,
         )

@@ -278,7 +278,30 @@ async def test_a_waiting_allocation_is_not_pending_while_its_pool_makes_progress
     entry = make.listed(make.promise(busy, "10.40.0.0", "10.40.0.7", version=version))
     lab.server.edit("networkpools", "lab", {"status": {"assignments": [entry | {"uid": uid}]}})
     assert not await _shows_pending(lab, "a", 4.0)
-    assert await _shows_pending(lab, "a", 2.0), "but not for ever"
+    assert await _shows_pending(lab, "a", 4.1), "but not for ever"
+
+
+async def test_one_that_waits_behind_thousands_is_not_pending_and_hardly_looked_at() -> None:
+    others = [make.allocation(f"other-{number:03}") for number in range(100)]
+    lab = _lab(make.allocation("a"), *others, pool=_serving(**_ROOMY))
+    served = []
+    for other in others:
+        meta = lab.server.see("ipallocations", other.metadata.name)["metadata"]
+        made = make.promise(other, "10.40.0.0", "10.40.0.7", version=meta["resourceVersion"])
+        served.append(make.listed(made) | {"uid": meta["uid"]})
+    await lab.allocation("a")
+    lab.server.edit("networkpools", "lab", {"status": {"assignments": served}})
+    looks, due = 0, 0.0
+    for second in range(100):
+        # A slow server: one promise of a large batch is kept in a second.
+        lab.server.edit("ipallocations", f"other-{second:03}", {"status": {"phase": "Allocated"}})
+        if due <= second:
+            outcome = await lab.allocation("a")
+            assert isinstance(outcome, Again)
+            looks, due = looks + 1, second + outcome.after
+        await lab.clock.advance(1.0)
+    assert lab.see("ipallocations", "a").get("phase") is None
+    assert looks < 15
 
 
 async def test_a_waiting_allocation_is_pending_once_its_pool_makes_no_progress() -> None:
