@@ -16,6 +16,7 @@ from reconcilers.cli import names as completed
 from reconcilers.cli.flags import option
 from reconcilers.cli.output import Form, output_option, plain, report, show, tables
 from reconcilers.cli.problems import Problem, say
+from reconcilers.cli.progress import counted, progress
 from reconcilers.cli.survey import drawing
 from reconcilers.cli.survey.objects import (
     followed,
@@ -63,8 +64,9 @@ def draw(
     def people(objects: Objects) -> str:
         others = objects.integrations.pools_named(names)
         shown = [plain(STRETCH_COLUMNS, [(one, part) for part in one.stretches]) for one in others]
-        pictures = _pictures(objects, names, others)
-        return tables(*(drawing.drawn(one, columns) for one in pictures), *shown)
+        with progress("drawing"):
+            pictures = _pictures(objects, names, others)
+            return tables(*(drawing.drawn(one, columns) for one in counted(pictures)), *shown)
 
     where = scope(values)
     if watch:
@@ -76,11 +78,12 @@ def draw(
         return
     objects = survey(where)
     others = objects.integrations.pools_named(names)
-    pictures = _pictures(objects, names, others)
-    if svg is not None:
-        _write(svg, _svg([*pictures, *_drawn(objects, others)]))
-    elif html is not None:
-        _write(html, _page(objects, {one.name for one in (*pictures, *_drawn(objects, others))}))
+    with progress("drawing"):
+        pictures = _pictures(objects, names, others)
+        every = [*pictures, *_drawn(objects, others)]
+        text = _svg(every) if svg else _page(objects, {one.name for one in every}) if html else ""
+    if where_to := svg or html:
+        _write(where_to, text)
     else:
         named = dict.fromkeys(("networkpool", one.pool.metadata.name) for one in pictures)
         listed = {"others": [one.document(stretches=True) for one in others]} if others else {}
@@ -100,7 +103,7 @@ def _pictures(
     keys = [pool_named(objects, name).metadata.key for name in wanted if name not in known]
     if wanted and not keys:
         return []
-    pictures = [picture(pool, of_it) for pool, of_it in objects.by_pool()]
+    pictures = [picture(pool, of_it) for pool, of_it in counted([*objects.by_pool()])]
     if not pictures and not others:
         raise Problem("there is no NetworkPool to draw")
     return [one for one in pictures if not keys or one.pool.metadata.key in keys]

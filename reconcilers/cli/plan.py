@@ -21,6 +21,7 @@ from reconcilers.cli.planning.audit import Audit
 from reconcilers.cli.planning.forecast import Forecast
 from reconcilers.cli.planning.ledger import Ledger
 from reconcilers.cli.planning.report import Change, Size, changes, document, render, was_served
+from reconcilers.cli.progress import progress
 from reconcilers.cli.reading.findings import Findings
 from reconcilers.cli.reading.manifests import Manifests, read
 from reconcilers.integrations import views
@@ -169,10 +170,12 @@ def plan(
     findings = Findings()
     now = datetime.now(UTC)
     settings = _settings(**limits)
-    manifests = read(
-        filename, namespace=settings.namespace, now=now, findings=findings, recursive=recursive
-    )
-    outcome = work_out(manifests, settings, now, findings, tuple(dict.fromkeys(fit)))
+    with progress("reading files"):
+        manifests = read(
+            filename, namespace=settings.namespace, now=now, findings=findings, recursive=recursive
+        )
+    with progress("working out who gets what"):
+        outcome = work_out(manifests, settings, now, findings, tuple(dict.fromkeys(fit)))
     ours = manifests.every()
     every = [*ours, *manifests.others]
     if not every and not findings.wrong:

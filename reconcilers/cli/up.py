@@ -29,6 +29,7 @@ from reconcilers.cli.local.servers import (
     write_kubeconfig,
 )
 from reconcilers.cli.problems import say
+from reconcilers.cli.progress import counted, progress
 from reconcilers.settings import Settings
 
 TENANT = "tenant"
@@ -74,18 +75,19 @@ async def _up(data: Path | None, places: tuple[Path, Path], documents: list[Mani
     async with platform([Tenant(TENANT, cluster)], SystemClock(), controllers, data) as whole:
         write_kubeconfig(places[0], whole.management.kubeconfig)
         write_kubeconfig(places[1], whole.tenants[cluster].kubeconfig)
-        applied = await _load(whole.management, documents)
+        with progress("applying samples"):
+            applied = await load(whole.management, documents)
         click.echo(_description(whole, cluster, places, applied))
         await anyio.sleep_forever()
 
 
-async def _load(server: ApiServer, documents: Sequence[Manifest]) -> int:
+async def load(server: ApiServer, documents: Sequence[Manifest]) -> int:
     """Apply the samples; one that is refused stops none of the others. Return how many went."""
     namespaces = (document["metadata"].get("namespace") for document in documents)
     await make_namespaces(server.transport, filter(None, namespaces))
     applied = 0
     async with server.connected() as transport:
-        for document in documents:
+        for document in counted(documents):
             name = f"sample {document['kind']} {document['metadata']['name']}"
             if isinstance(transport, HttpTransport):
                 transport.on_warning = partial(_warn, name)

@@ -30,6 +30,7 @@ from reconcilers.cli.local import webhooks
 from reconcilers.cli.local.metallb import StandIn, tenant_metallb
 from reconcilers.cli.local.objects import Manifest, apply, delete, make_namespaces
 from reconcilers.cli.local.servers import ApiServer, api_servers, servers_source
+from reconcilers.cli.progress import progress
 from reconcilers.cli.standin.pools import NAMESPACE as METALLB_NAMESPACE
 from reconcilers.settings import Settings
 from reconcilers.tenantclients import ADMIN_KEY, TenantClients
@@ -169,7 +170,8 @@ async def platform(
     }
     options = webhooks.served(options or ManagerOptions(), namespace)
     async with AsyncExitStack() as stack:
-        found = await stack.enter_async_context(api_servers(wanted, data))
+        with progress("starting API servers"):
+            found = await stack.enter_async_context(api_servers(wanted, data))
         management = found[MANAGEMENT]
         servers = {one.cluster: found[one.name] for one in tenants}
         # The webhooks of an earlier start: nothing listens on their port any more.

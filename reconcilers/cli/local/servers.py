@@ -29,6 +29,7 @@ from controller.tenantconfig import parse_kubeconfig, tenant_transport
 from controller.transport import Transport
 from reconcilers.cli.local.objects import UnknownKind
 from reconcilers.cli.problems import Problem
+from reconcilers.cli.progress import advance
 
 ANSWER_LIMIT = 64 * 1024 * 1024
 REQUEST_SECONDS = 30.0
@@ -246,6 +247,7 @@ async def api_servers(
         with anyio.CancelScope() as scope:
             async with api_server(name, crds, data / name if data else None) as server:
                 found[name] = server
+                advance(len(found), len(wanted))
                 # Ctrl-C ends those who talk to the server first.
                 scope.shield = True
                 task_status.started()

@@ -1,13 +1,9 @@
 """The objects that questions are asked about: all of a cluster, or what files hold of one."""
 
-import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any, TypeVar
 
 import anyio
@@ -22,6 +18,7 @@ from reconcilers.cli import names as completed
 from reconcilers.cli.flags import cluster_options, option, with_options
 from reconcilers.cli.output import Form
 from reconcilers.cli.problems import WRONG_INPUT, Problem, say
+from reconcilers.cli.progress import progress
 
 T = TypeVar("T", bound=Object)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -213,71 +210,3 @@ def _why_not(error: Exception, where: Scope) -> str:
         return f"{error}; are the CRDs installed? `butler-ipam crds | kubectl apply -f -`"
     before = "the API server refused to be read: " if isinstance(error, ApiError) else ""
     return f"{before}{error}"
-
-
-PROGRESS_SECONDS = 1.0
-"""From one line to the next, and until the first."""
-
-
-PROGRESS_BAR = 20
-
-
-@dataclass(slots=True)
-class Amount:
-    """How much of the work under `progress` is done; of 0 the end is not known."""
-
-    done: int = 0
-    of: int = 0
-
-    @property
-    def text(self) -> str:
-        """A bar and both numbers, if the end is known."""
-        if not self.of:
-            return ""
-        filled = PROGRESS_BAR * self.done // self.of
-        return f" [{'#' * filled}{'-' * (PROGRESS_BAR - filled)}] {self.done} of {self.of}"
-
-
-_amount: ContextVar[Amount | None] = ContextVar("amount", default=None)
-
-
-def advance(done: int, of: int) -> None:
-    """Show how much of the work under `progress` is done; nothing where there is none."""
-    amount = _amount.get()
-    if amount is not None:
-        amount.done, amount.of = done, of
-
-
-@contextmanager
-def progress(what: str, every: float = PROGRESS_SECONDS) -> Iterator[None]:
-    """Print on standard error what is going on, while it is; on a terminal only.
-
-    A thread does that, as some of the work (reading large files, working out large pools)
-    leaves an event loop no moment to do so.
-
-    Args:
-        what: is going on, for example `reading files`.
-        every: seconds.
-    """
-    if not sys.stderr.isatty():
-        yield
-        return
-    over, amount = Event(), Amount()
-    token = _amount.set(amount)
-
-    def report() -> None:
-        seconds = 0.0
-        while not over.wait(every):
-            seconds += every
-            click.echo(f"\r{what}{amount.text} ... {seconds:.0f} s", err=True, nl=False)
-        if seconds:
-            click.echo("\r\033[K", err=True, nl=False)
-
-    reporter = Thread(target=report, daemon=True)
-    reporter.start()
-    try:
-        yield
-    finally:
-        over.set()
-        reporter.join()
-        _amount.reset(token)

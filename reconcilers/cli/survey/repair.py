@@ -21,6 +21,7 @@ from reconcilers.addressmap.audit import Finding, Subject
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.cli import output
 from reconcilers.cli.problems import Problem
+from reconcilers.cli.progress import counted
 from reconcilers.integrations import views
 
 KIND = "CheckReport"
@@ -86,9 +87,8 @@ async def repair(
     What is not among `found`, the findings of now, is passed over.
     """
     still = {(one.kind, one.subject.kind, one.subject.uid): one for one in found}
-    for entry in reviewed.findings:
-        if entry.action == "none":
-            continue
+    wanted = [one for one in reviewed.findings if one.action != "none"]
+    for entry in counted(wanted):
         subject = entry.subject
         finding = still.get((entry.kind, subject.kind, subject.uid))
         if finding is None:

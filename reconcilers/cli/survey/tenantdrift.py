@@ -13,7 +13,7 @@ from reconcilers.addressmap.objects import Objects
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.cli.survey.objects import advance
+from reconcilers.cli.progress import advance
 from reconcilers.clusteridentity import AdmitAll, ClusterIdentity
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import TenantClients, TenantUnavailable

@@ -1,68 +1,15 @@
 """What the commands that ask about a cluster say: on saved objects, and on a server."""
 
-import io
 import json
 import socket
-from contextlib import redirect_stderr
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
 import yaml
-from typing_extensions import override
 
-from reconcilers.cli.survey.objects import advance, progress
 from tests.reconcilers.cli.commandline import Outcome, allocation, pool, run
 from tests.reconcilers.cli.saved import UID, ask, cluster, held, labelled
-
-# --- telling of progress -----------------------------------------------------------------------
-
-
-class Terminal(io.StringIO):
-    """A terminal that says when something was written to it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.written = Event()
-
-    @override
-    def isatty(self) -> bool:
-        return True
-
-    @override
-    def write(self, text: str) -> int:
-        size = super().write(text)
-        self.written.set()
-        return size
-
-
-def test_what_takes_long_says_so_on_a_terminal_and_is_gone_when_it_ends() -> None:
-    terminal = Terminal()
-    with redirect_stderr(terminal), progress("reading files", every=0.01):
-        assert terminal.written.wait(30)
-    assert terminal.getvalue().startswith("\rreading files ... 0 s")
-    assert terminal.getvalue().endswith("\r\033[K")
-
-
-def test_where_the_end_is_known_a_bar_shows_how_far_it_is() -> None:
-    terminal = Terminal()
-    with redirect_stderr(terminal), progress("asking tenants", every=0.01):
-        advance(3, 12)
-        assert terminal.written.wait(30)
-        terminal.written.clear()
-        assert terminal.written.wait(30), "one that was begun after the amount was known"
-    assert "asking tenants [#####---------------] 3 of 12 ..." in terminal.getvalue()
-
-
-def test_no_progress_is_printed_without_a_terminal_or_for_quick_work() -> None:
-    terminal, file = Terminal(), io.StringIO()
-    with redirect_stderr(terminal), progress("reading files", every=3600):
-        pass
-    with redirect_stderr(file), progress("reading files", every=0):
-        pass
-    assert (terminal.getvalue(), file.getvalue()) == ("", "")
-
 
 # --- figures -----------------------------------------------------------------------------------
 

@@ -1,0 +1,102 @@
+"""What a command does while it takes long: a line on a terminal's standard error, none elsewhere.
+
+It appears after a second, is written anew each second, and is gone when the work has ended.
+"""
+
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from threading import Event, Thread
+from typing import TypeVar
+
+import click
+
+T = TypeVar("T")
+
+PROGRESS_SECONDS = 1.0
+"""From one line to the next, and until the first."""
+PROGRESS_BAR = 20
+CUT = "..."
+
+
+@dataclass(slots=True)
+class Work:
+    """What is going on, and how much of it is done; of 0 the end is not known."""
+
+    what: str
+    done: int = 0
+    of: int = 0
+
+    def line(self, seconds: float) -> str:
+        """Return what is shown after so many seconds: a bar, too, if the end is known."""
+        bar = ""
+        if self.of:
+            filled = PROGRESS_BAR * self.done // self.of
+            bar = f" [{'#' * filled}{'-' * (PROGRESS_BAR - filled)}] {self.done} of {self.of}"
+        end = f"{bar} ... {seconds:.0f} s"
+        # A line that a terminal breaks could not be taken back.
+        most = shutil.get_terminal_size().columns - 1
+        room = max(0, most - len(end) - len(CUT))
+        what = self.what if len(self.what) + len(end) <= most else f"{self.what[:room]}{CUT}"
+        return f"\r{f'{what}{end}'[:most]}\033[K"
+
+
+_work: ContextVar[Work | None] = ContextVar("work", default=None)
+
+
+def advance(done: int, of: int) -> None:
+    """Show how much of the work under `progress` is done; nothing where there is none."""
+    work = _work.get()
+    if work is not None:
+        work.done, work.of = done, of
+
+
+def doing(what: str) -> None:
+    """Show that the work under `progress` is at this now; nothing where there is none."""
+    work = _work.get()
+    if work is not None:
+        work.what = what
+
+
+def counted(all_of: Sequence[T]) -> Iterator[T]:
+    """Yield what there is, and show how far whoever takes it has come."""
+    for done, one in enumerate(all_of):
+        advance(done, len(all_of))
+        yield one
+
+
+@contextmanager
+def progress(what: str) -> Iterator[None]:
+    """Show on standard error what is going on inside the context; on a terminal only.
+
+    A thread does that, as some of the work (reading large files, working out large pools)
+    leaves an event loop no moment to do so.
+
+    Args:
+        what: is going on, for example `reading files`.
+    """
+    if not sys.stderr.isatty():
+        yield
+        return
+    over, work = Event(), Work(what)
+    token = _work.set(work)
+
+    def report() -> None:
+        seconds = 0.0
+        while not over.wait(PROGRESS_SECONDS):
+            seconds += PROGRESS_SECONDS
+            click.echo(work.line(seconds), err=True, nl=False)
+        if seconds:
+            click.echo("\r\033[K", err=True, nl=False)
+
+    reporter = Thread(target=report, daemon=True)
+    reporter.start()
+    try:
+        yield
+    finally:
+        over.set()
+        reporter.join()
+        _work.reset(token)

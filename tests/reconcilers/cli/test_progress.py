@@ -1,0 +1,154 @@
+"""What commands show while they take long: on terminals, and nowhere else."""
+
+import io
+from contextlib import redirect_stderr
+from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
+
+import pytest
+from typing_extensions import override
+
+from controller.clock import SystemClock
+from reconcilers.cli import progress as module
+from reconcilers.cli.demo.story import WEB
+from reconcilers.cli.local.platform import Tenant, platform
+from reconcilers.cli.progress import Work, advance, counted, doing, progress
+from reconcilers.cli.up import load, shipped_samples
+from reconcilers.settings import Settings
+from tests.reconcilers.cli.commandline import pool
+from tests.reconcilers.cli.saved import ask, held
+
+LIMIT = 30.0
+
+
+class Terminal(io.StringIO):
+    """A terminal that says when something was written to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = Event()
+
+    @override
+    def isatty(self) -> bool:
+        return True
+
+    @override
+    def write(self, text: str) -> int:
+        size = super().write(text)
+        self.written.set()
+        return size
+
+    def shows(self, text: str) -> bool:
+        """Wait until a text was written; return whether it was in time."""
+        for _ in range(1000):
+            if text in self.getvalue():
+                return True
+            self.written.clear()
+            if not self.written.wait(LIMIT):
+                return False
+        return False
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A terminal, on which lines follow each other fast once it is standard error."""
+    made = Terminal()
+    monkeypatch.setattr(module, "PROGRESS_SECONDS", 0.01)
+    return made
+
+
+def test_what_takes_long_says_so_on_a_terminal_and_is_gone_when_it_ends(
+    terminal: Terminal,
+) -> None:
+    with redirect_stderr(terminal), progress("reading files"):
+        assert terminal.shows("\rreading files ... 0 s")
+    assert terminal.getvalue().endswith("\r\033[K")
+
+
+def test_where_the_end_is_known_a_bar_shows_how_far_it_is(terminal: Terminal) -> None:
+    with redirect_stderr(terminal), progress("asking tenants"):
+        advance(3, 12)
+        assert terminal.shows("asking tenants [#####---------------] 3 of 12 ...")
+
+
+def test_who_takes_one_after_the_other_is_counted(terminal: Terminal) -> None:
+    with redirect_stderr(terminal), progress("drawing"):
+        for one in counted(["a", "b"]):
+            assert terminal.shows(f" {'ab'.index(one)} of 2 ...")
+
+
+@pytest.mark.parametrize("columns", [10, 40, 60])
+def test_a_line_never_breaks_on_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    line = Work("a sentence that is much longer than the terminal is wide", 1, 2).line(3.0)
+    shown = line.removeprefix("\r").removesuffix("\033[K")
+    assert len(shown) == columns - 1
+    assert columns < 60 or shown.endswith("... [##########----------] 1 of 2 ... 3 s")
+
+
+def test_nothing_is_shown_without_a_terminal_or_for_quick_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quick, file = Terminal(), io.StringIO()
+    monkeypatch.setattr(module, "PROGRESS_SECONDS", 3600.0)
+    with redirect_stderr(quick), progress("reading files"):
+        pass
+    monkeypatch.setattr(module, "PROGRESS_SECONDS", 0.0)
+    with redirect_stderr(file), progress("reading files"):
+        doing("something else")
+    assert (quick.getvalue(), file.getvalue()) == ("", "")
+
+
+@pytest.fixture
+def works(monkeypatch: pytest.MonkeyPatch) -> list[Work]:
+    """All work that commands tell of, as they do on a terminal."""
+    found: list[Work] = []
+
+    def noted(what: str) -> Work:
+        found.append(Work(what))
+        return found[-1]
+
+    monkeypatch.setattr(module, "Work", noted)
+    monkeypatch.setattr(module, "sys", SimpleNamespace(stderr=Terminal()))
+    return found
+
+
+OBJECTS = (
+    pool("one", "10.0.0.0/24"),
+    pool("two", "10.1.0.0/24"),
+    held("a", "10.0.0.0", "10.0.0.7"),
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "wanted"),
+    [
+        (("plan",), ["reading files", "working out who gets what"]),
+        (("check",), ["reading files", "looking for what is wrong"]),
+        (("map",), ["reading files", "drawing", "drawing"]),
+        (("map", "--html", "-"), ["reading files", "drawing"]),
+        (("map", "one", "--svg", "-"), ["reading files", "drawing"]),
+    ],
+)
+def test_commands_that_work_on_much_say_what_they_do(
+    works: list[Work], tmp_path: Path, command: tuple[str, ...], wanted: list[str]
+) -> None:
+    outcome = ask(tmp_path, *command, objects=OBJECTS)
+    assert outcome.out, outcome.err
+    assert [one.what for one in works] == wanted
+    if "drawing" in wanted:
+        assert {one.of for one in works} == {0, 2}
+
+
+async def test_starting_servers_and_applying_samples_is_counted(works: list[Work]) -> None:
+    clock = SystemClock()
+    async with platform([Tenant("tenant", WEB)], clock, {"one": Settings()}) as whole:
+        [starting] = works
+        assert (starting.what, starting.done, starting.of) == ("starting API servers", 2, 2)
+        with progress("applying samples"):
+            samples = shipped_samples()[:3]
+            assert await load(whole.management, samples) == 3
+    assert (works[-1].done, works[-1].of) == (2, 3)
