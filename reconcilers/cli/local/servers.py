@@ -12,7 +12,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from controller.tenantconfig import parse_kubeconfig, tenant_transport
 from controller.transport import Transport
 from reconcilers.cli.local.objects import UnknownKind
 from reconcilers.cli.problems import Problem
-from reconcilers.cli.progress import advance
+from reconcilers.cli.progress import advance, progress
 
 ANSWER_LIMIT = 64 * 1024 * 1024
 REQUEST_SECONDS = 30.0
@@ -241,6 +241,7 @@ async def api_servers(
         data: a folder with one folder for each; None keeps objects in memory.
     """
     found: dict[str, ApiServer] = {}
+    advance(0, len(wanted))
     ended = anyio.Event()
 
     async def hold(name: str, crds: Definitions, *, task_status: TaskStatus[None]) -> None:
@@ -253,14 +254,16 @@ async def api_servers(
                 task_status.started()
                 await ended.wait()
 
-    async with anyio.create_task_group() as holding:
-        try:
-            async with anyio.create_task_group() as starting:
-                for name, crds in wanted.items():
-                    starting.start_soon(partial(holding.start, hold, name, crds))
-            yield found
-        finally:
-            ended.set()
+    with ExitStack() as stopping:
+        async with anyio.create_task_group() as holding:
+            try:
+                async with anyio.create_task_group() as starting:
+                    for name, crds in wanted.items():
+                        starting.start_soon(partial(holding.start, hold, name, crds))
+                yield found
+            finally:
+                ended.set()
+                stopping.enter_context(progress("stopping API servers"))
 
 
 KUBECONFIG_MARK = "# Written by butler-ipam; it is replaced at the next start.\n"

@@ -151,4 +151,5 @@ async def test_starting_servers_and_applying_samples_is_counted(works: list[Work
         with progress("applying samples"):
             samples = shipped_samples()[:3]
             assert await load(whole.management, samples) == 3
-    assert (works[-1].done, works[-1].of) == (2, 3)
+        assert (works[-1].done, works[-1].of) == (2, 3)
+    assert works[-1].what == "stopping API servers"
