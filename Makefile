@@ -87,6 +87,12 @@ manifests: $(VENV)/.run crds  ## Write the one-file install and the chart's copi
 axe:  ## Install the accessibility checker that a test has look at the page (needs npm)
 	npm ci --silent --no-audit --no-fund --prefix tests/accessibility
 
+player:  ## Install what plays the demo's recording in the documentation site (needs npm)
+	npm ci --silent --no-audit --no-fund --prefix docs/player
+
+cast: $(VENV)/.dev  ## Record the demo anew for the documents (needs asciinema 2)
+	$(BIN)/python .ci/cast.py
+
 screenshots: $(VENV)/.dev  ## Take the pictures of the documents anew (needs chromium)
 	$(BIN)/python .ci/screenshots.py
 
@@ -121,4 +127,4 @@ $(VENV)/.dev: requirements-dev.txt pyproject.toml .ci/venv
 clean:  ## Remove what the other targets made
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.PHONY: help demo test quick real clusterctl test-real demo-real check lint format crds api-docs docs manifests axe screenshots bench release wheel notices image-check lock clean
+.PHONY: help demo test quick real clusterctl test-real demo-real check lint format crds api-docs docs manifests axe player cast screenshots bench release wheel notices image-check lock clean

@@ -33,6 +33,10 @@ LISTING = re.compile(r"<!-- (examples/\S+) -->\n\n```(\w+)\n.*?^```", re.DOTALL 
 PAIRS = re.compile(r"<!-- pairs: (\S+) (\S+) -->\n.*?<!-- end of pairs -->", re.DOTALL)
 PART = re.compile(r"^ *# -- (.+)\n", re.MULTILINE)
 FIRST_PART = "What it needs"
+ASSETS = ("site.css", "demo.cast", "images")
+"""What of docs/ is copied as it is."""
+PLAYER = ROOT / "docs" / "player" / "node_modules" / "asciinema-player" / "dist" / "bundle"
+PLAYER_FILES = ("asciinema-player.min.js", "asciinema-player.css")
 LINK = re.compile(r"\[([^\]]+)\]\(([^)\s#]*)(#[^)\s]*)?\)")
 
 
@@ -91,6 +95,8 @@ def with_links(text: str, source: Path, known: dict[Path, str]) -> str:
         if not path or "://" in path:
             return found[0]
         target = (source.parent / path).resolve()
+        if target.is_relative_to(ROOT / "docs") and target.suffix == ".png":
+            return f"[{words}]({target.relative_to(ROOT / 'docs')})"
         if target.is_dir():
             target /= "README.md"
         return f"[{words}]({known[target]}{anchor})" if target in known else words
@@ -114,7 +120,16 @@ def copy(folder: Path) -> None:
     for path, name in known.items():
         text = with_links(path.read_text(encoding="utf-8"), path, known)
         (target / name).write_text(text, encoding="utf-8")
-    shutil.copy(ROOT / "docs" / "site.css", target)
+    for name in ASSETS:
+        asset = ROOT / "docs" / name
+        if asset.is_dir():
+            shutil.copytree(asset, target / name)
+        else:
+            shutil.copy(asset, target)
+    if PLAYER.is_dir():  # `make player`; without it the tour links its recording
+        (target / "player").mkdir()
+        for name in PLAYER_FILES:
+            shutil.copy(PLAYER / name, target / "player")
     shutil.copy(ROOT / "docs" / "mkdocs.yml", folder)
 
 

@@ -27,6 +27,15 @@ def test_every_document_is_a_page_of_the_site(site: Path) -> None:
     assert made == own | top | {"index", "controller"}
 
 
+def test_every_picture_and_recording_that_a_page_shows_is_in_the_site(site: Path) -> None:
+    shown = set()
+    for page in site.glob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        shown |= set(re.findall(r'(?:src|href)="([^":#]+\.(?:png|cast))"', text))
+    assert {"demo.cast", "images/map.png", "images/page.png", "images/pools.png"} <= shown
+    assert [name for name in shown if not (site / name.lstrip("/")).is_file()] == []
+
+
 def test_a_broken_link_fails_the_build(site: Path) -> None:
     page = site.parent / "docs" / "leases.md"
     page.write_text(page.read_text(encoding="utf-8") + "\n[gone](queue.md#nowhere)\n")

@@ -21,14 +21,20 @@ from reconcilers.cli.demo.steps import (
     Pause,
     Step,
     no_pause,
+    paragraph,
     play,
     silent_server,
 )
-from reconcilers.cli.demo.story import TENANTS, story
+from reconcilers.cli.demo.story import TENANTS, story, written
 from reconcilers.cli.demo.world import World
 from reconcilers.cli.flags import duration, option
 from reconcilers.cli.local.platform import Platform, announcement, platform
-from reconcilers.cli.local.servers import Interrupted, run_until_interrupted
+from reconcilers.cli.local.servers import (
+    Interrupted,
+    kubeconfig_path,
+    run_until_interrupted,
+    write_kubeconfig,
+)
 from reconcilers.cli.problems import Problem
 from reconcilers.ui.serving import local_page
 
@@ -45,7 +51,7 @@ LOG_LINES = 40
     metavar="DURATION",
     help="How long to wait for what a step should bring.",
 )
-@option("--step", is_flag=True, help="Wait for Enter before each step.")
+@option("--step", is_flag=True, help="Wait for Enter in each step, before anything is done.")
 @option(
     "--ui",
     "shows",
@@ -54,13 +60,13 @@ LOG_LINES = 40
 )
 @option("--verbose", "-v", is_flag=True, help="Show the controllers' log, on stderr.")
 def demo(step_timeout: float, step: bool, shows: bool, verbose: bool) -> None:
-    """Play the whole story live, and check it.
+    """Play the whole story live, and check it: a tour of what the controllers do.
 
     Starts API servers (embedded, or real ones if KUBEBUILDER_ASSETS names a folder with etcd and
     kube-apiserver), two replicas of the controllers, and in each tenant a stand-in for MetalLB
-    (the real one if that folder has MetalLB's controller as metallb-controller). Plays the story
-    and tells what the API servers show. Long thresholds are shortened, and it says which. Exits 0
-    only if all of it happened.
+    (the real one if that folder has MetalLB's controller as metallb-controller). Plays the story,
+    explains each step and tells what the API servers show. Long thresholds are shortened, and it
+    says which. Exits 0 only if all of it happened.
     """
     terminal = sys.stdin.isatty()
     if step and not terminal:
@@ -72,6 +78,7 @@ def demo(step_timeout: float, step: bool, shows: bool, verbose: bool) -> None:
             each=wait_for_enter if step else no_pause,
             ends=wait_for_enter if shows and terminal else no_pause,
             shows=shows,
+            looks=step,
         )
         run_until_interrupted(partial(perform, step_timeout, way=way))
     except DidNotHappen as failure:
@@ -87,14 +94,16 @@ class Way:
     """How a story is played.
 
     Args:
-        each: awaited in each step, after its title.
+        each: awaited in each step, after its title and text.
         ends: awaited before the first step and after the last.
         shows: whether the live page is served.
+        looks: whether there is time to look at the platform with kubectl.
     """
 
     each: Pause = no_pause
     ends: Pause = no_pause
     shows: bool = False
+    looks: bool = False
 
 
 _AT_ONCE = Way()
@@ -103,7 +112,11 @@ _AT_ONCE = Way()
 async def wait_for_enter() -> None:
     """Wait until Enter is pressed; also for the end of standard input."""
     click.echo(click.style("    press Enter ", dim=True), nl=False)
-    await anyio.wait_readable(sys.stdin)
+    try:
+        await anyio.wait_readable(sys.stdin)
+    except anyio.get_cancelled_exc_class():
+        click.echo()
+        raise
     sys.stdin.readline()
 
 
@@ -124,6 +137,12 @@ async def perform(step_timeout: float, make_steps: Story = story, way: Way = _AT
     running_platform = platform(TENANTS, clock, settings.REPLICAS, options=settings.ELECTION)
     async with running_platform as whole:
         click.echo(_where(whole))
+        if way.looks:
+            place = kubeconfig_path(None, None, "platform.kubeconfig")
+            write_kubeconfig(place, whole.management.kubeconfig)
+            click.echo("In another terminal, to look at it between the steps:")
+            click.echo(f"    kubectl --kubeconfig {place} get np,ipa,tc -A\n")
+        click.echo(paragraph(written()["introduction"]))
         world, overlaps = World(whole, clock), OverlapWatch()
         releases = ReleaseWatch(world)
         world.allocations.subscribe(overlaps.see)
@@ -136,7 +155,8 @@ async def perform(step_timeout: float, make_steps: Story = story, way: Way = _AT
                 await play(steps, world, clock, click.echo, step_timeout, way.each)
                 await way.ends()
     took = clock.monotonic() - begun
-    click.echo(f"\nAll {len(steps)} steps happened, in {took:.1f} s.")
+    click.echo(f"\nAll {len(steps)} steps happened, in {took:.1f} s.\n")
+    click.echo(paragraph(written()["end"]))
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ A step may also be a number of writes that the API server has to refuse, or to w
 """
 
 import socket
+import textwrap
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,25 +24,37 @@ from reconcilers.cli.demo.world import Broken, NotYet, World, existing, of_world
 from reconcilers.cli.local import webhooks
 from reconcilers.cli.local.objects import Manifest, UnknownKind, apply, delete
 from reconcilers.cli.local.platform import Replica, kubeconfig_secret
+from reconcilers.cli.progress import progress
 
 Action = Callable[[World], Awaitable[None]]
 Check = Callable[[World], Sequence[str]]
 """Returns what is seen, in lines; raises NotYet while it is not."""
 Pause = Callable[[], Awaitable[None]]
 HOST = "127.0.0.1"
+WIDTH = 76
+"""Of a text's lines, without what they are indented by."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a story: what is done first, and what must be seen at the end, in this order."""
+    """One step of a story: what is done first, and what must be seen at the end, in this order.
+
+    `text` tells a person who has never seen it what happens and why.
+    """
 
     title: str
     checks: tuple[Check, ...]
     actions: tuple[Action, ...] = ()
+    text: str = ""
 
 
 class DidNotHappen(Exception):
     """A step did not happen; the message names it and says what was seen instead."""
+
+
+def paragraph(text: str) -> str:
+    """Return a text as the story's lines, under its titles."""
+    return textwrap.indent(textwrap.fill(text, WIDTH, break_on_hyphens=False), "    ")
 
 
 async def no_pause() -> None:
@@ -58,21 +71,26 @@ async def play(
 ) -> None:
     """Do one step after the other in `world`, and wait up to `seconds` for each of its checks.
 
-    `pause` is awaited after the title of each.
+    `pause` is awaited after the title and the text of each.
 
     Raises:
         DidNotHappen: names the first step that did not.
     """
     for number, step in enumerate(steps, start=1):
-        echo(click.style(f"{number:2}  {step.title}", bold=True))
+        echo("\n" + click.style(f"{number:2}  {step.title}", bold=True))
+        if step.text:
+            echo(paragraph(step.text))
         await pause()
         begun = clock.monotonic()
         try:
-            for action in step.actions:
-                await action(world)
+            with progress(step.title):
+                for action in step.actions:
+                    await action(world)
             for check in step.checks:
-                for line in await world.until(check, seconds):
-                    echo(f"    {line}")
+                with progress(step.title):
+                    lines = await world.until(check, seconds)
+                for line in lines:
+                    echo(f"    {' ' if line.startswith(' ') else '-'} {line}")
         except (NotYet, Broken, ControllerError, UnknownKind) as why:
             took = clock.monotonic() - begun
             raise DidNotHappen(
@@ -307,13 +325,13 @@ def reasons(refusal: ApiError) -> list[str]:
     return named or [refusal.message]
 
 
-def refused(title: str, *attempts: Attempt) -> Step:
+def refused(title: str, *attempts: Attempt, text: str = "") -> Step:
     """Return the step in which all of these are refused."""
     answers = _Answers(attempts)
-    return Step(title, (answers.lines,), (answers.refuse,))
+    return Step(title, (answers.lines,), (answers.refuse,), text)
 
 
-def warned(title: str, *attempts: Attempt) -> Step:
+def warned(title: str, *attempts: Attempt, text: str = "") -> Step:
     """Return the step in which all of these are let through with a warning."""
     answers = _Answers(attempts)
-    return Step(title, (answers.lines,), (answers.warn,))
+    return Step(title, (answers.lines,), (answers.warn,), text)

@@ -86,21 +86,27 @@ def story(overlaps: OverlapWatch, releases: ReleaseWatch, silent_url: str) -> li
         "start_stopwatch": lambda: watch.start,
         "wait_for": lambda check, *arguments: wait_for(seen[check](*arguments)),
     }
+    return [_step(one, done, seen) for one in written()["steps"]]
+
+
+def written() -> Mapping[str, Any]:
+    """Return story.yaml: the steps, what is told before them and after them."""
     text = files(__package__).joinpath("story.yaml").read_text(encoding="utf-8")
-    return [_step(one, done, seen) for one in yaml.safe_load(text)]
+    whole: Mapping[str, Any] = yaml.safe_load(text)
+    return whole
 
 
 def _step(
-    written: Mapping[str, Any],
+    one: Mapping[str, Any],
     done: Mapping[str, Callable[..., Action]],
     seen: Mapping[str, Callable[..., Check]],
 ) -> Step:
-    title = written["title"]
+    title, text = one["title"], one["text"]
     for word, make in (("refused", refused), ("warned", warned)):
-        if word in written:
-            return make(title, *map(_attempt, written[word]))
-    actions = [_called(done, one) for one in written.get("do", ())]
-    return Step(title, tuple(_called(seen, one) for one in written["see"]), tuple(actions))
+        if word in one:
+            return make(title, *map(_attempt, one[word]), text=text)
+    actions = [_called(done, act) for act in one.get("do", ())]
+    return Step(title, tuple(_called(seen, check) for check in one["see"]), tuple(actions), text)
 
 
 def _called(words: Mapping[str, Callable[..., Any]], entry: Mapping[str, list[Any]]) -> Any:

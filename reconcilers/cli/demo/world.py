@@ -1,7 +1,6 @@
 """What the API servers show, kept current by watches."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -9,10 +8,9 @@ import anyio
 
 from controller.cache import Cache, Change
 from controller.clock import Clock
-from controller.eventkind import EVENTS
 from controller.informer import Informer
 from controller.leases import LEASES, Lease
-from controller.meta import Key, Object, ObjectMeta
+from controller.meta import Key, Object
 from controller.resource import Resource
 from controller.supervisor import Task
 from reconcilers.api import names
@@ -32,34 +30,14 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.local.metallb import DEFINITION, wait_established
 from reconcilers.cli.local.platform import Platform
 from reconcilers.cli.local.servers import ApiServer
+from reconcilers.cli.progress import doing
 from reconcilers.cli.standin.pools import GROUP as METALLB
+from reconcilers.ui.watched import READ_EVENTS, ReadEvent
 
 T = TypeVar("T", bound=Object)
 R = TypeVar("R")
 P = ParamSpec("P")
 Follow = Callable[[ApiServer, Resource[Any]], Cache[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Regarding:
-    """What an event is about."""
-
-    kind: str = ""
-    name: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadEvent:
-    """An Event, as people read it."""
-
-    metadata: ObjectMeta
-    type: str = ""
-    reason: str = ""
-    note: str = ""
-    regarding: Regarding = field(default_factory=Regarding)
-
-
-READ_EVENTS = Resource(EVENTS.group, EVENTS.version, EVENTS.kind, EVENTS.plural, ReadEvent)
 
 
 class NotYet(Exception):
@@ -168,6 +146,7 @@ class World:
                 return look(self)
             except NotYet as why:
                 last = why
+            doing(f"waiting: {last}")
             before = self._clock.monotonic()
             with self._clock.move_on_after(seconds) as waiting:
                 await changed.wait()

@@ -4,7 +4,7 @@ import re
 import signal
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, redirect_stderr
 
 import anyio
 import pytest
@@ -19,6 +19,7 @@ from reconcilers.api import names
 from reconcilers.api.crd import crds
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import NETWORK_POOL, TENANT_CLUSTER
+from reconcilers.cli import progress
 from reconcilers.cli.demo import checks
 from reconcilers.cli.demo.command import perform
 from reconcilers.cli.demo.promises import OverlapWatch, ReleaseWatch
@@ -44,6 +45,7 @@ from reconcilers.tenantcluster.metallb.projection import MetalLB
 from reconcilers.tenantcluster.release.check import TenantReleaseCheck
 from tests.clock import VirtualClock
 from tests.reconcilers.cli.commands import call, started
+from tests.reconcilers.cli.test_progress import Terminal
 from tests.reconcilers.make import allocation
 
 HOLDER, WAITING = "fills-the-pool", "comes-too-late"
@@ -130,6 +132,32 @@ async def test_a_step_that_does_not_happen_is_named() -> None:
         await clock.advance(0.1)
     expected = "step 1 of 1 (A pool is served by nobody) did not happen within 30.0 s:"
     assert failures == [f"{expected} there is no NetworkPool butler-system/vlan40"]
+
+
+async def test_a_step_explains_itself_and_shows_on_a_terminal_what_it_waits_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(progress, "PROGRESS_SECONDS", 0.01)
+    terminal, printed, clock = Terminal(), list[str](), SystemClock()
+    transport = HttpTransport(Endpoint("https://nowhere.invalid"))
+    nowhere = ApiServer("management", "https://nowhere.invalid", "embedded", "", transport)
+    world = World(Platform(nowhere, {}), clock)
+    step = Step("A pool is served by nobody", (checks.pool_in_use("vlan40", 0),), text="Why.")
+    with redirect_stderr(terminal):
+        async with anyio.create_task_group() as group:
+            group.start_soon(play, [step], world, clock, printed.append, 3600.0)
+            wanted = "waiting: there is no NetworkPool butler-system/vlan40 ..."
+            assert await anyio.to_thread.run_sync(terminal.shows, wanted)
+            group.cancel_scope.cancel()
+    assert [line.strip() for line in printed][1:] == ["Why."]
+
+
+def test_every_step_explains_itself_to_who_has_never_seen_it() -> None:
+    steps = story(OverlapWatch(), ReleaseWatch(World.__new__(World)), "")
+    assert len(steps) == 26
+    for step in steps:
+        assert len(step.text.split()) >= 15, step.title
+        assert step.text.endswith("."), step.title
 
 
 async def test_the_demo_notices_a_range_that_is_released_before_it_is_withdrawn(
