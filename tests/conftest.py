@@ -4,6 +4,7 @@ Numbers that tests measured are shown in the end (numbers.py).
 """
 
 import os
+from pathlib import Path
 
 import pytest
 import structlog
@@ -25,6 +26,11 @@ from tests.numbers import pytest_terminal_summary
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("here"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+# No test meets a server outside of this machine. aiohttp reads the system's authorities when it is
+# imported: a tenth of the CPU time of each of our processes that a test starts. This is one
+# authority, which has signed nothing; none at all would be an error to httpx.
+os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "data" / "authority.pem")
 
 # As the product has it. structlog's default draws every frame with its variables where rich is
 # installed: 90 ms of CPU for each exception that a test has logged.
