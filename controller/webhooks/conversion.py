@@ -241,6 +241,7 @@ class _Refused(Exception):
 def _apply(step: _Step, source: Json) -> Json:
     """Return `source` in the next version."""
     given = _read(encode(source), step.takes)
+    known = _plain(given)  # now, as the function may change what it is given
     try:
         returned = step.function(given)
     except BaseException as error:
@@ -252,8 +253,6 @@ def _apply(step: _Step, source: Json) -> Json:
     if _is_plain(step.takes):
         converted = _plain(returned)
     else:
-        # Decoded anew, as the function may have changed what it was given.
-        known = _plain(_read(encode(source), step.takes))
         converted = carry_over(*(_without_type(one) for one in (source, known, _plain(returned))))
     return {**converted, "apiVersion": step.api_version, "kind": source["kind"]}
 
