@@ -35,9 +35,14 @@ from reconcilers.integrations.core.views import STRETCH_COLUMNS, PoolView
 @output_option()
 @watch_option()
 @option(
+    "--family",
+    type=click.Choice(["4", "6"]),
+    help="Draw what is of IPv4, or of IPv6, only: one block of a pool of both.",
+)
+@option(
     "--svg",
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
-    help="Write the picture of one pool as SVG; - for standard output.",
+    help="Write the picture of one pool, of one family, as SVG; - for standard output.",
 )
 @option(
     "--html",
@@ -48,6 +53,7 @@ def draw(
     names: tuple[str, ...],
     output: Form,
     watch: bool,
+    family: str | None,
     svg: Path | None,
     html: Path | None,
     **values: Any,
@@ -65,7 +71,7 @@ def draw(
         others = objects.integrations.pools_named(names)
         shown = [plain(STRETCH_COLUMNS, [(one, part) for part in one.stretches]) for one in others]
         with progress("drawing"):
-            pictures = _pictures(objects, names, others)
+            pictures = _of(family, _pictures(objects, names, others))
             return tables(*(drawing.drawn(one, columns) for one in counted(pictures)), *shown)
 
     where = scope(values)
@@ -79,9 +85,11 @@ def draw(
     objects = survey(where)
     others = objects.integrations.pools_named(names)
     with progress("drawing"):
-        pictures = _pictures(objects, names, others)
-        every = [*pictures, *_drawn(objects, others)]
-        text = _svg(every) if svg else _page(objects, {one.name for one in every}) if html else ""
+        pictures = _of(family, _pictures(objects, names, others))
+        every = [*pictures, *_of(family, _drawn(objects, others))]
+        text = _svg(every) if svg else ""
+        if html:
+            text = _page(objects, {one.name for one in every}, family)
     if where_to := svg or html:
         _write(where_to, text)
     else:
@@ -109,6 +117,11 @@ def _pictures(
     return [one for one in pictures if not keys or one.pool.metadata.key in keys]
 
 
+def _of(family: str | None, pictures: Sequence[Picture]) -> list[Picture]:
+    """Return the pictures of a family; all of them if none is named."""
+    return [one for one in pictures if not family or (one.cidr and str(one.cidr.family) == family)]
+
+
 def _drawn(objects: Objects, others: Sequence[PoolView]) -> list[Picture]:
     """Return the pictures of those pools of other kinds."""
     return [drawn(one) for one in objects.integrations.drawings if one.view in others]
@@ -116,14 +129,18 @@ def _drawn(objects: Objects, others: Sequence[PoolView]) -> list[Picture]:
 
 def _svg(pictures: Sequence[Picture]) -> str:
     if len(pictures) != 1:
-        raise Problem("--svg draws one pool of one family: name it, or use --html for all")
+        raise Problem("--svg draws one pool of one family: name both (--family), or use --html")
     if pictures[0].fault:
         raise Problem(f"{pictures[0].name} cannot be drawn: {pictures[0].fault}")
     return picture_as_svg(pictures[0])
 
 
-def _page(objects: Objects, shown: Collection[str]) -> str:
-    pools = (one for one in pool_documents(objects) if one["name"] in shown)
+def _page(objects: Objects, shown: Collection[str], family: str | None) -> str:
+    pools = (
+        one
+        for one in pool_documents(objects)
+        if one["name"] in shown and family in {None, str(one["family"])}
+    )
     return page(document(objects, datetime.now(UTC), pools))
 
 

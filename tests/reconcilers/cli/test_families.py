@@ -73,9 +73,9 @@ def test_an_address_of_ipv4_written_as_ipv6_is_drawn_where_it_is(tmp_path: Path)
     assert "butler-system/odd" in out
 
 
-def _page(folder: Path, objects: tuple[dict[str, Any], ...]) -> dict[str, Any]:
+def _page(folder: Path, objects: tuple[dict[str, Any], ...], *more: str) -> dict[str, Any]:
     """Return what the page is about."""
-    out = ask(folder, "map", "--html", "-", objects=objects).out
+    out = ask(folder, "map", "--html", "-", *more, objects=objects).out
     _, _, rest = out.partition('id="data">')
     found: dict[str, Any] = json.loads(rest.partition("</script>")[0])
     return found
@@ -139,7 +139,23 @@ def test_the_map_draws_each_block(tmp_path: Path) -> None:
         "NetworkPool butler-system/lab  fd00::/64",
     ]
     assert "fd00::10" in out
-    assert ask(tmp_path, "map", "--html", "-", objects=(_pool(), _both())).code == 0
+
+
+@pytest.mark.parametrize(("family", "start"), [("4", "10.0.0.0"), ("6", "fd00::10")])
+def test_one_block_is_drawn_where_a_family_is_named(
+    tmp_path: Path, family: str, start: str
+) -> None:
+    objects = (_pool(), _both())
+    both = ask(tmp_path, "map", "lab", "--svg", "-", objects=objects)
+    assert both.code == 1
+    assert "--family" in both.err
+    out = ask(tmp_path, "map", "lab", "--family", family, "--svg", "-", objects=objects).out
+    assert out.startswith("<svg")
+    assert start in out
+    out = ask(tmp_path, "map", "lab", "--family", family, objects=objects).out
+    assert out.count("NetworkPool butler-system/lab") == 1
+    [shown] = _page(tmp_path, objects, "--family", family)["pools"]
+    assert str(shown["family"]) == family
 
 
 def test_the_status_of_each_family_is_checked(tmp_path: Path) -> None:
