@@ -13,7 +13,8 @@ another version is refused; without a tag what is built is a snapshot, and is ca
 
 A checkout names an image `butler-ipam` that people build themselves; what is installed from a
 release names the one that the release's workflow pushes, which tells it by BUTLER_IPAM_IMAGE. By
-default that is the GitHub registry's of the repository that pyproject.toml names.
+default that is the GitHub registry's of the repository that pyproject.toml names. What a snapshot
+installs names what a checkout does, as nobody pushes an image of it.
 """
 
 import gzip
@@ -41,11 +42,13 @@ IMAGE = "butler-ipam"
 """What a checkout's manifests and chart name."""
 
 
-def image() -> str:
-    """Return where the image of a release is, without its tag."""
+def image(version: str, otherwise: str = IMAGE) -> str:
+    """Return where the image of a release is, without its tag; `otherwise` for a snapshot."""
     said = os.environ.get("BUTLER_IPAM_IMAGE")
     if said:
         return said
+    if "dev" in version:
+        return otherwise
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return f"ghcr.io/{project['urls']['Repository'].removeprefix('https://github.com/')}"
 
@@ -84,9 +87,11 @@ def chart(dist: Path, version: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         copy = shutil.copytree(ROOT / "manifests/chart", Path(folder) / "chart")
         replaced(
-            copy / "values.yaml", f"\n  repository: {IMAGE}\n", f"\n  repository: {image()}\n"
+            copy / "values.yaml",
+            f"\n  repository: {IMAGE}\n",
+            f"\n  repository: {image(version)}\n",
         )
-        replaced(copy / "README.md", f'| `"{IMAGE}"` |', f'| `"{image()}"` |')
+        replaced(copy / "README.md", f'| `"{IMAGE}"` |', f'| `"{image(version)}"` |')
         run(helm, "package", str(copy), *versions, "-d", str(dist))
 
 
@@ -102,7 +107,7 @@ def one_file(dist: Path, version: str) -> None:
     """Write the one-file install with the image of this version."""
     text = (ROOT / "manifests/install.yaml").read_text(encoding="utf-8")
     tag = version.replace("+", "-")
-    text, count = re.subn(rf"image: {IMAGE}:\S+", f"image: {image()}:{tag}", text)
+    text, count = re.subn(rf"image: {IMAGE}:\S+", f"image: {image(version)}:{tag}", text)
     if count != 1:
         sys.exit(f"manifests/install.yaml names the image {count} times")
     (dist / "install.yaml").write_text(text, encoding="utf-8")
@@ -167,7 +172,7 @@ def build(dist: Path) -> str:
     python_packages(dist)
     chart(dist, version)
     one_file(dist, version)
-    clusterapi.repository(dist, version.replace("+", "-"), image())
+    clusterapi.repository(dist, version.replace("+", "-"), image(version, clusterapi.IMAGE))
     krew(dist, version)
     bill_of_materials(dist, version)
     checksums(dist)

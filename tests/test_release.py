@@ -190,3 +190,13 @@ def test_the_files_of_the_checkout_name_one_version() -> None:
     guide = (ROOT / "OPERATIONS.md").read_text()
     named = re.findall(r"butler-ipam:([0-9][0-9.]*[0-9])|image\.tag=([0-9.]+[0-9])", guide)
     assert {one or other for one, other in named} == {VERSION}
+
+
+def test_a_snapshot_names_the_image_that_is_built_by_hand_unless_one_is_named(
+    release: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BUTLER_IPAM_IMAGE", raising=False)
+    assert release.image("1.2.4.dev4+gabc") == "butler-ipam"
+    assert release.image("1.2.4").startswith("ghcr.io/")
+    monkeypatch.setenv("BUTLER_IPAM_IMAGE", "ghcr.io/fork/name")
+    assert release.image("1.2.4.dev4+gabc") == "ghcr.io/fork/name"
