@@ -103,7 +103,7 @@ def findings(
             "warning",
             f"others have set {', '.join(pool.spec.edited)} in its pool; a controller corrects it",
         )
-    for one in demand_of(inside.services, "", families(members)).elsewhere:
+    for one in demand_of(inside.services, "", families(members) or ranges.WORDS).elsewhere:
         if one.reason != OTHER_CLASS:
             who = f"Service {one.service.metadata.key}"
             yield "TenantServiceWaits", "warning", f"{who} has no address: it asks for {one.asks}"

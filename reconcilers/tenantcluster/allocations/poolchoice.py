@@ -16,7 +16,7 @@ from itertools import count as counter
 
 import structlog
 
-from allocator import AddressRange, AllocatorError, InvalidPool, Layout, Space
+from allocator import AddressRange, AllocatorError, Family, InvalidPool, Layout, Space
 from controller.cache import Cache, Change
 from controller.meta import Key
 from reconcilers import ranges
@@ -94,11 +94,21 @@ class PoolForecast:
 
     def reserve(self, name: str, count: int, asked: Networking) -> None:
         """Keep `count` addresses of each family for a request about to be made, until `forget`."""
+        needed = self._served_from(count, asked)
+        if needed:
+            self._placed[name] = tuple(space.allocate(count) for space in needed)
+
+    def families(self, count: int, asked: Networking) -> set[Family]:
+        """Return of which families a request for `count` addresses would get some."""
+        return {space.layout.family for space in self._served_from(count, asked)}
+
+    def _served_from(self, count: int, asked: Networking) -> list[Space]:
+        """Return the spaces that would serve a request, as it prefers; none if it would wait."""
         for whole in (True, False):
             needed = self._needed(asked, whole=whole)
             if needed and all(space.fits(count) for space in needed):
-                self._placed[name] = tuple(space.allocate(count) for space in needed)
-                return
+                return needed
+        return []
 
     def forget(self, name: str) -> None:
         """Free what an allocation, or a reservation, was expected to get."""
@@ -269,6 +279,11 @@ class PoolChoice:
                 key = str(pool.metadata.key)
                 _log.info("pool has insufficient capacity, trying next", pool=key)
         return None
+
+    def families(self, pool: NetworkPool, count: int, asked: Networking) -> set[Family]:
+        """Return of which families a request of a pool for `count` addresses would get some."""
+        forecast = self._forecast(pool)
+        return forecast.families(count, asked) if forecast is not None else set()
 
     def absent(self, provider: ProviderConfig) -> tuple[str, ...]:
         """Return the names of pools of `provider` that do not exist."""

@@ -13,6 +13,7 @@ from datetime import datetime
 import msgspec
 import structlog
 
+from allocator import Family
 from controller.cache import Cache
 from controller.client import Client
 from controller.errors import AlreadyExists
@@ -206,6 +207,10 @@ class Requester:
                 count=new.count,
             )
         return number
+
+    def families_of_growth(self, tenant: TenantCluster, provider: ProviderConfig) -> set[Family]:
+        """Return of which families a growth allocation would bring addresses; none if it waits."""
+        return self._planner.families_of_growth(tenant, provider)
 
     async def move_growth(
         self, tenant: TenantCluster, provider: ProviderConfig, grown: Iterable[IPAllocation]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from allocator import Family
 from controller.cache import Cache
 from reconcilers import ranges
 from reconcilers.api import names
@@ -210,6 +211,13 @@ class RequestPlanner:
         name = membership.free_growth_name(tenant, self._allocations, provider.metadata.namespace)
         kind, role = names.TYPE_LOADBALANCER, names.ROLE_GROWTH
         return _new_allocation(tenant, name, pool, kind, increment, role)
+
+    def families_of_growth(self, tenant: TenantCluster, provider: ProviderConfig) -> set[Family]:
+        """Return of which families a growth allocation would bring addresses; none if it waits."""
+        new = self.growth(tenant, provider)
+        if new is None:
+            return set()
+        return self._choice.families(new.pool, new.count, tenant.networking)
 
     def successor(self, tenant: TenantCluster, deleted: IPAllocation) -> dict[str, Any]:
         """Return the body of an allocation that asks for the range of a deleted one of nodes.

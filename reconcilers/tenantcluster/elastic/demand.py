@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from allocator import AddressRange
+from allocator import AddressRange, Family
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
@@ -20,6 +20,7 @@ REQUIRE_DUAL_STACK = "RequireDualStack"
 PREFER_DUAL_STACK = "PreferDualStack"
 
 OTHER_CLASS = "OtherClass"
+OTHER_FAMILY = "OtherFamily"
 
 _POOL = ("metallb.io/address-pool", "metallb.universe.tf/address-pool")
 _ADDRESSES = ("metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalancerIPs")
@@ -97,10 +98,10 @@ def demand_of(services: Iterable[Service], ours: str, families: Collection[int])
     return Demand(used, waiting, elsewhere, shown)
 
 
-def families(members: Iterable[IPAllocation]) -> set[int]:
-    """Return of which families a tenant has addresses; one that has none could have IPv4."""
+def families(members: Iterable[IPAllocation]) -> set[Family]:
+    """Return of which families a tenant has addresses."""
     balancers = (one for one in members if one.spec.type == names.TYPE_LOADBALANCER)
-    return {held.family for one in balancers for held in ranges.all_held(one)} or {4}
+    return {held.family for one in balancers for held in ranges.all_held(one)}
 
 
 def is_ours(service: Service, ours: str) -> bool:
@@ -148,7 +149,7 @@ def _elsewhere(service: Service, ours: str, families: Collection[int]) -> Elsewh
         asked = " and ".join(service.spec.ipFamilies) or "IPv4"
         if service.spec.ipFamilyPolicy == REQUIRE_DUAL_STACK:
             asked = "both families"
-        return Elsewhere(service, "OtherFamily", asked)
+        return Elsewhere(service, OTHER_FAMILY, asked)
     return None
 
 

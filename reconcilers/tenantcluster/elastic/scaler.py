@@ -33,6 +33,7 @@ from reconcilers.tenantcluster.allocations.membership import members
 from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.elastic import blocked_growth, growth, shrink
 from reconcilers.tenantcluster.elastic.demand import (
+    OTHER_FAMILY,
     Demand,
     Elsewhere,
     WaitingTimes,
@@ -181,11 +182,26 @@ class Scaler:
         if uid != tenant.metadata.uid:
             times = WaitingTimes()
         self._waiting[key] = (tenant.metadata.uid, times)
-        have = families(self._members(tenant))
-        demand = demand_of(services, self._settings.load_balancer_class, have)
+        demand = self._demand(tenant, provider, services)
         elsewhere = (one.service for one in demand.elsewhere)
         waited = times.update([*demand.waiting, *elsewhere], now)
         return _Observed(tenant, provider, demand, waited, in_place, in_pool, now)
+
+    def _demand(
+        self, tenant: TenantCluster, provider: ProviderConfig, services: Sequence[Service]
+    ) -> Demand:
+        """Return what a tenant's Services show, given what it has and what growth would bring.
+
+        The latter is worked out only where a Service waits for what the tenant has none of: that
+        asks all pools.
+        """
+        ours, have = self._settings.load_balancer_class, families(self._members(tenant))
+        found = demand_of(services, ours, have)
+        if any(one.reason == OTHER_FAMILY for one in found.elsewhere):
+            more = have | self._requester.families_of_growth(tenant, provider)
+            # If nobody knows yet of which family it will be, what is missing is room.
+            return demand_of(services, ours, more or ranges.WORDS)
+        return found
 
     def _current(self, tenant: TenantCluster) -> TenantCluster:
         """Return the cluster as this pass has left it."""
