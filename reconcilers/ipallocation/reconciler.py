@@ -270,11 +270,12 @@ def _conditions(allocation: IPAllocation, finding: Finding, now: datetime) -> li
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """How far a pool has come, and since when it is there; None if nothing before was seen."""
+    """How far a pool has come, since when it is there, and whether it was seen to get there."""
 
     version: tuple[str, str]
     kept: int
-    since: float | None
+    since: float
+    moved: bool
 
 
 @dataclass(slots=True)
@@ -296,10 +297,9 @@ class PoolActivity:
         """Return whether the pool's status changed just now, or its promises are being kept."""
         if not pool.status.allocationsRevision:
             return False
-        unchanged = self._unchanged_for(pool)
-        if unchanged is None:
-            return False
-        if unchanged < self.settings.pending_after:
+        seen = self._look(pool)
+        unchanged = self.clock.monotonic() - seen.since
+        if seen.moved and unchanged < self.settings.pending_after:
             return True
         return unchanged < LONGEST_WRITE and self._is_writing(pool)
 
@@ -308,15 +308,15 @@ class PoolActivity:
         for key in [key for key in self._seen if key not in pools]:
             del self._seen[key]
 
-    def _unchanged_for(self, pool: NetworkPool) -> float | None:
-        """Return for how many seconds a pool has made no progress; None if none was seen."""
-        meta, now = pool.metadata, self.clock.monotonic()
+    def _look(self, pool: NetworkPool) -> _Seen:
+        """Return how far a pool has come, noting when that is further than at the last look."""
+        meta = pool.metadata
         version, kept = (meta.uid, meta.resourceVersion), self._kept(pool)
         seen = self._seen.get(meta.key)
         if seen is None or (seen.version, seen.kept) != (version, kept):
-            same = seen is not None and seen.version[0] == meta.uid
-            seen = self._seen[meta.key] = _Seen(version, kept, now if same else None)
-        return None if seen.since is None else now - seen.since
+            moved = seen is not None and seen.version[0] == meta.uid
+            seen = self._seen[meta.key] = _Seen(version, kept, self.clock.monotonic(), moved)
+        return seen
 
     def _kept(self, pool: NetworkPool) -> int:
         """Return about how many promises of the pool are kept: they are written in order."""

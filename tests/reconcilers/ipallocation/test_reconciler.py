@@ -281,6 +281,17 @@ async def test_a_waiting_allocation_is_not_pending_while_its_pool_makes_progress
     assert await _shows_pending(lab, "a", 4.1), "but not for ever"
 
 
+async def test_one_that_was_first_looked_at_during_a_batch_is_not_pending_while_it_lasts() -> None:
+    busy = make.allocation("busy")
+    lab = _lab(make.allocation("a"), busy, pool=_serving(**_ROOMY))
+    meta = lab.server.see("ipallocations", "busy")["metadata"]
+    made = make.promise(busy, "10.40.0.0", "10.40.0.7", version=meta["resourceVersion"])
+    entry = make.listed(made) | {"uid": meta["uid"]}
+    lab.server.edit("networkpools", "lab", {"status": {"assignments": [entry]}})
+    assert not await _shows_pending(lab, "a", 2.0)
+    assert await _shows_pending(lab, "a", 7.0), "a promise that is never kept is no progress"
+
+
 async def test_one_that_waits_behind_thousands_is_not_pending_and_hardly_looked_at() -> None:
     others = [make.allocation(f"other-{number:03}") for number in range(100)]
     lab = _lab(make.allocation("a"), *others, pool=_serving(**_ROOMY))
