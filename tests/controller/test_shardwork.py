@@ -4,8 +4,13 @@ import anyio
 
 from controller.jobs import LeaderServices
 from controller.meta import Key
+from controller.outcome import SETTLED, Outcome
 from controller.redelivery import REDELIVER_SECONDS
+from controller.runner import Controller
+from controller.shards import Partition, Shards
 from controller.triggers import to_self
+from controller.workqueue import WorkQueue
+from tests.clock import VirtualClock
 from tests.controller.sharing import SHARDS, sharing
 from tests.controller.widgets import Widget
 
@@ -86,6 +91,30 @@ async def test_a_shard_that_comes_queues_its_own_keys_and_no_others() -> None:
         await room.pass_by(10)
         assert a.held == set(range(SHARDS)) > kept
         assert sorted(a.done) == sorted(name for name in names if shards[name] not in kept)
+
+
+async def test_a_key_that_was_queued_before_its_shard_went_is_not_reconciled() -> None:
+    shards, key = Shards(1), Key("default", "a")
+    done: list[Key] = []
+    queue = WorkQueue[Key](VirtualClock())
+
+    async def reconcile(reconciled: Key) -> Outcome:
+        done.append(reconciled)
+        return SETTLED
+
+    controller = Controller("test", reconcile, queue=queue, partition=Partition(shards))
+    shards.held.add(0)
+    queue.add(key)
+    shards.held.discard(0)
+    async with anyio.create_task_group() as group:
+        group.start_soon(controller.run)
+        await anyio.wait_all_tasks_blocked()
+        assert done == []
+        shards.held.add(0)
+        queue.add(key)
+        await anyio.wait_all_tasks_blocked()
+        assert done == [key]
+        controller.stop()
 
 
 def _raise(_widget: Widget) -> list[Key]:

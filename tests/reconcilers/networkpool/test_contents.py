@@ -208,6 +208,13 @@ def test_after_an_error_all_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> Non
     assert kept.contents(make.key("lab")).names == ["a", "b"]
 
 
+def test_a_range_is_held_by_the_allocation_of_that_uid_and_not_by_another_of_its_name() -> None:
+    held = make.allocation("a", held=("10.40.0.0", "10.40.0.7"))
+    kept = Contents([held])
+    assert kept.holds("a", held.metadata.uid)
+    assert not kept.holds("a", "another")
+
+
 def test_the_contents_of_a_pool_that_is_gone_are_kept_no_longer() -> None:
     cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
     kept = KeptContents(cache, OURS, VirtualClock(), 600.0, lambda *_: None)
