@@ -127,12 +127,11 @@ class TenantReleaseCheck(ReleaseCheck):
 
         Its pool has to have looked at it, and nothing but the deleted one may stand in its way.
         """
-        if not self._is_servable(deleted):
-            return False
         owner = str(deleted.spec.tenantClusterRef.key)
         known = self._allocations.by_index(TENANT_INDEX, owner)
         key = next((one.metadata.key for one in known if _succeeds(one, deleted)), None)
-        if key is None:
+        # Last, as it reads all allocations of the pool.
+        if key is None or not self._is_servable(deleted):
             return False
         try:
             return _succeeds(await self._client.get(IP_ALLOCATION, key), deleted)

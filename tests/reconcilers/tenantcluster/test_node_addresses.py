@@ -2,8 +2,12 @@
 
 from typing import Any
 
+import pytest
+
+from controller.cache import Cache
 from controller.outcome import Blocked
 from reconcilers.api import names
+from reconcilers.api.ipallocation import POOL_INDEX, TENANT_INDEX
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.server import Json
@@ -99,6 +103,25 @@ async def test_the_old_allocation_stays_until_a_new_one_requests_its_range() -> 
     lab.server.delete("ipallocations", NODES)
     await lab.rounds_of("a", 5)
     assert _range(lab, NODES) == given, "nobody else has it meanwhile"
+
+
+async def test_a_check_without_a_successor_does_not_read_all_allocations_of_the_pool(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lab, given = await _lab()
+    lab.gate.real = lab.tenant_gate
+    lab.server.delete("ipallocations", NODES)
+    read, by_index = [], Cache.by_index
+
+    def noting(cache: Cache[Any], index: str, value: str) -> tuple[Any, ...]:
+        read.append(index)
+        return by_index(cache, index, value)
+
+    monkeypatch.setattr(Cache, "by_index", noting)
+    await lab.allocation(NODES)
+    assert _range(lab, NODES) == given
+    assert TENANT_INDEX in read
+    assert POOL_INDEX not in read
 
 
 async def test_the_old_allocation_stays_until_the_pool_has_looked_at_the_new_one() -> None:
