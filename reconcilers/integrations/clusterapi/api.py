@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from controller.conditions import Condition
-from controller.meta import Key, ObjectMeta
+from controller.meta import Key, ObjectMeta, OwnerReference
 from controller.resource import Resource
 from reconcilers.api import names
 from reconcilers.api.fields import MODEL, Conditions, int32
@@ -213,6 +213,10 @@ class NameRef:
     name: str = ""
 
 
+def _is_cluster(owner: OwnerReference) -> bool:
+    return owner.kind == "Cluster" and owner.apiVersion.partition("/")[0] == CORE_GROUP
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimSpec:
     """What a claim asks for."""
@@ -242,8 +246,16 @@ class IPAddressClaim:
 
     @property
     def cluster(self) -> Key | None:
-        """The Cluster it is for, by its spec or, in older objects, its label; None if for none."""
+        """The Cluster it is for; None if for none.
+
+        By its spec or, in older objects, its label; else the Cluster that owns it: in a move that
+        one is paused, and the claim's IPAddress comes after the claim.
+        """
         name = self.spec.clusterName or self.metadata.labels.get(CLUSTER_LABEL, "")
+        if not name:
+            name = next(
+                (one.name for one in self.metadata.ownerReferences if _is_cluster(one)), ""
+            )
         return Key(self.metadata.namespace, name) if name else None
 
     @property

@@ -14,13 +14,14 @@ Addresses are handed out by the passes over pools (`pools.py`).
 from datetime import datetime
 from typing import Any
 
+from controller.cache import Change
 from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import rfc3339
 from controller.errors import Conflict, NotFound
 from controller.events import Recorder
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
-from controller.meta import Key
+from controller.meta import Key, Version
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from controller.resource import Resource
 from reconcilers.conditions import READY, Finding
@@ -35,6 +36,7 @@ from reconcilers.integrations.clusterapi.answers import (
 )
 from reconcilers.integrations.clusterapi.api import (
     CLAIM_FINALIZER,
+    DELETE_FOR_MOVE,
     POOL_NOT_READY,
     IPAddress,
     IPAddressClaim,
@@ -63,6 +65,9 @@ class ClaimReconciler:
         self._answers = Answers(client, world)
         self._recorder = recorder
         self._clock = clock
+        self._moved: set[str] = set()
+        """The uids of claims that were seen to be moved to another cluster."""
+        world.claims.subscribe(self._note_move)
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring one claim, and the IPAddress of its name, up to date."""
@@ -83,8 +88,10 @@ class ClaimReconciler:
         return await self._client.find(self._world.claim_kind, key)
 
     async def _reconcile(self, claim: IPAddressClaim) -> Outcome:
-        kind = kind_of(claim.spec.poolRef)
-        if kind is None or self._world.standing(claim) is Standing.STOP:
+        kind, meta = kind_of(claim.spec.poolRef), claim.metadata
+        # `clusterctl move` takes away what it has to by itself.
+        moves = meta.terminating and DELETE_FOR_MOVE in meta.annotations
+        if kind is None or moves or self._world.standing(claim) is Standing.STOP:
             return SETTLED
         if claim.metadata.terminating:
             return await self._reconcile_deleted(claim)
@@ -194,25 +201,55 @@ class ClaimReconciler:
         """Release an IPAddress that was made for a claim that is not there any more.
 
         A claim may go without ever having shown a deletionTimestamp: the API server can remove
-        it in spite of a finalizer that was added while it was being deleted.
+        it in spite of a finalizer that was added while it was being deleted. One that was moved to
+        another cluster still has its address there.
         """
         address = self._world.addresses.get(key)
-        if address is None or kind_of(address.spec.poolRef) is None:
-            return SETTLED
-        if not is_made_for_claim(address) or self._world.address_stopped(address):
+        owner = controlling_claim(address) if address is not None else None
+        if address is None or owner is None or not self._may_be_released(address):
             return SETTLED
         pool = self._world.pool_of(address)
         if RELEASED_AT in address.metadata.annotations:
             return await self._held_back(address, pool)
-        owner = controlling_claim(address)
-        name = owner.name if owner is not None else address.metadata.name
-        if await self._live(Key(address.metadata.namespace, name)) is not None:
-            return Again(RETRY) if name == key.name else SETTLED
+        if await self._was_moved(address, owner.uid):
+            return SETTLED
+        if await self._live(Key(address.metadata.namespace, owner.name)) is not None:
+            return Again(RETRY) if owner.name == key.name else SETTLED
         if self._rests(self._clock.now(), pool) > 0:
             await self._answers.hold_back(address, rfc3339(self._clock.now()))
             return SETTLED
         await self._answers.remove(address)
         return SETTLED
+
+    def _may_be_released(self, address: IPAddress) -> bool:
+        """Return whether an IPAddress was made for a claim of ours, and nobody paused it."""
+        ours = kind_of(address.spec.poolRef) is not None and is_made_for_claim(address)
+        return ours and not self._world.address_stopped(address)
+
+    async def _was_moved(self, address: IPAddress, claim_uid: str) -> bool:
+        """Return whether the claim of an IPAddress lives on in another cluster, with its address.
+
+        `clusterctl move` takes IPAddresses away with their claims, but not those of pools of the
+        whole cluster. One is known by its Cluster, which is gone as well; else by what was seen
+        of the claim while it went, which is noted on the IPAddress.
+        """
+        kind, marks = kind_of(address.spec.poolRef), address.metadata.annotations
+        if kind is None or kind.namespaced:
+            return False
+        if marks.get(DELETE_FOR_MOVE) == claim_uid or self._world.cluster_is_gone(address):
+            return True
+        if claim_uid not in self._moved:
+            return False
+        patch = {"metadata": {"annotations": {DELETE_FOR_MOVE: claim_uid}}}
+        await self._client.patch(self._world.address_kind, Version.from_object(address), patch)
+        self._moved.discard(claim_uid)
+        return True
+
+    def _note_move(self, change: Change[IPAddressClaim]) -> None:
+        """Note a claim that `clusterctl move` deletes; it is gone within milliseconds."""
+        claim = change.new or change.old
+        if claim is not None and DELETE_FOR_MOVE in claim.metadata.annotations:
+            self._moved.add(claim.metadata.uid)
 
     async def _held_back(self, address: IPAddress, pool: Any) -> Outcome:
         """Remove an IPAddress that rests, once its time is over."""

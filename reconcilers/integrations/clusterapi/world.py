@@ -168,6 +168,17 @@ class World:
             or (pool is not None and is_paused(pool.metadata.annotations))
         )
 
+    def cluster_is_gone(self, address: IPAddress) -> bool:
+        """Return whether an IPAddress of a pool of the whole cluster names a Cluster that is gone.
+
+        `clusterctl move` leaves it so: claim and Cluster live on elsewhere, and so does the
+        address. A claim that is deleted here with its Cluster releases it before it goes.
+        """
+        kind, name = kind_of(address.spec.poolRef), address.metadata.labels.get(CLUSTER_LABEL)
+        if kind is None or kind.namespaced or not name or self.clusters is None:
+            return False
+        return Key(address.metadata.namespace, name) not in self.clusters
+
     def address_stopped(self, address: IPAddress) -> bool:
         """Return whether an IPAddress without claim is to be left alone for now."""
         pool = self.pool_of(address)
