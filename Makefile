@@ -43,8 +43,8 @@ quick: $(VENV)/.dev  ## Lint and pass the tests that start no servers, for the i
 real:  ## Build the real servers that the suite is held against into .real/ (needs Go)
 	$(PYTHON) tests/realservers/build.py
 
-clusterctl:  ## Build clusterctl into .real/, for the tests that install by it (needs Go, minutes)
-	$(PYTHON) tests/realservers/build.py clusterapi/clusterctl
+clusterctl:  ## Build clusterctl and Cluster API's core into .real/, for tests with them (needs Go, minutes)
+	$(PYTHON) tests/realservers/build.py clusterapi/clusterctl clusterapi/core-manager
 
 test-real: $(VENV)/.dev real  ## Pass the tests that meet a server on the real etcd and kube-apiserver
 	KUBEBUILDER_ASSETS=$(CURDIR)/.real/newest PATH="$(CURDIR)/.real/newest:$$PATH" \

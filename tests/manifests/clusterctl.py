@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import yaml
-from typing_extensions import override
 
 from tests.manifests.clusters import STAND_INS, Cluster
 from tests.scripts import load_script
@@ -15,17 +14,15 @@ from tests.yamls import read_all_yaml
 
 VERSION = "v0.1.0"
 CORE_VERSION = "v1.11.2"
-"""The version of Cluster API that the stand-in of its core calls itself: clusterctl's own."""
-KINDS = Path(__file__).parents[1] / "data/clusterapi/crds.yaml"
-CONTRACT = {"cluster.x-k8s.io/v1beta1": "v1beta1", "cluster.x-k8s.io/v1beta2": "v1beta2"}
+"""The version of Cluster API: clusterctl's own."""
 
 
-def program() -> str:
-    """Return the path of clusterctl; the test is skipped where it was not built."""
+def program(name: str = "clusterctl") -> str:
+    """Return the path of a program of Cluster API; the test is skipped where it was not built."""
     folder = os.environ.get(ASSETS)
-    found = Path(folder).parent / "clusterapi/clusterctl" if folder else None
+    found = Path(folder).parent / "clusterapi" / name if folder else None
     if found is None or not found.exists():
-        pytest.skip(f"no clusterctl beside {ASSETS} ({folder or 'not set'}): `make clusterctl`")
+        pytest.skip(f"no {name} beside {ASSETS} ({folder or 'not set'}): `make clusterctl`")
     return str(found)
 
 
@@ -34,21 +31,23 @@ class Clusterctl:
 
     Args:
         folder: for the repository and the configuration.
+        core: the components of Cluster API's core.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, core: str) -> None:
         self._program = program()
         self._config = folder / "clusterctl.yaml"
-        ours, core = folder / "ipam-butler-ipam" / VERSION, folder / "cluster-api" / CORE_VERSION
-        for made in (ours, core):
+        ours = folder / "ipam-butler-ipam" / VERSION
+        theirs = folder / "cluster-api" / CORE_VERSION
+        for made in (ours, theirs):
             made.mkdir(parents=True)
         load_script(".ci/clusterapi.py").repository(ours, VERSION.removeprefix("v"))
         self.components: list[dict[str, Any]] = list(
             read_all_yaml((ours / "ipam-components.yaml").read_text())
         )
         """What is installed of ours."""
-        (core / "core-components.yaml").write_text(_core())
-        (core / "metadata.yaml").write_text(
+        (theirs / "core-components.yaml").write_text(core)
+        (theirs / "metadata.yaml").write_text(
             (ours / "metadata.yaml")
             .read_text()
             .replace("major: 0", "major: 1")
@@ -63,7 +62,7 @@ class Clusterctl:
             {
                 "name": "cluster-api",
                 "type": "CoreProvider",
-                "url": str(core / "core-components.yaml"),
+                "url": str(theirs / "core-components.yaml"),
             },
         ]
         self._config.write_text(yaml.safe_dump({"providers": providers}))
@@ -82,20 +81,3 @@ class Clusterctl:
         await cluster.apply("-f", STAND_INS / "cert-manager.yaml")
         wanted = (f"--core=cluster-api:{CORE_VERSION}", f"--ipam=butler-ipam:{VERSION}")
         await self.run(cluster, "init", *wanted, "--bootstrap=-", "--control-plane=-")
-
-
-def _core() -> str:
-    """Return components of Cluster API's core: its kinds, and the one Namespace that has to be."""
-    kinds: list[dict[str, Any]] = list(read_all_yaml(KINDS.read_text()))
-    for kind in kinds:
-        kind["metadata"]["labels"] = dict(CONTRACT)
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "capi-system"}}
-    return yaml.dump_all([namespace, *kinds], Dumper=_Plain, sort_keys=False)
-
-
-class _Plain(yaml.SafeDumper):
-    """Writes shared parts out each time: clusterctl's reader knows no aliases across documents."""
-
-    @override
-    def ignore_aliases(self, data: Any) -> bool:
-        return True

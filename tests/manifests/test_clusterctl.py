@@ -1,4 +1,4 @@
-"""The real clusterctl installs our provider, and moves pools, claims and addresses with it."""
+"""What clusterctl installs of ours, and the objects with which tests go on from there."""
 
 import json
 from collections.abc import AsyncIterator
@@ -6,8 +6,6 @@ from contextlib import asynccontextmanager
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from reconcilers.integrations.clusterapi.api import (
     ADDRESS_FINALIZER,
@@ -17,7 +15,7 @@ from reconcilers.integrations.clusterapi.api import (
     PROVIDER_LABEL,
 )
 from tests.manifests.clusterctl import Clusterctl
-from tests.manifests.clusters import HOME, Cluster, empty_cluster, written
+from tests.manifests.clusters import HOME, Cluster, written
 from tests.manifests.test_running import call_here, free_port
 from tests.manifests.test_running import controller as under_its_account
 from tests.polling import until
@@ -44,28 +42,6 @@ LIMIT = 30.0
 Json = dict[str, Any]
 
 
-@pytest.fixture
-async def clusterctl(tmp_path: Path) -> Clusterctl:
-    return Clusterctl(tmp_path)
-
-
-@pytest.fixture
-async def source(clusterctl: Clusterctl, tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with empty_cluster("asked", tmp_path) as found:
-        found.require_real("clusterctl is held against nothing else")
-        await clusterctl.init(found)
-        yield found
-
-
-@pytest.fixture
-async def target(clusterctl: Clusterctl, tmp_path: Path) -> AsyncIterator[Cluster]:
-    folder = tmp_path / "target"
-    folder.mkdir()
-    async with empty_cluster("asked", folder) as found:
-        await clusterctl.init(found)
-        yield found
-
-
 def test_the_components_are_what_clusterctl_asks_for(tmp_path: Path) -> None:
     program("kubectl")
     load_script(".ci/clusterapi.py").repository(tmp_path, "0.1.0")
@@ -84,38 +60,6 @@ def test_the_components_are_what_clusterctl_asks_for(tmp_path: Path) -> None:
     assert metadata["releaseSeries"] == [{"major": 0, "minor": 1, "contract": "v1beta2"}]
 
 
-async def test_clusterctl_installs_and_moves_addresses_with_their_pools(
-    clusterctl: Clusterctl, source: Cluster, target: Cluster
-) -> None:
-    for cluster in (source, target):
-        found = await cluster.kubectl(
-            "get", "providers.clusterctl.cluster.x-k8s.io", "-A", "-o", "name"
-        )
-        assert f"provider.clusterctl.cluster.x-k8s.io/{PROVIDER}" in found.split()
-    async with deployed(source, clusterctl), deployed(target, clusterctl):
-        await populate(source, answered=False)
-        before = await served(source, "a", "b")
-        assert sorted(one["address"] for one in before.values()) == ["10.0.0.10", "10.0.0.11"]
-        kept = await source.run("kubectl", "delete", "-n", NAMESPACE, MOVED[1], "lab")
-        assert "Pool has IPAddresses allocated" in kept[2]
-        await target.kubectl("create", "namespace", NAMESPACE)
-        await clusterctl.run(
-            source, "move", f"--namespace={NAMESPACE}", f"--to-kubeconfig={target.config}"
-        )
-        for kind in MOVED:
-            left = await source.kubectl("get", kind, "-n", NAMESPACE, "-o", "name")
-            assert left == "", "something was left behind"
-        assert await served(target, "a", "b") == before
-        [pool] = await until(
-            lambda: listed(target, MOVED[1]), lambda found: counted(found) == 2, seconds=LIMIT
-        )
-        await owned(target, pool)
-        await claimed(target, "c")
-        after = await served(target, "a", "b", "c")
-        assert after == before | {"c": after["c"]}
-        assert after["c"]["address"] == "10.0.0.12"
-
-
 async def served(cluster: Cluster, *names: str) -> dict[str, Json]:
     """Wait until claims name their IPAddresses; return the specs of all."""
 
@@ -129,25 +73,18 @@ async def served(cluster: Cluster, *names: str) -> dict[str, Json]:
     return await addresses(cluster)
 
 
-def counted(pools: list[Json]) -> int | None:
-    """Return how many addresses the one pool counts as used."""
-    found: int | None = pools[0].get("status", {}).get("ipAddresses", {}).get("used")
-    return found
-
-
-async def owned(cluster: Cluster, pool: Json) -> None:
-    """Check that finalizers and owners of a pool and its addresses are those of this cluster."""
+async def owned(cluster: Cluster, name: str, pool: Json) -> None:
+    """Check that finalizers and owners of a pool, a claim and its address are this cluster's."""
     assert pool["metadata"]["finalizers"] == [POOL_FINALIZER]
-    claims = {one["metadata"]["name"]: one for one in await listed(cluster, MOVED[2])}
-    for one in await listed(cluster, MOVED[3]):
-        owners = {owner["kind"]: owner["uid"] for owner in one["metadata"]["ownerReferences"]}
-        claim = claims[one["metadata"]["name"]]
-        assert owners == {
-            "IPAddressClaim": claim["metadata"]["uid"],
-            "InClusterIPPool": pool["metadata"]["uid"],
-        }
-        assert claim["metadata"]["finalizers"] == [CLAIM_FINALIZER]
-        assert one["metadata"]["finalizers"] == [ADDRESS_FINALIZER]
+    [claim] = [one for one in await listed(cluster, MOVED[2]) if one["metadata"]["name"] == name]
+    [found] = [one for one in await listed(cluster, MOVED[3]) if one["metadata"]["name"] == name]
+    owners = {owner["kind"]: owner["uid"] for owner in found["metadata"]["ownerReferences"]}
+    assert owners == {
+        "IPAddressClaim": claim["metadata"]["uid"],
+        "InClusterIPPool": pool["metadata"]["uid"],
+    }
+    assert claim["metadata"]["finalizers"] == [CLAIM_FINALIZER]
+    assert found["metadata"]["finalizers"] == [ADDRESS_FINALIZER]
 
 
 @asynccontextmanager

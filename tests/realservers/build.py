@@ -36,6 +36,11 @@ CLIENT_GO = "k8s.io/client-go"
 VERSION = "k8s.io/component-base/version"
 DEFINITIONS = "config/crd/bases"
 """Where MetalLB's module has its CustomResourceDefinitions."""
+COPIED = {
+    f"{METALLB}/controller": (DEFINITIONS, "metallb-crds"),
+    CLUSTER_API: ("config", "core-config"),
+}
+"""By package: the folder of its module whose manifests are put beside the program, and as what."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,11 @@ class Program:
         return f"{self.folder}/{self.name}"
 
     @property
+    def copied(self) -> tuple[str, str] | None:
+        """Return which folder of its module is put beside it, and as what; None for none."""
+        return COPIED.get(self.package)
+
+    @property
     def go_mod(self) -> Path:
         """Return the go.mod that it is built by."""
         return HERE / self.modfile
@@ -90,6 +100,7 @@ ON_REQUEST = (
     Program(
         "clusterapi", "clusterctl", CLUSTER_API, f"{CLUSTER_API}/cmd/clusterctl", at="v1.11.2"
     ),
+    Program("clusterapi", "core-manager", CLUSTER_API, CLUSTER_API, at="v1.11.2"),
 )
 """Built when they are named, as `build.py metallb-0.14/metallb-controller`."""
 
@@ -132,7 +143,7 @@ def _go_version() -> str:
 def _build(program: Program, into: Path, go: str) -> None:
     """Build one program unless its stamp says that it is there."""
     target = into / program.place
-    definitions = target.with_name("metallb-crds") if program.module == METALLB else None
+    definitions = target.with_name(program.copied[1]) if program.copied else None
     stamp = target.with_name(f".{program.name}.stamp")
     digest = _digest(program, go)
     if stamp.exists() and stamp.read_text(encoding="utf-8") == _stamp(digest, target, definitions):
@@ -150,8 +161,8 @@ def _build(program: Program, into: Path, go: str) -> None:
         modfile = f"-modfile={program.go_mod.name}"
         command = ["go", "build", modfile, *flags, "-o", str(target), program.package]
         _run(command, program.go_mod.parent)
-    if definitions is not None:
-        _copy_definitions(version, definitions)
+    if program.copied is not None and definitions is not None:
+        _copy_manifests(f"{program.module}@{version}", program.copied[0], definitions)
     stamp.write_text(_stamp(digest, target, definitions), encoding="utf-8")
     print(f"{program.place}: built in {time.monotonic() - began:.0f} s", flush=True)
 
@@ -161,7 +172,7 @@ def _stamp(digest: str, target: Path, definitions: Path | None) -> str:
 
     A program or a definition that was removed, emptied or cut short is so noticed and made anew.
     """
-    files = [target, *(sorted(definitions.glob("*.yaml")) if definitions else ())]
+    files = [target, *(sorted(definitions.rglob("*.yaml")) if definitions else ())]
     sizes = [
         f"{file.name} {file.stat().st_size if file.exists() else 'missing'}" for file in files
     ]
@@ -176,14 +187,15 @@ def _install(program: Program, flags: list[str], target: Path) -> None:
     made.rmdir()
 
 
-def _copy_definitions(version: str, folder: Path) -> None:
-    """Copy the CustomResourceDefinitions of MetalLB's module, as its release installs them."""
-    answer = _run(["go", "mod", "download", "-json", f"{METALLB}@{version}"], HERE / "metallb")
-    source = Path(json.loads(answer)["Dir"]) / DEFINITIONS
+def _copy_manifests(module: str, source: str, folder: Path) -> None:
+    """Copy the manifests in a folder of a module, as a release of it installs them."""
+    answer = _run(["go", "mod", "download", "-json", module], HERE / "metallb")
+    found = Path(json.loads(answer)["Dir"]) / source
     shutil.rmtree(folder, ignore_errors=True)  # another version may have had other files
-    folder.mkdir()
-    for file in sorted(source.glob("*.yaml")):
-        shutil.copyfile(file, folder / file.name)
+    for file in sorted(found.rglob("*.yaml")):
+        target = folder / file.relative_to(found)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, target)
 
 
 def _version(program: Program) -> str:

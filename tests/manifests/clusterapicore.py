@@ -1,0 +1,116 @@
+"""Cluster API's own core controllers, with their webhooks and their conversion, as a process.
+
+There are no pods here and no cert-manager. So the process is started on this machine, and its
+webhooks are called at an address here, with a certificate of the tests.
+"""
+
+import base64
+import json
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+
+from envtest.certs import Authority
+from tests.manifests.clusterctl import program
+from tests.manifests.clusters import Cluster
+from tests.manifests.test_running import free_port
+from tests.polling import until
+from tests.servers import program as tool
+
+NAMESPACE = "capi-system"
+LIMIT = 60.0
+CONFIGURATIONS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
+Json = dict[str, Any]
+
+
+def components() -> str:
+    """Return what a release of the core installs, rendered by kubectl from its own manifests."""
+    folder = Path(program("core-manager")).with_name("core-config")
+    command = [tool("kubectl"), "kustomize", str(folder / "default")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@asynccontextmanager
+async def core_controllers(cluster: Cluster) -> AsyncIterator[None]:
+    """Run the core's controllers on a cluster that they were installed on."""
+    folder = anyio.Path(cluster.folder / "core")
+    await folder.mkdir()
+    authority, webhooks, health = Authority.create(), free_port(), free_port()
+    authority.server("127.0.0.1").write(Path(folder), "tls")
+    await _call_here(cluster, webhooks, authority.pair.certificate)
+    command = [
+        program("core-manager"),
+        f"--webhook-port={webhooks}",
+        f"--webhook-cert-dir={folder}",
+        "--webhook-cert-name=tls.crt",
+        "--webhook-key-name=tls.key",
+        f"--health-addr=127.0.0.1:{health}",
+        f"--diagnostics-address=127.0.0.1:{free_port()}",
+        "--insecure-diagnostics=true",
+    ]
+    environ = {
+        **os.environ,
+        "KUBECONFIG": str(cluster.config),
+        "POD_NAMESPACE": NAMESPACE,
+        "POD_NAME": "core",
+        "POD_UID": "core",
+    }
+    async with (
+        await anyio.open_file(folder / "log", "wb") as log,
+        await anyio.open_process(
+            command, stdin=subprocess.DEVNULL, stdout=log.wrapped, stderr=log.wrapped, env=environ
+        ) as process,
+        httpx.AsyncClient() as http,
+    ):
+
+        async def ready() -> bool:
+            said = await (folder / "log").read_text()
+            assert process.returncode is None, said[-2000:]
+            try:
+                return (await http.get(f"http://127.0.0.1:{health}/readyz")).is_success
+            except httpx.TransportError:
+                return False
+
+        try:
+            await until(ready, bool, seconds=LIMIT)
+            yield
+        finally:
+            process.terminate()
+            with anyio.move_on_after(20, shield=True):
+                await process.wait()
+
+
+async def _call_here(cluster: Cluster, port: int, authority: bytes) -> None:
+    """Have the core's webhooks and conversions called at a port of this machine."""
+    bundle = base64.b64encode(authority).decode()
+    selected = ("-l", "cluster.x-k8s.io/provider=cluster-api", "-o", "json")
+
+    def called(client: Json) -> Json:
+        path = client["service"]["path"]
+        return {"url": f"https://127.0.0.1:{port}{path}", "caBundle": bundle}
+
+    for kind in CONFIGURATIONS:
+        for one in json.loads(await cluster.kubectl("get", kind, *selected))["items"]:
+            for webhook in one["webhooks"]:
+                webhook["clientConfig"] = called(webhook["clientConfig"])
+            await cluster.kubectl("replace", "-f", "-", stdin=json.dumps(one))
+    for one in json.loads(await cluster.kubectl("get", "crd", *selected))["items"]:
+        conversion = one["spec"].get("conversion", {}).get("webhook")
+        if conversion is None:
+            continue
+        patch = [
+            {
+                "op": "replace",
+                "path": "/spec/conversion/webhook/clientConfig",
+                "value": called(conversion["clientConfig"]),
+            }
+        ]
+        name = one["metadata"]["name"]
+        await cluster.kubectl("patch", "crd", name, "--type=json", f"--patch={json.dumps(patch)}")

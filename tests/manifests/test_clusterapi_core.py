@@ -1,0 +1,192 @@
+"""The chapter "With Cluster API", with Cluster API's own core controllers and clusterctl."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconcilers.integrations.clusterapi.api import PROVIDER
+from tests.manifests.clusterapicore import components, core_controllers
+from tests.manifests.clusterctl import Clusterctl
+from tests.manifests.clusters import Cluster, empty_cluster, written
+from tests.manifests.test_clusterctl import (
+    IPAM,
+    LIMIT,
+    MOVED,
+    NAMESPACE,
+    REFERENCE,
+    addresses,
+    claimed,
+    create,
+    deployed,
+    listed,
+    owned,
+    served,
+)
+from tests.polling import until
+
+pytestmark = pytest.mark.slow
+WIDE = {"apiGroup": IPAM, "kind": "GlobalInClusterIPPool", "name": "wide"}
+KINDS = Path(__file__).parents[1] / "data/clusterapi/infrastructure.yaml"
+Json = dict[str, Any]
+
+
+@asynccontextmanager
+async def installed(clusterctl: Clusterctl, folder: Path) -> AsyncIterator[Cluster]:
+    """Run a cluster on which clusterctl installed the core and our provider, and run both."""
+    async with empty_cluster("asked", folder) as cluster:
+        cluster.require_real("Cluster API's controllers are held against nothing else")
+        await clusterctl.init(cluster)
+        await cluster.apply("-f", KINDS)
+        await cluster.kubectl("create", "namespace", NAMESPACE)
+        found = await cluster.kubectl("get", "providers.clusterctl.cluster.x-k8s.io", "-A")
+        assert {PROVIDER, "cluster-api"} <= set(found.split())
+        async with core_controllers(cluster), deployed(cluster, clusterctl):
+            yield cluster
+
+
+@pytest.fixture
+def clusterctl(tmp_path: Path) -> Clusterctl:
+    for name in ("source", "target"):
+        (tmp_path / name).mkdir()
+    return Clusterctl(tmp_path, components())
+
+
+async def made_cluster(cluster: Cluster) -> Json:
+    """Make a Cluster whose machines are there, wait until the core says so, return it."""
+    endpoint = {"controlPlaneEndpoint": {"host": "127.0.0.1", "port": 1}}
+    refs = {}
+    for field, part, kind, spec, there in (
+        ("infrastructureRef", "infrastructure", "LabCluster", endpoint, "provisioned"),
+        ("controlPlaneRef", "controlplane", "LabControlPlane", {}, "controlPlaneInitialized"),
+    ):
+        group = f"{part}.cluster.x-k8s.io"
+        await create(cluster, f"{group}/v1", kind, "lab", spec)
+        status = json.dumps({"status": {"initialization": {there: True}}})
+        patch = ("patch", kind.lower(), "lab", "-n", NAMESPACE, "--subresource=status")
+        await cluster.kubectl(*patch, "--type=merge", f"--patch={status}")
+        refs[field] = {"apiGroup": group, "kind": kind, "name": "lab"}
+    made = await create(cluster, "cluster.x-k8s.io/v1beta2", "Cluster", "lab", refs)
+    for kind in ("InfrastructureReady", "ControlPlaneInitialized"):
+        await core_says(cluster, kind, "True")
+    return made
+
+
+async def core_says(cluster: Cluster, kind: str, status: str) -> None:
+    """Wait until the core wrote a condition of the Cluster."""
+
+    def right(clusters: list[Json]) -> bool:
+        found = clusters[0].get("status", {}).get("conditions", [])
+        return any((one["type"], one["status"]) == (kind, status) for one in found)
+
+    await until(lambda: listed(cluster, MOVED[0]), right, seconds=LIMIT)
+
+
+async def make_pools(cluster: Cluster) -> None:
+    """Make a pool of the namespace and one of the whole cluster."""
+    spec = {"addresses": ["10.0.0.10-10.0.0.19"], "prefix": 24, "gateway": "10.0.0.1"}
+    await create(cluster, f"{IPAM}/v1alpha2", "InClusterIPPool", "lab", spec)
+    wide = {
+        "apiVersion": f"{IPAM}/v1alpha2",
+        "kind": WIDE["kind"],
+        "metadata": {"name": WIDE["name"]},
+        "spec": {"addresses": ["10.1.0.10-10.1.0.19"], "prefix": 24},
+    }
+    await cluster.kubectl("create", "-f", "-", stdin=written(wide))
+
+
+async def claim(cluster: Cluster, name: str, spec: Json, *owners: Json) -> None:
+    """Make a claim, by the version of the API that is stored."""
+    await create(cluster, f"{IPAM}/v1beta2", "IPAddressClaim", name, spec, *owners)
+
+
+async def used(cluster: Cluster) -> int:
+    """Return how many addresses of the pool of the whole cluster are in use."""
+    body = json.loads(await cluster.kubectl("get", WIDE["kind"], WIDE["name"], "-o", "json"))
+    return int(body.get("status", {}).get("ipAddresses", {}).get("used", -1))
+
+
+async def test_claims_are_served_beside_the_real_core_with_its_webhooks_and_its_conversion(
+    clusterctl: Clusterctl, tmp_path: Path
+) -> None:
+    async with installed(clusterctl, tmp_path / "source") as cluster:
+        made = await made_cluster(cluster)
+        await make_pools(cluster)
+        older = {
+            "apiVersion": f"{IPAM}/v1beta1",
+            "kind": "IPAddressClaim",
+            "metadata": {"name": "older", "namespace": NAMESPACE},
+            "spec": {"poolRef": REFERENCE, "clusterName": "lab"},
+        }
+        code, _, complained = await cluster.run(
+            "kubectl", "create", "-f", "-", stdin=written(older)
+        )
+        assert code == 0, complained
+        assert "v1beta1 IPAddressClaim is deprecated" in complained, "the core's definitions"
+        held = await served(cluster, "older")
+        assert held["older"]["address"] == "10.0.0.10"
+        _, text, _ = await cluster.run(
+            "kubectl", "get", f"ipaddressclaims.v1beta1.{IPAM}", "-n", NAMESPACE, "-o", "json"
+        )
+        [converted] = json.loads(text)["items"]
+        assert converted["status"]["addressRef"] == {"name": "older"}
+        [ready] = converted["status"]["v1beta2"]["conditions"]
+        assert (ready["type"], ready["reason"]) == ("Ready", "AddressAllocated")
+
+        edit = ("patch", MOVED[3], "older", "-n", NAMESPACE, "--type=merge")
+        refused = await cluster.run("kubectl", *edit, '--patch={"spec":{"address":"10.0.0.15"}}')
+        assert "IPAddress spec is immutable" in refused[2]
+
+        pause = ("patch", MOVED[0], "lab", "-n", NAMESPACE, "--type=merge")
+        await cluster.kubectl(*pause, '--patch={"spec":{"paused":true}}')
+        await core_says(cluster, "Paused", "True")
+        await claimed(cluster, "paused", made)
+        await claim(cluster, "free", {"poolRef": REFERENCE})
+        await until(
+            lambda: addresses(cluster), lambda found: {*found} == {"older", "free"}, seconds=LIMIT
+        )
+        await cluster.kubectl(*pause, '--patch={"spec":{"paused":false}}')
+        await core_says(cluster, "Paused", "False")
+        after = await served(cluster, "free", "older", "paused")
+        assert after["paused"]["address"] == "10.0.0.12"
+
+
+async def test_addresses_are_the_same_after_a_move_between_clusters_with_the_real_core(
+    clusterctl: Clusterctl, tmp_path: Path
+) -> None:
+    async with (
+        installed(clusterctl, tmp_path / "source") as source,
+        installed(clusterctl, tmp_path / "target") as target,
+    ):
+        made = await made_cluster(source)
+        await make_pools(source)
+        await claimed(source, "a", made)
+        await claim(source, "lone", {"poolRef": REFERENCE})
+        await claim(source, "unnamed", {"poolRef": WIDE}, made)
+        await claim(source, "wide", {"poolRef": WIDE, "clusterName": "lab"}, made)
+        before = await served(source, "a", "lone", "unnamed", "wide")
+        _, _, kept = await source.run("kubectl", "delete", MOVED[1], "lab", "-n", NAMESPACE)
+        assert "Pool has IPAddresses allocated" in kept
+        move = ("move", f"--namespace={NAMESPACE}", f"--to-kubeconfig={target.config}")
+        await clusterctl.run(source, *move)
+
+        after = await served(target, "a", "unnamed", "wide")
+        assert after == {name: before[name] for name in ("a", "unnamed", "wide")}
+        assert await until(lambda: used(target), lambda now: now == 2, seconds=LIMIT) == 2
+        [pool] = await listed(target, MOVED[1])
+        await owned(target, "a", pool)
+        assert not await listed(source, MOVED[0])
+        assert not await listed(source, MOVED[1])
+
+        # What no Cluster owns stays, and so does what belongs to a pool of the whole cluster:
+        # the addresses are in use, and are not handed out a second time there.
+        left = [one["metadata"]["name"] for one in await listed(source, MOVED[2])]
+        assert left == ["lone"]
+        await claim(source, "later", {"poolRef": WIDE})
+        await until(lambda: addresses(source), lambda found: "later" in found, seconds=LIMIT)
+        stayed = await addresses(source)
+        assert stayed.pop("later")["address"] == "10.1.0.12"
+        assert stayed == {name: before[name] for name in ("lone", "unnamed", "wide")}
