@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from allocator import InvalidPool
+from reconcilers.integrations.core.sharing import share_any
 from reconcilers.integrations.kubermatic.api import IPAMPool
 from reconcilers.integrations.kubermatic.spaces import DatacenterSpace, space_of
 
@@ -36,10 +37,4 @@ def shares(one: DatacenterSpace, other: DatacenterSpace) -> bool:
         return False
     mine = [one.addresses(blocks) for blocks in one.layout.blocks]
     theirs = [other.addresses(blocks) for blocks in other.layout.blocks]
-    at = 0
-    for part in mine:
-        while at < len(theirs) and theirs[at].last < part.first:
-            at += 1
-        if at < len(theirs) and theirs[at].overlaps(part):
-            return True
-    return False
+    return share_any(mine, theirs)

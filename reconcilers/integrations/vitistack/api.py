@@ -53,6 +53,7 @@ class NetworkAllocation:
 class NetworkSpec:
     """The part of a NetworkNamespace that IPAM reads."""
 
+    datacenterIdentifier: str = ""
     ipAllocation: NetworkAllocation | None = None
 
 
@@ -75,6 +76,7 @@ class NetworkStatus:
     ipv4Prefix: str = ""
     vlanId: int = 0
     ipAllocationSummary: Summary | None = None
+    conditions: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

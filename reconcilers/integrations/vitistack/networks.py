@@ -30,14 +30,13 @@ from reconcilers.integrations.vitistack.api import (
     ERROR,
     NETWORKS,
     PENDING,
-    STATIC,
     IPAllocation,
     NetworkNamespace,
     Static,
-    Summary,
 )
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
 from reconcilers.integrations.vitistack.reading import Reader
+from reconcilers.integrations.vitistack.statuses import NetworkStatuses
 from reconcilers.integrations.vitistack.world import (
     INVALID_RANGE,
     Problem,
@@ -89,6 +88,7 @@ class NetworkReconciler:
         self._settings = settings
         self._due: dict[Key, DuePromises] = {}
         self._said: dict[Key, Problem] = {}
+        self._statuses = NetworkStatuses(client, world, recorder, clock)
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring one network, and the IPAllocations that wait for it, up to date."""
@@ -175,7 +175,8 @@ class NetworkReconciler:
         await self._writer.say([*said, *((one, retry) for one in again)])
         full = [problem for _, problem in said if problem.reason == POOL_EXHAUSTED]
         self._tell(network, full[0] if full else None)
-        await self._count(network, static, space)
+        contents = self._reader.cached(network.metadata.key, space).contents
+        await self._statuses.write(network, static, space, contents)
         return self._next(network, choice, results)
 
     def _choose(
@@ -188,7 +189,7 @@ class NetworkReconciler:
         """Choose addresses; note in `again` who leaves Error first."""
         journal = journal_of(network.metadata)
         promised = [one.range for one in settle(journal, view).promises if one.range is not None]
-        taking = _Taking(network.metadata.name, space, view, promised, again)
+        taking = Taking(network.metadata.name, space, view, promised, again)
         return choose(
             journal,
             view,
@@ -243,29 +244,6 @@ class NetworkReconciler:
                 NETWORKS, network, "Warning", problem.reason, problem.message, action=ACTION
             )
 
-    async def _count(self, network: NetworkNamespace, static: Static, space: NetworkSpace) -> None:
-        """Write how much of a network is in use, and where it is, if that differs."""
-        contents = self._reader.cached(network.metadata.key, space).contents
-        how = network.spec.ipAllocation
-        summary = Summary(
-            type=STATIC,
-            provider=(how.provider if how is not None else "") or self._world.provider,
-            allocatedCount=contents.used,
-            availableCount=contents.space.free,
-            totalCount=space.layout.total,
-        )
-        has = network.status
-        prefix = space.layout.cidr.text
-        shown = (has.ipAllocationSummary, has.ipv4Prefix, has.vlanId)
-        if shown == (summary, prefix, static.vlanId):
-            return
-        status = {
-            "ipv4Prefix": prefix,
-            "vlanId": static.vlanId,
-            "ipAllocationSummary": {name: getattr(summary, name) for name in Summary.__slots__},
-        }
-        await self._client.patch_status(NETWORKS, network, status)
-
     def _next(
         self, network: NetworkNamespace, choice: Choice[Any], results: Sequence[Result]
     ) -> Outcome:
@@ -281,7 +259,7 @@ class NetworkReconciler:
         return Again(quiet if wait is None else min(wait, quiet))
 
 
-class _Taking:
+class Taking:
     """Takes addresses of a network in a trial, for one IPAllocation after the other.
 
     Args:

@@ -26,6 +26,7 @@ from reconcilers.integrations.vitistack.api import (
 )
 from reconcilers.integrations.vitistack.configurations import ConfigurationReconciler
 from reconcilers.integrations.vitistack.networks import NetworkReconciler
+from reconcilers.integrations.vitistack.overlaps import overlaps
 from reconcilers.integrations.vitistack.reading import Reader
 from reconcilers.integrations.vitistack.world import (
     CONFIGURATION_INDEX,
@@ -86,7 +87,7 @@ class Vitistack(AllKindsIntegration):
             NetworkReconciler(
                 client, world, reader, writer, recorder=recorder, clock=clock, settings=settings
             ).reconcile,
-            watches=self._of_networks(networks, allocations),
+            watches=self._of_networks(world, networks, allocations),
             concurrency=self._settings.concurrency,
         )
         extension.controller(
@@ -104,9 +105,15 @@ class Vitistack(AllKindsIntegration):
         return extension
 
     def _of_networks(
-        self, networks: Informer[NetworkNamespace], allocations: Informer[IPAllocation]
+        self,
+        world: World,
+        networks: Informer[NetworkNamespace],
+        allocations: Informer[IPAllocation],
     ) -> list[Watch[NetworkNamespace] | Watch[IPAllocation]]:
         """Return which changes lead to a pass over which networks."""
+
+        def beside(network: NetworkNamespace) -> Iterable[Key]:
+            return overlaps(network, world.networks)
 
         def gathered(change: Change[IPAllocation]) -> float:
             del change
@@ -114,6 +121,7 @@ class Vitistack(AllKindsIntegration):
 
         return [
             Watch(networks, to_self),
+            Watch(networks, beside, ranges_changed),
             Watch(allocations, lambda one: [one.network], concerns, gathered),
         ]
 
@@ -167,6 +175,14 @@ def hands_out_otherwise(change: Change[NetworkNamespace]) -> bool:
     if old is None or new is None or generation_changed(change):
         return True
     return old.status.provisioningPhase != new.status.provisioningPhase
+
+
+def ranges_changed(change: Change[NetworkNamespace]) -> bool:
+    """Return whether a network hands out other addresses; at the start each has its own pass."""
+    old, new = change.old, change.new
+    if old is None or new is None:
+        return not change.initial
+    return generation_changed(change) or old.metadata.terminating != new.metadata.terminating
 
 
 def came_or_went(change: Change[NetworkConfiguration]) -> bool:

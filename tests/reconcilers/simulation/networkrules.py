@@ -55,7 +55,7 @@ def fence_voids_nothing(mp: Patch) -> None:
 
 def another_instead(mp: Patch) -> None:
     """Who requests an address that is taken gets another."""
-    mp.setattr(networks._Taking, "_exactly", lambda self, text, key: self._lowest())
+    mp.setattr(networks.Taking, "_exactly", lambda self, text, key: self._lowest())
 
 
 def ready_by_what_is_there(mp: Patch) -> None:

@@ -1,0 +1,78 @@
+"""Networks that hand out the same addresses are served, and say so.
+
+Each test has a subnet of its own: those of other tests are in other namespaces, and overlap, too.
+"""
+
+from typing import Any
+
+import pytest
+
+from tests.contract.vitistack.lab import Body, Lab, status
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+
+
+def overlapping(network: Body) -> Body:
+    """Return the condition Overlapping of a network; empty if it has none."""
+    found = (one for one in status(network).get("conditions", []) if one["type"] == "Overlapping")
+    return next(found, {})
+
+
+async def says(lab: Lab, network: str, value: str) -> str:
+    """Wait until a network has the condition with a status; return its message."""
+    found = await lab.until(
+        "NetworkNamespace", network, lambda one: overlapping(one).get("status") == value
+    )
+    return str(overlapping(found)["message"])
+
+
+def subnet(number: int, first: int = 10, last: int = 20) -> Body:
+    """Return the settings of a network with some addresses of a subnet."""
+    start, end = f"10.{number}.0.{first}", f"10.{number}.0.{last}"
+    cidr = {"ipv4CIDR": f"10.{number}.0.0/24", "ipv4Gateway": f"10.{number}.0.1"}
+    return {**cidr, "ipv4RangeStart": start, "ipv4RangeEnd": end}
+
+
+async def located(lab: Lab, name: str, datacenter: str, **static: Any) -> None:
+    """Make a network of a datacenter."""
+    how = {"type": "static", "static": static}
+    spec = {"datacenterIdentifier": datacenter, "ipAllocation": how}
+    await lab.post("NetworkNamespace", name, spec)
+    await lab.provisioned(name, "Ready")
+
+
+async def test_networks_with_the_same_addresses_say_so_until_they_have_not(lab: Lab) -> None:
+    await lab.network("net", **subnet(91))
+    await lab.network("other", **subnet(91, 20, 30))
+    assert f"NetworkNamespace {lab.namespace}/other" in await says(lab, "net", "True")
+    assert f"NetworkNamespace {lab.namespace}/net" in await says(lab, "other", "True")
+    assert await lab.events("NetworkNamespace", "net", "Overlapping")
+    await lab.ask("served")
+    await lab.has("served", "10.91.0.10")
+    await lab.settings("other", ipv4RangeStart="10.91.0.21")
+    await says(lab, "net", "False")
+    await says(lab, "other", "False")
+
+
+async def test_a_deleted_network_overlaps_with_nobody(lab: Lab) -> None:
+    await lab.network("net", **subnet(92))
+    await lab.network("other", **subnet(92))
+    await says(lab, "net", "True")
+    await lab.delete("NetworkNamespace", "other")
+    await says(lab, "net", "False")
+
+
+async def test_networks_of_two_datacenters_may_have_the_same_addresses(lab: Lab) -> None:
+    await located(lab, "net", "east", **subnet(93))
+    await located(lab, "west", "west", **subnet(93))
+    await located(lab, "nowhere", "", **subnet(93))
+    await lab.until(
+        "NetworkNamespace",
+        "nowhere",
+        lambda one: all(
+            f"/{name}" in overlapping(one).get("message", "") for name in ("net", "west")
+        ),
+    )
+    west = await says(lab, "west", "True")
+    assert f"{lab.namespace}/nowhere" in west
+    assert f"{lab.namespace}/net" not in west
