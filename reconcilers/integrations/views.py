@@ -1,20 +1,51 @@
 """What all integrations show to people: read from a cluster, or from manifests.
 
-An integration whose kinds are not served shows nothing.
+An integration whose kinds are not served shows nothing. What KKP and vitistack take is imported
+only where there is something of them: most commands meet neither, and should not wait for it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from controller.client import Client
+from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import auditing, objects, planning, views
-from reconcilers.integrations.core.views import Planned, Views
+from reconcilers.integrations.core.objects import Objects, from_bodies, is_of, read
+from reconcilers.integrations.core.views import Drawing, Planned, PoolView, Trouble, Views
+from reconcilers.integrations.kubermatic.api import KINDS as KUBERMATIC
+from reconcilers.integrations.vitistack.api import KINDS as VITISTACK
 
-is_known = objects.is_known
 remove = objects.remove
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was read of each platform."""
+
+    clusterapi: objects.Objects
+    kubermatic: Objects
+    vitistack: Objects
+
+
+@dataclass(slots=True)
+class _Shown:
+    """What one platform shows."""
+
+    pools: Sequence[PoolView] = ()
+    troubles: Sequence[Trouble] = ()
+    planned: Sequence[Planned] = ()
+    bodies: Sequence[Mapping[str, Any]] = ()
+    holders: Mapping[Any, Any] = field(default_factory=dict)
+    drawings: Sequence[Drawing] = ()
+
+
+def is_known(body: Mapping[str, Any]) -> bool:
+    """Return whether a manifest is of a kind that some integration reads."""
+    return objects.is_known(body) or is_of(body, (*KUBERMATIC, *VITISTACK))
 
 
 async def from_cluster(
@@ -31,7 +62,12 @@ async def from_cluster(
     Raises:
         ControllerError: the cluster did not answer, or refused.
     """
-    return _views(await objects.read(client, namespace), pools, now)
+    found = Found(
+        await objects.read(client, namespace),
+        await read(client, KUBERMATIC, namespace),
+        await read(client, VITISTACK, namespace),
+    )
+    return _views(found, pools, now)
 
 
 def from_manifests(
@@ -54,33 +90,106 @@ def from_manifests(
         held: what IPAllocations hold of NetworkPools, to work out what waiting requests would
             get; None to leave them waiting.
     """
-    return _views(objects.from_bodies(bodies, namespace, only), pools, now, held)
+    found = Found(
+        objects.from_bodies((one for one in bodies if objects.is_known(one)), namespace, only),
+        _of_manifests(bodies, KUBERMATIC, namespace, only, now),
+        _of_manifests(bodies, VITISTACK, namespace, only, now),
+    )
+    return _views(found, pools, now, held)
 
 
 def _views(
-    found: objects.Objects,
+    found: Found,
     pools: Iterable[NetworkPool],
     now: datetime,
     held: planning.Held | None = None,
 ) -> Views:
-    world = found.world(pools)
-    planned: Sequence[Planned] = ()
-    bodies: Sequence[Mapping[str, Any]] = ()
+    planned = held is not None
+    every = (
+        _of_clusterapi(found.clusterapi, pools, now, held),
+        _of_kubermatic(found.kubermatic, now, planned=planned),
+        _of_vitistack(found.vitistack, now, planned=planned),
+    )
+    return Views(
+        [one for shown in every for one in shown.pools],
+        [one for shown in every for one in shown.troubles],
+        every[0].holders,
+        [one for shown in every for one in shown.planned],
+        [one for shown in every for one in shown.bodies],
+        every[0].drawings,
+    )
+
+
+def _of_clusterapi(
+    found: objects.Objects,
+    pools: Iterable[NetworkPool],
+    now: datetime,
+    held: planning.Held | None,
+) -> _Shown:
+    world, shown = found.world(pools), _Shown()
     if held is not None:
         plan = planning.Plan(world, held, now)
-        planned, bodies = plan.run(), plan.bodies(found.bodies)
+        shown.planned, shown.bodies = plan.run(), plan.bodies(found.bodies)
     contents = list(views.pools_of(world))
-    holders = {
+    shown.holders = {
         one.pool.metadata.key: list(views.as_allocations(one))
         for one in contents
         if one.kind == NETWORK_POOL and one.space is not None
     }
-    troubles = auditing.audit(world, contents, found.unreadable, now)
-    return Views(
-        [views.view_of(one) for one in contents],
-        list(troubles),
-        holders,
-        planned,
-        bodies,
-        [views.drawing_of(one) for one in contents if one.kind != NETWORK_POOL],
-    )
+    shown.pools = [views.view_of(one) for one in contents]
+    shown.drawings = [views.drawing_of(one) for one in contents if one.kind != NETWORK_POOL]
+    shown.troubles = list(auditing.audit(world, contents, found.unreadable, now))
+    return shown
+
+
+def _of_manifests(
+    bodies: Sequence[Mapping[str, Any]],
+    kinds: Sequence[Resource[Any]],
+    namespace: str,
+    only: str,
+    now: datetime,
+) -> Objects:
+    """Return the objects of a platform among manifests, as the platform leaves them."""
+    if not any(is_of(one, kinds) for one in bodies):
+        return Objects()
+    if kinds is KUBERMATIC:
+        from reconcilers.integrations.kubermatic.worlds import filled
+    else:
+        from reconcilers.integrations.vitistack.worlds import filled
+    return from_bodies(bodies, kinds, namespace, only, now, filled)
+
+
+def _of_kubermatic(found: Objects, now: datetime, *, planned: bool) -> _Shown:
+    shown = _Shown()
+    if found.empty:
+        return shown
+    from reconcilers.integrations.kubermatic.views import audit, contents_of, view_of
+    from reconcilers.integrations.kubermatic.worlds import world_of
+
+    world = world_of(found)
+    if planned:
+        from reconcilers.integrations.kubermatic.forecast import forecast
+
+        shown.planned, shown.bodies = forecast(world, found.bodies)
+    contents = list(contents_of(world))
+    shown.pools = [view_of(one, now) for one in contents]
+    shown.troubles = list(audit(world, contents, found.unreadable))
+    return shown
+
+
+def _of_vitistack(found: Objects, now: datetime, *, planned: bool) -> _Shown:
+    shown = _Shown()
+    if found.empty:
+        return shown
+    from reconcilers.integrations.vitistack.views import audit, contents_of, view_of
+    from reconcilers.integrations.vitistack.worlds import world_of
+
+    world = world_of(found)
+    if planned:
+        from reconcilers.integrations.vitistack.forecast import forecast
+
+        shown.planned, shown.bodies = forecast(world, found.bodies, now)
+    contents = list(contents_of(world))
+    shown.pools = [view_of(one, now) for one in contents]
+    shown.troubles = list(audit(world, contents, found.unreadable, now))
+    return shown

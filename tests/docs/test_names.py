@@ -19,6 +19,9 @@ from reconcilers.api.ipallocation import PREFER_DUAL_STACK, REQUIRE_DUAL_STACK, 
 from reconcilers.api.vocabulary import MARKS, WORDS
 from reconcilers.cli.main import COMMANDS, cli
 from reconcilers.gauges import POOL_GAUGES
+from reconcilers.integrations.core.gauges import GAUGES
+from reconcilers.integrations.kubermatic import views as kubermatic
+from reconcilers.integrations.vitistack import views as vitistack
 from tests.docs.text import (
     DOCUMENTS,
     ROOT,
@@ -121,6 +124,8 @@ def test_every_environment_variable_is_read_by_the_code(document: str) -> None:
 def metrics() -> set[str]:
     """Return the metrics that the sources register, by the names that Prometheus shows."""
     found = {f"butler_network_pool_{name}" for name, _, _ in POOL_GAUGES}
+    for prefix in (kubermatic.METRICS, vitistack.METRICS):
+        found |= {f"{prefix}_{name}" for name, _, _ in GAUGES}
     for package in ("controller", "reconcilers"):
         for path in (ROOT / package).rglob("*.py"):
             text = path.read_text(encoding="utf-8")

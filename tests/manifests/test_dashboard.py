@@ -31,10 +31,13 @@ from reconcilers.api import crd, names
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.cli.managerflags import LEASE_NAME
 from reconcilers.integrations.clusterapi import crds
-from reconcilers.settings import CLUSTER_API, Settings
+from reconcilers.settings import CLUSTER_API, KUBERMATIC, VITISTACK, Settings
 from reconcilers.tenantcluster.status import DEMAND_MET, LOAD_BALANCER_READY
 from reconcilers.wiring import assemble
 from tests.contract.clusterapi.lab import IPAM, Lab
+from tests.contract.kubermatic.lab import Lab as KkpLab
+from tests.contract.kubermatic.lab import ranges
+from tests.contract.vitistack.lab import Lab as NetworkLab
 from tests.hidden_identity import hiding
 from tests.yamls import read_yaml
 
@@ -42,8 +45,9 @@ PROMETHEUS = Path(rendering.__file__).parent / "prometheus"
 HOME = names.DEFAULT_NAMESPACE
 LIMIT = 60.0
 METRIC = re.compile(r"\b(?:butler|controller|workqueue|leader)_[a-z_]+\b(?!:)")
-CONTRACT = Path(__file__).parents[1] / "data" / "clusterapi" / "crds.yaml"
-SETTINGS = Settings(integration=(CLUSTER_API,))
+DATA = Path(__file__).parents[1] / "data"
+PLATFORMS = (CLUSTER_API, KUBERMATIC, VITISTACK)
+SETTINGS = Settings(integration=PLATFORMS)
 LATER = 60
 """Seconds between the two scrapes, as the database is told."""
 OPTIONS = ManagerOptions(
@@ -148,6 +152,31 @@ async def _claim(http: httpx.AsyncClient) -> None:
     await lab.counts("machines", (1, 2, 0, 1))
 
 
+async def _ask_for_a_cluster(http: httpx.AsyncClient) -> None:
+    """Make a pool of KKP that has room for one of two clusters, and an allocation outside."""
+    lab = KkpLab(http, "site")
+    await lab.post_namespace("c")
+    await lab.allocate("c", "pool", type="range", addresses=["10.6.0.9-10.6.0.9"])
+    await lab.pool("pool", dc=ranges("10.6.0.0/31", 2))
+    await lab.cluster("a")
+    await lab.has("a", "pool", "10.6.0.0-10.6.0.1")
+    await lab.cluster("b")
+    await lab.says("b", "False", "PoolExhausted")
+
+
+async def _ask_of_a_network(http: httpx.AsyncClient) -> None:
+    """Make a network that has room for one of two IPAllocations, and one outside."""
+    lab = NetworkLab(http, HOME)
+    await lab.ask("out")
+    path = f"{lab.path('IPAllocation', 'out')}/status"
+    await lab.patch(path, {"status": {"phase": "Allocated", "address": "10.0.2.99"}})
+    await lab.network(ipv4RangeStart="10.0.2.7", ipv4RangeEnd="10.0.2.7")
+    await lab.ask("one")
+    await lab.shows("one", "Allocated")
+    await lab.ask("two")
+    await lab.refused("two", "no available IP addresses")
+
+
 @asynccontextmanager
 async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Manager]]:
     """Run the controllers on an embedded server; give a client of it, and the manager.
@@ -156,7 +185,8 @@ async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Ma
     """
     async with ControlPlane.start() as plane:
         await plane.install_crds([*crd.crds(), *crds.crds()])
-        await plane.install_crds(CONTRACT)
+        for platform in PLATFORMS:
+            await plane.install_crds(DATA / platform / "crds.yaml")
         kubeconfig = plane.write_kubeconfig(folder / "kubeconfig")
         transport = await connect(kubeconfig)
         manager = Manager(transport, options=OPTIONS)
@@ -195,6 +225,8 @@ async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Ma
                 await _create(http, "ipallocations", "refused", request(256))
                 await until(refused)
                 await _claim(http)
+                await _ask_for_a_cluster(http)
+                await _ask_of_a_network(http)
                 yield http, manager
         await ways.aclose()
         await transport.aclose()

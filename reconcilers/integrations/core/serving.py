@@ -8,7 +8,6 @@ import structlog
 from typing_extensions import override
 
 from controller.clock import Clock
-from controller.extension import Extension
 from controller.manager import Manager
 from controller.resource import Resource
 from reconcilers.integrations.core.discovery import Discovery, Work
@@ -81,8 +80,8 @@ class AllKindsIntegration(Integration[bool]):
         if not served:
             self._log.info(f"{self._missing} are not served by the API server: waiting for them")
             return None
-        return self._extension().run
+        return self._work()
 
     @abstractmethod
-    def _extension(self) -> Extension:
-        """Return the informers and controllers, and say in the log what they serve."""
+    def _work(self) -> Work:
+        """Return what runs the informers and controllers; say in the log what they serve."""

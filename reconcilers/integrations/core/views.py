@@ -37,6 +37,29 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolFigures:
+    """A pool in numbers.
+
+    Args:
+        labels: its names, in the order of the metrics' labels.
+        total: how many addresses, or prefixes, it may hand out.
+        used: how many of them are in use.
+        free: how many it can hand out now.
+        outside: how many are in use that it may not hand out.
+        waiting: how many wait for some.
+        oldest: for how many seconds the oldest of these has waited.
+    """
+
+    labels: tuple[str, ...]
+    total: int
+    used: int
+    free: int
+    outside: int
+    waiting: int
+    oldest: float
+
+
+@dataclass(frozen=True, slots=True)
 class PoolView:
     """A pool, in what it hands out: addresses, or prefixes of one length.
 
@@ -46,13 +69,15 @@ class PoolView:
         key: its namespace and name.
         offers: what its spec lists.
         total: how many it may hand out.
-        used: how many objects hold something of it.
+        used: how many objects hold something of it, or, where one holds several, how many of
+            those that it may hand out are held.
         free: how many may be handed out now.
         outside: how many are held that it may not hand out.
         waiting: how many requests have nothing yet.
         ready: True, False or Unknown: its Ready condition.
         reason: why.
         stretches: what is held and what is free, ascending.
+        part: of a pool whose parts hand out by themselves, which; a datacenter of an IPAMPool.
     """
 
     group: str
@@ -67,6 +92,7 @@ class PoolView:
     ready: str = "Unknown"
     reason: str = "not reconciled"
     stretches: Sequence[Stretch] = ()
+    part: str = ""
 
     @property
     def full_kind(self) -> str:
@@ -76,7 +102,8 @@ class PoolView:
     @property
     def name(self) -> str:
         """What people call it: a pool of the whole cluster has no namespace."""
-        return f"{self.kind} {self.key}" if self.key.namespace else f"{self.kind} {self.key.name}"
+        whole = f"{self.key}" if self.key.namespace else self.key.name
+        return f"{self.kind} {whole} in {self.part}" if self.part else f"{self.kind} {whole}"
 
     def at(self, addresses: AddressRange) -> list[Stretch]:
         """Return the stretches that have some of these addresses."""
@@ -97,6 +124,8 @@ class PoolView:
             "ready": self.ready,
             "reason": self.reason,
         }
+        if self.part:
+            body["part"] = self.part
         if stretches:
             body["stretches"] = [one.document() for one in self.stretches]
         return body
@@ -215,7 +244,7 @@ class Views:
 POOL_COLUMNS: Sequence[tuple[str, Callable[[PoolView], str | int | None]]] = (
     ("KIND", lambda one: one.kind),
     ("NAMESPACE", lambda one: one.key.namespace or None),
-    ("NAME", lambda one: one.key.name),
+    ("NAME", lambda one: f"{one.key.name} ({one.part})" if one.part else one.key.name),
     ("OFFERS", lambda one: one.offers),
     ("TOTAL", lambda one: one.total),
     ("USED", lambda one: one.used),

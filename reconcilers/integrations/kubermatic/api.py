@@ -134,3 +134,4 @@ class Cluster:
 POOLS = Resource(GROUP, VERSION, "IPAMPool", "ipampools", IPAMPool, namespaced=False)
 ALLOCATIONS = Resource(GROUP, VERSION, "IPAMAllocation", "ipamallocations", IPAMAllocation)
 CLUSTERS = Resource(GROUP, VERSION, "Cluster", "clusters", Cluster, namespaced=False)
+KINDS = (POOLS, ALLOCATIONS, CLUSTERS)

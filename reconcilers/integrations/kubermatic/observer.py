@@ -4,7 +4,6 @@ from typing_extensions import override
 
 from controller.clock import Clock
 from controller.events import Recorder
-from controller.extension import Extension
 from controller.informer import Informer
 from controller.manager import Manager
 from controller.runner import Controller
@@ -61,7 +60,7 @@ class KubermaticObserver(AllKindsIntegration):
         return work
 
     @override
-    def _extension(self) -> Extension:
+    def _work(self) -> Work:
         self._log.info("Observing IPAMAllocations of KKP")
         extension = self._manager.extension()
         observed = extension.informer(ALLOCATIONS)
@@ -78,4 +77,4 @@ class KubermaticObserver(AllKindsIntegration):
             pools = self._pools.cache
             watch = Watch(observed, lambda one: pools_of(pools, one))
             watch.connect(self._networkpools.queue)
-        return extension
+        return extension.run

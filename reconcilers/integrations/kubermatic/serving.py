@@ -7,13 +7,16 @@ from typing_extensions import override
 from controller.cache import Change
 from controller.clock import Clock
 from controller.events import Recorder
-from controller.extension import Extension
 from controller.informer import Informer
 from controller.manager import Manager
 from controller.meta import Key
 from controller.triggers import Watch, generation_changed, to_self
 from reconcilers.api import names
+from reconcilers.integrations.core.discovery import Work
+from reconcilers.integrations.core.gauges import PoolGauges, shown
 from reconcilers.integrations.core.serving import AllKindsIntegration
+from reconcilers.integrations.core.views import PoolFigures
+from reconcilers.integrations.kubermatic import views
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     CLUSTERS,
@@ -57,7 +60,7 @@ class Kubermatic(AllKindsIntegration):
         self._settings = settings
 
     @override
-    def _extension(self) -> Extension:
+    def _work(self) -> Work:
         self._log.info("Serving IPAMPools of KKP")
         extension = self._manager.extension()
         pools = extension.informer(POOLS)
@@ -85,7 +88,13 @@ class Kubermatic(AllKindsIntegration):
             concurrency=settings.width,
         )
         told.changed = condition.queue.add
-        return extension
+
+        def figures() -> Iterable[PoolFigures]:
+            now = self._clock.now()
+            return [views.figures_of(one, now) for one in views.contents_of(world)]
+
+        gauges = PoolGauges(views.METRICS, "an IPAMPool", views.LABELS, figures)
+        return shown(gauges, self._manager.metrics.registry, extension.run)
 
     def _watches(
         self,

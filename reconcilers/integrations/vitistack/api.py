@@ -191,3 +191,4 @@ ALLOCATIONS = Resource(GROUP, "v1alpha2", "IPAllocation", "ipallocations", IPAll
 CONFIGURATIONS = Resource(
     GROUP, "v1alpha1", "NetworkConfiguration", "networkconfigurations", NetworkConfiguration
 )
+KINDS = (NETWORKS, ALLOCATIONS, CONFIGURATIONS)

@@ -7,14 +7,17 @@ from typing_extensions import override
 from controller.cache import Change
 from controller.clock import Clock
 from controller.events import Recorder
-from controller.extension import Extension
 from controller.informer import Informer
 from controller.manager import Manager
 from controller.meta import Key
 from controller.triggers import Watch, generation_changed, to_self
 from reconcilers.api import names
 from reconcilers.integrations.core.contents import SPACE_INDEX
+from reconcilers.integrations.core.discovery import Work
+from reconcilers.integrations.core.gauges import PoolGauges, shown
 from reconcilers.integrations.core.serving import AllKindsIntegration
+from reconcilers.integrations.core.views import PoolFigures
+from reconcilers.integrations.vitistack import views
 from reconcilers.integrations.vitistack.allocations import AllocationReconciler
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
@@ -59,7 +62,7 @@ class Vitistack(AllKindsIntegration):
         self._settings = settings
 
     @override
-    def _extension(self) -> Extension:
+    def _work(self) -> Work:
         provider, settings = self._settings.vitistack, self._settings.pool
         self._log.info("Serving IPAllocations of vitistack", provider=provider.provider)
         extension = self._manager.extension()
@@ -102,7 +105,17 @@ class Vitistack(AllKindsIntegration):
             watches=_of_configurations(world, networks, allocations, configurations),
             concurrency=settings.width,
         )
-        return extension
+
+        def figures() -> Iterable[PoolFigures]:
+            now = clock.now()
+            return [
+                views.figures_of(one, now)
+                for one in views.contents_of(world)
+                if world.is_ours(one.network)
+            ]
+
+        gauges = PoolGauges(views.METRICS, "a NetworkNamespace", views.LABELS, figures)
+        return shown(gauges, self._manager.metrics.registry, extension.run)
 
     def _of_networks(
         self,

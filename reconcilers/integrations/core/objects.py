@@ -1,0 +1,135 @@
+"""An integration's objects as a command reads them: from a cluster once, or from manifests."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.errors import Forbidden
+from controller.meta import Key
+from controller.resource import Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """Everything of some kinds that there is.
+
+    Args:
+        found: the objects by kind.
+        unreadable: those that could not be decoded, by kind and key, with the reason.
+        bodies: the manifests that they were read from, by kind and key.
+    """
+
+    found: dict[str, list[Any]] = field(default_factory=dict)
+    unreadable: dict[tuple[str, Key], str] = field(default_factory=dict)
+    bodies: dict[tuple[str, Key], Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing of them."""
+        return not any(self.found.values()) and not self.unreadable
+
+    def cache(self, resource: Resource[Any], **more: Any) -> Cache[Any]:
+        """Return a cache of the objects of a kind, as a list would have filled it."""
+        every = self.found.get(resource.kind, [])
+        cache: Cache[Any] = Cache(resource, **more)
+        cache.replace(every, max((one.metadata.revision for one in every), default=0))
+        return cache
+
+
+async def read(client: Client, kinds: Sequence[Resource[Any]], namespace: str = "") -> Objects:
+    """Read all objects of kinds, unless one of the kinds is not served or may not be read.
+
+    Args:
+        client: for the lists.
+        kinds: which.
+        namespace: of the objects; empty for all. Kinds of the whole cluster are read anyway.
+
+    Raises:
+        ControllerError: the cluster did not answer, or refused.
+    """
+    objects = Objects()
+    for resource in kinds:
+        if not await client.served(resource):
+            return Objects()
+    for resource in kinds:
+        try:
+            page = await client.list(resource, namespace=namespace if resource.namespaced else "")
+        except Forbidden:
+            return Objects()
+        objects.found[resource.kind] = list(page.items)
+        objects.unreadable.update(
+            ((resource.kind, key), reason) for key, reason in page.unreadable.items()
+        )
+    return objects
+
+
+def is_of(body: Mapping[str, Any], kinds: Iterable[Resource[Any]]) -> bool:
+    """Return whether a manifest is of one of these kinds, of any version."""
+    return resource_of(body, kinds) is not None
+
+
+def resource_of(body: Mapping[str, Any], kinds: Iterable[Resource[Any]]) -> Resource[Any] | None:
+    """Return which of these kinds a manifest is of; None for none."""
+    named = str(body.get("apiVersion", "")).rpartition("/")[0], body.get("kind")
+    return next((one for one in kinds if (one.group, one.kind) == named), None)
+
+
+Body = Mapping[str, Any]
+
+
+def as_it_is(body: Body) -> Body:
+    """Return a manifest unchanged."""
+    return body
+
+
+def from_bodies(
+    bodies: Iterable[Body],
+    kinds: Sequence[Resource[Any]],
+    namespace: str,
+    only: str,
+    now: datetime,
+    filled: Callable[[Body], Body] = as_it_is,
+) -> Objects:
+    """Return the objects of manifests; what a server fills in is filled in.
+
+    Objects without a creationTimestamp count as created now, in the order of the manifests.
+
+    Args:
+        bodies: of any kinds; others are passed over.
+        kinds: which are read.
+        namespace: of those that name none.
+        only: a namespace, to leave out what is in others.
+        now: the time.
+        filled: fills in what other controllers of the platform would.
+    """
+    objects, numbers = Objects(), count(1)
+    for body in bodies:
+        resource = resource_of(body, kinds)
+        if resource is None:
+            continue
+        number, given = next(numbers), dict(body.get("metadata") or {})
+        meta = {
+            "uid": f"planned-{resource.kind}-{number}",
+            "resourceVersion": str(number),
+            "creationTimestamp": (now + timedelta(microseconds=number)).isoformat(),
+            **given,
+        }
+        meta["namespace"] = (given.get("namespace") or namespace) if resource.namespaced else ""
+        key = Key(meta["namespace"], str(meta.get("name", "")))
+        if only and key.namespace not in {"", only}:
+            continue
+        try:
+            typed = msgspec.convert({**filled(body), "metadata": meta}, resource.type)
+        except msgspec.ValidationError as error:
+            objects.unreadable[resource.kind, key] = str(error)
+            continue
+        objects.found.setdefault(resource.kind, []).append(typed)
+        placed = {**given, "namespace": key.namespace} if resource.namespaced else given
+        objects.bodies[resource.kind, key] = {**body, "metadata": placed}
+    return objects

@@ -1,0 +1,105 @@
+"""What the Clusters among manifests would get of IPAMPools, without a cluster.
+
+They are planned for by what passes over pools plan with (`planning.py`), the oldest first.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from controller.meta import Key
+from reconcilers.integrations.core.views import Planned
+from reconcilers.integrations.kubermatic.allocations import content, owner_of
+from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, POOLS, IPAMAllocation
+from reconcilers.integrations.kubermatic.clusters import chain
+from reconcilers.integrations.kubermatic.holdings import Problem
+from reconcilers.integrations.kubermatic.planning import Content, Grant, plan
+from reconcilers.integrations.kubermatic.reading import World
+from reconcilers.integrations.kubermatic.views import DatacenterContents, contents_of
+
+ALL = 1 << 30
+"""A forecast is of everybody, not of one batch."""
+Body = Mapping[str, Any]
+
+
+def forecast(
+    world: World, given: Mapping[tuple[str, Key], Body]
+) -> tuple[list[Planned], list[Body]]:
+    """Return what becomes of the clusters that lack addresses, and the manifests after that.
+
+    Args:
+        world: the objects.
+        given: the manifests by kind and key.
+    """
+    planned: list[Planned] = []
+    bodies: dict[tuple[str, Key], Body] = dict(given)
+    for one in contents_of(world):
+        for grant, text in _granted(world, one):
+            key = Key(grant.cluster.namespace, one.pool.metadata.name)
+            bodies[ALLOCATIONS.kind, key] = _body(one, grant, bodies)
+            planned.append(_planned(one, grant.cluster.metadata.key, text, ""))
+        planned += _refused(world, one)
+    return planned, list(bodies.values())
+
+
+def _planned(one: DatacenterContents, key: Key, gets: str, reason: str) -> Planned:
+    pool = f"{POOLS.kind} {one.pool.metadata.name} in {one.name}"
+    return Planned(CLUSTERS.group, CLUSTERS.kind, key, pool, gets, reason)
+
+
+def _plan(world: World, one: DatacenterContents) -> Any:
+    assert one.space is not None, "it was looked at"
+    found = Content(
+        one.pool.metadata.name,
+        one.name,
+        one.space,
+        one.allocations,
+        {},
+        lambda namespace: world.allocations.get(Key(namespace, one.pool.metadata.name)),
+    )
+    return plan(found, world.served(one.name), ALL)
+
+
+def _granted(world: World, one: DatacenterContents) -> Iterator[tuple[Grant, str]]:
+    """Yield what a datacenter gives, with its text."""
+    if one.space is not None:
+        for grant in _plan(world, one).grants:
+            ranges = (part.text if one.space.prefixes else _span(part) for part in grant.ranges)
+            yield grant, ", ".join(ranges)
+
+
+def _span(part: Any) -> str:
+    return f"{part.start_text}-{part.end_text}"
+
+
+def _refused(world: World, one: DatacenterContents) -> Iterator[Planned]:
+    """Yield the clusters to which a datacenter gives nothing, with the reason."""
+    told: Mapping[Key, Problem | None]
+    if one.space is None:
+        problem = Problem("InvalidPool", one.fault)
+        told = {cluster.metadata.key: problem for cluster in world.served(one.name)}
+    else:
+        told = _plan(world, one).told
+    for key, found in told.items():
+        if found is not None and not found.harmless:
+            cluster = world.clusters.get(key)
+            assert cluster is not None, "it was planned for"
+            reason = f"{found.reason}: {chain(cluster, one.pool.metadata.name, found)}"
+            yield _planned(one, key, "", reason)
+
+
+def _body(one: DatacenterContents, grant: Grant, bodies: Mapping[tuple[str, Key], Body]) -> Body:
+    """Return the manifest of an allocation after it was given what is planned."""
+    name, namespace = one.pool.metadata.name, grant.cluster.namespace
+    before = bodies.get((ALLOCATIONS.kind, Key(namespace, name))) or {
+        "apiVersion": ALLOCATIONS.api_version,
+        "kind": ALLOCATIONS.kind,
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "ownerReferences": [owner_of(one.pool)],
+        },
+    }
+    settings = one.pool.spec.datacenters[grant.datacenter]
+    has = grant.allocation or IPAMAllocation(one.pool.metadata)
+    spec = content(has, grant.datacenter, settings, grant.ranges)
+    return {**before, "spec": {field: value for field, value in spec.items() if value is not None}}

@@ -1,0 +1,214 @@
+"""What IPAMPools look like to people, worked out from Clusters and IPAMAllocations.
+
+Each datacenter of a pool hands out by itself, and is shown as a pool of its own.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from allocator import AddressRange, InvalidPool, Space
+from controller.meta import Key
+from reconcilers.integrations.core.journal import journal_of
+from reconcilers.integrations.core.stretches import HeldPart, stretches
+from reconcilers.integrations.core.views import PoolFigures, PoolView, Severity, Trouble
+from reconcilers.integrations.kubermatic.api import (
+    ALLOCATIONS,
+    CLUSTERS,
+    POOLS,
+    Cluster,
+    IPAMAllocation,
+    IPAMPool,
+)
+from reconcilers.integrations.kubermatic.holdings import (
+    INVALID_ALLOCATION,
+    OVERLAPPING,
+    Held,
+    held,
+    problems,
+)
+from reconcilers.integrations.kubermatic.overlaps import overlaps
+from reconcilers.integrations.kubermatic.reading import POOL_INDEX, World
+from reconcilers.integrations.kubermatic.spaces import DatacenterSpace, space_of
+
+METRICS = "butler_kkp_pool"
+LABELS = ("pool", "datacenter")
+_FINDINGS = {OVERLAPPING: "Overlap", INVALID_ALLOCATION: "Unreadable"}
+
+
+@dataclass(frozen=True, slots=True)
+class DatacenterContents:
+    """What one datacenter of a pool may hand out, and what is held of it.
+
+    Args:
+        pool: the pool.
+        name: of the datacenter.
+        space: what it may hand out; None if its settings make no sense.
+        fault: why, then.
+        allocations: those of the pool whose `dc` is this one.
+        waiting: the clusters that lack some.
+    """
+
+    pool: IPAMPool
+    name: str
+    space: DatacenterSpace | None
+    fault: str
+    allocations: tuple[IPAMAllocation, ...]
+    waiting: tuple[Cluster, ...]
+
+    def held(self) -> Iterator[HeldPart]:
+        """Yield what is held and what is promised."""
+        for one in self.allocations:
+            for part in held(one.spec).ranges:
+                yield HeldPart(part, "held", _name(one.metadata.key))
+        by_uid = {one.metadata.uid: one for one in self.allocations}
+        for promise in journal_of(self.pool.metadata).promises:
+            found = by_uid.get(promise.uid)
+            version = found.metadata.resourceVersion if found is not None else ""
+            if version == promise.resourceVersion and promise.range is not None:
+                yield HeldPart(promise.range, "promised", _name(promise.key))
+
+    def blocks(self) -> list[AddressRange]:
+        """Return what is held and what is promised, in blocks of the space."""
+        if self.space is None:
+            return []
+        found = (self.space.blocks(one.range) for one in self.held())
+        return [one for one in found if one is not None]
+
+
+def _name(key: Key) -> str:
+    return f"{ALLOCATIONS.kind} {key}"
+
+
+def contents_of(world: World) -> Iterator[DatacenterContents]:
+    """Yield what every pool may hand out and what is held of it, by pool and datacenter."""
+    for pool in sorted(world.pools, key=lambda one: one.metadata.key):
+        mine = list(world.allocations.by_index(POOL_INDEX, pool.metadata.name))
+        for name, settings in sorted(pool.spec.datacenters.items()):
+            space, fault = None, ""
+            try:
+                space = space_of(settings)
+            except InvalidPool as invalid:
+                fault = "; ".join(invalid.messages)
+            here = tuple(sorted((o for o in mine if o.spec.dc == name), key=_key))
+            yield DatacenterContents(
+                pool, name, space, fault, here, tuple(_waiting(world, pool, name, space))
+            )
+
+
+def _key(one: IPAMAllocation) -> Key:
+    return one.metadata.key
+
+
+def _waiting(
+    world: World, pool: IPAMPool, name: str, space: DatacenterSpace | None
+) -> Iterator[Cluster]:
+    """Yield the clusters of a datacenter that have less than they should."""
+    for cluster in world.served(name):
+        one = world.allocations.get(Key(cluster.namespace, pool.metadata.name))
+        mine = held(one.spec) if one is not None and one.spec.dc == name else None
+        if space is None or mine is None or not _has_all(mine, space):
+            yield cluster
+
+
+def _has_all(mine: Held, space: DatacenterSpace) -> bool:
+    """Return whether an allocation has as much as it should have."""
+    return mine.prefix is not None if space.prefixes else mine.count >= space.wanted
+
+
+def figures_of(one: DatacenterContents, now: datetime) -> PoolFigures:
+    """Return a datacenter of a pool in numbers."""
+    labels = (one.pool.metadata.name, one.name)
+    since = [c.metadata.creationTimestamp for c in one.waiting if c.metadata.creationTimestamp]
+    oldest = max((now - min(since)).total_seconds(), 0.0) if since else 0.0
+    if one.space is None:
+        return PoolFigures(labels, 0, 0, 0, 0, len(one.waiting), oldest)
+    free, total = Space(one.space.layout, one.blocks()).free, one.space.layout.total
+    parts = {part.range for part in one.held()}
+    outside = sum(not one.space.hands_out(part) for part in parts)
+    return PoolFigures(labels, total, total - free, free, outside, len(one.waiting), oldest)
+
+
+def view_of(one: DatacenterContents, now: datetime) -> PoolView:
+    """Return what people see of a datacenter of a pool."""
+    settings, space = one.pool.spec.datacenters[one.name], one.space
+    by = f"/{settings.allocationPrefix}" if settings.allocationPrefix else ""
+    by = by or f"{settings.allocationRange} addresses"
+    figures = figures_of(one, now)
+    parts = list(one.held())
+    free: Iterable[AddressRange] = ()
+    if space is not None:
+        extents = Space(space.layout, one.blocks()).free_extents()
+        free = [space.addresses(blocks) for blocks in extents]
+    return PoolView(
+        POOLS.group,
+        POOLS.kind,
+        one.pool.metadata.key,
+        f"{settings.poolCidr}, {by} each",
+        figures.total,
+        figures.used,
+        figures.free,
+        figures.outside,
+        figures.waiting,
+        "False" if one.fault else "True",
+        one.fault,
+        stretches(parts, free, lambda part: space is not None and space.hands_out(part)),
+        part=one.name,
+    )
+
+
+def audit(
+    world: World,
+    contents: Iterable[DatacenterContents],
+    unreadable: Mapping[tuple[str, Key], str],
+) -> Iterator[Trouble]:
+    """Yield everything that is wrong.
+
+    Args:
+        world: the objects.
+        contents: the pools with their contents.
+        unreadable: objects that could not be decoded, by kind and key, with the reason.
+    """
+    for (kind, key), reason in unreadable.items():
+        yield Trouble("Unreadable", "error", kind, key, f"cannot be read: {reason}")
+    for one in contents:
+        yield from _of_datacenter(one)
+    for pool in sorted(world.pools, key=lambda one: one.metadata.key):
+        for name, others in overlaps(pool, world.pools).items():
+            if pool.metadata.name < others:
+                sentence = (
+                    f"datacenter {name}: hands out addresses that IPAMPool {others} hands out, too"
+                )
+                yield Trouble("PoolsOverlap", "warning", POOLS.kind, pool.metadata.key, sentence)
+    yield from _of_allocations(world)
+
+
+def _of_datacenter(one: DatacenterContents) -> Iterator[Trouble]:
+    where = f"IPAMPool {one.pool.metadata.name} in datacenter {one.name}"
+    if one.space is None:
+        sentence = f"datacenter {one.name} hands out nothing: {one.fault}"
+        yield Trouble("InvalidPool", "error", POOLS.kind, one.pool.metadata.key, sentence)
+        return
+    for key, problem in sorted(problems(one.allocations, one.space).items()):
+        kind = _FINDINGS.get(problem.reason, "OutOfRange")
+        severity: Severity = "warning" if kind == "OutOfRange" else "error"
+        yield Trouble(kind, severity, ALLOCATIONS.kind, key, f"{where}: {problem.message}")
+
+
+def _of_allocations(world: World) -> Iterator[Trouble]:
+    """Yield the allocations that nobody uses, or that nobody can use."""
+    for one in sorted(world.allocations, key=_key):
+        key, pool = one.metadata.key, world.pools.get(one.pool)
+        if one.empty:
+            sentence = "has no addresses; whoever reads it as MetalLB's pool is refused"
+            yield Trouble("NoAddresses", "warning", ALLOCATIONS.kind, key, sentence)
+        if pool is None:
+            sentence = f"its IPAMPool {one.metadata.name} does not exist"
+            yield Trouble("UnknownPool", "warning", ALLOCATIONS.kind, key, sentence)
+        elif one.spec.dc not in pool.spec.datacenters:
+            sentence = f"is of datacenter {one.spec.dc}, which its IPAMPool does not have"
+            yield Trouble("UnknownPool", "warning", ALLOCATIONS.kind, key, sentence)
+        named = any(cluster.namespace == key.namespace for cluster in world.clusters)
+        if not named:
+            sentence = f"no {CLUSTERS.kind} has namespace {key.namespace}; it stays in use"
+            yield Trouble("Unclaimed", "warning", ALLOCATIONS.kind, key, sentence)

@@ -1,0 +1,206 @@
+"""What NetworkNamespaces look like to people, worked out from their IPAllocations.
+
+A network's own summary may be a moment behind. Networks of type dhcp are not shown.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from allocator import AddressRange, InvalidPool
+from controller.meta import Key
+from reconcilers.integrations.core.contents import Contents
+from reconcilers.integrations.core.journal import journal_of
+from reconcilers.integrations.core.stretches import HeldPart, stretches
+from reconcilers.integrations.core.views import PoolFigures, PoolView, Trouble
+from reconcilers.integrations.vitistack.allocations import moment
+from reconcilers.integrations.vitistack.api import (
+    ALLOCATIONS,
+    CONFIGURATIONS,
+    NETWORKS,
+    RELEASED,
+    IPAllocation,
+    NetworkNamespace,
+)
+from reconcilers.integrations.vitistack.overlaps import overlaps
+from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
+from reconcilers.integrations.vitistack.world import World, holding, static_of, why_not
+
+METRICS = "butler_vitistack_network"
+LABELS = ("namespace", "network")
+LATE_AFTER = timedelta(minutes=5)
+"""For so long after an address has expired nobody need have noticed."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkContents:
+    """What a network may hand out, and what is held of it.
+
+    Args:
+        network: the network.
+        space: what it may hand out; None if its settings make no sense.
+        fault: why it hands out nothing; empty if it does.
+        contents: what is held, and who waits.
+        allocations: those that name it, by key.
+    """
+
+    network: NetworkNamespace
+    space: NetworkSpace | None
+    fault: str
+    contents: Contents | None
+    allocations: Mapping[Key, IPAllocation]
+
+    def held(self) -> Iterator[HeldPart]:
+        """Yield what is held and what is promised."""
+        if self.space is None:
+            return
+        for key, one in self.allocations.items():
+            text = one.status.address if one.status.phase != RELEASED else ""
+            address = self.space.address(text) if text else None
+            if address is not None:
+                yield HeldPart(address, "held", _name(key))
+        for promise in journal_of(self.network.metadata).promises:
+            found = self.allocations.get(promise.key)
+            version = (found.metadata.uid, found.metadata.resourceVersion) if found else None
+            if version == promise.identity and promise.range is not None:
+                yield HeldPart(promise.range, "promised", _name(promise.key))
+
+    def promised(self) -> list[AddressRange]:
+        """Return what is promised and not written yet."""
+        return [one.range for one in self.held() if one.state == "promised"]
+
+
+def _name(key: Key) -> str:
+    return f"{ALLOCATIONS.full_name} {key}"
+
+
+def contents_of(world: World) -> Iterator[NetworkContents]:
+    """Yield every network with a static configuration and what is held of it, by key."""
+    for network in sorted(world.networks, key=lambda one: one.metadata.key):
+        static = static_of(network)
+        if static is None:
+            continue
+        found = {one.metadata.key: one for one in world.of_network(network.metadata.key)}
+        problem = why_not(network, network.metadata.name)
+        fault = problem.message if problem is not None else ""
+        try:
+            space = space_of(static)
+        except InvalidPool:
+            yield NetworkContents(network, None, fault, None, found)
+            continue
+        contents = Contents(space.layout)
+        for key, one in found.items():
+            contents.put(ALLOCATIONS.kind, key, holding(one, space))
+        yield NetworkContents(network, space, fault, contents, found)
+
+
+def figures_of(one: NetworkContents, now: datetime) -> PoolFigures:
+    """Return a network in numbers."""
+    key = one.network.metadata.key
+    waiting = [each for each in one.allocations.values() if each.waits]
+    since = [each.metadata.creationTimestamp for each in waiting]
+    ages = [(now - moment).total_seconds() for moment in since if moment is not None]
+    labels, oldest = (key.namespace, key.name), max([0.0, *ages])
+    if one.space is None or one.contents is None:
+        return PoolFigures(labels, 0, 0, 0, 0, len(waiting), oldest)
+    space = one.contents.space
+    with space.trial():
+        for promised in one.promised():
+            space.hold(promised)
+        free = space.free
+    total, outside = one.space.layout.total, one.contents.outside
+    return PoolFigures(labels, total, total - free, free, outside, len(waiting), oldest)
+
+
+def view_of(one: NetworkContents, now: datetime) -> PoolView:
+    """Return what people see of a network."""
+    figures, static = figures_of(one, now), static_of(one.network)
+    parts, free = list(one.held()), list[AddressRange]()
+    if one.contents is not None:
+        space = one.contents.space
+        with space.trial():
+            for promised in one.promised():
+                space.hold(promised)
+            free = list(space.free_extents())
+    return PoolView(
+        NETWORKS.group,
+        NETWORKS.kind,
+        one.network.metadata.key,
+        one.space.text if one.space is not None else static.ipv4CIDR if static else "",
+        figures.total,
+        figures.used,
+        figures.free,
+        figures.outside,
+        figures.waiting,
+        "False" if one.fault else "True",
+        one.fault,
+        stretches(parts, free, lambda part: one.space is not None and one.space.hands_out(part)),
+    )
+
+
+def audit(
+    world: World,
+    contents: Iterable[NetworkContents],
+    unreadable: Mapping[tuple[str, Key], str],
+    now: datetime,
+) -> Iterator[Trouble]:
+    """Yield everything that is wrong at the time `now`.
+
+    Args:
+        world: the objects.
+        contents: the networks with their contents.
+        unreadable: objects that could not be decoded, by kind and key, with the reason.
+        now: the time.
+    """
+    for (kind, key), reason in unreadable.items():
+        yield Trouble("Unreadable", "error", kind, key, f"cannot be read: {reason}")
+    for one in contents:
+        yield from _of_network(one)
+    for network in sorted(world.networks, key=lambda one: one.metadata.key):
+        key = network.metadata.key
+        for other in overlaps(network, world.networks):
+            if other < key:
+                sentence = f"hands out addresses that NetworkNamespace {other} hands out, too"
+                yield Trouble("PoolsOverlap", "warning", NETWORKS.kind, key, sentence)
+    yield from _of_allocations(world, now)
+
+
+def _of_network(one: NetworkContents) -> Iterator[Trouble]:
+    key = one.network.metadata.key
+    if one.space is None:
+        yield Trouble(
+            "InvalidPool", "error", NETWORKS.kind, key, f"hands out nothing: {one.fault}"
+        )
+        return
+    space = one.space
+    for part in stretches(one.held(), (), space.hands_out):
+        holder = part.holders[-1].rpartition(" ")[2] if part.holders else ""
+        namespace, _, name = holder.partition("/")
+        text = part.range.start_text
+        if part.state == "shared":
+            others = ", ".join(part.holders[:-1])
+            sentence = f"holds {text} of NetworkNamespace {key}, which {others} has, too"
+            yield Trouble(
+                "Overlap", "error", ALLOCATIONS.full_name, Key(namespace, name), sentence
+            )
+        elif part.state == "outside":
+            sentence = f"holds {text}, which NetworkNamespace {key} does not hand out"
+            subject = ALLOCATIONS.full_name
+            yield Trouble("OutOfRange", "warning", subject, Key(namespace, name), sentence)
+
+
+def _of_allocations(world: World, now: datetime) -> Iterator[Trouble]:
+    """Yield the allocations whose network or configuration is missing, and those that expired."""
+    kind = ALLOCATIONS.full_name
+    for one in sorted(world.allocations, key=lambda each: each.metadata.key):
+        key = one.metadata.key
+        if world.network_of(one) is None:
+            sentence = f"names {NETWORKS.kind} {one.network}, which does not exist; it waits"
+            yield Trouble("UnknownPool", "error", kind, key, sentence)
+        if one.configuration not in world.configurations:
+            sentence = f"its {CONFIGURATIONS.kind} {one.configuration} does not exist; its address"
+            yield Trouble("Unclaimed", "warning", kind, key, f"{sentence} is free when it expires")
+        expired = moment(one.status.expiresAt)
+        if one.holds and expired is not None and now - expired > LATE_AFTER:
+            sentence = f"expired at {expired.isoformat()}, and was not renewed or released"
+            yield Trouble("Expired", "warning", kind, key, sentence)

@@ -1,0 +1,44 @@
+"""What the commands that ask about a cluster say of vitistack's networks, on a server."""
+
+import json
+
+import pytest
+
+from tests.contract.vitistack.conftest import Server
+from tests.contract.vitistack.lab import Lab
+from tests.reconcilers.cli.commandline import run_beside
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+
+
+async def test_networks_and_their_addresses_are_found_on_a_server(
+    server: Server, lab: Lab
+) -> None:
+    await lab.network(ipv4RangeStart="10.0.2.7", ipv4RangeEnd="10.0.2.7")
+    await lab.ask("a")
+    await lab.shows("a", "Allocated")
+    await lab.ask("b")
+    await lab.shows("b", "Error")
+    asked = (f"--kubeconfig={server.kubeconfig}", "-n", lab.namespace)
+    pools = json.loads((await run_beside("pools", *asked, "-o", "json")).out)
+    [mine] = [one for one in pools["others"] if one["namespace"] == lab.namespace]
+    figures = ("kind", "name", "offers", "total", "used", "free", "outOfRange", "waiting", "ready")
+    assert {name: mine[name] for name in figures} == {
+        "kind": "NetworkNamespace",
+        "name": "net",
+        "offers": "10.0.2.7-10.0.2.7",
+        "total": 1,
+        "used": 1,
+        "free": 0,
+        "outOfRange": 0,
+        "waiting": 1,
+        "ready": "True",
+    }
+    answer = (await run_beside("whois", "10.0.2.7", *asked)).out
+    assert f"ipallocations.vitistack.io {lab.namespace}/a" in answer
+    checked = json.loads((await run_beside("check", *asked, "-o", "json")).out)
+    found = {(one["kind"], one["subject"]["name"]) for one in checked["findings"]}
+    assert {one for one in found if one[1] in {"a", "b", "net"}} == {
+        ("Unclaimed", "a"),
+        ("Unclaimed", "b"),
+    }

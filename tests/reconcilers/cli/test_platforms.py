@@ -1,0 +1,266 @@
+"""What the commands say of KKP's pools and vitistack's networks, on saved objects."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.reconcilers.cli.commandline import Outcome, run
+
+BORN = "2026-01-01T00:00:00Z"
+RANGE = {"type": "range", "poolCidr": "10.1.0.0/28", "allocationRange": 4}
+PREFIX = {"type": "prefix", "poolCidr": "10.2.0.0/28", "allocationPrefix": 30}
+Body = dict[str, Any]
+
+
+def kkp(kind: str, name: str, spec: Body, namespace: str = "", **more: Any) -> Body:
+    meta = {"name": name, "creationTimestamp": BORN}
+    meta |= {"namespace": namespace} if namespace else {}
+    version = "kubermatic.k8c.io/v1"
+    return {"apiVersion": version, "kind": kind, "metadata": meta, "spec": spec, **more}
+
+
+def ipam_pool(name: str, **datacenters: Body) -> Body:
+    return kkp("IPAMPool", name, {"datacenters": datacenters})
+
+
+def cluster(name: str, datacenter: str) -> Body:
+    spec = {"cloud": {"dc": datacenter}}
+    return kkp("Cluster", name, spec, status={"namespaceName": f"cluster-{name}"})
+
+
+def allocation(pool: str, cluster: str, datacenter: str, **spec: Any) -> Body:
+    kind = "prefix" if "cidr" in spec else "range"
+    found = {"type": kind, "dc": datacenter, **spec}
+    return kkp("IPAMAllocation", pool, found, f"cluster-{cluster}")
+
+
+def vitistack(kind: str, name: str, spec: Body, **more: Any) -> Body:
+    version = "v1alpha1" if kind == "NetworkConfiguration" else "v1alpha2"
+    meta = {"name": name, "namespace": "dc", "creationTimestamp": BORN}
+    head = {"apiVersion": f"vitistack.io/{version}", "kind": kind, "metadata": meta}
+    return {**head, "spec": spec, **more}
+
+
+def network(name: str = "net", start: str = "10.3.0.10", end: str = "10.3.0.12") -> Body:
+    static = {"ipv4CIDR": "10.3.0.0/24", "ipv4Gateway": "10.3.0.1"}
+    static |= {"ipv4RangeStart": start, "ipv4RangeEnd": end}
+    status = {"provisioningPhase": "Ready"}
+    spec = {"ipAllocation": {"type": "static", "static": static}}
+    return vitistack("NetworkNamespace", name, spec, status=status)
+
+
+def request(name: str, address: str = "", *, requested: str = "", network: str = "net") -> Body:
+    spec = {"networkNamespaceName": network, "networkConfigurationName": "vm"}
+    spec |= {"requestedAddress": requested} if requested else {}
+    status = {"phase": "Allocated", "address": address} if address else {}
+    return vitistack("IPAllocation", name, spec, status=status)
+
+
+VM = vitistack("NetworkConfiguration", "vm", {"networkInterfaces": []})
+
+
+def asked(tmp_path: Path, command: str, *objects: Body) -> Outcome:
+    file = tmp_path / "saved.yaml"
+    file.write_text(yaml.safe_dump_all(objects))
+    name, *rest = command.split()
+    return run(name, *rest, "-f", file)
+
+
+def others(tmp_path: Path, command: str, *objects: Body) -> list[Body]:
+    found = asked(tmp_path, f"{command} -o json", *objects)
+    listed: list[Body] = yaml.safe_load(found.out)["others"]
+    return listed
+
+
+def findings(tmp_path: Path, *objects: Body) -> set[tuple[str, str]]:
+    found = yaml.safe_load(asked(tmp_path, "check -o json", *objects).out)["findings"]
+    return {(one["kind"], one["subject"]["name"]) for one in found}
+
+
+def test_each_datacenter_of_a_pool_is_listed_with_its_figures(tmp_path: Path) -> None:
+    objects = [
+        ipam_pool("metallb", east=RANGE, west=PREFIX),
+        cluster("a", "east"),
+        cluster("b", "east"),
+        allocation("metallb", "a", "east", addresses=["10.1.0.0-10.1.0.3"]),
+        allocation("metallb", "c", "east", addresses=["10.9.0.1-10.9.0.1"]),
+        allocation("metallb", "d", "west", cidr="10.2.0.4/30"),
+    ]
+    east, west = others(tmp_path, "pools", *objects)
+    assert east == {
+        "kind": "IPAMPool",
+        "namespace": "",
+        "name": "metallb",
+        "offers": "10.1.0.0/28, 4 addresses each",
+        "total": 16,
+        "used": 4,
+        "free": 12,
+        "outOfRange": 1,
+        "waiting": 1,
+        "ready": "True",
+        "reason": "",
+        "part": "east",
+    }
+    assert (west["part"], west["total"], west["used"], west["free"]) == ("west", 4, 1, 3)
+    assert "metallb (east)" in asked(tmp_path, "pools", *objects).out
+
+
+def test_a_pool_is_mapped_where_holders_overlap_and_lie_outside(tmp_path: Path) -> None:
+    [east] = others(
+        tmp_path,
+        "map metallb",
+        ipam_pool("metallb", east={**RANGE, "poolCidr": "10.1.0.0/29"}),
+        allocation("metallb", "a", "east", addresses=["10.1.0.0-10.1.0.2"]),
+        allocation("metallb", "b", "east", addresses=["10.1.0.2-10.1.0.3", "10.1.0.8-10.1.0.8"]),
+    )
+    a, b = "IPAMAllocation cluster-a/metallb", "IPAMAllocation cluster-b/metallb"
+    assert [
+        (one["start"], one["end"], one["state"], one["holders"]) for one in east["stretches"]
+    ] == [
+        ("10.1.0.0", "10.1.0.1", "held", [a]),
+        ("10.1.0.2", "10.1.0.2", "shared", [a, b]),
+        ("10.1.0.3", "10.1.0.3", "held", [b]),
+        ("10.1.0.4", "10.1.0.7", "free", []),
+        ("10.1.0.8", "10.1.0.8", "outside", [b]),
+    ]
+
+
+def test_whois_knows_who_has_an_address_of_either_platform(tmp_path: Path) -> None:
+    objects = [
+        ipam_pool("metallb", east=RANGE),
+        allocation("metallb", "a", "east", addresses=["10.1.0.0-10.1.0.3"]),
+        network(),
+        request("web", "10.3.0.11"),
+    ]
+    found = asked(tmp_path, "whois 10.1.0.2 10.3.0.11", *objects)
+    assert found.code == 0
+    assert "IPAMPool metallb in east" in found.out
+    assert "IPAMAllocation cluster-a/metallb" in found.out
+    assert "ipallocations.vitistack.io dc/web" in found.out
+
+
+def test_check_names_what_is_wrong_among_allocations_of_kkp(tmp_path: Path) -> None:
+    found = findings(
+        tmp_path,
+        ipam_pool("twice", east=RANGE),
+        ipam_pool("metallb", east=RANGE, west={**PREFIX, "allocationPrefix": 8}),
+        cluster("a", "east"),
+        cluster("b", "east"),
+        allocation("metallb", "a", "east", addresses=["10.1.0.0-10.1.0.3"]),
+        allocation("metallb", "b", "east", addresses=["10.1.0.3-10.1.0.6"]),
+        allocation("lost", "b", "east", addresses=["nonsense"]),
+        allocation("twice", "a", "east"),
+        allocation("twice", "gone", "north", addresses=["10.1.0.9-10.1.0.9"]),
+    )
+    assert found == {
+        ("InvalidPool", "metallb"),
+        ("Overlap", "metallb"),
+        ("PoolsOverlap", "metallb"),
+        ("UnknownPool", "lost"),
+        ("NoAddresses", "twice"),
+        ("UnknownPool", "twice"),
+        ("Unclaimed", "twice"),
+    }
+
+
+def test_check_is_content_with_allocations_as_they_should_be(tmp_path: Path) -> None:
+    found = asked(
+        tmp_path,
+        "check",
+        ipam_pool("metallb", east=RANGE),
+        cluster("a", "east"),
+        allocation("metallb", "a", "east", addresses=["10.1.0.0-10.1.0.3"]),
+        network(),
+        request("web", "10.3.0.11"),
+        VM,
+    )
+    assert found.code == 0, found.out
+
+
+def test_plan_says_which_cluster_gets_what(tmp_path: Path) -> None:
+    objects = [
+        ipam_pool("metallb", east={**RANGE, "poolCidr": "10.1.0.0/29"}),
+        cluster("a", "east"),
+        cluster("b", "east"),
+        cluster("c", "east"),
+        allocation("metallb", "a", "east", addresses=["10.1.0.0-10.1.0.1"]),
+    ]
+    table = asked(tmp_path, "plan", *objects).out
+    assert "10.1.0.2-10.1.0.3" in table
+    assert "10.1.0.4-10.1.0.7" in table
+    assert 'there is no enough free IPs available for IPAM pool "metallb"' in table
+    listed = yaml.safe_load(asked(tmp_path, "plan -o json", *objects).out)["items"]
+    made = {
+        one["metadata"]["namespace"]: one["spec"]["addresses"]
+        for one in listed
+        if one["kind"] == "IPAMAllocation"
+    }
+    assert made == {
+        "cluster-a": ["10.1.0.0-10.1.0.1", "10.1.0.2-10.1.0.3"],
+        "cluster-b": ["10.1.0.4-10.1.0.7"],
+    }
+
+
+def test_a_network_is_listed_and_mapped_with_its_holders(tmp_path: Path) -> None:
+    objects = [network(), request("a", "10.3.0.11"), request("b"), request("out", "10.3.0.99")]
+    [shown] = others(tmp_path, "map net", *objects)
+    assert (shown["offers"], shown["total"], shown["used"]) == ("10.3.0.10-10.3.0.12", 3, 1)
+    assert (shown["free"], shown["outOfRange"], shown["waiting"]) == (2, 1, 1)
+    assert [(one["start"], one["state"]) for one in shown["stretches"]] == [
+        ("10.3.0.10", "free"),
+        ("10.3.0.11", "held"),
+        ("10.3.0.12", "free"),
+        ("10.3.0.99", "outside"),
+    ]
+
+
+def test_check_names_what_is_wrong_among_networks(tmp_path: Path) -> None:
+    broken = network("broken", "10.3.0.9", "10.3.0.2")
+    late = request("late", "10.3.0.12")
+    late["status"]["expiresAt"] = BORN
+    orphan = request("orphan", "10.3.0.21", network="other")
+    orphan["spec"]["networkConfigurationName"] = "gone"
+    found = findings(
+        tmp_path,
+        *(network(), network("other", "10.3.0.12", "10.3.0.30"), broken, VM),
+        *(request("a", "10.3.0.11"), request("b", "10.3.0.11"), late, orphan),
+        request("out", "10.3.0.99"),
+        request("lost", network="nowhere"),
+    )
+    assert found == {
+        ("InvalidPool", "broken"),
+        ("PoolsOverlap", "other"),
+        ("Overlap", "b"),
+        ("OutOfRange", "out"),
+        ("UnknownPool", "lost"),
+        ("Unclaimed", "orphan"),
+        ("Expired", "late"),
+    }
+
+
+def test_plan_says_which_request_of_a_network_gets_what(tmp_path: Path) -> None:
+    objects = [
+        network(),
+        request("a", "10.3.0.10"),
+        request("b", requested="10.3.0.10"),
+        request("c"),
+        request("d", requested="10.3.0.12"),
+        request("e"),
+        request("lost", network="nowhere"),
+    ]
+    listed = yaml.safe_load(asked(tmp_path, "plan -o json", *objects).out)["items"]
+    shown = {
+        one["metadata"]["name"]: (one["status"]["phase"], one["status"].get("address"))
+        for one in listed
+        if one["kind"] == "IPAllocation"
+    }
+    assert shown == {
+        "a": ("Allocated", "10.3.0.10"),
+        "b": ("Error", None),
+        "c": ("Allocated", "10.3.0.11"),
+        "d": ("Allocated", "10.3.0.12"),
+        "e": ("Error", None),
+        "lost": ("Error", None),
+    }
+    assert "is already allocated to IPAllocation a" in asked(tmp_path, "plan", *objects).out
