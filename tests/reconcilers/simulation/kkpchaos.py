@@ -1,21 +1,15 @@
 """KKP's pools under the same chaos: replicas, lost requests, lags, deaths, edits."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, cast
+from typing import ClassVar, cast
 
-import msgspec
 from typing_extensions import override
 
 from controller.cache import Cache
-from controller.client import Client
 from controller.events import Recorder
-from controller.meta import Object, ObjectMeta, Version
-from controller.resource import Resource
-from reconcilers.api import names
-from reconcilers.integrations.core.journal import ANNOTATION, Journal, journal_patch
 from reconcilers.integrations.kubermatic import api
 from reconcilers.integrations.kubermatic.clusters import ClusterReconciler
 from reconcilers.integrations.kubermatic.pools import PoolReconciler
@@ -32,13 +26,18 @@ from reconcilers.integrations.kubermatic.reading import (
 from reconcilers.integrations.kubermatic.telling import Told
 from reconcilers.settings import PoolSettings
 from tests.clock import VirtualClock
-from tests.reconcilers.simulation.chaos import NAMES, Run
+from tests.reconcilers.simulation.chaos import NAMES
+from tests.reconcilers.simulation.journalchaos import (
+    Harm,
+    JournalRun,
+    MakesReplica,
+    integration_client,
+)
 from tests.reconcilers.simulation.kkplaws import DATACENTERS, KkpJudge, both_have, left_undone
 from tests.reconcilers.simulation.laws import Judge
 from tests.reconcilers.simulation.replica import Feed, Passes, Silent
-from tests.reconcilers.simulation.wire import Flight, Wire
+from tests.reconcilers.simulation.wire import Flight
 from tests.reconcilers.simulation.world import (
-    KINDS,
     KKP_ALLOCATIONS,
     KKP_CLUSTERS,
     KKP_POOLS,
@@ -68,24 +67,7 @@ class KkpReplica(Passes):
             api.CLUSTERS,
             indexes={DATACENTER_INDEX: datacenter_index, NAMESPACE_INDEX: namespace_index},
         )
-        caches: dict[str, Cache[Any]] = {
-            KINDS[KKP_POOLS]: pools,
-            KINDS[KKP_ALLOCATIONS]: allocations,
-            KINDS[KKP_CLUSTERS]: clusters,
-        }
-
-        def answered(resource: Resource[Any], obj: Object) -> None:
-            caches[resource.kind].apply_own_write(obj)
-
-        def deleted(resource: Resource[Any], version: Version) -> None:
-            caches[resource.kind].mark_deleted(version)
-
-        client = Client(
-            Wire(flights),
-            on_object=answered,
-            on_deleted=deleted,
-            field_manager=names.FIELD_MANAGER,
-        )
+        client = integration_client(flights, pools, allocations, clusters)
         world, told = World(pools, allocations, clusters), Told(cast("Recorder", Silent()))
         settings = PoolSettings(foreign_patience=patience)
         reader = Reader(client, allocations, clock, settings.cache_patience)
@@ -104,19 +86,17 @@ class KkpReplica(Passes):
 
 
 @dataclass
-class KkpRun(Run):
+class KkpRun(JournalRun):
     """One seed of the simulation of KKP's pools, played."""
+
+    pools = KKP_POOLS
+    asking = KKP_ALLOCATIONS
+    results: ClassVar[Sequence[str]] = ("addresses", "cidr")
+    replica: ClassVar[MakesReplica] = KkpReplica
 
     @override
     def _make_judge(self) -> Judge:
         return KkpJudge(self.world)
-
-    @override
-    def _replica(self, *, stale: bool) -> Passes:
-        patience = self.plan.patience
-        made = KkpReplica(self.world, self.flights, self.clock, self.random, patience=patience)
-        made.boot(stale=stale)
-        return made
 
     @override
     def _overlap(self) -> str | None:
@@ -137,43 +117,23 @@ class KkpRun(Run):
         make_cluster(self.world, name, "y" if self.random.random() < self.plan.others else "x")
 
     @override
-    def _harm(self) -> None:
-        plan = self.plan
-        kinds: tuple[tuple[bool, tuple[Callable[[], object], ...]], ...] = (
-            (plan.resets, (self._reset, self._delete_allocation)),
-            (plan.touches, (self._touch, self._collect, self._pause, self._make_by_hand)),
-            (
-                plan.pool_cycles,
-                (self._cycle_pool, self._force_pool, self._resize, self._move_cluster),
-            ),
-            (plan.wipes, (self._wipe,)),
-            (plan.restores, (self._restore,)),
-            (plan.force, (self._vanish, self._drop_datacenter)),
-        )
-        options = [harm for wanted, harms in kinds if wanted for harm in harms]
-        if options:
-            self.random.choice(options)()
-
-    def _some(self, plural: str) -> str | None:
-        found = [name for kind, name in sorted(self.world.objects) if kind == plural]
-        return self.random.choice(found) if found else None
+    def _harms(self) -> dict[str, list[Harm]]:
+        found = super()._harms()
+        found["resets"] += [self._delete_allocation]
+        found["touches"] += [self._collect, self._pause, self._make_by_hand]
+        found["pool_cycles"] += [self._resize, self._move_cluster]
+        return {**found, "force": [self._vanish, self._drop_datacenter]}
 
     @override
     def _reset(self) -> None:
         """Take its addresses out of an allocation."""
         if name := self._some(KKP_ALLOCATIONS):
-            nothing = {"spec": {"addresses": None, "cidr": None}}
+            nothing = {"spec": dict.fromkeys(self.results)}
             self.world.patch(KKP_ALLOCATIONS, name, nothing, guarded=False)
 
     def _delete_allocation(self) -> None:
         if name := self._some(KKP_ALLOCATIONS):
             self.world.vanish(KKP_ALLOCATIONS, name)
-
-    @override
-    def _touch(self) -> None:
-        if name := self._some(KKP_ALLOCATIONS):
-            label = {"metadata": {"labels": {"touched": str(self.world.revision)}}}
-            self.world.patch(KKP_ALLOCATIONS, name, label, guarded=False)
 
     def _make_by_hand(self) -> None:
         """Make an allocation without addresses, which nobody owns."""
@@ -232,38 +192,6 @@ class KkpRun(Run):
         """Remove a Cluster by force, its namespace later."""
         if name := self._some(KKP_CLUSTERS):
             self.world.vanish(KKP_CLUSTERS, name)
-
-    @override
-    def _cycle_pool(self) -> None:
-        if self.world.get(KKP_POOLS, "p"):
-            self.world.delete(KKP_POOLS, "p")
-        else:
-            self._make_pool("p")
-
-    @override
-    def _force_pool(self) -> None:
-        pool = self.world.get(KKP_POOLS, "p")
-        journal = ((pool or {}).get("metadata", {}).get("annotations") or {}).get(ANNOTATION)
-        self.world.vanish(KKP_POOLS, "p")
-        self._make_pool("p")
-        if journal and self.random.random() < 0.5:  # as a backup brings it back
-            kept = {"metadata": {"annotations": {ANNOTATION: journal}}}
-            self.world.patch(KKP_POOLS, "p", kept, guarded=False)
-
-    @override
-    def _restore(self) -> None:
-        """Give the pool the memory of a history that is not ours."""
-        pool = self.world.get(KKP_POOLS, "p")
-        if pool is not None:
-            meta = msgspec.convert(pool["metadata"], ObjectMeta)
-            patch = journal_patch(meta, Journal(self.world.revision + 100_000))
-            self.world.patch(KKP_POOLS, "p", dict(patch), guarded=False)
-
-    @override
-    def _wipe(self) -> None:
-        if self.world.get(KKP_POOLS, "p"):
-            nothing = {"metadata": {"annotations": {ANNOTATION: None}}}
-            self.world.patch(KKP_POOLS, "p", nothing, guarded=False)
 
     @override
     def _make_pool(self, name: str, status: Json | None = None) -> None:

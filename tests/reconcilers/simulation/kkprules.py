@@ -7,15 +7,17 @@ from typing import Any
 import pytest
 
 from controller.errors import ControllerError
-from reconcilers.integrations.core import rules
-from reconcilers.integrations.core.journal import Journal
 from reconcilers.integrations.kubermatic import allocations, planning, pools
 from reconcilers.integrations.kubermatic.allocations import Allocations, owner_of
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, IPAMAllocation, IPAMPool
 from reconcilers.integrations.kubermatic.planning import Content, Grant
 from reconcilers.integrations.kubermatic.pools import Decided, PoolReconciler
 from reconcilers.integrations.kubermatic.reading import Reader, View
-from tests.reconcilers.simulation.journalrules import without_precondition
+from tests.reconcilers.simulation import journalrules
+from tests.reconcilers.simulation.journalrules import (
+    promises_dropped_at_once,
+    without_precondition,
+)
 from tests.reconcilers.simulation.world import KKP_ALLOCATIONS, KKP_POOLS, World
 
 Patch = pytest.MonkeyPatch
@@ -34,22 +36,12 @@ def promises_not_taken(mp: Patch) -> None:
 
 def dropped_at_once(mp: Patch) -> None:
     """The next write of the journal forgets what was promised before."""
-
-    def nothing(of: Journal, view: Any) -> Journal:
-        del view
-        return Journal(of.revision or 0)
-
-    mp.setattr(pools, "settle", nothing)
+    promises_dropped_at_once(mp, pools)
 
 
 def revision_not_raised(mp: Patch) -> None:
     """The journal does not say how far one has to have read."""
-    settle = rules.settle
-
-    def low(of: Journal, view: Any) -> Journal:
-        return Journal(of.revision or 0, settle(of, view).promises)
-
-    mp.setattr(pools, "settle", low)
+    journalrules.revision_not_raised(mp, pools)
 
 
 def written_at_any_version(mp: Patch) -> None:

@@ -5,6 +5,7 @@ objects that vanish, it is half of that.
 """
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.reconcilers.simulation import kkprules as rules
 from tests.reconcilers.simulation import kkpscenes as scenes
 from tests.reconcilers.simulation.chaos import Plan
 from tests.reconcilers.simulation.kkpchaos import KkpRun
-from tests.reconcilers.simulation.seeds import PARTS, SEEDS, part_of
+from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, integration_plans
 from tests.reconcilers.simulation.stage import played
 from tests.reconcilers.simulation.switch import Switch, check
 from tests.reconcilers.simulation.test_claim_switches import BOTH_HAVE
@@ -77,22 +78,11 @@ SCENES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
-@pytest.mark.parametrize(
-    ("plan", "share", "options"),
-    [
-        (Plan(), 1, "--replicas 2"),
-        (Plan(replicas=3), 2, "--replicas 3"),
-        (Plan(force=True), 2, "--force"),
-    ],
-    ids=["two", "three", "vanishing"],
-)
+@integration_plans
 def test_no_two_ever_have_one_address_of_kkp_and_every_cluster_that_fits_is_served(
     plan: Plan, share: int, options: str, part: int
 ) -> None:
-    for seed in part_of(SEEDS // share, part):
-        verdict = KkpRun(seed, plan).play()
-        again = f"python -m tests.reconcilers.simulation kkp {seed} {options}"
-        assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
+    check_part(partial(KkpRun, plan=plan), SEEDS // share, part, f"kkp {{}} {options}")
 
 
 @pytest.mark.slow
