@@ -93,6 +93,9 @@ player:  ## Install what plays the demo's recording in the documentation site (n
 cast: $(VENV)/.dev  ## Record the demo anew for the documents (needs asciinema 2)
 	$(BIN)/python .ci/cast.py
 
+dashboard: $(VENV)/.dev  ## Draw the dashboard with data in it anew (needs prometheus, chromium)
+	$(BIN)/python .ci/dashboard.py
+
 screenshots: $(VENV)/.dev  ## Take the pictures of the documents anew (needs chromium)
 	$(BIN)/python .ci/screenshots.py
 
@@ -127,4 +130,4 @@ $(VENV)/.dev: requirements-dev.txt pyproject.toml .ci/venv
 clean:  ## Remove what the other targets made
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.PHONY: help demo test quick real clusterctl test-real demo-real check lint format crds api-docs docs manifests axe player cast screenshots bench release wheel notices image-check lock clean
+.PHONY: help demo test quick real clusterctl test-real demo-real check lint format crds api-docs docs manifests axe player cast dashboard screenshots bench release wheel notices image-check lock clean

@@ -125,7 +125,8 @@ async def _admit_to(http: httpx.AsyncClient, tenant: str, kubeconfig: str) -> No
     assert made.status_code == 201, made.text
 
 
-async def _create(http: httpx.AsyncClient, plural: str, name: str, spec: dict[str, Any]) -> None:
+async def create(http: httpx.AsyncClient, plural: str, name: str, spec: dict[str, Any]) -> None:
+    """Make an object of ours in the platform's namespace."""
     kind = {one.plural: one.kind for one in crd.KINDS}[plural]
     body = {
         "apiVersion": names.API_VERSION,
@@ -216,13 +217,13 @@ async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Ma
             await http.post("/api/v1/namespaces", json={"metadata": {"name": HOME}})
             async with running([manager.run, served.run, clusters.run]):
                 await manager.wait_serving()
-                await _create(http, "networkpools", "lab", POOL)
-                await _create(http, "providerconfigs", "proxmox", PROVIDER)
-                await _create(http, "ipallocations", "served", request(4))
+                await create(http, "networkpools", "lab", POOL)
+                await create(http, "providerconfigs", "proxmox", PROVIDER)
+                await create(http, "ipallocations", "served", request(4))
                 await _admit_to(http, "one", await anyio.Path(kubeconfig).read_text())
-                await _create(http, "tenantclusters", "one", TENANT)
+                await create(http, "tenantclusters", "one", TENANT)
                 await until(looked_after)
-                await _create(http, "ipallocations", "refused", request(256))
+                await create(http, "ipallocations", "refused", request(256))
                 await until(refused)
                 await _claim(http)
                 await _ask_for_a_cluster(http)

@@ -19,6 +19,14 @@ RULES = [
 ALERTS = [one for one in RULES if "alert" in one]
 RECORDED = {one["record"]: one["expr"] for one in RULES if "record" in one}
 METRIC = re.compile(r"\b(?:butler|controller|workqueue|leader|rest|process)_[a-z_]+")
+OF_ADDRESSES = {
+    "butler_network_pool_available_ips",
+    "butler_network_pool_largest_free_block",
+    "butler_provider_config_available_ips",
+    "butler_provider_config_estimated_tenants",
+    "butler_claim_pool_free",
+    "butler_claim_pool_total",
+}
 WIDTH = 24
 """Columns of a dashboard."""
 
@@ -86,6 +94,17 @@ def test_every_alert_leads_to_a_panel_that_shows_what_it_is_about(alert: dict[st
     [panel] = [one for one in PANELS if str(one["id"]) == notes["__panelId__"]]
     shown = {name for target in panel["targets"] for name in metrics(target["expr"])}
     assert metrics(alert["expr"]) & shown, panel["title"]
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=title)
+def test_a_pool_of_ipv4_can_be_seen_beside_one_of_ipv6(panel: dict[str, Any]) -> None:
+    """One has hundreds of addresses, the other 2^64; and none at all is what people look for."""
+    shown = {name for target in panel["targets"] for name in metrics(target["expr"])}
+    addresses = shown & OF_ADDRESSES and panel["type"] == "timeseries"
+    defaults = panel["fieldConfig"]["defaults"]
+    scale = defaults.get("custom", {}).get("scaleDistribution", {}).get("type", "linear")
+    assert scale == ("symlog" if addresses else "linear")
+    assert defaults["min"] == 0
 
 
 def test_no_panel_lies_over_another_or_outside() -> None:
