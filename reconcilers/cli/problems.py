@@ -12,6 +12,8 @@ from typing import IO, Any
 import click
 from typing_extensions import override
 
+from reconcilers.cli.progress import aside
+
 EXIT_PROBLEM = 1
 EXIT_USAGE = 2
 WRONG_INPUT = "butler-ipam.wrong-input"
@@ -37,7 +39,8 @@ def say(kind: str, sentence: str) -> None:
         sentence: the text after that.
     """
     word = click.style(f"{kind}:", fg=_COLOURS[kind], bold=True)
-    click.echo(f"{word} {sentence}", err=True, color=colour())
+    with aside():
+        click.echo(f"{word} {sentence}", err=True, color=colour())
 
 
 def colour() -> bool | None:

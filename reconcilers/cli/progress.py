@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from threading import Event, Thread
+from dataclasses import dataclass, field
+from threading import Event, Lock, Thread
 from typing import TypeVar
 
 import click
@@ -20,6 +20,7 @@ PROGRESS_SECONDS = 1.0
 """From one line to the next, and until the first."""
 PROGRESS_BAR = 20
 CUT = "..."
+TAKEN_BACK = "\r\033[K"
 
 
 @dataclass(slots=True)
@@ -29,6 +30,15 @@ class Work:
     what: str
     done: int = 0
     of: int = 0
+    is_shown: bool = False
+    lock: Lock = field(default_factory=Lock)
+    """Whoever holds it may write."""
+
+    def take_back(self) -> None:
+        """Remove the line from the terminal, if it is there."""
+        if self.is_shown:
+            self.is_shown = False
+            click.echo(TAKEN_BACK, err=True, nl=False)
 
     def line(self, seconds: float) -> str:
         """Return what is shown after so many seconds: a bar, too, if the end is known."""
@@ -61,6 +71,18 @@ def doing(what: str) -> None:
         work.what = what
 
 
+@contextmanager
+def aside() -> Iterator[None]:
+    """Take the line back, for sentences in its place; the next second shows it again."""
+    work = _work.get()
+    if work is None:
+        yield
+        return
+    with work.lock:
+        work.take_back()
+        yield
+
+
 def counted(all_of: Sequence[T]) -> Iterator[T]:
     """Yield what there is, and show how far whoever takes it has come."""
     for done, one in enumerate(all_of):
@@ -88,9 +110,9 @@ def progress(what: str) -> Iterator[None]:
         seconds = 0.0
         while not over.wait(PROGRESS_SECONDS):
             seconds += PROGRESS_SECONDS
-            click.echo(work.line(seconds), err=True, nl=False)
-        if seconds:
-            click.echo("\r\033[K", err=True, nl=False)
+            with work.lock:
+                work.is_shown = True
+                click.echo(work.line(seconds), err=True, nl=False)
 
     reporter = Thread(target=report, daemon=True)
     reporter.start()
@@ -99,4 +121,5 @@ def progress(what: str) -> Iterator[None]:
     finally:
         over.set()
         reporter.join()
+        work.take_back()
         _work.reset(token)

@@ -174,20 +174,21 @@ async def platform(
             found = await stack.enter_async_context(api_servers(wanted, data))
         management = found[MANAGEMENT]
         servers = {one.cluster: found[one.name] for one in tenants}
-        # The webhooks of an earlier start: nothing listens on their port any more.
-        await delete(management.client, VALIDATING, webhooks.KEY)
-        await _prepare(management, servers, namespace)
-        for one in tenants:
-            serving = metallb.serve(servers[one.cluster], clock, is_installed=one.has_metallb)
-            await stack.enter_async_context(serving)
-        started = list[Replica]()
-        for name, settings in replicas.items():
-            run = replica(management, clock, settings, replace(options, identity=name))
-            made = await stack.enter_async_context(run)
-            port = await made.webhook_port()
-            if not started:
-                await webhooks.put_in_force(management, port, clock)
-            started.append(made)
+        with progress("starting MetalLB and the controllers"):
+            # The webhooks of an earlier start: nothing listens on their port any more.
+            await delete(management.client, VALIDATING, webhooks.KEY)
+            await _prepare(management, servers, namespace)
+            for one in tenants:
+                serving = metallb.serve(servers[one.cluster], clock, is_installed=one.has_metallb)
+                await stack.enter_async_context(serving)
+            started = list[Replica]()
+            for name, settings in replicas.items():
+                run = replica(management, clock, settings, replace(options, identity=name))
+                made = await stack.enter_async_context(run)
+                port = await made.webhook_port()
+                if not started:
+                    await webhooks.put_in_force(management, port, clock)
+                started.append(made)
         yield Platform(management, servers, started, metallb)
 
 

@@ -1,6 +1,7 @@
 """What commands show while they take long: on terminals, and nowhere else."""
 
 import io
+import re
 from contextlib import redirect_stderr
 from pathlib import Path
 from threading import Event
@@ -13,6 +14,7 @@ from controller.clock import SystemClock
 from reconcilers.cli import progress as module
 from reconcilers.cli.demo.story import WEB
 from reconcilers.cli.local.platform import Tenant, platform
+from reconcilers.cli.problems import say
 from reconcilers.cli.progress import Work, advance, counted, doing, progress
 from reconcilers.cli.up import load, shipped_samples
 from reconcilers.settings import Settings
@@ -76,6 +78,19 @@ def test_who_takes_one_after_the_other_is_counted(terminal: Terminal) -> None:
     with redirect_stderr(terminal), progress("drawing"):
         for one in counted(["a", "b"]):
             assert terminal.shows(f" {'ab'.index(one)} of 2 ...")
+
+
+def test_a_warning_takes_the_place_of_the_line(terminal: Terminal) -> None:
+    with redirect_stderr(terminal), progress("reading files"):
+        assert terminal.shows("reading files ... 0 s")
+        say("warning", "a file is odd")
+        assert terminal.shows("odd\n\rreading files")
+    assert "\r\033[Kwarning: a file" in unstyled(terminal.getvalue())
+
+
+def unstyled(text: str) -> str:
+    """Return a text without colours."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
 @pytest.mark.parametrize("columns", [10, 40, 60])
@@ -146,8 +161,9 @@ def test_commands_that_work_on_much_say_what_they_do(
 async def test_starting_servers_and_applying_samples_is_counted(works: list[Work]) -> None:
     clock = SystemClock()
     async with platform([Tenant("tenant", WEB)], clock, {"one": Settings()}) as whole:
-        [starting] = works
+        starting, controllers = works
         assert (starting.what, starting.done, starting.of) == ("starting API servers", 2, 2)
+        assert controllers.what == "starting MetalLB and the controllers"
         with progress("applying samples"):
             samples = shipped_samples()[:3]
             assert await load(whole.management, samples) == 3
