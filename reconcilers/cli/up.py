@@ -7,14 +7,13 @@ from pathlib import Path
 
 import anyio
 import click
-import yaml
 
 from controller import logs
 from controller.clock import SystemClock
 from controller.errors import ControllerError
 from controller.meta import Key
 from controller.transport import HttpTransport
-from manifests import folder
+from manifests import documents
 from reconcilers.api import names
 from reconcilers.cli.flags import option, server_options
 from reconcilers.cli.local.objects import Manifest, UnknownKind, apply, make_namespaces
@@ -61,33 +60,33 @@ def up(data: Path | None, kubeconfig: Path | None, with_samples: bool, log_level
     tenant_place = place.with_name(f"{place.stem}-tenant{place.suffix}")
     for path in (place, tenant_place):
         check_kubeconfig(path)
-    documents = shipped_samples() if with_samples else []
+    samples = documents("samples") if with_samples else []
     try:
-        run_until_interrupted(partial(_up, data, (place, tenant_place), documents))
+        run_until_interrupted(partial(_up, data, (place, tenant_place), samples))
     except Interrupted:
         click.echo("stopped")
 
 
-async def _up(data: Path | None, places: tuple[Path, Path], documents: list[Manifest]) -> None:
+async def _up(data: Path | None, places: tuple[Path, Path], samples: Sequence[Manifest]) -> None:
     click.echo(announcement())
-    cluster = _first_cluster(documents) or DEFAULT_CLUSTER
+    cluster = _first_cluster(samples) or DEFAULT_CLUSTER
     controllers = {names.COMPONENT: Settings()}
     async with platform([Tenant(TENANT, cluster)], SystemClock(), controllers, data) as whole:
         write_kubeconfig(places[0], whole.management.kubeconfig)
         write_kubeconfig(places[1], whole.tenants[cluster].kubeconfig)
         with progress("applying samples"):
-            applied = await load(whole.management, documents)
+            applied = await load(whole.management, samples)
         click.echo(_description(whole, cluster, places, applied))
         await anyio.sleep_forever()
 
 
-async def load(server: ApiServer, documents: Sequence[Manifest]) -> int:
+async def load(server: ApiServer, samples: Sequence[Manifest]) -> int:
     """Apply the samples; one that is refused stops none of the others. Return how many went."""
-    namespaces = (document["metadata"].get("namespace") for document in documents)
+    namespaces = (document["metadata"].get("namespace") for document in samples)
     await make_namespaces(server.transport, filter(None, namespaces))
     applied = 0
     async with server.connected() as transport:
-        for document in counted(documents):
+        for document in counted(samples):
             name = f"sample {document['kind']} {document['metadata']['name']}"
             if isinstance(transport, HttpTransport):
                 transport.on_warning = partial(_warn, name)
@@ -122,17 +121,6 @@ def _description(whole: Platform, cluster: Key, places: tuple[Path, Path], appli
     )
 
 
-def shipped_samples() -> list[Manifest]:
-    """Return the samples that are shipped with us, in the order of their files.
-
-    Raises:
-        FileNotFoundError: this installation has none.
-    """
-    found = sorted(folder("samples").iterdir(), key=lambda one: one.name)
-    texts = [one.read_text(encoding="utf-8") for one in found if one.name.endswith(".yaml")]
-    return [document for text in texts for document in yaml.safe_load_all(text) if document]
-
-
 def _as_kubectl_applies(document: Manifest) -> Manifest:
     """Return `document` with the note that `kubectl apply` leaves, so that it can take over."""
     meta = {"annotations": {}, **document["metadata"]}
@@ -141,9 +129,9 @@ def _as_kubectl_applies(document: Manifest) -> Manifest:
     return {**document, "metadata": {**meta, "annotations": noted}}
 
 
-def _first_cluster(documents: Sequence[Manifest]) -> Key | None:
-    """Return the first TenantCluster among `documents`."""
-    for document in documents:
+def _first_cluster(samples: Sequence[Manifest]) -> Key | None:
+    """Return the first TenantCluster among the samples."""
+    for document in samples:
         if document["kind"] == "TenantCluster":
             meta = document["metadata"]
             return Key(meta.get("namespace", "default"), meta["name"])

@@ -55,6 +55,17 @@ def test_the_controllers_load_neither_what_makes_schemas_nor_the_embedded_api_se
     assert printed == "[]\n"
 
 
+def test_a_platform_is_started_without_what_makes_schemas() -> None:
+    script = (
+        "import sys, reconcilers.cli.up, reconcilers.cli.demo.world\n"
+        "print([m for m in ('pydantic', 'reconcilers.api.crd') if m in sys.modules])\n"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    assert printed == "[]\n"
+
+
 def test_the_controllers_load_integrations_and_the_page_only_where_they_are_asked_for() -> None:
     optional = [
         *(f"reconcilers.integrations.{name}" for name in INTEGRATIONS),
