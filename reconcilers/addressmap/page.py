@@ -142,11 +142,13 @@ def pool_documents(objects: Objects) -> Iterator[Document]:
 
 
 def documents_of(objects: Objects, keys: Collection[Key]) -> dict[Key, list[Document]]:
-    """Return what is to be shown of some pools."""
+    """Return what is to be shown of some NetworkPools."""
     found: dict[Key, list[Document]] = {key: [] for key in keys}
     pools = {key: objects.pools[key] for key in keys}
     members = {at: one for at, one in objects.allocations.items() if one.pool_key in pools}
-    for one in pool_documents(replace(objects, pools=pools, allocations=members)):
+    others = replace(objects.integrations, drawings=())
+    asked = replace(objects, pools=pools, allocations=members, integrations=others)
+    for one in pool_documents(asked):
         namespace, _, name = one["name"].partition("/")
         found[Key(namespace, name)].append(one)
     return found
