@@ -35,13 +35,12 @@ from reconcilers.integrations.vitistack.interfaces import (
     FAILED,
     READY,
     Shown,
-    allocation_name,
     by_interface,
     name_of,
     shown,
 )
 from reconcilers.integrations.vitistack.ranges import space_of
-from reconcilers.integrations.vitistack.world import World, static_of, why_not
+from reconcilers.integrations.vitistack.world import World, allocation_name, static_of, why_not
 from reconcilers.integrations.vitistack.writing import released
 
 RETRY = 0.2

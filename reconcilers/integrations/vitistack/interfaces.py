@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from allocator import AddressRange
-from reconcilers.api.names import NAME_MAX, shortened
 from reconcilers.integrations.vitistack.api import (
     ERROR,
     STATIC,
@@ -18,6 +17,7 @@ from reconcilers.integrations.vitistack.api import (
     NetworkConfiguration,
 )
 from reconcilers.integrations.vitistack.networks import EXHAUSTED
+from reconcilers.integrations.vitistack.world import addresses_of, allocation_name
 
 READY = "Ready"
 CONFIGURED = "Configured"
@@ -59,12 +59,6 @@ def name_of(interface: Interface, index: int) -> str:
     return str(interface.get("name") or index)
 
 
-def allocation_name(configuration: str, interface: str) -> str:
-    """Return the name of the IPAllocation that is made for an interface."""
-    plain = "".join(one if one.isalnum() or one in "-." else "-" for one in interface.lower())
-    return shortened(f"{configuration}-{plain.strip('-.') or 'interface'}", NAME_MAX)
-
-
 def by_interface(
     configuration: NetworkConfiguration, allocations: Sequence[IPAllocation]
 ) -> Mapping[str, IPAllocation]:
@@ -97,10 +91,11 @@ def shown(configuration: NetworkConfiguration, allocations: Mapping[str, IPAlloc
         allocations: by the names of interfaces.
     """
     interfaces, errors, waiting = [], [], []
+    before = {str(each.get("name", "")): each for each in configuration.status.networkInterfaces}
     for index, interface in enumerate(configuration.spec.networkInterfaces):
         name = name_of(interface, index)
         one = allocations.get(name)
-        interfaces.append(_interface(interface, one))
+        interfaces.append(_interface(interface, one, before.get(name)))
         if one is not None and one.holds:
             continue
         waiting.append(name)
@@ -124,8 +119,21 @@ def _error(name: str, message: str) -> str:
     return f"interface {name}: {message}"
 
 
-def _interface(interface: Interface, one: IPAllocation | None) -> dict[str, Any]:
-    """Return the status of an interface."""
+def _interface(
+    interface: Interface, one: IPAllocation | None, before: Interface | None
+) -> dict[str, Any]:
+    """Return the status of an interface.
+
+    Args:
+        interface: as its spec says.
+        one: its IPAllocation; None if it has none.
+        before: what is shown of it now. An address that its IPAllocation is about to get stays
+            there: the machine has it, and whoever reads it must not see it go.
+    """
+    asks = one is None or (one.waits and one.status.phase != ERROR)
+    had = addresses_of(before) if before is not None and asks else ()
+    if before is not None and had and (one is None or one.spec.requestedAddress in had):
+        return dict(before)
     said = {name: value for name, value in interface.items() if name not in SHOWN}
     if one is None or not one.holds:
         return {**said, "ipAllocated": False}

@@ -11,7 +11,7 @@ that it is served when the address is free. An Error goes by Pending: the addres
 the pass that ends it, and promised in the next.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from allocator import AddressRange, PoolExhausted
@@ -52,6 +52,7 @@ ATTEMPTS = 5
 RETRY = 1.0
 POOL_EXHAUSTED = "PoolExhausted"
 ADDRESS_UNAVAILABLE = "AddressUnavailable"
+_NOTHING_SHOWN: Mapping[AddressRange, Key] = {}
 EXHAUSTED = "no available IP addresses in pool"
 
 
@@ -189,13 +190,18 @@ class NetworkReconciler:
         """Choose addresses; note in `again` who leaves Error first."""
         journal = journal_of(network.metadata)
         promised = [one.range for one in settle(journal, view).promises if one.range is not None]
-        taking = Taking(network.metadata.name, space, view, promised, again)
+        shown = {
+            address: configuration
+            for text, configuration in self._world.shown_only(network.metadata.key).items()
+            if (address := space.address(text)) is not None
+        }
+        taking = Taking(network.metadata.name, space, view, promised, again, shown)
         return choose(
             journal,
             view,
             to_blocks=lambda addresses: addresses,
             to_addresses=lambda blocks: blocks,
-            also_held=(),
+            also_held=list(shown),
             take=taking.take,
             batch=self._settings.batch,
         )
@@ -268,6 +274,8 @@ class Taking:
         view: what was read.
         promised: what is promised and not written yet.
         again: gets those that leave Error by Pending.
+        shown: addresses that machines have without holding them, with the NetworkConfigurations
+            that show them; they are held in the trial.
     """
 
     def __init__(
@@ -277,7 +285,9 @@ class Taking:
         view: View[IPAllocation],
         promised: Sequence[AddressRange],
         again: list[IPAllocation],
+        shown: Mapping[AddressRange, Key] = _NOTHING_SHOWN,
     ) -> None:
+        self._shown = shown
         self._network = network
         self._space = space
         self._view = view
@@ -294,7 +304,7 @@ class Taking:
         address = self._own(one)
         if address is None:
             wanted = one.spec.requestedAddress
-            address = self._exactly(wanted, one.metadata.key) if wanted else self._lowest()
+            address = self._exactly(wanted, one) if wanted else self._lowest()
         if one.status.phase == ERROR:
             self._again.append(one)
             return None
@@ -314,8 +324,9 @@ class Taking:
         except PoolExhausted:
             raise Refused(POOL_EXHAUSTED, EXHAUSTED) from None
 
-    def _exactly(self, text: str, key: Key) -> AddressRange:
+    def _exactly(self, text: str, one: IPAllocation) -> AddressRange:
         """Take a requested address."""
+        key = one.metadata.key
         address = self._space.address(text)
         if address is None:
             raise self._refused(text, "is not an IPv4 address")
@@ -325,6 +336,12 @@ class Taking:
         holder = self._view.contents.other_holder(address, key) or self._requested.get(address)
         if holder is not None:
             raise self._refused(text, f"is already allocated to IPAllocation {holder.name}")
+        machine = self._shown.get(address)
+        if machine is not None and machine != one.configuration:
+            raise self._refused(text, f"is shown by NetworkConfiguration {machine.name}")
+        if machine is not None and address not in self._promised:
+            self._requested[address] = key
+            return address  # it is held for this machine already
         try:
             taken = self._view.contents.space.pin(address)
         except RequestRefused:

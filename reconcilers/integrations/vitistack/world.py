@@ -4,12 +4,13 @@ A network is ours by its `ipAllocation.provider`; all reconcilers ask here, so t
 some other object serves one that is not.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from allocator import InvalidPool
 from controller.cache import Cache
 from controller.meta import Key
+from reconcilers.api.names import NAME_MAX, shortened
 from reconcilers.integrations.core.contents import SPACE_INDEX, Holding
 from reconcilers.integrations.vitistack.api import (
     ERROR,
@@ -17,6 +18,7 @@ from reconcilers.integrations.vitistack.api import (
     PROVISIONED,
     RELEASED,
     STATIC,
+    Interface,
     IPAllocation,
     NetworkConfiguration,
     NetworkNamespace,
@@ -127,6 +129,53 @@ class World:
         """Return the allocations that name a NetworkConfiguration, by their names."""
         found = self.allocations.by_index(CONFIGURATION_INDEX, str(configuration))
         return sorted(found, key=lambda one: one.metadata.name)
+
+    def shown_only(self, network: Key) -> Mapping[str, Key]:
+        """Return the addresses that machines have, and no IPAllocation of theirs holds yet.
+
+        An operator that makes no IPAllocations gave them, or the IPAllocation was deleted. The
+        NetworkConfiguration that shows one gets an IPAllocation that requests it, and shows none
+        until that has it.
+
+        Args:
+            network: whose addresses they are.
+
+        Returns:
+            Addresses, with the NetworkConfigurations that show them.
+        """
+        found: dict[str, Key] = {}
+        for one in self.configurations.by_index(NAMESPACE_INDEX, network.namespace):
+            named = one.spec.networkNamespaceName in {"", network.name}
+            if not named or one.metadata.terminating or not self.names_us(one.spec.provider):
+                continue
+            key = one.metadata.key
+            mine = self.allocations.by_index(CONFIGURATION_INDEX, str(key))
+            shown = {text for each in one.status.networkInterfaces for text in addresses_of(each)}
+            shown |= {each.spec.requestedAddress for each in mine if is_made_for(each, one)}
+            shown -= {each.status.address for each in mine if each.holds}
+            found.update(dict.fromkeys(shown, key))
+        return found
+
+
+def allocation_name(configuration: str, interface: str) -> str:
+    """Return the name of the IPAllocation that is made for an interface."""
+    plain = "".join(one if one.isalnum() or one in "-." else "-" for one in interface.lower())
+    return shortened(f"{configuration}-{plain.strip('-.') or 'interface'}", NAME_MAX)
+
+
+def is_made_for(one: IPAllocation, configuration: NetworkConfiguration) -> bool:
+    """Return whether an IPAllocation that waits was made for the address that a machine has."""
+    if not one.waits or not one.spec.requestedAddress:
+        return False
+    made = allocation_name(configuration.metadata.name, one.spec.interfaceName)
+    return one.owner == configuration.metadata.uid and one.metadata.name == made
+
+
+def addresses_of(interface: Interface) -> Sequence[str]:
+    """Return the IPv4 addresses that an interface shows, as far as they are texts."""
+    found = interface.get("ipv4Addresses")
+    every = found if isinstance(found, Sequence) and not isinstance(found, str) else ()
+    return [text for text in every if isinstance(text, str)]
 
 
 def static_of(network: NetworkNamespace | None) -> Static | None:

@@ -1,0 +1,52 @@
+"""What static-ip-operator gave out is kept when its networks become ours."""
+
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.contract.vitistack.lab import Lab, addresses
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+OTHER = {"provider": "static-ip-operator"}
+MACHINES = 40
+
+
+async def given_by_the_other(lab: Lab, name: str, address: str) -> None:
+    """Make a NetworkConfiguration as static-ip-operator leaves it, without an IPAllocation."""
+    await lab.configuration(name, "eth0")
+    interface = {"name": "eth0", "ipv4Addresses": [address], "ipAllocated": True}
+    status = {"phase": "Ready", "status": "Success", "networkInterfaces": [interface]}
+    path = lab.path("NetworkConfiguration", name)
+    await lab.patch(path, {"metadata": {"finalizers": ["vitistack.io/static-ip-finalizer"]}})
+    await lab.patch(f"{path}/status", {"status": status})
+
+
+async def provider(lab: Lab, name: str | None) -> None:
+    """Say who hands out the addresses of the network."""
+    spec = {"ipAllocation": {"provider": name}}
+    await lab.patch(lab.path("NetworkNamespace", "net"), {"spec": spec})
+
+
+async def test_machines_keep_their_addresses_and_new_ones_get_others(lab: Lab) -> None:
+    static: dict[str, Any] = {"ipv4CIDR": "10.0.2.0/24", "ipv4Gateway": "10.0.2.1"}
+    await lab.network(allocation={"type": "static", "static": static, **OTHER})
+    async with anyio.create_task_group() as group:
+        for number in range(MACHINES):
+            # Those that wait come first, and the lowest addresses are taken.
+            group.start_soon(lab.configuration, f"a{number:02}", "eth0")
+            given = f"10.0.2.{2 + number}"
+            group.start_soon(given_by_the_other, lab, f"b{number:02}", given)
+        await lab.ask("by-hand")
+    assert await lab.every("IPAllocation") != []
+    await provider(lab, None)
+    has: dict[str, list[str]] = {}
+    for number in range(MACHINES):
+        for name in (f"a{number:02}", f"b{number:02}"):
+            await lab.shows(f"{name}-eth0", "Allocated")
+            has[name] = addresses(await lab.configured(name, "Ready"))
+    kept = {name: one for name, one in has.items() if name.startswith("b")}
+    assert kept == {f"b{number:02}": [f"10.0.2.{2 + number}"] for number in range(MACHINES)}
+    assert len({address for [address] in has.values()}) == 2 * MACHINES
+    by_hand = await lab.shows("by-hand", "Allocated")
+    assert [by_hand["address"]] not in has.values()
