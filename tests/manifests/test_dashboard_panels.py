@@ -26,6 +26,10 @@ OF_ADDRESSES = {
     "butler_provider_config_estimated_tenants",
     "butler_claim_pool_free",
     "butler_claim_pool_total",
+    "butler_kkp_pool_free",
+    "butler_kkp_pool_total",
+    "butler_vitistack_network_free",
+    "butler_vitistack_network_total",
 }
 WIDTH = 24
 """Columns of a dashboard."""

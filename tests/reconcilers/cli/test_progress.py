@@ -11,12 +11,13 @@ import pytest
 from typing_extensions import override
 
 from controller.clock import SystemClock
+from manifests import documents
 from reconcilers.cli import progress as module
 from reconcilers.cli.demo.story import WEB
 from reconcilers.cli.local.platform import Tenant, platform
 from reconcilers.cli.problems import say
 from reconcilers.cli.progress import Work, advance, counted, doing, progress
-from reconcilers.cli.up import load, shipped_samples
+from reconcilers.cli.up import load
 from reconcilers.settings import Settings
 from tests.reconcilers.cli.commandline import pool
 from tests.reconcilers.cli.saved import ask, held
@@ -165,7 +166,7 @@ async def test_starting_servers_and_applying_samples_is_counted(works: list[Work
         assert (starting.what, starting.done, starting.of) == ("starting API servers", 2, 2)
         assert controllers.what == "starting MetalLB and the controllers"
         with progress("applying samples"):
-            samples = shipped_samples()[:3]
+            samples = documents("samples")[:3]
             assert await load(whole.management, samples) == 3
         assert (works[-1].done, works[-1].of) == (2, 3)
     assert works[-1].what == "stopping API servers"
