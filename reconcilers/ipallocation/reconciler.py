@@ -50,7 +50,8 @@ from reconcilers.settings import AllocationSettings
 LONGEST_LOOK = 15.0
 """Seconds between two looks at one that waits while its pool hands out ranges, at most."""
 LONGEST_WRITE = 5.0
-"""Seconds without a promise kept after which a pool that has open ones counts as stuck."""
+"""Seconds without a write or a promise kept after which a pool counts as stuck. Not less: between
+two batches of a slow server nothing is kept until the next write of the pool is answered."""
 
 _log = structlog.get_logger(__name__)
 
@@ -76,7 +77,7 @@ class IPAllocationReconciler:
         # Since when each was seen to wait, and its uid; creationTimestamp has whole seconds only.
         self._waiting_since: dict[Key, tuple[str, float]] = {}
         self._marks: dict[Key, tuple[str, int]] = {}
-        self._activity = PoolActivity(allocations, clock, settings)
+        self._activity = PoolActivity(allocations, clock)
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring one allocation up to date."""
@@ -285,12 +286,10 @@ class PoolActivity:
     Args:
         allocations: shows whether a promise is still open.
         clock: the time.
-        settings: how recent counts as just now.
     """
 
     allocations: Cache[IPAllocation]
     clock: Clock
-    settings: AllocationSettings
     _seen: dict[Key, _Seen] = field(default_factory=dict)
 
     def busy(self, pool: NetworkPool) -> bool:
@@ -299,9 +298,7 @@ class PoolActivity:
             return False
         seen = self._look(pool)
         unchanged = self.clock.monotonic() - seen.since
-        if seen.moved and unchanged < self.settings.pending_after:
-            return True
-        return unchanged < LONGEST_WRITE and self._is_writing(pool)
+        return unchanged < LONGEST_WRITE and (seen.moved or self._is_writing(pool))
 
     def forget_gone(self, pools: Container[Key]) -> None:
         """Forget pools that are gone."""
