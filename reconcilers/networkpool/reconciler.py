@@ -325,7 +325,7 @@ class NetworkPoolReconciler:
         The cache may show that there are some; only a live LIST may show that there are none.
         """
         cached = self._reader.cached(pool.metadata.key)
-        count = blockers(pool, cached)
+        count = blockers(pool, cached) + self._others.seen_blockers(pool)
         if count:
             return count, cached
         listed = await self._reader.live(pool.metadata.key)

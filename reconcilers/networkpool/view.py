@@ -147,6 +147,11 @@ class OtherHolders:
         del pool
         return ()
 
+    def seen_blockers(self, pool: NetworkPool) -> int:
+        """Return how many of them a deletion waits for, as the caches show; 0 decides nothing."""
+        del pool
+        return 0
+
     async def blockers(self, pool: NetworkPool) -> int:
         """Return how many of them a deletion of the pool has to wait for, by a live list.
 

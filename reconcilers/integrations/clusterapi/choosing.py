@@ -73,12 +73,15 @@ class Chooser:
             to_blocks=partial(blocks_of, self.space),
             to_addresses=partial(addresses_of, self.space),
             also_held=also_held,
-            take=lambda claim: self._take(claim, promised),
+            take=lambda claim: self._take(claim, promised, also_held),
             batch=batch,
         )
 
     def _take(
-        self, claim: IPAddressClaim, promised: Sequence[AddressRange]
+        self,
+        claim: IPAddressClaim,
+        promised: Sequence[AddressRange],
+        also_held: Sequence[AddressRange],
     ) -> AddressRange | None:
         """Take the blocks of the IPAddress of a claim's name, or the lowest free one."""
         key, where = claim.metadata.key, f"{self.kind.kind} {self.pool.metadata.name}"
@@ -99,6 +102,9 @@ class Chooser:
         other = self.view.contents.other_holder(blocks, key)
         if other is not None:
             raise Refused(ALLOCATION_FAILED, f"{name}, but {other} has {address.spec.address} too")
+        if any(blocks.overlaps(one) for one in also_held):
+            what = f"but an IPAllocation has {address.spec.address}, too"
+            raise Refused(ALLOCATION_FAILED, f"{name}, {what}")
         if any(blocks.overlaps(one) for one in promised):
             raise Refused(ALLOCATION_FAILED, f"{name}, but its address is promised to another")
         return blocks

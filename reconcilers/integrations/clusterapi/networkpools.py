@@ -23,6 +23,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.conditions import FOREIGN_MANAGER, Finding
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
+from reconcilers.integrations.clusterapi.api import is_paused
 from reconcilers.integrations.clusterapi.choosing import blocks_of
 from reconcilers.integrations.clusterapi.pools import PoolParts, PoolReconciler
 from reconcilers.integrations.core.journal import journal_of
@@ -114,10 +115,13 @@ class NetworkPoolClaims(PoolReconciler):
         """Return what claims and IPAddresses hold of a pool, or are promised.
 
         Raises:
-            Behind: the caches have not read far enough.
+            Behind: the caches have not read far enough, or the journal was lost: what it promised
+                may still be written until the pass over claims has fenced the pool.
         """
         claims, space = self._parts.world.claims, self.geometry(pool)
         journal = journal_of(pool.metadata)
+        if journal.revision is None and not is_paused(pool.metadata.annotations):
+            raise Behind(UNKNOWN_RETRY)
         if not self._parts.world.synced or claims.position < (journal.revision or 0):
             raise Behind(UNKNOWN_RETRY)
         view = self._parts.reader.cached(NETWORK_POOL, pool.metadata.key, space)
@@ -127,6 +131,10 @@ class NetworkPoolClaims(PoolReconciler):
             if promise.range is not None
         }
         return [*promised.union(view.contents.held())]
+
+    def seen_blockers(self, pool: NetworkPool) -> int:
+        """Return how many IPAddresses name a pool, as the cache shows it."""
+        return self._parts.reader.count(NETWORK_POOL, pool.metadata.key)
 
 
 class ClaimHolders(OtherHolders):
@@ -146,6 +154,10 @@ class ClaimHolders(OtherHolders):
         if not self.known:
             raise Behind(UNKNOWN_RETRY)
         return self.pools.held(pool) if self.pools is not None else ()
+
+    @override
+    def seen_blockers(self, pool: NetworkPool) -> int:
+        return self.pools.seen_blockers(pool) if self.pools is not None else 0
 
     @override
     async def blockers(self, pool: NetworkPool) -> int:

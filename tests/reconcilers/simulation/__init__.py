@@ -28,6 +28,12 @@ The claims of Cluster API, on the same model:
     claimlaws.py   what must hold of every write, and in the end
     claimrules.py  each further rule of the protocol, switched off
 
+NetworkPools that serve claims and allocations, with two journals, on the same model:
+
+    sharedpools.py   replicas that serve both, what happens to them, and what must hold
+    sharedscenes.py  scenes, played by hand
+    sharedrules.py   each rule that keeps both apart, switched off
+
 The networks of vitistack, on the same model:
 
     networkchaos.py  replicas that serve networks, and what happens to them, from a seed

@@ -3,6 +3,7 @@
 python -m tests.reconcilers.simulation pools 42 --replicas 3
 python -m tests.reconcilers.simulation pools 42 --replicas 3 --shards 2
 python -m tests.reconcilers.simulation claims 42 --force
+python -m tests.reconcilers.simulation shared 42
 python -m tests.reconcilers.simulation networks 42
 python -m tests.reconcilers.simulation kkp 42
 python -m tests.reconcilers.simulation tenants 42
@@ -19,10 +20,16 @@ from tests.reconcilers.simulation.chaos import Plan, Run
 from tests.reconcilers.simulation.claimchaos import ClaimRun
 from tests.reconcilers.simulation.kkpchaos import KkpRun
 from tests.reconcilers.simulation.networkchaos import NetworkRun
+from tests.reconcilers.simulation.sharedpools import SharedRun
 from tests.reconcilers.simulation.sharedtenancy import SharedTenancy
 from tests.reconcilers.simulation.tenancy import COUNTING, FAMILIES, FORCE, Tenancy
 
-_RUNS = {"claims": ClaimRun, "networks": NetworkRun, "kkp": KkpRun}
+_RUNS: dict[str, type[Run]] = {
+    "claims": ClaimRun,
+    "shared": SharedRun,
+    "networks": NetworkRun,
+    "kkp": KkpRun,
+}
 
 
 def main() -> int:

@@ -127,7 +127,12 @@ class ClaimRun(JournalRun):
                 self.world.delete(CLAIMS, name)
             return
         pool = "q" if self.random.random() < self.plan.others else "p"
-        self.world.create(CLAIMS, {"metadata": {"name": name}, "spec": {"poolRef": ref(pool)}})
+        body = {"metadata": {"name": name}, "spec": {"poolRef": self.ref(pool)}}
+        self.world.create(CLAIMS, body)
+
+    def ref(self, pool: str) -> Json:
+        """Return the reference to a pool."""
+        return ref(pool)
 
     @override
     def _harms(self) -> dict[str, list[Harm]]:
@@ -140,7 +145,8 @@ class ClaimRun(JournalRun):
         first, last = SPANS["p"]
         address = f"{FIRST}{self.random.randint(first, last)}"
         name = self.random.choice(NAMES)
-        spec = {"claimRef": {"name": name}, "poolRef": ref("p"), "address": address, "prefix": 24}
+        spec: Json = {"claimRef": {"name": name}, "poolRef": self.ref("p")}
+        spec |= {"address": address, "prefix": 24}
         self.world.create(ADDRESSES, {"metadata": {"name": name}, "spec": spec})
 
     def _take_address(self) -> None:
@@ -162,7 +168,7 @@ class ClaimRun(JournalRun):
     def _prepare_calm(self) -> None:
         """Make the pools that are missing; take away what people made and nobody adopted."""
         for name in SPANS:
-            if self.world.get(CLAIM_POOLS, name) is None:
+            if self.world.get(self.pools, name) is None:
                 self._make_pool(name)
         self.judge.paused = True
         for address in self.world.of(ADDRESSES):

@@ -1,6 +1,6 @@
 """What must hold of every write about claims of Cluster API, and in the end."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 from typing_extensions import override
@@ -11,6 +11,14 @@ from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.core.journal import ANNOTATION, Promise, journal_of
 from tests.reconcilers.simulation.laws import FIRST, SPANS, Judge
 from tests.reconcilers.simulation.world import ADDRESSES, CLAIM_POOLS, CLAIMS, Json, World
+
+Held = Callable[[str], Iterable[str]]
+
+
+def nothing(pool: str) -> Iterable[str]:
+    """Return what is held of a pool by nobody."""
+    del pool
+    return ()
 
 
 class ClaimJudge(Judge):
@@ -95,13 +103,19 @@ def given_twice(world: World) -> str | None:
     return None
 
 
-def left_undone(world: World) -> str | None:
-    """Return what should have been served or released by now, None if nothing should."""
-    used: dict[str, set[str]] = {name: set() for name in SPANS}
+def left_undone(world: World, pools: str = CLAIM_POOLS, held: Held = nothing) -> str | None:
+    """Return what should have been served or released by now, None if nothing should.
+
+    Args:
+        world: the objects.
+        pools: the plural of the pools.
+        held: returns the addresses of a pool that others than claims hold.
+    """
+    used: dict[str, set[str]] = {name: {*held(name)} for name in SPANS}
     serving = {
         name
         for name in SPANS
-        if (pool := world.get(CLAIM_POOLS, name)) and "deletionTimestamp" not in pool["metadata"]
+        if (pool := world.get(pools, name)) and "deletionTimestamp" not in pool["metadata"]
     }
     for address in world.of(ADDRESSES):
         name = address["metadata"]["name"]

@@ -1,0 +1,243 @@
+"""NetworkPools that serve IPAllocations and claims of Cluster API: two journals, one space.
+
+The replicas have the reconcilers of both, and the chaos is that of both.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any, ClassVar, cast
+
+from typing_extensions import override
+
+from controller.cache import Cache
+from controller.events import Recorder
+from reconcilers.api import names
+from reconcilers.api.ipallocation import POOL_INDEX, pool_index
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.integrations.clusterapi import api
+from reconcilers.integrations.clusterapi.claims import ClaimReconciler
+from reconcilers.integrations.clusterapi.granting import Granting
+from reconcilers.integrations.clusterapi.leftovers import Leftovers
+from reconcilers.integrations.clusterapi.networkpools import (
+    ClaimHolders,
+    NetworkPoolClaims,
+    network_pool_space,
+)
+from reconcilers.integrations.clusterapi.overlaps import Offers
+from reconcilers.integrations.clusterapi.pools import PoolParts
+from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
+from reconcilers.integrations.clusterapi.reading import Reader
+from reconcilers.integrations.clusterapi.world import (
+    CLUSTER_INDEX,
+    World,
+    cluster_index,
+    space_of,
+)
+from reconcilers.integrations.core.contents import SPACE_INDEX
+from reconcilers.ipallocation.reconciler import IPAllocationReconciler
+from reconcilers.networkpool.events import PoolEvents
+from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from reconcilers.networkpool.view import OtherHolders
+from reconcilers.settings import AllocationSettings, PoolSettings
+from tests.clock import VirtualClock
+from tests.reconcilers.simulation.chaos import Run
+from tests.reconcilers.simulation.claimchaos import ClaimRun
+from tests.reconcilers.simulation.claimlaws import ClaimJudge, address_of, given_twice, left_undone
+from tests.reconcilers.simulation.journalchaos import Harm, MakesReplica, integration_client
+from tests.reconcilers.simulation.laws import FIRST, SPANS, Judge, held, overlap
+from tests.reconcilers.simulation.replica import Feed, OpenGate, Passes, Silent
+from tests.reconcilers.simulation.wire import Flight
+from tests.reconcilers.simulation.world import ADDRESSES, ALLOCATIONS, CLAIMS, POOLS, Json
+from tests.reconcilers.simulation.world import World as Server
+
+PLURALS = (POOLS, ALLOCATIONS, CLAIMS, ADDRESSES)
+
+
+class SharedReplica(Passes):
+    """A process that believes it leads, and serves allocations and claims."""
+
+    def __init__(
+        self,
+        server: Server,
+        flights: list[Flight],
+        clock: VirtualClock,
+        rnd: Random,
+        *,
+        patience: float,
+    ) -> None:
+        version = api.CONTRACT_VERSIONS[0]
+        claim_kind, address_kind = api.claims(version), api.addresses(version)
+        indexes = {SPACE_INDEX: space_of, CLUSTER_INDEX: cluster_index}
+        pools = Cache(NETWORK_POOL)
+        allocations = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
+        claims = Cache(claim_kind, indexes=indexes)
+        addresses = Cache(address_kind, indexes=indexes)
+        caches: tuple[Cache[Any], ...] = (pools, allocations, claims, addresses)
+        client = integration_client(flights, *caches)
+        world = World(claims, addresses, None, {"NetworkPool": pools}, claim_kind, address_kind)
+        settings, recorder = PoolSettings(foreign_patience=patience), cast("Recorder", Silent())
+        parts = PoolParts(
+            client,
+            world,
+            Reader(client, world, clock, settings.cache_patience),
+            Granting(client, world, recorder, clock, settings.width),
+            Leftovers(client, world, clock),
+            PoolStatuses(client, recorder, clock, Offers(world.pools, _offered)),
+            clock,
+            settings,
+        )
+        of_claims = NetworkPoolClaims(parts, allocations, OtherHolders())
+        holders = ClaimHolders()
+        holders.known, holders.pools = True, of_claims
+        events = PoolEvents(recorder, clock, settings.event_interval)
+        of_pools = NetworkPoolReconciler(
+            client, pools, allocations, events, clock, settings, others=holders
+        )
+        of_allocations = IPAllocationReconciler(
+            client, allocations, pools, OpenGate(), clock, AllocationSettings()
+        )
+        feeds = self.pools, self.allocations, self.claims, self.addresses = [
+            Feed(cache, server.history[plural], server)
+            for plural, cache in zip(PLURALS, caches, strict=True)
+        ]
+        super().__init__(
+            rnd,
+            feeds,
+            (
+                (of_pools.reconcile, (self.pools,)),
+                (of_allocations.reconcile, (self.allocations,)),
+                (of_claims.reconcile, (self.pools,)),
+                (
+                    ClaimReconciler(client, world, recorder, clock).reconcile,
+                    (self.claims, self.addresses),
+                ),
+            ),
+        )
+
+
+def _offered(kind: str, pool: Any) -> Any:
+    del kind
+    return network_pool_space(pool, PoolSettings().max_addresses)
+
+
+class SharedJudge(ClaimJudge):
+    """Looks at every change of pools, allocations and claims."""
+
+    @override
+    def _look(self, plural: str, old: Json | None, new: Json | None) -> None:
+        if plural in {POOLS, ALLOCATIONS}:
+            Judge._look(self, plural, old, new)
+            # A pass may refuse an allocation while a claim releases what the next pass promises:
+            # that loses its turn, and nobody an address.
+            if self.problem and "was refused what its pool had promised" in self.problem:
+                self.problem = None
+        else:
+            super()._look(plural, old, new)
+        if self.problem is None and not self.paused and plural in {ALLOCATIONS, CLAIMS}:
+            self.problem = next(self._shared_by_both(old, new), None)
+
+    def _shared_by_both(self, old: Json | None, new: Json | None) -> Iterator[str]:
+        if new is not None and old is not None:
+            before, now = (_has(self.world, one) for one in (old, new))
+            if now - before:
+                yield from between(self.world, now - before)
+
+
+def _has(world: Server, obj: Json) -> set[str]:
+    """Return the addresses of an allocation or a claim."""
+    if obj["kind"] == "IPAllocation":
+        return {address for one in held(obj) for address in one.addresses()}
+    address = address_of(world, obj)
+    return {address} if address else set()
+
+
+def between(world: Server, addresses: set[str] | None = None) -> Iterator[str]:
+    """Yield which allocation and which claim have one address, of these if given."""
+    for claim in world.of(CLAIMS):
+        theirs = _has(world, claim)
+        for allocation in world.of(ALLOCATIONS):
+            both = theirs & _has(world, allocation)
+            if addresses is not None:
+                both &= addresses
+            for one in sorted(both):
+                names_of = claim["metadata"]["name"], allocation["metadata"]["name"]
+                yield f"claim {names_of[0]} and allocation {names_of[1]} both have {one}"
+
+
+@dataclass
+class SharedRun(ClaimRun):
+    """One seed of the simulation of allocations and claims together, played."""
+
+    pools = POOLS
+    replica: ClassVar[MakesReplica] = SharedReplica
+
+    @override
+    def _make_judge(self) -> Judge:
+        return SharedJudge(self.world)
+
+    @override
+    def _overlap(self) -> str | None:
+        found = overlap(self.world) or given_twice(self.world)
+        return found or next(between(self.world), None)
+
+    @override
+    def _unserved(self) -> str | None:
+        return left_undone(self.world, POOLS, self._of_allocations) or self._waiting()
+
+    def _of_allocations(self, pool: str) -> Iterable[str]:
+        """Return the addresses of a pool that allocations hold."""
+        found = (
+            one for one in self.world.of(ALLOCATIONS) if one["spec"]["poolRef"]["name"] == pool
+        )
+        return {address for one in found for address in _has(self.world, one)}
+
+    def _waiting(self) -> str | None:
+        """Return which allocation waits although it fits, None if none does."""
+        claimed = {str(one["spec"]["address"]) for one in self.world.of(ADDRESSES)}
+        for one in self.world.of(ALLOCATIONS):
+            name, pool = one["metadata"]["name"], one["spec"]["poolRef"]["name"]
+            found = self.world.get(POOLS, pool)
+            if found is None or "deletionTimestamp" in found["metadata"]:
+                continue
+            if "deletionTimestamp" in one["metadata"]:
+                return f"allocation {name} is deleted and still there"
+            taken = claimed | {*self._of_allocations(pool)}
+            if not held(one) and _longest_run(pool, taken) >= one["spec"]["count"]:
+                return f"allocation {name} waits although it fits: {found.get('status')}"
+        return None
+
+    @override
+    def _user(self) -> None:
+        if self.random.random() < 0.5:
+            Run._user(self)
+        else:
+            super()._user()
+
+    @override
+    def ref(self, pool: str) -> Json:
+        return {"apiGroup": names.GROUP, "kind": "NetworkPool", "name": pool}
+
+    @override
+    def _harms(self) -> dict[str, list[Harm]]:
+        harms = super()._harms()
+        harms["resets"].append(partial(Run._reset, self))
+        harms["touches"].append(partial(Run._touch, self))
+        harms["wipes"].append(partial(Run._wipe, self))
+        harms["restores"].append(partial(Run._restore, self))
+        return harms
+
+    @override
+    def _make_pool(self, name: str, status: Json | None = None) -> None:
+        Run._make_pool(self, name, status)
+
+
+def _longest_run(pool: str, taken: set[str]) -> int:
+    """Return how many free addresses of a pool lie in a row."""
+    longest = run = 0
+    first, last = SPANS[pool]
+    for number in range(first, last + 1):
+        run = 0 if f"{FIRST}{number}" in taken else run + 1
+        longest = max(longest, run)
+    return longest

@@ -1,0 +1,54 @@
+"""How each rule that keeps claims and allocations of one pool apart is switched off."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from allocator import AddressRange
+from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.integrations.clusterapi import networkpools
+from reconcilers.integrations.clusterapi.choosing import Chooser
+from reconcilers.integrations.clusterapi.networkpools import ClaimHolders, NetworkPoolClaims
+
+Patch = pytest.MonkeyPatch
+
+
+def lost_journal_believed(mp: Patch) -> None:
+    """A pool whose journal was lost counts as one that promised nothing to claims."""
+    mp.setattr(networkpools, "is_paused", lambda annotations: True)
+
+
+def adopted_though_allocated(mp: Patch) -> None:
+    """An IPAddress of the claim's name is adopted though an allocation has its address."""
+    take = Chooser._take
+
+    def blind(self: Chooser, claim: Any, promised: Sequence[AddressRange], _: Any) -> Any:
+        return take(self, claim, promised, ())
+
+    mp.setattr(Chooser, "_take", blind)
+
+
+def promises_to_allocations_free(mp: Patch) -> None:
+    """What is promised to allocations may be given to claims."""
+
+    class Nothing:
+        open = ()
+
+    mp.setattr(networkpools, "settle_assignments", lambda pool, view: Nothing())
+
+
+def claims_unseen(mp: Patch) -> None:
+    """What claims hold or are promised may be given to allocations."""
+    mp.setattr(ClaimHolders, "held", lambda self, pool: ())
+
+
+def promises_to_claims_free(mp: Patch) -> None:
+    """What is promised to claims, and not seen yet, may be given to allocations."""
+
+    def held(self: NetworkPoolClaims, pool: Any) -> Any:
+        space = self.geometry(pool)
+        view = self._parts.reader.cached(NETWORK_POOL, pool.metadata.key, space)
+        return [*view.contents.held()]
+
+    mp.setattr(NetworkPoolClaims, "held", held)

@@ -1,0 +1,110 @@
+"""Scenes of NetworkPools with two journals: one rule keeps claims and allocations apart."""
+
+from random import Random
+from typing import Any
+
+from typing_extensions import override
+
+from reconcilers.api import names
+from reconcilers.integrations.clusterapi.api import CLAIM_FINALIZER
+from reconcilers.integrations.core.journal import ANNOTATION
+from tests.reconcilers.simulation.claimlaws import given_twice
+from tests.reconcilers.simulation.laws import FIRST, Judge, overlap
+from tests.reconcilers.simulation.sharedpools import SharedJudge, SharedReplica, between
+from tests.reconcilers.simulation.stage import Stage, writes_of
+from tests.reconcilers.simulation.wire import Flight
+from tests.reconcilers.simulation.world import ADDRESSES, CLAIMS, POOLS
+
+REF = {"apiGroup": names.GROUP, "kind": "NetworkPool", "name": "p"}
+POOL, CLAIM_POOL = 0, 2
+"""Which reconciler of a replica hands out of a pool: to allocations, and to claims."""
+
+
+class SharedStage(Stage):
+    """A world with NetworkPool p of three addresses, both its memories, and nobody at work yet."""
+
+    @override
+    def make_judge(self) -> Judge:
+        return SharedJudge(self.world)
+
+    @override
+    def overlap(self) -> str | None:
+        found = overlap(self.world) or given_twice(self.world)
+        return found or next(between(self.world), None)
+
+    @override
+    async def open(self) -> None:
+        self.make_pool()
+        replica = self.replica()
+        for number in (POOL, CLAIM_POOL):
+            await self.work(replica, number, "p")
+            replica.read(1.0, all_of_it=True)
+
+    @override
+    def replica(self) -> Any:
+        made = SharedReplica(self.world, self.flights, self.clock, Random(0), patience=0.0)
+        made.boot(stale=False)
+        return made
+
+    def claim(self, name: str) -> None:
+        """Make a claim that may be served."""
+        meta = {"name": name, "finalizers": [CLAIM_FINALIZER]}
+        self.world.create(CLAIMS, {"metadata": meta, "spec": {"poolRef": REF}})
+
+
+def _gives(flight: Flight) -> bool:
+    """Return whether a request says to a claim what it got."""
+    status = flight.plural == CLAIMS and flight.subresource == "status"
+    return status and "are void" not in str(flight.body)
+
+
+async def claim_written_late_after_loss_of_memory(stage: SharedStage) -> str | None:
+    """A claim's address is on its way when the pool forgets; an allocation asks for some, too.
+
+    The replica that serves the allocation has not heard of the IPAddress that was made.
+    """
+    stage.claim("c")
+    other = stage.replica()
+    await stage.work(stage.replica(), CLAIM_POOL, "p", _gives)
+    patch = {"metadata": {"annotations": {ANNOTATION: None}}}
+    stage.world.patch(POOLS, "p", patch, guarded=False)
+    stage.ask("a")
+    for feed in (other.pools, other.allocations):
+        feed.advance(feed.behind)
+    await stage.work(other, POOL, "p")
+    stage.arrive()
+    return stage.problem
+
+
+async def address_made_by_hand_that_an_allocation_has(stage: SharedStage) -> str | None:
+    """A person makes an IPAddress of a claim's name; an allocation has its address."""
+    stage.ask("a")
+    await stage.work(stage.replica(), POOL, "p")
+    stage.claim("c")
+    spec = {"claimRef": {"name": "c"}, "poolRef": REF, "address": f"{FIRST}0", "prefix": 24}
+    stage.world.create(ADDRESSES, {"metadata": {"name": "c"}, "spec": spec})
+    await stage.work(stage.replica(), CLAIM_POOL, "p")
+    return stage.problem
+
+
+async def allocation_promised_while_a_claim_is_served(stage: SharedStage) -> str | None:
+    """An allocation's range is on its way when a claim asks for an address."""
+    stage.ask("a")
+    await stage.work(stage.replica(), POOL, "p", writes_of("a"))
+    stage.claim("c")
+    await stage.work(stage.replica(), CLAIM_POOL, "p")
+    stage.arrive()
+    return stage.problem
+
+
+async def claim_promised_while_an_allocation_is_served(stage: SharedStage) -> str | None:
+    """A claim's address is on its way when an allocation asks, and the IPAddress is not seen."""
+    stage.claim("c")
+    other = stage.replica()
+    await stage.work(stage.replica(), CLAIM_POOL, "p", _gives)
+    stage.ask("a")
+    for feed in (other.pools, other.allocations):
+        feed.advance(feed.behind)
+    await stage.work(other, POOL, "p")
+    stage.arrive()
+    return stage.problem

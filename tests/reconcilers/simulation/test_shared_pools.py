@@ -1,0 +1,61 @@
+"""Claims and allocations of one NetworkPool never have one address, from seeds and in scenes."""
+
+from functools import partial
+
+import pytest
+
+from tests.reconcilers.simulation import sharedrules as rules
+from tests.reconcilers.simulation import sharedscenes as scenes
+from tests.reconcilers.simulation.chaos import Plan
+from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, integration_plans
+from tests.reconcilers.simulation.sharedpools import SharedRun
+from tests.reconcilers.simulation.stage import played
+
+SCENES = {
+    "a lost journal is fenced before allocations are served": (
+        rules.lost_journal_believed,
+        scenes.claim_written_late_after_loss_of_memory,
+    ),
+    "an address that an allocation has is not adopted": (
+        rules.adopted_though_allocated,
+        scenes.address_made_by_hand_that_an_allocation_has,
+    ),
+    "what is promised to an allocation is taken": (
+        rules.promises_to_allocations_free,
+        scenes.allocation_promised_while_a_claim_is_served,
+    ),
+    "what is promised to a claim is taken": (
+        rules.promises_to_claims_free,
+        scenes.claim_promised_while_an_allocation_is_served,
+    ),
+    "what claims have is taken": (
+        rules.claims_unseen,
+        scenes.claim_promised_while_an_allocation_is_served,
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+@integration_plans
+def test_claims_and_allocations_of_one_pool_never_share_an_address_and_what_fits_is_served(
+    plan: Plan, share: int, options: str, part: int
+) -> None:
+    again = f"shared {{}} {options}"
+    check_part(partial(SharedRun, plan=plan), SEEDS // (2 * share), part, again)
+
+
+@pytest.mark.parametrize("rule", SCENES)
+def test_without_a_rule_the_scene_ends_badly_and_with_it_well(rule: str) -> None:
+    off, scene = SCENES[rule]
+    assert played(scene, scenes.SharedStage) is None
+    with pytest.MonkeyPatch.context() as patch:
+        off(patch)
+        verdict = played(scene, scenes.SharedStage)
+    assert verdict is not None
+    assert "claim c and allocation a both have" in verdict
+
+
+def test_a_deleted_pool_that_waits_for_claims_asks_for_nothing() -> None:
+    """It listed all allocations at each of its turns."""
+    assert SharedRun(19).play() is None
