@@ -52,3 +52,21 @@ async def test_two_live_processes_never_give_an_address_twice_though_one_is_froz
         found = await served(lab, 64)
         assert len(set(found)) == len(found) == 64
         assert (other.poll(), server.process.poll()) == (None, None)
+
+
+async def test_requests_that_are_created_and_deleted_at_once_leave_nothing_behind(
+    lab: Lab,
+) -> None:
+    await lab.network()
+
+    async def come_and_go(name: str) -> None:
+        await lab.ask(name)
+        await lab.delete("IPAllocation", name)
+
+    async with anyio.create_task_group() as group:
+        for number in range(60):
+            group.start_soon(come_and_go, f"x{number:02}")
+    await until(lambda: lab.every("IPAllocation"), lambda found: found == [])
+    await lab.ask("a")
+    await lab.has("a", "10.0.2.2")
+    await lab.summary(lambda one: one.get("allocatedCount") == 1)
