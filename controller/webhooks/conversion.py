@@ -16,8 +16,8 @@ more than the object, which a function has nothing but. Nothing of a request is 
 its objects is not, because an API server takes all or none.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass, replace
 from inspect import iscoroutinefunction
 from typing import Any, Generic, NamedTuple, TypeVar, get_origin
 
@@ -240,8 +240,9 @@ class _Refused(Exception):
 
 def _apply(step: _Step, source: Json) -> Json:
     """Return `source` in the next version."""
-    given = _read(encode(source), step.takes)
-    known = _plain(given)  # now, as the function may change what it is given
+    data = encode(source)
+    given = _read(data, step.takes)
+    known = _named(given, data)  # now, as the function may change what it is given
     try:
         returned = step.function(given)
     except BaseException as error:
@@ -253,7 +254,8 @@ def _apply(step: _Step, source: Json) -> Json:
     if _is_plain(step.takes):
         converted = _plain(returned)
     else:
-        converted = carry_over(*(_without_type(one) for one in (source, known, _plain(returned))))
+        result = _with_omitted(returned, _plain(returned))
+        converted = carry_over(*(_without_type(one) for one in (source, known, result)))
     return {**converted, "apiVersion": step.api_version, "kind": source["kind"]}
 
 
@@ -283,6 +285,70 @@ def _plain(obj: Any) -> Json:
     else:  # the labels of an ObjectMeta are a read-only mapping, which pydantic warns of
         decoded = msgspec.json.decode(dump(by_alias=True, fallback=dict, warnings=False))
     return decoded
+
+
+def _named(given: Any, data: bytes) -> Json:
+    """Return the fields of an object that its type names, as decoded JSON.
+
+    Args:
+        given: the object.
+        data: what it was decoded from.
+    """
+    if isinstance(given, dict):
+        return {}  # plain JSON: nothing is carried over
+    if hasattr(given, "model_dump_json"):
+        given = _read(data, type(given))  # anew: the function gets what the model let in
+        _drop_unnamed(given)
+    found: Json = _with_omitted(given, _plain(given))
+    return found
+
+
+def _drop_unnamed(value: Any) -> None:
+    """Take away what pydantic models hold that no type names (extra="allow"), at any depth."""
+    if isinstance(value, Mapping):
+        nested: Iterable[Any] = value.values()
+    elif isinstance(value, list | tuple):
+        nested = value
+    elif hasattr(value, "model_dump_json"):
+        (value.model_extra or {}).clear()
+        nested = [getattr(value, name) for name in type(value).model_fields]
+    else:
+        return
+    for one in nested:
+        _drop_unnamed(one)
+
+
+def _with_omitted(value: Any, encoded: Any) -> Any:
+    """Return an encoded value with what Structs leave out: fields that have their defaults.
+
+    A type with `omit_defaults` names these fields too.
+
+    Args:
+        value: of any type.
+        encoded: the same as decoded JSON.
+    """
+    if isinstance(encoded, list) and isinstance(value, list | tuple):
+        return [_with_omitted(*pair) for pair in zip(value, encoded, strict=False)]
+    if not isinstance(encoded, dict):
+        return encoded
+    found = {
+        name: _with_omitted(one, encoded[name] if name in encoded else _plain(one))
+        for name, one in _members(value, encoded)
+        if one is not msgspec.UNSET
+    }
+    return {**encoded, **found}
+
+
+def _members(value: Any, encoded: Json) -> Iterable[tuple[str, Any]]:
+    """Return what is in a value that is an object in JSON, by the name that it has there."""
+    if isinstance(value, Mapping):
+        return zip(encoded, value.values(), strict=False)
+    if isinstance(value, msgspec.Struct):
+        fields = msgspec.structs.fields(value)
+        return ((one.encode_name, getattr(value, one.name)) for one in fields)
+    if is_dataclass(value):
+        return ((name, getattr(value, name)) for name in encoded)
+    return ()  # a pydantic model, whose fields are all there
 
 
 def _without_type(obj: Json) -> Json:
