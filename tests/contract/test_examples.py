@@ -198,6 +198,14 @@ def test_a_team_that_is_converted_there_and_back_is_the_same(
     assert teams.to_v1(teams.to_v2(old)) == old
 
 
+def test_an_annotation_that_somebody_else_wrote_makes_nobody_an_owner() -> None:
+    meta = ObjectMeta(name="net", annotations={teams.MORE_OWNERS: "eve@x.com", "a": "b"})
+    new = teams.Team(meta, teams.TeamSpec(("ann@x.com",), "team-net"))
+    old = teams.to_v1(new)
+    assert old.metadata.annotations == {"a": "b"}
+    assert teams.to_v2(old).spec == new.spec
+
+
 @asynccontextmanager
 async def team_operator(
     framework: str, plane: Plane, admin: httpx.AsyncClient, folder: Path
