@@ -27,7 +27,7 @@ from anyio.lowlevel import checkpoint
 
 from controller.clock import Clock
 from controller.codec import decoder, encode
-from controller.meta import Key
+from controller.meta import Key, Untyped
 from controller.resource import Resource
 from controller.supervisor import as_exception, is_bug
 from controller.webhooks.carrying import UnfitResult, carry_over
@@ -113,8 +113,8 @@ class Conversion(Generic[H]):
         *spokes: the other versions.
 
     Raises:
-        ValueError: the path does not begin with a slash, two versions have the same name, or some
-            versions are plain JSON and others are not.
+        ValueError: the path does not begin with a slash, two versions have the same name, a type
+            is Untyped, or some versions are plain JSON and others are not.
     """
 
     def __init__(
@@ -133,7 +133,10 @@ class Conversion(Generic[H]):
         names = [hub.version, *(spoke.version for spoke in spokes)]
         if len(set(names)) < max(len(names), 2):
             raise ValueError(f"a conversion needs several versions, and not {', '.join(names)}")
-        if len({_is_plain(one) for one in (type, *(spoke.type for spoke in spokes))}) > 1:
+        types = (type, *(spoke.type for spoke in spokes))
+        if Untyped in types:  # what it has beside its body would be two sources of the metadata
+            raise ValueError("Untyped is not converted: use dict, the plain JSON")
+        if len({_is_plain(one) for one in types}) > 1:
             raise ValueError("all versions are converted as plain JSON (dict), or none is")
 
     async def answer(self, body: bytes, clock: Clock, seconds: float) -> tuple[bytes, bool]:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from controller import ObjectMeta
+from controller import ObjectMeta, Untyped
 from controller.webhooks import Conversion, Spoke
 from tests.clock import VirtualClock
 from tests.controller.webhooks.conversions import (
@@ -342,3 +342,6 @@ def test_a_conversion_needs_a_path_several_versions_and_plain_functions() -> Non
         Spoke("v1", dict, anything, same)
     with pytest.raises(ValueError, match="plain JSON"):
         Conversion("/convert", GIZMOS, Gizmo, of_dict)
+    untyped: Spoke[Any, Any] = Spoke("v1", Untyped, same, same)
+    with pytest.raises(ValueError, match="Untyped is not converted: use dict"):
+        Conversion("/convert", GIZMOS, Untyped, untyped)
