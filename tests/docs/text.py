@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = (
     *("README.md", "ARCHITECTURE.md", "OPERATIONS.md", "API.md", "CONTRIBUTING.md"),
-    *("CHANGELOG.md", "SECURITY.md", "RELEASING.md", "controller/README.md"),
+    *("CHANGELOG.md", "SECURITY.md", "RELEASING.md", "controller/README.md", "examples/README.md"),
     *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))),
 )
 PAGES = tuple(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))
