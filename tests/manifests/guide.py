@@ -18,6 +18,7 @@ NOT_TYPED: Mapping[str, str] = {
     " -t registry.example/butler-ipam:0.1.0 .": "needs an engine",
     "docker push registry.example/butler-ipam:0.1.0": "needs a registry",
     "make image-check": "a target with a test of its own",
+    "make dashboard": "draws a picture of the documents anew, and needs a browser",
     "python -m tests.bench": "takes minutes, and a quiet machine",
     "kubectl -n butler-system rollout status deployment/butler-ipam": _NODES,
     "kubectl -n butler-system rollout undo deployment/butler-ipam": "no controller of Deployments",
@@ -34,6 +35,8 @@ NOT_TYPED: Mapping[str, str] = {
     " -l butler.butlerlabs.dev/tenant=shop,butler.butlerlabs.dev/allocation-type=loadbalancer": (
         "needs a tenant, and a ProviderConfig in cloud mode; tests/metallb has both"
     ),
+    "kubectl get ipallocations.vitistack.io -A": "needs the kinds of vitistack;"
+    " tests/contract/vitistack has them",
     "kubectl -n butler-system port-forward service/butler-ipam-ui 8443:443": _NODES,
     "kubectl create token viewer -n butler-system": "page.py asks for tokens",
     "butler-ipam run": "the controller itself, which the tests start under its account",
