@@ -248,7 +248,10 @@ class ClaimReconciler:
     def _note_move(self, change: Change[IPAddressClaim]) -> None:
         """Note a claim that `clusterctl move` deletes; it is gone within milliseconds."""
         claim = change.new or change.old
-        if claim is not None and DELETE_FOR_MOVE in claim.metadata.annotations:
+        if claim is None or DELETE_FOR_MOVE not in claim.metadata.annotations:
+            return
+        kind = kind_of(claim.spec.poolRef)
+        if kind is not None and not kind.namespaced:  # the others are taken away with their claims
             self._moved.add(claim.metadata.uid)
 
     async def _held_back(self, address: IPAddress, pool: Any) -> Outcome:
