@@ -144,7 +144,8 @@ class Space:
         held = [span for one in taken if (span := layout.span_of(one)) is not None]
         parts = sorted(part for span in held for part in layout.clip(span))
         blocks = ((block.first, block.last) for block in layout.blocks)
-        self._held = Counter(held)
+        # Not a Counter itself: that deletes, and counts what is new, in Python.
+        self._held = dict(Counter(held))
         self._overlaps = Overlaps(parts)
         self._free = FreeExtents(minus(blocks, union(parts)), BITS[layout.family])
         self._tried: list[Span] | None = None
@@ -233,7 +234,7 @@ class Space:
         self._added(span)
 
     def _added(self, span: Span) -> AddressRange:
-        self._held[span] += 1
+        self._held[span] = self._held.get(span, 0) + 1
         if self._tried is not None:
             self._tried.append(span)
         return AddressRange(*span, self.layout.family)
@@ -263,8 +264,10 @@ class Space:
         self._removed(span)
 
     def _removed(self, span: Span) -> None:
-        self._held[span] -= 1
-        if not self._held[span]:
+        holders = self._held[span] - 1
+        if holders:
+            self._held[span] = holders
+        else:
             del self._held[span]
         for part in self.layout.clip(span):
             for first, last in self._overlaps.remove(*part):
@@ -288,7 +291,7 @@ class Space:
         Returns:
             The layout, how many hold each range, where ranges overlap, the free blocks.
         """
-        return self.layout, dict(self._held), self._overlaps.steps, list(self._free)
+        return self.layout, self._held.copy(), self._overlaps.steps, list(self._free)
 
     @property
     def total(self) -> int:
