@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator import extents
-from allocator.extents import SortedInts
+from allocator.extents import FreeExtents, SortedInts
 
 VALUES = st.integers(0, 60)
 
@@ -72,3 +72,11 @@ def test_what_is_no_member_cannot_be_removed_or_replaced(
     with pytest.raises(KeyError):
         ints.replace(stranger, 4)
     assert list(ints) == members
+
+
+def test_a_run_that_is_long_enough_and_lies_across_a_boundary_has_no_aligned_block() -> None:
+    free = FreeExtents([(1, 6), (9, 14)], bits=32)
+    assert free.take_aligned(4) is None
+    assert list(free) == [(1, 6), (9, 14)]
+    assert free.take_aligned(2) == 2
+    assert list(free) == [(1, 1), (4, 6), (9, 14)]
