@@ -31,6 +31,13 @@ def test_help_lists_every_command_without_loading_any() -> None:
         assert summary in printed
 
 
+def printed_by(script: str) -> str:
+    """Run a script in a Python of its own, which has to succeed; return what it prints."""
+    return subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+
+
 def test_commands_that_look_at_a_cluster_load_nothing_that_only_controllers_need() -> None:
     script = (
         "import sys, reconcilers.cli.tables\n"
@@ -38,10 +45,7 @@ def test_commands_that_look_at_a_cluster_load_nothing_that_only_controllers_need
         " 'controller.manager', 'controller.webhooks', 'envtest', 'reconcilers.wiring')"
         " if m in sys.modules])\n"
     )
-    printed = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    ).stdout
-    assert printed == "[]\n"
+    assert printed_by(script) == "[]\n"
 
 
 def test_the_controllers_load_neither_what_makes_schemas_nor_the_embedded_api_server() -> None:
@@ -49,10 +53,7 @@ def test_the_controllers_load_neither_what_makes_schemas_nor_the_embedded_api_se
         "import sys, reconcilers.cli.run\n"
         "print([m for m in ('pydantic', 'kubernetes_asyncio', 'envtest') if m in sys.modules])\n"
     )
-    printed = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    ).stdout
-    assert printed == "[]\n"
+    assert printed_by(script) == "[]\n"
 
 
 def test_a_platform_is_started_without_what_makes_schemas() -> None:
@@ -60,10 +61,7 @@ def test_a_platform_is_started_without_what_makes_schemas() -> None:
         "import sys, reconcilers.cli.up, reconcilers.cli.demo.world\n"
         "print([m for m in ('pydantic', 'reconcilers.api.crd') if m in sys.modules])\n"
     )
-    printed = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    ).stdout
-    assert printed == "[]\n"
+    assert printed_by(script) == "[]\n"
 
 
 def test_the_controllers_load_integrations_and_the_page_only_where_they_are_asked_for() -> None:
@@ -76,10 +74,7 @@ def test_the_controllers_load_integrations_and_the_page_only_where_they_are_aske
     script = (
         f"import sys, reconcilers.cli.run\nprint([m for m in {optional!r} if m in sys.modules])\n"
     )
-    printed = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    ).stdout
-    assert printed == "[]\n"
+    assert printed_by(script) == "[]\n"
 
 
 def test_the_check_for_packages_of_our_names_does_not_load_importlib_metadata() -> None:
@@ -90,10 +85,7 @@ def test_the_check_for_packages_of_our_names_does_not_load_importlib_metadata() 
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "print('importlib.metadata' in sys.modules)\n"
     )
-    printed = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    ).stdout
-    assert printed.splitlines()[-1] == "False"
+    assert printed_by(script).splitlines()[-1] == "False"
 
 
 @pytest.mark.parametrize(
@@ -138,10 +130,7 @@ def test_plan_loads_neither_the_kubernetes_client_nor_the_embedded_api_server() 
         "import reconcilers.cli.plan\n"
         "print([m for m in ('envtest', 'kubernetes_asyncio', 'cryptography') if m in sys.modules])"
     )
-    printed = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    ).stdout
-    assert printed.strip() == "[]"
+    assert printed_by(script).strip() == "[]"
 
 
 def test_the_version_is_that_of_the_distribution() -> None:
