@@ -15,7 +15,7 @@ from reconcilers.integrations.clusterapi.overlaps import Offer, overlapping
 from reconcilers.integrations.clusterapi.poolstatus import counts_of
 from reconcilers.integrations.clusterapi.views import ADDRESS, CLAIM, PoolContents, offers_of
 from reconcilers.integrations.clusterapi.world import World, kind_of, pool_key
-from reconcilers.integrations.core.views import Trouble
+from reconcilers.integrations.core.views import Trouble, unreadable_troubles
 
 STUCK_AFTER = timedelta(minutes=10)
 """As long as a deletion may take before it is worth a look."""
@@ -35,8 +35,7 @@ def audit(
         unreadable: objects that could not be decoded, by kind and key, with the reason.
         now: the time.
     """
-    for (kind, key), reason in unreadable.items():
-        yield Trouble("Unreadable", "error", kind, key, f"cannot be read: {reason}")
+    yield from unreadable_troubles(unreadable)
     offers = offers_of(world)
     for one in pools:
         yield from _pool(one, offers)

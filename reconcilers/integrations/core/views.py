@@ -3,7 +3,7 @@
 The command line prints these, and knows nothing else of an integration's kinds.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -169,6 +169,16 @@ class Trouble:
     sentence: str
     seen: Object | None = None
     removable: bool = False
+
+
+def unreadable_troubles(unreadable: Mapping[tuple[str, Key], str]) -> Iterator[Trouble]:
+    """Yield what is wrong with objects that could not be decoded.
+
+    Args:
+        unreadable: the reasons, by kind and key.
+    """
+    for (kind, key), reason in unreadable.items():
+        yield Trouble("Unreadable", "error", kind, key, f"cannot be read: {reason}")
 
 
 @dataclass(frozen=True, slots=True)

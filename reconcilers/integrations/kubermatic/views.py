@@ -11,7 +11,13 @@ from allocator import AddressRange, InvalidPool, Space
 from controller.meta import Key
 from reconcilers.integrations.core.journal import journal_of
 from reconcilers.integrations.core.stretches import HeldPart, stretches
-from reconcilers.integrations.core.views import PoolFigures, PoolView, Severity, Trouble
+from reconcilers.integrations.core.views import (
+    PoolFigures,
+    PoolView,
+    Severity,
+    Trouble,
+    unreadable_troubles,
+)
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     CLUSTERS,
@@ -169,8 +175,7 @@ def audit(
         contents: the pools with their contents.
         unreadable: objects that could not be decoded, by kind and key, with the reason.
     """
-    for (kind, key), reason in unreadable.items():
-        yield Trouble("Unreadable", "error", kind, key, f"cannot be read: {reason}")
+    yield from unreadable_troubles(unreadable)
     for one in contents:
         yield from _of_datacenter(one)
     for pool in sorted(world.pools, key=lambda one: one.metadata.key):

@@ -12,7 +12,7 @@ from controller.meta import Key
 from reconcilers.integrations.core.contents import Contents
 from reconcilers.integrations.core.journal import journal_of
 from reconcilers.integrations.core.stretches import HeldPart, stretches
-from reconcilers.integrations.core.views import PoolFigures, PoolView, Trouble
+from reconcilers.integrations.core.views import PoolFigures, PoolView, Trouble, unreadable_troubles
 from reconcilers.integrations.vitistack.allocations import moment
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
@@ -152,8 +152,7 @@ def audit(
         unreadable: objects that could not be decoded, by kind and key, with the reason.
         now: the time.
     """
-    for (kind, key), reason in unreadable.items():
-        yield Trouble("Unreadable", "error", kind, key, f"cannot be read: {reason}")
+    yield from unreadable_troubles(unreadable)
     for one in contents:
         yield from _of_network(one)
     for network in sorted(world.networks, key=lambda one: one.metadata.key):
