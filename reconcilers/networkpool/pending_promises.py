@@ -58,6 +58,16 @@ class WriteResult(Enum):
     REFUSED = auto()
     """Refused for good: sending it again does not help."""
 
+    @classmethod
+    def of_error(cls, error: ControllerError) -> "WriteResult":
+        """Return the result of a write that failed with this error."""
+        if isinstance(error, Conflict | NotFound):
+            return cls.SETTLED
+        retryable = isinstance(error, Unauthorized | TooManyRequests | ServerFailure)
+        if retryable or not isinstance(error, ApiError):
+            return cls.UNKNOWN
+        return cls.REFUSED
+
 
 @dataclass(frozen=True, slots=True)
 class Promised:
@@ -112,14 +122,10 @@ class AllocationWriter:
         """Patch the status of an allocation; return the result, errors included."""
         try:
             answer = await self._client.patch_status(IP_ALLOCATION, allocation, status)
-        except (Conflict, NotFound):
-            return Written(allocation, WriteResult.SETTLED)
-        except (Unauthorized, TooManyRequests, ServerFailure) as error:
-            return Written(allocation, WriteResult.UNKNOWN, error=error)
-        except ApiError as error:
-            return Written(allocation, WriteResult.REFUSED, error=error)
         except ControllerError as error:
-            return Written(allocation, WriteResult.UNKNOWN, error=error)
+            result = WriteResult.of_error(error)
+            moved_on = result is WriteResult.SETTLED
+            return Written(allocation, result, error=None if moved_on else error)
         return Written(allocation, WriteResult.WRITTEN, answer)
 
 

@@ -7,21 +7,12 @@ address, or is taken away with the claim.
 """
 
 from collections.abc import Sequence
-from enum import Enum, auto
 from functools import partial
 from typing import Any
 
 from controller.client import Client
 from controller.clock import Clock
-from controller.errors import (
-    ApiError,
-    Conflict,
-    ControllerError,
-    NotFound,
-    ServerFailure,
-    TooManyRequests,
-    Unauthorized,
-)
+from controller.errors import Conflict, ControllerError, NotFound
 from controller.events import Recorder
 from controller.resource import Resource
 from reconcilers.conditions import READY, Finding
@@ -38,22 +29,10 @@ from reconcilers.integrations.clusterapi.claimevents import ClaimEvents, Told
 from reconcilers.integrations.clusterapi.statuses import message_of, shows, with_ready
 from reconcilers.integrations.clusterapi.world import World
 from reconcilers.integrations.core.journal import Promise
+from reconcilers.integrations.core.passes import Kept
 from reconcilers.integrations.core.rules import Refusal
 from reconcilers.integrations.core.together import at_once
-
-
-class Result(Enum):
-    """What became of one attempt to keep a promise."""
-
-    WRITTEN = auto()
-    """The claim has its addressRef."""
-    SETTLED = auto()
-    """The claim has moved on or is gone; the promise can never be kept."""
-    UNKNOWN = auto()
-    """No answer, or one that says to try again."""
-    REFUSED = auto()
-    """Refused for good, or an IPAddress is in the way."""
-
+from reconcilers.networkpool.pending_promises import WriteResult
 
 Granted = tuple[Promise, IPAddressClaim]
 """A promise, and the claim at exactly the version that it names."""
@@ -82,7 +61,7 @@ class Granting:
 
     async def keep(
         self, granted: Sequence[Granted], pool: Any, pool_kind: Resource[Any], space: PoolSpace
-    ) -> list[tuple[Promise, Result]]:
+    ) -> list[Kept]:
         """Keep these promises, several at once; return what became of each.
 
         Args:
@@ -91,26 +70,25 @@ class Granting:
             pool_kind: the kind of `pool`.
             space: what it hands out.
         """
-        results: list[tuple[Promise, Result]] = []
+        results: list[Kept] = []
         told: list[Told] = []
 
         async def keep_one(one: Granted) -> None:
             promise, claim = one
             try:
                 told.append(await self._keep(promise, claim, pool, pool_kind, space))
-            except (Conflict, NotFound):
-                results.append((promise, Result.SETTLED))
-            except (Unauthorized, TooManyRequests, ServerFailure):
-                results.append((promise, Result.UNKNOWN))
-            except (ApiError, NotOurs) as error:
-                told.extend(
-                    await self._tell(claim, Finding(READY, False, ALLOCATION_FAILED, str(error)))
+            except (ControllerError, NotOurs) as error:
+                result = (
+                    WriteResult.REFUSED
+                    if isinstance(error, NotOurs)
+                    else WriteResult.of_error(error)
                 )
-                results.append((promise, Result.REFUSED))
-            except ControllerError:
-                results.append((promise, Result.UNKNOWN))
+                if result is WriteResult.REFUSED:
+                    failed = Finding(READY, False, ALLOCATION_FAILED, str(error))
+                    told.extend(await self._tell(claim, failed))
+                results.append((promise, result))
             else:
-                results.append((promise, Result.WRITTEN))
+                results.append((promise, WriteResult.WRITTEN))
 
         await at_once([partial(keep_one, one) for one in granted], self._width)
         self._events.told(pool_kind, pool, told)

@@ -72,13 +72,13 @@ class NetworkPoolClaims(PoolReconciler):
         return network_pool_space(pool, self._parts.settings.max_addresses)
 
     @override
-    async def _pass(self, pool: NetworkPool) -> Outcome:
+    async def _pass_once(self, pool: NetworkPool) -> Outcome:
         if not has_finalizer(pool, names.FINALIZER_POOL) or pool.metadata.terminating:
             return SETTLED  # its own reconciler's write is an event
         if is_true(pool.status.conditions, FOREIGN_MANAGER):
             await self._refuse_all(pool, "another controller writes its status")
             return SETTLED
-        return await super()._pass(pool)
+        return await super()._pass_once(pool)
 
     @override
     async def also_held(self, pool: NetworkPool, space: PoolSpace) -> Sequence[AddressRange]:

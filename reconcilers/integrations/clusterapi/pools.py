@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from typing_extensions import override
+
 from allocator import AddressRange, InvalidPool
 from controller.client import Client
 from controller.clock import Clock
@@ -27,7 +29,7 @@ from controller.errors import (
     ServerFailure,
 )
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
-from controller.meta import Key, Version
+from controller.meta import Key
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from controller.resource import Resource
 from reconcilers.conditions import READY, Finding
@@ -39,24 +41,18 @@ from reconcilers.integrations.clusterapi.api import (
     is_paused,
 )
 from reconcilers.integrations.clusterapi.choosing import Chooser
-from reconcilers.integrations.clusterapi.granting import (
-    Granting,
-    Result,
-)
+from reconcilers.integrations.clusterapi.granting import Granting
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.clusterapi.statuses import waits
 from reconcilers.integrations.clusterapi.world import Standing, World, geometry_of, space_name
 from reconcilers.integrations.core.contents import SPACE_INDEX
-from reconcilers.integrations.core.due import DuePromises
-from reconcilers.integrations.core.journal import Journal, journal_of, journal_patch
+from reconcilers.integrations.core.journal import Journal, journal_of
+from reconcilers.integrations.core.passes import JournalReconciler
 from reconcilers.integrations.core.rules import Choice, Refusal, View
-from reconcilers.networkpool.view import Behind
+from reconcilers.networkpool.pending_promises import WriteResult
 from reconcilers.settings import PoolSettings
-
-ATTEMPTS = 5
-RETRY = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +80,7 @@ class PoolParts:
     settings: PoolSettings
 
 
-class PoolReconciler:
+class PoolReconciler(JournalReconciler[Any]):
     """Hands out the addresses of the pools of one kind.
 
     Args:
@@ -93,37 +89,37 @@ class PoolReconciler:
     """
 
     def __init__(self, kind: Resource[Any], parts: PoolParts) -> None:
-        self.kind = kind
-        """The kind of the pools."""
-        self._kind = kind
+        super().__init__(kind, parts.client, parts.clock, parts.settings)
         self._parts = parts
-        self._due: dict[Key, DuePromises] = {}
 
-    async def reconcile(self, key: Key) -> Outcome:
-        """Bring one pool, and the claims that wait for it, up to date."""
-        parts = self._parts
-        pool = parts.world.pools[self._kind.kind].get(key)
-        for _ in range(ATTEMPTS):
-            if not parts.world.history_confirmed:
-                return Again(RETRY)
-            if pool is None:
-                self._due.pop(key, None)
-                parts.reader.forget(self._kind, key)
-                return SETTLED
-            try:
-                return await self._pass(pool)
-            except Behind as behind:
-                return Again(behind.after)
-            except (Conflict, NotFound):
-                # It was written or deleted meanwhile: forget the choice, read live, try again.
-                pool = await self._parts.client.find(self._kind, key)
-            except ApiError as error:
-                if refused_for_good(error):
-                    await self._refuse_all(pool, f"it cannot be written: {error}")
-                raise
-        return Again(RETRY)
+    @override
+    def _cached(self, key: Key) -> Any:
+        return self._parts.world.pools[self.kind.kind].get(key)
 
+    @override
+    def _history_confirmed(self) -> bool:
+        return self._parts.world.history_confirmed
+
+    @override
+    def _is_left_alone(self, pool: Any) -> bool:
+        return False
+
+    @override
+    def _forget(self, key: Key) -> None:
+        self._parts.reader.forget(self.kind, key)
+
+    @override
     async def _pass(self, pool: Any) -> Outcome:
+        try:
+            return await self._pass_once(pool)
+        except (Conflict, NotFound):
+            raise
+        except ApiError as error:
+            if refused_for_good(error):
+                await self._refuse_all(pool, f"it cannot be written: {error}")
+            raise
+
+    async def _pass_once(self, pool: Any) -> Outcome:
         if pool.metadata.terminating:
             return await self._reconcile_deleted(pool)
         pool = await self._with_finalizer(pool)
@@ -145,11 +141,11 @@ class PoolReconciler:
         world, key = self._parts.world, pool.metadata.key
         if is_paused(pool.metadata.annotations):
             return
-        text = f"{self._kind.kind} {pool.metadata.name} is not ready: {why}"
-        named = world.claims.by_index(SPACE_INDEX, space_name(self._kind, key))
+        text = f"{self.kind.kind} {pool.metadata.name} is not ready: {why}"
+        named = world.claims.by_index(SPACE_INDEX, space_name(self.kind, key))
         waiting = [c for c in named if waits(c) and world.standing(c) is Standing.SERVE]
         await self._parts.granting.refuse(
-            [Refusal(claim, POOL_NOT_READY, text) for claim in waiting], pool, self._kind
+            [Refusal(claim, POOL_NOT_READY, text) for claim in waiting], pool, self.kind
         )
 
     def geometry(self, pool: Any) -> PoolSpace:
@@ -162,28 +158,28 @@ class PoolReconciler:
         return ()
 
     async def _with_finalizer(self, pool: Any) -> Any:
-        return await add_finalizer(self._parts.client, self._kind, pool, POOL_FINALIZER)
+        return await add_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)
 
     async def _say(self, pool: Any, ready: Finding) -> None:
         """Write why a pool does not serve."""
-        await self._parts.statuses.write(self._kind, pool, None, ready)
+        await self._parts.statuses.write(self.kind, pool, None, ready)
 
     async def _write_status(self, pool: Any, space: PoolSpace) -> None:
-        contents = self._parts.reader.cached(self._kind, pool.metadata.key, space).contents
-        await self._parts.statuses.served(self._kind, pool, space, contents)
+        contents = self._parts.reader.cached(self.kind, pool.metadata.key, space).contents
+        await self._parts.statuses.served(self.kind, pool, space, contents)
 
     async def _with_memory(self, pool: Any, space: PoolSpace) -> tuple[Any, View[IPAddressClaim]]:
         """Return the pool with a memory, and a view that has read as far as that."""
         key, reader = pool.metadata.key, self._parts.reader
         revision = journal_of(pool.metadata).revision
         if revision is not None:
-            view = await reader.at_least(self._kind, key, space, revision)
+            view = await reader.at_least(self.kind, key, space, revision)
             if view.position >= revision:
                 return pool, view
             # A LIST has not got there: the number is of another cluster, or of a lost history.
         pool = await self._fenced(pool)
         revision = journal_of(pool.metadata).revision or 0
-        return pool, await reader.at_least(self._kind, key, space, revision)
+        return pool, await reader.at_least(self.kind, key, space, revision)
 
     async def _fenced(self, pool: Any) -> Any:
         """Void whatever was promised before the pool was read, then give it a memory.
@@ -193,47 +189,26 @@ class PoolReconciler:
         moved on because its promise was kept just then, which a second LIST sees.
         """
         key, reader = pool.metadata.key, self._parts.reader
-        claims = await reader.claims(self._kind, key)
+        claims = await reader.claims(self.kind, key)
         idle = [claim for claim in claims if waits(claim)]
-        await self._parts.granting.void(idle, f"{self._kind.kind} {pool.metadata.name}")
+        await self._parts.granting.void(idle, f"{self.kind.kind} {pool.metadata.name}")
         if idle:
-            claims = await reader.claims(self._kind, key)
+            claims = await reader.claims(self.kind, key)
         revision = max((claim.metadata.revision for claim in claims), default=0)
         return await self._write_journal(pool, Journal(revision))
-
-    async def _write_journal(self, pool: Any, journal: Journal) -> Any:
-        patch = journal_patch(pool.metadata, journal)
-        return await self._parts.client.patch(self._kind, Version.from_object(pool), patch)
 
     async def _serve(self, pool: Any, space: PoolSpace, view: View[IPAddressClaim]) -> Outcome:
         """Write promises to the pool, then addresses and refusals to claims, then the status."""
         also_held = await self.also_held(pool, space)
-        chooser = Chooser(self._parts.world, self._kind, pool, space, view)
+        chooser = Chooser(self._parts.world, self.kind, pool, space, view)
         choice = chooser.choose(also_held, self._parts.settings.batch)
-        due = self._due_of(pool)
-        if choice.grants:
-            due.add_own((g.promise for g in choice.grants), self._parts.clock.monotonic())
-        if choice.grants or self._should_drop_settled(pool, choice):
-            pool = await self._write_journal(pool, choice.journal)
+        promised = [grant.promise for grant in choice.grants]
+        pool = await self._promise(pool, choice.journal, promised, choice.settled)
         results = await self._keep(pool, space, view, choice)
-        await self._parts.granting.refuse(choice.refusals, pool, self._kind)
-        leftover = await self._parts.leftovers.collect(self._kind, view, choice)
+        await self._parts.granting.refuse(choice.refusals, pool, self.kind)
+        leftover = await self._parts.leftovers.collect(self.kind, view, choice)
         await self._write_status(pool, space)
-        return _sooner(self._next(pool, choice, results), leftover)
-
-    def _due_of(self, pool: Any) -> DuePromises:
-        settings, now = self._parts.settings, self._parts.clock.monotonic()
-        fresh = DuePromises(settings.foreign_patience, settings.resync, now)
-        return self._due.setdefault(pool.metadata.key, fresh)
-
-    def _should_drop_settled(self, pool: Any, choice: Choice[IPAddressClaim]) -> bool:
-        """Return whether settled promises are to be dropped by a write of their own.
-
-        They are once nothing was promised for a quiet while; before, the next write drops them.
-        """
-        settled = len(journal_of(pool.metadata).promises) - len(choice.settled.promises)
-        quiet = self._parts.clock.monotonic() - self._due_of(pool).promised_at
-        return settled > 0 and quiet >= self._parts.settings.quiet_period
+        return _sooner(self._next(pool, choice.settled, results, more=choice.more), leftover)
 
     async def _keep(
         self,
@@ -241,38 +216,17 @@ class PoolReconciler:
         space: PoolSpace,
         view: View[IPAddressClaim],
         choice: Choice[IPAddressClaim],
-    ) -> list[Result]:
+    ) -> list[WriteResult]:
         """Keep the new promises, and those earlier ones that are due."""
-        due, now = self._due_of(pool), self._parts.clock.monotonic()
         fresh = [(grant.promise, grant.request) for grant in choice.grants]
-        new = {promise.identity for promise, _ in fresh}
+        due = self._earlier(pool, choice.journal, (promise for promise, _ in fresh))
         earlier = [
             (promise, claim)
-            for promise in due.due(choice.journal.promises, now)
-            if promise.identity not in new
-            and promise.range is not None
-            and (claim := view.at_version(promise)) is not None
+            for promise in due
+            if promise.range is not None and (claim := view.at_version(promise)) is not None
         ]
-        results = await self._parts.granting.keep([*earlier, *fresh], pool, self._kind, space)
-        for promise, result in results:
-            if result is Result.REFUSED:
-                due.note_refused(promise, now)
-        return [result for _, result in results]
-
-    def _next(
-        self, pool: Any, choice: Choice[IPAddressClaim], results: Sequence[Result]
-    ) -> Outcome:
-        """Return when the next pass is due."""
-        settings = self._parts.settings
-        if choice.more and Result.WRITTEN in results:
-            return Again(0)
-        if Result.UNKNOWN in results:
-            return Again(RETRY)
-        if not journal_of(pool.metadata).promises:
-            return SETTLED
-        due, now = self._due_of(pool), self._parts.clock.monotonic()
-        wait = due.next_in(choice.settled.promises, now)
-        return Again(settings.quiet_period if wait is None else min(wait, settings.quiet_period))
+        granting = self._parts.granting
+        return self._note(pool, await granting.keep([*earlier, *fresh], pool, self.kind, space))
 
     async def _reconcile_deleted(self, pool: Any) -> Outcome:
         """Take the finalizer off when no IPAddress names the pool and nothing is promised.
@@ -284,7 +238,7 @@ class PoolReconciler:
             return SETTLED
         count = await self.blockers(pool)
         if not count:
-            await remove_finalizer(self._parts.client, self._kind, pool, POOL_FINALIZER)
+            await remove_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)
             return SETTLED
         await self._say(pool, Finding(READY, False, "Deleting", f"{count} IPAddresses are in use"))
         return Blocked("Deleting", self._parts.settings.requeue_deleting)
@@ -295,15 +249,15 @@ class PoolReconciler:
         If none, what the pool may have promised is void when this returns.
         """
         key, reader = pool.metadata.key, self._parts.reader
-        count = reader.count(self._kind, key) or await reader.count_live(self._kind, key)
+        count = reader.count(self.kind, key) or await reader.count_live(self.kind, key)
         if not count:
-            claims = await reader.claims(self._kind, key)
+            claims = await reader.claims(self.kind, key)
             idle = [claim for claim in claims if waits(claim)]
             open_to = {promise.uid for promise in journal_of(pool.metadata).promises}
             known = journal_of(pool.metadata).revision is not None
             risky = [one for one in idle if not known or one.metadata.uid in open_to]
-            await self._parts.granting.void(risky, space_name(self._kind, key))
-            count = await reader.count_live(self._kind, key) if risky else 0
+            await self._parts.granting.void(risky, space_name(self.kind, key))
+            count = await reader.count_live(self.kind, key) if risky else 0
         return count
 
 

@@ -6,7 +6,6 @@ allocation that holds nothing.
 """
 
 from collections.abc import Awaitable, Mapping, Sequence
-from enum import Enum, auto
 from functools import partial
 from typing import Any
 
@@ -14,17 +13,14 @@ from allocator import AddressRange
 from controller.client import Client
 from controller.errors import (
     AlreadyExists,
-    ApiError,
     Conflict,
     ControllerError,
     NotFound,
-    ServerFailure,
-    TooManyRequests,
-    Unauthorized,
 )
 from controller.meta import OwnerReference, Version
 from reconcilers.api import names
 from reconcilers.integrations.core.journal import Promise
+from reconcilers.integrations.core.passes import Kept
 from reconcilers.integrations.core.together import at_once
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
@@ -36,22 +32,10 @@ from reconcilers.integrations.kubermatic.api import (
     IPAMPool,
 )
 from reconcilers.integrations.kubermatic.planning import Grant
+from reconcilers.networkpool.pending_promises import WriteResult
 
 VOIDED = names.ANNOTATION_PROMISES_VOID
 """Annotation: no promise made before then can be kept; it goes with the next addresses."""
-
-
-class Result(Enum):
-    """What became of one attempt to keep a promise."""
-
-    WRITTEN = auto()
-    """The allocation has its addresses."""
-    SETTLED = auto()
-    """It has moved on or is gone; the promise can never be kept."""
-    UNKNOWN = auto()
-    """No answer, or one that says to try again."""
-    REFUSED = auto()
-    """Refused for good."""
 
 
 def owner_of(pool: IPAMPool) -> dict[str, Any]:
@@ -182,9 +166,9 @@ class Allocations:
         await at_once([partial(make_one, one) for one in grants], self._width)
         return made, failed
 
-    async def keep(self, work: Sequence[Work], pool: IPAMPool) -> list[tuple[Promise, Result]]:
+    async def keep(self, work: Sequence[Work], pool: IPAMPool) -> list[Kept]:
         """Write what is promised; return what became of each."""
-        results: list[tuple[Promise, Result]] = []
+        results: list[Kept] = []
 
         async def keep_one(one: Work) -> None:
             promises, allocation, datacenter = one
@@ -199,16 +183,9 @@ class Allocations:
                     Version.from_object(allocation),
                     {"metadata": metadata, "spec": spec},
                 )
-                result = Result.WRITTEN
-            except (Conflict, NotFound):
-                result = Result.SETTLED
-            except (Unauthorized, TooManyRequests, ServerFailure):
-                result = Result.UNKNOWN
-            except ApiError:
-                result = Result.REFUSED
-            except ControllerError:
-                result = Result.UNKNOWN
-            results.append((promises[0], result))
+                results.append((promises[0], WriteResult.WRITTEN))
+            except ControllerError as error:
+                results.append((promises[0], WriteResult.of_error(error)))
 
         await at_once([partial(keep_one, one) for one in work], self._width)
         return results

@@ -12,25 +12,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from typing_extensions import override
+
 from allocator import AddressRange, InvalidPool
 from controller.client import Client
 from controller.clock import Clock
-from controller.errors import Conflict, ControllerError, NotFound
-from controller.meta import Key, Version
-from controller.outcome import SETTLED, Again, Outcome
-from reconcilers.integrations.core.due import DuePromises
-from reconcilers.integrations.core.journal import (
-    MOST_PROMISES,
-    Journal,
-    Promise,
-    journal_of,
-    journal_patch,
-)
+from controller.errors import ControllerError
+from controller.meta import Key
+from controller.outcome import Again, Outcome
+from reconcilers.integrations.core.due import RETRY
+from reconcilers.integrations.core.journal import MOST_PROMISES, Journal, Promise, journal_of
+from reconcilers.integrations.core.passes import JournalReconciler
 from reconcilers.integrations.core.rules import settle
 from reconcilers.integrations.core.together import at_once
 from reconcilers.integrations.kubermatic.allocations import (
     Allocations,
-    Result,
     Work,
     is_owned,
     promises_of,
@@ -54,11 +50,9 @@ from reconcilers.integrations.kubermatic.planning import (
 from reconcilers.integrations.kubermatic.reading import Reader, View, World
 from reconcilers.integrations.kubermatic.spaces import space_of
 from reconcilers.integrations.kubermatic.telling import RECONCILING_ERROR, Told
-from reconcilers.networkpool.view import Behind
+from reconcilers.networkpool.pending_promises import WriteResult
 from reconcilers.settings import PoolSettings
 
-ATTEMPTS = 5
-RETRY = 1.0
 INVALID_POOL = "InvalidPool"
 
 
@@ -89,7 +83,7 @@ class Decided:
         return any(one.more for one in self.plans.values())
 
 
-class PoolReconciler:
+class PoolReconciler(JournalReconciler[IPAMPool]):
     """Hands out the addresses of IPAMPools.
 
     Args:
@@ -110,35 +104,30 @@ class PoolReconciler:
         clock: Clock,
         settings: PoolSettings,
     ) -> None:
-        self._client = client
+        super().__init__(POOLS, client, clock, settings)
         self._world = world
         self._reader = reader
         self._told = told
-        self._clock = clock
-        self._settings = settings
         self._allocations = Allocations(client, settings.width)
-        self._due: dict[Key, DuePromises] = {}
 
-    async def reconcile(self, key: Key) -> Outcome:
-        """Bring one pool, and the clusters that it serves, up to date."""
-        pool = self._world.pools.get(key)
-        for _ in range(ATTEMPTS):
-            if not self._world.history_confirmed:
-                return Again(RETRY)
-            if pool is None or pool.metadata.terminating:
-                self._due.pop(key, None)
-                self._told.forget_pool(key.name)
-                self._reader.forget(key.name)
-                return SETTLED
-            try:
-                return await self._pass(pool)
-            except Behind as behind:
-                return Again(behind.after)
-            except (Conflict, NotFound):
-                # It was written or deleted meanwhile: forget the choice, read live, try again.
-                pool = await self._client.find(POOLS, key)
-        return Again(RETRY)
+    @override
+    def _cached(self, key: Key) -> IPAMPool | None:
+        return self._world.pools.get(key)
 
+    @override
+    def _history_confirmed(self) -> bool:
+        return self._world.history_confirmed
+
+    @override
+    def _is_left_alone(self, pool: IPAMPool) -> bool:
+        return pool.metadata.terminating
+
+    @override
+    def _forget(self, key: Key) -> None:
+        self._told.forget_pool(key.name)
+        self._reader.forget(key.name)
+
+    @override
     async def _pass(self, pool: IPAMPool) -> Outcome:
         revision = journal_of(pool.metadata).revision
         view = await self._reader.at_least(pool.metadata.name, revision or 0)
@@ -168,10 +157,6 @@ class PoolReconciler:
             view = await self._reader.live(name)
         revision = max((one.metadata.revision for one in view.allocations), default=0)
         return await self._write_journal(pool, Journal(revision))
-
-    async def _write_journal(self, pool: IPAMPool, journal: Journal) -> IPAMPool:
-        patch = journal_patch(pool.metadata, journal)
-        return await self._client.patch(POOLS, Version.from_object(pool), patch)
 
     def _decide(self, pool: IPAMPool, view: View) -> Decided:
         decided = Decided(settle(journal_of(pool.metadata), view))
@@ -236,27 +221,13 @@ class PoolReconciler:
         ]
         added = [promise for promises, _, _ in fresh for promise in promises]
         journal = Journal(decided.journal.revision, (*decided.journal.promises, *added))
-        due = self._due_of(pool)
-        due.add_own(added, self._clock.monotonic()) if added else None
-        if added or self._should_drop_settled(pool, decided):
-            pool = await self._write_journal(pool, journal)
+        pool = await self._promise(pool, journal, added, decided.journal)
         results = await self._keep(pool, view, journal, fresh)
         await self._allocations.repair(self._complete(pool, view, journal), pool)
         self._tell(pool, view, decided, failed)
         if failed:
             return Again(RETRY)
-        return self._next(pool, decided, results)
-
-    def _due_of(self, pool: IPAMPool) -> DuePromises:
-        settings, now = self._settings, self._clock.monotonic()
-        fresh = DuePromises(settings.foreign_patience, settings.resync, now)
-        return self._due.setdefault(pool.metadata.key, fresh)
-
-    def _should_drop_settled(self, pool: IPAMPool, decided: Decided) -> bool:
-        """Return whether settled promises are to be dropped by a write of their own."""
-        settled = len(journal_of(pool.metadata).promises) - len(decided.journal.promises)
-        quiet = self._clock.monotonic() - self._due_of(pool).promised_at
-        return settled > 0 and quiet >= self._settings.quiet_period
+        return self._next(pool, decided.journal, results, more=decided.more)
 
     async def _delete_leftovers(self, pool: IPAMPool, view: View, decided: Decided) -> None:
         """Delete allocations of other datacenters, and those that stay without addresses."""
@@ -296,20 +267,14 @@ class PoolReconciler:
 
     async def _keep(
         self, pool: IPAMPool, view: View, journal: Journal, fresh: Sequence[Work]
-    ) -> list[Result]:
+    ) -> list[WriteResult]:
         """Keep the new promises, and those earlier ones that are due."""
-        due, now = self._due_of(pool), self._clock.monotonic()
-        new = {promise.identity for promises, _, _ in fresh for promise in promises}
+        new = (promise for promises, _, _ in fresh for promise in promises)
         earlier: dict[tuple[str, str], list[Promise]] = {}
-        for promise in due.due(journal.promises, now):
-            if promise.identity not in new:
-                earlier.setdefault(promise.identity, []).append(promise)
+        for promise in self._earlier(pool, journal, new):
+            earlier.setdefault(promise.identity, []).append(promise)
         work = [*fresh, *self._still_possible(pool, view, journal, earlier.values())]
-        results = await self._allocations.keep(work, pool)
-        for promise, result in results:
-            if result is Result.REFUSED:
-                due.note_refused(promise, now)
-        return [result for _, result in results]
+        return self._note(pool, await self._allocations.keep(work, pool))
 
     def _still_possible(
         self,
@@ -369,18 +334,6 @@ class PoolReconciler:
         self._told.of_pool(pool, decided.problems)
         faults = {key: one for made in decided.plans.values() for key, one in made.faults.items()}
         self._told.of_allocations(name, faults, view.find)
-
-    def _next(self, pool: IPAMPool, decided: Decided, results: Sequence[Result]) -> Outcome:
-        """Return when the next pass is due."""
-        if decided.more and Result.WRITTEN in results:
-            return Again(0)
-        if Result.UNKNOWN in results or decided.more:
-            return Again(RETRY)
-        if not journal_of(pool.metadata).promises:
-            return SETTLED
-        quiet = self._settings.quiet_period
-        wait = self._due_of(pool).next_in(decided.journal.promises, self._clock.monotonic())
-        return Again(quiet if wait is None else min(wait, quiet))
 
 
 def _exhausted(name: str, made: Plan) -> Iterable[Problem]:

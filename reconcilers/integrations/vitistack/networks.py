@@ -12,19 +12,19 @@ the pass that ends it, and promised in the next.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+
+from typing_extensions import override
 
 from allocator import AddressRange, PoolExhausted
 from allocator.addresses import quoted
 from allocator.errors import RequestRefused
 from controller.client import Client
 from controller.clock import Clock
-from controller.errors import Conflict, NotFound
 from controller.events import Recorder
-from controller.meta import Key, Version
-from controller.outcome import SETTLED, Again, Outcome
-from reconcilers.integrations.core.due import DuePromises
-from reconcilers.integrations.core.journal import Journal, journal_of, journal_patch
+from controller.meta import Key
+from controller.outcome import SETTLED, Outcome
+from reconcilers.integrations.core.journal import Journal, journal_of
+from reconcilers.integrations.core.passes import JournalReconciler
 from reconcilers.integrations.core.rules import Choice, Refused, View, choose, settle
 from reconcilers.integrations.vitistack.api import (
     ERROR,
@@ -44,19 +44,17 @@ from reconcilers.integrations.vitistack.world import (
     static_of,
     why_not,
 )
-from reconcilers.integrations.vitistack.writing import ACTION, Result, Writer
-from reconcilers.networkpool.view import Behind
+from reconcilers.integrations.vitistack.writing import ACTION, Writer
+from reconcilers.networkpool.pending_promises import WriteResult
 from reconcilers.settings import PoolSettings
 
-ATTEMPTS = 5
-RETRY = 1.0
 POOL_EXHAUSTED = "PoolExhausted"
 ADDRESS_UNAVAILABLE = "AddressUnavailable"
 _NOTHING_SHOWN: Mapping[AddressRange, Key] = {}
 EXHAUSTED = "no available IP addresses in pool"
 
 
-class NetworkReconciler:
+class NetworkReconciler(JournalReconciler[NetworkNamespace]):
     """Hands out the addresses of NetworkNamespaces.
 
     Args:
@@ -80,42 +78,34 @@ class NetworkReconciler:
         clock: Clock,
         settings: PoolSettings,
     ) -> None:
-        self._client = client
+        super().__init__(NETWORKS, client, clock, settings)
         self._world = world
         self._reader = reader
         self._writer = writer
         self._recorder = recorder
-        self._clock = clock
-        self._settings = settings
-        self._due: dict[Key, DuePromises] = {}
         self._said: dict[Key, Problem] = {}
         self._statuses = NetworkStatuses(client, world, recorder, clock)
 
-    async def reconcile(self, key: Key) -> Outcome:
-        """Bring one network, and the IPAllocations that wait for it, up to date."""
-        network = self._world.networks.get(key)
-        for _ in range(ATTEMPTS):
-            if not self._world.history_confirmed:
-                return Again(RETRY)
-            if network is None or not self._world.is_ours(network):
-                self._forget(key)
-                return SETTLED
-            try:
-                return await self._pass(network)
-            except Behind as behind:
-                return Again(behind.after)
-            except (Conflict, NotFound):
-                # It was written or deleted meanwhile: forget the choice, read live, try again.
-                network = await self._client.find(NETWORKS, key)
-        return Again(RETRY)
+    @override
+    def _cached(self, key: Key) -> NetworkNamespace | None:
+        return self._world.networks.get(key)
 
+    @override
+    def _history_confirmed(self) -> bool:
+        return self._world.history_confirmed
+
+    @override
+    def _is_left_alone(self, pool: NetworkNamespace) -> bool:
+        return not self._world.is_ours(pool)
+
+    @override
     def _forget(self, key: Key) -> None:
-        self._due.pop(key, None)
         self._said.pop(key, None)
         self._reader.forget(key)
 
-    async def _pass(self, network: NetworkNamespace) -> Outcome:
-        static = static_of(network)
+    @override
+    async def _pass(self, pool: NetworkNamespace) -> Outcome:
+        network, static = pool, static_of(pool)
         problem = why_not(network, network.metadata.name)
         if static is None or problem is not None:
             self._tell(network, problem if problem and problem.reason == INVALID_RANGE else None)
@@ -149,12 +139,6 @@ class NetworkReconciler:
         revision = max((one.metadata.revision for one in found.values()), default=0)
         return await self._write_journal(network, Journal(revision))
 
-    async def _write_journal(
-        self, network: NetworkNamespace, journal: Journal
-    ) -> NetworkNamespace:
-        patch = journal_patch(network.metadata, journal)
-        return await self._client.patch(NETWORKS, Version.from_object(network), patch)
-
     async def _serve(
         self,
         network: NetworkNamespace,
@@ -165,11 +149,8 @@ class NetworkReconciler:
         """Write promises to the network, then addresses to IPAllocations, then the counts."""
         again: list[IPAllocation] = []
         choice = self._choose(network, space, view, again)
-        due = self._due_of(network)
-        if choice.grants:
-            due.add_own((g.promise for g in choice.grants), self._clock.monotonic())
-        if choice.grants or self._should_drop_settled(network, choice):
-            network = await self._write_journal(network, choice.journal)
+        promised = [grant.promise for grant in choice.grants]
+        network = await self._promise(network, choice.journal, promised, choice.settled)
         results = await self._keep(network, static, view, choice)
         said = [(one.request, _problem(one.reason, one.message)) for one in choice.refusals]
         retry = Problem(PENDING, "", "trying again")
@@ -178,7 +159,7 @@ class NetworkReconciler:
         self._tell(network, full[0] if full else None)
         contents = self._reader.cached(network.metadata.key, space).contents
         await self._statuses.write(network, static, space, contents)
-        return self._next(network, choice, results)
+        return self._next(network, choice.settled, results, more=choice.more)
 
     def _choose(
         self,
@@ -206,38 +187,20 @@ class NetworkReconciler:
             batch=self._settings.batch,
         )
 
-    def _due_of(self, network: NetworkNamespace) -> DuePromises:
-        settings, now = self._settings, self._clock.monotonic()
-        fresh = DuePromises(settings.foreign_patience, settings.resync, now)
-        return self._due.setdefault(network.metadata.key, fresh)
-
-    def _should_drop_settled(self, network: NetworkNamespace, choice: Choice[Any]) -> bool:
-        """Return whether settled promises are to be dropped by a write of their own."""
-        settled = len(journal_of(network.metadata).promises) - len(choice.settled.promises)
-        quiet = self._clock.monotonic() - self._due_of(network).promised_at
-        return settled > 0 and quiet >= self._settings.quiet_period
-
     async def _keep(
         self,
         network: NetworkNamespace,
         static: Static,
         view: View[IPAllocation],
         choice: Choice[IPAllocation],
-    ) -> list[Result]:
+    ) -> list[WriteResult]:
         """Keep the new promises, and those earlier ones that are due."""
-        due, now = self._due_of(network), self._clock.monotonic()
         fresh = [(grant.promise, grant.request) for grant in choice.grants]
-        new = {promise.identity for promise, _ in fresh}
+        due = self._earlier(network, choice.journal, (promise for promise, _ in fresh))
         earlier = [
-            (promise, one)
-            for promise in due.due(choice.journal.promises, now)
-            if promise.identity not in new and (one := view.at_version(promise)) is not None
+            (promise, one) for promise in due if (one := view.at_version(promise)) is not None
         ]
-        results = await self._writer.keep([*earlier, *fresh], static)
-        for promise, result in results:
-            if result is Result.REFUSED:
-                due.note_refused(promise, now)
-        return [result for _, result in results]
+        return self._note(network, await self._writer.keep([*earlier, *fresh], static))
 
     def _tell(self, network: NetworkNamespace, problem: Problem | None) -> None:
         """Say by an event what is wrong with a network, once until it changes."""
@@ -249,20 +212,6 @@ class NetworkReconciler:
             self._recorder.record(
                 NETWORKS, network, "Warning", problem.reason, problem.message, action=ACTION
             )
-
-    def _next(
-        self, network: NetworkNamespace, choice: Choice[Any], results: Sequence[Result]
-    ) -> Outcome:
-        """Return when the next pass is due."""
-        if choice.more and Result.WRITTEN in results:
-            return Again(0)
-        if Result.UNKNOWN in results:
-            return Again(RETRY)
-        if not journal_of(network.metadata).promises:
-            return SETTLED
-        quiet = self._settings.quiet_period
-        wait = self._due_of(network).next_in(choice.settled.promises, self._clock.monotonic())
-        return Again(quiet if wait is None else min(wait, quiet))
 
 
 class Taking:

@@ -6,7 +6,6 @@ IPAllocation has moved on, and the promise is settled.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from enum import Enum, auto
 from functools import partial
 from typing import Any
 
@@ -14,16 +13,13 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import rfc3339
 from controller.errors import (
-    ApiError,
     Conflict,
     ControllerError,
     NotFound,
-    ServerFailure,
-    TooManyRequests,
-    Unauthorized,
 )
 from controller.events import Recorder
 from reconcilers.integrations.core.journal import Promise
+from reconcilers.integrations.core.passes import Kept
 from reconcilers.integrations.core.together import at_once
 from reconcilers.integrations.vitistack.api import (
     ALLOCATED,
@@ -35,6 +31,7 @@ from reconcilers.integrations.vitistack.api import (
 )
 from reconcilers.integrations.vitistack.ranges import space_of
 from reconcilers.integrations.vitistack.world import Problem
+from reconcilers.networkpool.pending_promises import WriteResult
 
 ACTION = "Allocating"
 NOTHING_HELD: Mapping[str, Any] = {
@@ -46,19 +43,6 @@ NOTHING_HELD: Mapping[str, Any] = {
     "expiresAt": None,
 }
 """The fields of a status that say what is held, removed."""
-
-
-class Result(Enum):
-    """What became of one attempt to keep a promise."""
-
-    WRITTEN = auto()
-    """The IPAllocation has its address."""
-    SETTLED = auto()
-    """It has moved on or is gone; the promise can never be kept."""
-    UNKNOWN = auto()
-    """No answer, or one that says to try again."""
-    REFUSED = auto()
-    """Refused for good."""
 
 
 def of_network(static: Static) -> dict[str, Any]:
@@ -118,26 +102,17 @@ class Writer:
         self._clock = clock
         self._width = width
 
-    async def keep(
-        self, granted: Sequence[Granted], static: Static
-    ) -> list[tuple[Promise, Result]]:
+    async def keep(self, granted: Sequence[Granted], static: Static) -> list[Kept]:
         """Keep these promises of a network, several at once; return what became of each."""
-        results: list[tuple[Promise, Result]] = []
+        results: list[Kept] = []
 
         async def keep_one(promise: Promise, one: IPAllocation) -> None:
             status = given(static, promise.startAddress, self._clock.now())
             try:
                 await self._client.patch_status(ALLOCATIONS, one, status)
-                result = Result.WRITTEN
-            except (Conflict, NotFound):
-                result = Result.SETTLED
-            except (Unauthorized, TooManyRequests, ServerFailure):
-                result = Result.UNKNOWN
-            except ApiError:
-                result = Result.REFUSED
-            except ControllerError:
-                result = Result.UNKNOWN
-            results.append((promise, result))
+                results.append((promise, WriteResult.WRITTEN))
+            except ControllerError as error:
+                results.append((promise, WriteResult.of_error(error)))
 
         await at_once([partial(keep_one, *one) for one in granted], self._width)
         return results

@@ -1,0 +1,165 @@
+"""What surrounds each pass over an object with a journal: attempts, writes, the next pass.
+
+A pass that finds its object written or deleted meanwhile forgets what it chose, reads the object
+live and begins anew. Nothing that another replica may have promised is overwritten, as the journal
+is written with the version that was read.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Generic, TypeVar
+
+from controller.client import Client
+from controller.clock import Clock
+from controller.errors import Conflict, NotFound
+from controller.meta import Key, Object, Version
+from controller.outcome import SETTLED, Again, Outcome
+from controller.resource import Resource
+from reconcilers.integrations.core.due import RETRY, DuePromises
+from reconcilers.integrations.core.journal import Journal, Promise, journal_of, journal_patch
+from reconcilers.networkpool.pending_promises import WriteResult
+from reconcilers.networkpool.view import Behind
+from reconcilers.settings import PoolSettings
+
+ATTEMPTS = 5
+"""So often a pass begins anew before its key is queued again."""
+
+PoolT = TypeVar("PoolT", bound=Object)
+Kept = tuple[Promise, WriteResult]
+"""A promise, and the result of the write that was to keep it."""
+
+
+class JournalReconciler(ABC, Generic[PoolT]):
+    """Reconciles the objects of one kind that hand out addresses by a journal.
+
+    Args:
+        kind: of the objects.
+        client: for the requests.
+        clock: the time.
+        settings: intervals, and how much is done at once.
+    """
+
+    def __init__(
+        self, kind: Resource[PoolT], client: Client, clock: Clock, settings: PoolSettings
+    ) -> None:
+        self.kind = kind
+        """The kind of the objects."""
+        self._client = client
+        self._clock = clock
+        self._settings = settings
+        self._due: dict[Key, DuePromises] = {}
+
+    @abstractmethod
+    def _cached(self, key: Key) -> PoolT | None:
+        """Return an object as the cache shows it."""
+
+    @abstractmethod
+    def _history_confirmed(self) -> bool:
+        """Return whether all caches are known to follow the API server's present history."""
+
+    @abstractmethod
+    def _is_left_alone(self, pool: PoolT) -> bool:
+        """Return whether an object that exists is to be left as it is, and forgotten."""
+
+    @abstractmethod
+    def _forget(self, key: Key) -> None:
+        """Drop what is remembered of an object that is gone or left alone."""
+
+    @abstractmethod
+    async def _pass(self, pool: PoolT) -> Outcome:
+        """Bring one object, and those who wait for it, up to date.
+
+        Raises:
+            Behind: a cache has to catch up first.
+            Conflict: the object was written meanwhile.
+            NotFound: it was deleted meanwhile.
+        """
+
+    async def reconcile(self, key: Key) -> Outcome:
+        """Bring one object, and those who wait for it, up to date."""
+        pool = self._cached(key)
+        for _ in range(ATTEMPTS):
+            if not self._history_confirmed():
+                return Again(RETRY)
+            if pool is None or self._is_left_alone(pool):
+                self._due.pop(key, None)
+                self._forget(key)
+                return SETTLED
+            try:
+                return await self._pass(pool)
+            except Behind as behind:
+                return Again(behind.after)
+            except (Conflict, NotFound):
+                # It was written or deleted meanwhile: forget the choice, read live, try again.
+                pool = await self._client.find(self.kind, key)
+        return Again(RETRY)
+
+    async def _write_journal(self, pool: PoolT, journal: Journal) -> PoolT:
+        """Write the journal with the version of `pool` as precondition; return the new version."""
+        patch = journal_patch(pool.metadata, journal)
+        return await self._client.patch(self.kind, Version.from_object(pool), patch)
+
+    def _due_of(self, pool: PoolT) -> DuePromises:
+        settings, now = self._settings, self._clock.monotonic()
+        fresh = DuePromises(settings.foreign_patience, settings.resync, now)
+        return self._due.setdefault(pool.metadata.key, fresh)
+
+    async def _promise(
+        self, pool: PoolT, journal: Journal, added: Sequence[Promise], settled: Journal
+    ) -> PoolT:
+        """Write the journal if something is promised, or settled promises are to be dropped.
+
+        Those are dropped by a write of their own only once nothing was promised for a quiet while;
+        before, the next promise's write drops them.
+
+        Args:
+            pool: at the version that the choice was made for.
+            journal: to be written.
+            added: those of its promises that are new.
+            settled: the journal as it was, without what is settled.
+        """
+        due, now = self._due_of(pool), self._clock.monotonic()
+        if added:
+            due.add_own(added, now)
+            return await self._write_journal(pool, journal)
+        dropped = len(journal_of(pool.metadata).promises) - len(settled.promises)
+        if dropped > 0 and now - due.promised_at >= self._settings.quiet_period:
+            return await self._write_journal(pool, journal)
+        return pool
+
+    def _earlier(
+        self, pool: PoolT, journal: Journal, fresh: Iterable[Promise]
+    ) -> Iterable[Promise]:
+        """Yield the promises of the journal that are due and were not made just now."""
+        new = {promise.identity for promise in fresh}
+        due = self._due_of(pool).due(journal.promises, self._clock.monotonic())
+        return (promise for promise in due if promise.identity not in new)
+
+    def _note(self, pool: PoolT, kept: Sequence[Kept]) -> list[WriteResult]:
+        """Note which promises were refused for good; return the results."""
+        due, now = self._due_of(pool), self._clock.monotonic()
+        for promise, result in kept:
+            if result is WriteResult.REFUSED:
+                due.note_refused(promise, now)
+        return [result for _, result in kept]
+
+    def _next(
+        self, pool: PoolT, settled: Journal, results: Sequence[WriteResult], *, more: bool
+    ) -> Outcome:
+        """Return when the next pass is due.
+
+        Args:
+            pool: as it was written last.
+            settled: the journal as it was, without what is settled.
+            results: of the writes of this pass.
+            more: whether a full batch left others for the next pass.
+        """
+        if more and WriteResult.WRITTEN in results:
+            return Again(0)
+        if WriteResult.UNKNOWN in results or more:
+            return Again(RETRY)
+        if not journal_of(pool.metadata).promises:
+            return SETTLED
+        quiet = self._settings.quiet_period
+        wait = self._due_of(pool).next_in(settled.promises, self._clock.monotonic())
+        return Again(quiet if wait is None else min(wait, quiet))
