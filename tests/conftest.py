@@ -10,6 +10,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from tests import forkserver
 from tests.hygiene import (
     pytest_collection_finish,
     pytest_configure,
@@ -31,6 +32,9 @@ settings.load_profile("ci" if os.environ.get("CI") else "here")
 # imported: a tenth of the CPU time of each of our processes that a test starts. This is one
 # authority, which has signed nothing; none at all would be an error to httpx.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "data" / "authority.pem")
+
+# Starts of the program cost imports of half a second each; forks have them done.
+forkserver.install()
 
 # As the product has it. structlog's default draws every frame with its variables where rich is
 # installed: 90 ms of CPU for each exception that a test has logged.

@@ -30,6 +30,8 @@ from typing import Any
 
 import pytest
 
+from tests import forkserver
+
 BUSY_SECONDS = 2.0
 LOOK_SECONDS = 0.1
 GENERATIONS = (50_000, 100, 10)
@@ -129,11 +131,12 @@ def uncollected(generation: int = OLDEST) -> None:
 
 
 def children() -> set[int]:
-    """Return the processes that this one has started and not waited for; only Linux tells."""
+    """Return the processes that tests have started and not waited for; only Linux tells."""
     while True:
         threads = Path("/proc/self/task").glob("*/children")
         try:
-            return {int(child) for thread in threads for child in thread.read_text().split()}
+            found = {int(child) for thread in threads for child in thread.read_text().split()}
+            return found - forkserver.processes()
         except (FileNotFoundError, ProcessLookupError):
             # A thread ended meanwhile, and its children are another one's now: look again.
             continue

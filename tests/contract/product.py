@@ -2,7 +2,7 @@
 
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -54,7 +54,11 @@ async def under_shipped_roles(
 
 @contextmanager
 def product(
-    integration: str, kubeconfig: Path, log: Path, *flags: str
+    integration: str,
+    kubeconfig: Path,
+    log: Path,
+    *flags: str,
+    program: Callable[..., list[str]] = butler_ipam,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run the product with an integration as a process; it is killed at the end.
 
@@ -63,8 +67,9 @@ def product(
         kubeconfig: of the API server.
         log: the file that its output is added to.
         flags: more of its flags.
+        program: returns the command line.
     """
-    command = butler_ipam(
+    command = program(
         "run",
         f"--kubeconfig={kubeconfig}",
         f"--integration={integration}",

@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from tests.program import script
+
 PROGRAM = """
 import asyncio, sys, threading, time
 import anyio
@@ -64,7 +66,7 @@ WAYS = [
 def started(how: str) -> subprocess.Popen[str]:
     """Start a manager whose reconciler does not end, and wait until it has begun."""
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, how],
+        script(PROGRAM, how),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

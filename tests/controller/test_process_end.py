@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.program import script
+
 PROGRAM = """
 import sys, anyio
 from controller import Manager, ManagerOptions, SETTLED, Watch, run_until_signal, to_self
@@ -46,7 +48,7 @@ def test_a_process_ends_with_the_status_that_says_so_and_releases_its_lease(
     how: str, code: int
 ) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, how],
+        script(PROGRAM, how),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

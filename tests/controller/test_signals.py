@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.program import script
+
 PROGRAM = """
 import anyio
 from controller.manager import Manager
@@ -44,7 +46,7 @@ anyio.run(main)
 def working() -> Iterator[subprocess.Popen[str]]:
     """Run a manager whose reconciler works until a line is typed."""
     with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM],
+        script(PROGRAM),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -132,7 +134,7 @@ anyio.run(main)
 
 def test_work_that_ignores_a_lost_lease_ends_with_the_process() -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", STUBBORN],
+        script(STUBBORN),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

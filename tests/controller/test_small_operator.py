@@ -19,6 +19,7 @@ from controller.workqueue import WorkQueue
 from tests.clock import VirtualClock
 from tests.controller.store import Store, StoreTransport
 from tests.controller.widgets import WIDGETS, widget
+from tests.program import script
 
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 
@@ -66,7 +67,7 @@ anyio.run(main)
 
 def test_the_connections_are_closed_when_a_signal_has_stopped_the_manager() -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        script(PROGRAM),
         capture_output=True,
         text=True,
         timeout=60,

@@ -5,7 +5,6 @@ import json
 import random
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from hypothesis import strategies as st
 
 from envtest import DiskError, TokenFileError, User, serve
 from envtest.storage import Disk, Store
+from tests.program import script
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 SERVER = """
@@ -54,7 +54,7 @@ class Child:
 
 @asynccontextmanager
 async def child(data: Path) -> AsyncIterator[Child]:
-    command = [sys.executable, "-c", SERVER, str(data)]
+    command = script(SERVER, str(data))
     async with await anyio.open_process(command, stderr=subprocess.DEVNULL) as process:
         text = ""
         assert process.stdout is not None

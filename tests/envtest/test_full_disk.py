@@ -1,8 +1,9 @@
 """A disk that takes no more: told in a sentence, before the first request as well as after."""
 
 import subprocess
-import sys
 from pathlib import Path
+
+from tests.program import script
 
 # A limit on the size of files stands in for a full disk; what it takes is less than a new server.
 _SERVER = """
@@ -24,7 +25,7 @@ anyio.run(main)
 
 def test_a_server_that_cannot_keep_what_it_makes_says_so(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _SERVER, str(tmp_path)], capture_output=True, text=True, check=False
+        script(_SERVER, str(tmp_path)), capture_output=True, text=True, check=False
     )
     assert done.stdout.startswith(f"{tmp_path / 'objects.sqlite'} takes no more (")
     assert done.stdout.endswith("); make room, or give another folder\n")
@@ -56,7 +57,7 @@ def test_a_write_that_finds_no_room_is_refused_as_by_etcd_and_may_be_tried_again
     tmp_path: Path,
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _WRITER, str(tmp_path)], capture_output=True, text=True, check=False
+        script(_WRITER, str(tmp_path)), capture_output=True, text=True, check=False
     )
     assert done.stdout.splitlines() == [
         "500 etcdserver: mvcc: database space exceeded",

@@ -5,7 +5,6 @@ import gc
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,6 +18,7 @@ from envtest import EmbeddedServer, serve
 from tests.clock import settle
 from tests.envtest.samples import PATH, crd
 from tests.envtest.test_connections import WATCH, client, connection, head, read_head
+from tests.program import script
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/fd").is_dir(), reason="no /proc to count files in"
@@ -100,7 +100,7 @@ async def test_a_server_stops_under_clients_that_are_still_there() -> None:
 
 async def test_a_process_that_is_asked_to_end_ends(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    command = [sys.executable, "-c", _CHILD, str(data)]
+    command = script(_CHILD, str(data))
     async with await anyio.open_process(command, stderr=subprocess.STDOUT) as process:
         assert process.stdout is not None
         with anyio.fail_after(60):

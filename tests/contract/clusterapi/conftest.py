@@ -17,6 +17,7 @@ from reconcilers.integrations.clusterapi import crds
 from tests.contract.clusterapi.lab import Lab
 from tests.contract.conftest import administrator
 from tests.contract.product import product, under_shipped_roles
+from tests.reconcilers.cli.commands import installed
 
 DATA = Path(__file__).parents[2] / "data" / "clusterapi"
 
@@ -58,7 +59,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         kubeconfig = plane.write_kubeconfig(folder / "kubeconfig")
         account = await under_shipped_roles(plane, admin, folder, "clusterapi")
         log = folder / "log"
-        with product("clusterapi", account, log) as process:
+        with product("clusterapi", account, log, program=installed) as process:
             yield Server(plane, admin, kubeconfig, account, log, process)
         text = await anyio.Path(log).read_text(encoding="utf-8")
         assert "403 Forbidden" not in text, "the shipped roles do not suffice"

@@ -26,6 +26,7 @@ from tests.contract.conftest import administrator
 from tests.contract.kubermatic.lab import Lab
 from tests.contract.product import product, under_shipped_roles
 from tests.polling import until
+from tests.reconcilers.cli.commands import installed
 
 DATA = Path(__file__).parents[2] / "data" / "kubermatic"
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
@@ -59,7 +60,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         await plane.install_crds(DATA / "crds.yaml")
         kubeconfig = await under_shipped_roles(plane, admin, folder, "kubermatic")
         log = folder / "log"
-        with product("kubermatic", kubeconfig, log) as process:
+        with product("kubermatic", kubeconfig, log, program=installed) as process:
             yield Server(admin, kubeconfig, plane.write_kubeconfig(folder / "admin"), process)
         text = await anyio.Path(log).read_text(encoding="utf-8")
         assert "403 Forbidden" not in text, "the shipped roles do not suffice"

@@ -16,6 +16,7 @@ from reconcilers.api import crd
 from tests.contract.conftest import administrator
 from tests.contract.product import product, under_shipped_roles
 from tests.contract.vitistack.lab import Lab
+from tests.reconcilers.cli.commands import installed
 
 DATA = Path(__file__).parents[2] / "data" / "vitistack"
 _numbers = count()
@@ -45,7 +46,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         await plane.install_crds(DATA / "crds.yaml")
         kubeconfig = await under_shipped_roles(plane, admin, folder, "vitistack")
         log = folder / "log"
-        with product("vitistack", kubeconfig, log) as process:
+        with product("vitistack", kubeconfig, log, program=installed) as process:
             yield Server(admin, kubeconfig, process)
         text = await anyio.Path(log).read_text(encoding="utf-8")
         assert "403 Forbidden" not in text, "the shipped roles do not suffice"

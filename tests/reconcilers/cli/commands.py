@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -35,17 +35,32 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def butler_ipam(*arguments: str) -> list[str]:
-    """Return the command line of `butler-ipam`."""
+    """Return a command line of `butler-ipam`; its start is a fork (tests/forkserver.py)."""
     return [sys.executable, "-m", "reconcilers", *arguments]
 
 
+def installed(*arguments: str) -> list[str]:
+    """Return the command line of `butler-ipam` as it is installed: it imports all it needs."""
+    return [str(Path(sys.executable).with_name("butler-ipam")), *arguments]
+
+
 async def call(
-    *arguments: str, seconds: float = SECONDS, **variables: str
+    *arguments: str,
+    seconds: float = SECONDS,
+    program: Callable[..., list[str]] = butler_ipam,
+    **variables: str,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run `butler-ipam` to its end, which has to come within `seconds`."""
+    """Run `butler-ipam` to its end, which has to come within `seconds`.
+
+    Args:
+        arguments: of the program.
+        seconds: of real time.
+        program: returns the command line.
+        variables: of its environment, in addition.
+    """
     with anyio.fail_after(seconds):
         return await anyio.run_process(
-            butler_ipam(*arguments), check=False, env=environment(**variables), cwd="/"
+            program(*arguments), check=False, env=environment(**variables), cwd="/"
         )
 
 
@@ -100,10 +115,18 @@ class Running:
 
 
 @asynccontextmanager
-async def started(*arguments: str, **variables: str) -> AsyncIterator[Running]:
-    """Run `butler-ipam` for the time of the context; it is killed if it outlives it."""
+async def started(
+    *arguments: str, program: Callable[..., list[str]] = butler_ipam, **variables: str
+) -> AsyncIterator[Running]:
+    """Run `butler-ipam` for the time of the context; it is killed if it outlives it.
+
+    Args:
+        arguments: of the program.
+        program: returns the command line.
+        variables: of its environment, in addition.
+    """
     process = await anyio.open_process(
-        butler_ipam(*arguments),
+        program(*arguments),
         env=environment(**variables),
         cwd="/",
         stdin=subprocess.DEVNULL,

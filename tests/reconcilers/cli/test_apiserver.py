@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.reconcilers.cli.commands import Kubectl, call, started
+from tests.reconcilers.cli.commands import Kubectl, call, installed, started
 
 READY = "Ctrl-C ends it"
 
@@ -16,7 +16,8 @@ READY = "Ctrl-C ends it"
 async def test_kubectl_works_with_what_it_writes(tmp_path: Path) -> None:
     config = tmp_path / "out" / "config"
     kubectl = Kubectl(config, tmp_path)
-    async with started("apiserver", "--listen=127.0.0.1:0", f"--kubeconfig={config}") as server:
+    arguments = ("apiserver", "--listen=127.0.0.1:0", f"--kubeconfig={config}")
+    async with started(*arguments, program=installed) as server:
         await server.until(READY)
         assert f"export KUBECONFIG={config}" in server.printed
         assert stat.S_IMODE(config.stat().st_mode) == 0o600

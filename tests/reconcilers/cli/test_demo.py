@@ -44,7 +44,7 @@ from reconcilers.ipallocation.release import Released
 from reconcilers.tenantcluster.metallb.projection import MetalLB
 from reconcilers.tenantcluster.release.check import TenantReleaseCheck
 from tests.clock import VirtualClock
-from tests.reconcilers.cli.commands import call, started
+from tests.reconcilers.cli.commands import call, installed, started
 from tests.reconcilers.cli.test_progress import Terminal
 from tests.reconcilers.make import allocation
 
@@ -66,7 +66,7 @@ def asked_parts() -> tuple[str, str]:
 
 
 async def test_the_demo_plays_all_its_steps_on_the_servers_that_the_environment_names() -> None:
-    done = await call("demo", "--step-timeout=60s", seconds=300.0)
+    done = await call("demo", "--step-timeout=60s", seconds=300.0, program=installed)
     printed = done.stdout.decode()
     assert done.returncode == 0, printed + done.stderr.decode()
     assert printed.startswith("Starting:\n")

@@ -27,7 +27,7 @@ from reconcilers.cli.run import run
 from reconcilers.settings import Settings
 from reconcilers.webhooks.admission import path
 from tests.reconcilers.cli import commandline
-from tests.reconcilers.cli.commands import call, started
+from tests.reconcilers.cli.commands import call, installed, started
 
 PORTS_OFF = ("--metrics-bind-address=0", "--health-probe-bind-address=0")
 LEASE = Key("butler-system", LEASE_NAME)
@@ -257,6 +257,7 @@ async def test_webhooks_serve_with_a_certificate_that_their_configuration_trusts
             f"--webhook-port={port}",
             "--webhook-configuration=rules",
             "--webhook-cert-name=127.0.0.1",
+            program=installed,
         ) as running:
             await running.until("Wrote the CA bundle")
             status, printed = await _readyz(probes)

@@ -15,7 +15,7 @@ from reconcilers.api.crd import crds
 from reconcilers.cli.local.objects import make_namespaces
 from reconcilers.cli.local.servers import ApiServer, api_server
 from tests.reconcilers.cli import commandline
-from tests.reconcilers.cli.commands import started
+from tests.reconcilers.cli.commands import installed, started
 from tests.reconcilers.cli.test_run import kubeconfig
 
 OFF = ("--metrics-bind-address=0", "--health-probe-bind-address=0")
@@ -54,7 +54,8 @@ async def first_message(url: str, token: str) -> dict[str, Any]:
 async def test_ui_serves_the_clusters_pools_to_who_has_its_url(tmp_path: Path) -> None:
     async with api_server("management", crds()) as server:
         await make_pool(server)
-        async with started("ui", kubeconfig(server, tmp_path), "--listen=127.0.0.1:0") as running:
+        arguments = ("ui", kubeconfig(server, tmp_path), "--listen=127.0.0.1:0")
+        async with started(*arguments, program=installed) as running:
             match = await running.until(r"the map is at (http://\S+)/#token=(\S+)")
             message = await first_message(match[1], match[2])
             assert message["order"] == ["butler-system/lab 10.0.0.0/24"]
@@ -68,7 +69,11 @@ async def test_run_serves_the_page_to_whom_rbac_lets(tmp_path: Path) -> None:
         tokens = [await service_account(server, name) for name in ("viewer", "other")]
         await let_read(server, "viewer")
         async with started(
-            "run", kubeconfig(server, tmp_path), *OFF, "--ui-bind-address=127.0.0.1:0"
+            "run",
+            kubeconfig(server, tmp_path),
+            *OFF,
+            "--ui-bind-address=127.0.0.1:0",
+            program=installed,
         ) as running:
             match = await running.until(r"ui-address\W+(127\.0\.0\.1:[0-9]+)")
             url = f"https://{match[1]}"

@@ -13,7 +13,7 @@ from anyio.from_thread import start_blocking_portal
 
 from envtest.settings import read_settings
 from manifests import folder
-from tests.reconcilers.cli.commands import Kubectl, Running, call, started
+from tests.reconcilers.cli.commands import Kubectl, Running, call, installed, started
 
 READY = "Ctrl-C ends it"
 LAB = "tenantcluster/lab-cluster"
@@ -46,7 +46,9 @@ def shared(tmp_path: Path, *arguments: str) -> Iterator[Shared]:
     flag, kubectl, tenant = in_files(tmp_path)
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(started("up", *arguments, flag)) as up,
+        portal.wrap_async_context_manager(
+            started("up", *arguments, flag, program=installed)
+        ) as up,
     ):
         portal.call(up.until, READY)
         yield Shared(up, flag, kubectl, tenant)
@@ -83,7 +85,7 @@ async def test_kubectl_shows_what_the_controllers_made_of_the_samples(sampled: S
     allocations = await kubectl.text("get", "ipa", "-A")
     clusters = await kubectl.text("get", "tc", "-A")
     projected = await sampled.tenant.text("get", "ipaddresspools", "-A")
-    checked = await call("check", sampled.flag)
+    checked = await call("check", sampled.flag, program=installed)
     heading = " ".join(pools.splitlines()[0].split())
     assert heading == "NAMESPACE NAME CIDR AVAILABLE ALLOCATED TOTAL USED % READY AGE"
     assert ["lab-pool", "10.40.0.0/22", "754", "13", "767", "1", "True"] in [

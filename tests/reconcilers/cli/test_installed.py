@@ -1,0 +1,45 @@
+"""Each command started as it is installed: every other start is a fork (tests/forkserver.py)."""
+
+import subprocess
+
+import pytest
+
+from reconcilers.cli.main import COMMANDS
+from tests.reconcilers.cli.commands import ROOT, environment, installed
+
+SAMPLES = ("-f", str(ROOT / "manifests/samples"))
+SHORT = {
+    "crds": (("crds", "networkpool"), "kind: CustomResourceDefinition"),
+    "map": (("map", "lab-pool", *SAMPLES), "10.40.0.0/22"),
+    "plan": (("plan", *SAMPLES), "team-platform-lab-cluster-lb"),
+    "pools": (("pools", *SAMPLES), "lab-pool"),
+    "tenants": (("tenants", *SAMPLES), "lab-cluster"),
+    "whois": (("whois", "10.40.1.0", *SAMPLES), "lab-pool"),
+}
+"""Commands that end, how they are called, and part of what they print."""
+ELSEWHERE = {
+    "apiserver": "test_apiserver.py",
+    "check": "test_up.py",
+    "demo": "test_demo.py",
+    "run": "test_run.py",
+    "ui": "test_ui.py",
+    "up": "test_up.py",
+}
+"""Commands that need a server or are one, and the tests that start them as they are installed."""
+
+
+@pytest.mark.parametrize("command", SHORT)
+def test_a_command_that_is_started_as_it_is_installed_imports_what_it_needs(command: str) -> None:
+    arguments, part = SHORT[command]
+    done = subprocess.run(
+        installed(*arguments), capture_output=True, text=True, check=False, env=environment()
+    )
+    assert "Traceback" not in done.stderr
+    assert part in done.stdout
+
+
+def test_each_command_is_started_as_it_is_installed_by_some_test() -> None:
+    assert {*SHORT, *ELSEWHERE} == {*COMMANDS}
+    folder = ROOT / "tests/reconcilers/cli"
+    for file in ELSEWHERE.values():
+        assert "program=installed" in (folder / file).read_text()
