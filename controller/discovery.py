@@ -3,14 +3,45 @@
 The documents are those of a server without aggregated discovery, which all versions have.
 """
 
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from controller.codec import decode_json
+import msgspec
+
+from controller.codec import decoder
 from controller.errors import MalformedAnswer, NotFound
 from controller.resource import Resource
 
 if TYPE_CHECKING:  # a client that is given its transport does not need to load aiohttp
     from controller.transport import Transport
+
+
+class _Version(msgspec.Struct, frozen=True):
+    groupVersion: str
+
+
+class _Group(msgspec.Struct, frozen=True):
+    name: str
+    versions: list[_Version]
+
+
+class _Groups(msgspec.Struct, frozen=True):
+    kind: Literal["APIGroupList"]
+    groups: list[_Group]
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    name: str
+    kind: str = ""
+    namespaced: bool = False
+
+
+class _Kinds(msgspec.Struct, frozen=True):
+    kind: Literal["APIResourceList"]
+    resources: list[_Kind]
+
+
+D = TypeVar("D", _Groups, _Kinds)
 
 
 async def served(transport: "Transport", resource: Resource[Any]) -> bool:
@@ -20,17 +51,12 @@ async def served(transport: "Transport", resource: Resource[Any]) -> bool:
         ControllerError: discovery failed, so the answer is not known.
     """
     if resource.group:
-        groups = await _entries(transport, "/apis", "APIGroupList", "groups")
-        versions = [
-            version.get("groupVersion")
-            for group in groups
-            if group.get("name") == resource.group
-            for version in group.get("versions") or ()
-        ]
-        if resource.api_version not in versions:
+        groups = (await _document(transport, "/apis", _Groups)).groups
+        versions = (one.versions for one in groups if one.name == resource.group)
+        if _Version(resource.api_version) not in chain.from_iterable(versions):
             return False
     kinds = await _kinds(transport, resource.api_version)
-    return any(kind.get("name") == resource.plural for kind in kinds)
+    return any(one.name == resource.plural for one in kinds)
 
 
 async def find_kind(
@@ -51,23 +77,22 @@ async def find_kind(
     except NotFound:
         return None
     for one in kinds:
-        if one.get("kind") == kind and "/" not in str(one.get("name")):
-            return str(one.get("name")), bool(one.get("namespaced"))
+        if one.kind == kind and "/" not in one.name:
+            return one.name, one.namespaced
     return None
 
 
-async def _kinds(transport: "Transport", api_version: str) -> list[dict[str, Any]]:
+async def _kinds(transport: "Transport", api_version: str) -> list[_Kind]:
     """Return the kinds of an API version, with their subresources."""
     root = "/apis" if "/" in api_version else "/api"
-    return await _entries(transport, f"{root}/{api_version}", "APIResourceList", "resources")
+    return (await _document(transport, f"{root}/{api_version}", _Kinds)).resources
 
 
-async def _entries(
-    transport: "Transport", path: str, kind: str, field: str
-) -> list[dict[str, Any]]:
-    """Return the entries of one document."""
-    document = decode_json(await transport.request("GET", path))
-    entries = document.get(field) if isinstance(document, dict) else None
-    if not isinstance(entries, list) or document.get("kind") != kind:
-        raise MalformedAnswer(f"GET {path}: the answer is no {kind}")
-    return [entry for entry in entries if isinstance(entry, dict)]
+async def _document(transport: "Transport", path: str, form: type[D]) -> D:
+    """Return one document, with every field's type checked: a tenant may send anything."""
+    answer = await transport.request("GET", path)
+    try:
+        document: D = decoder(form)(answer)
+    except (ValueError, RecursionError) as error:
+        raise MalformedAnswer(f"GET {path}: no discovery document: {error}") from error
+    return document

@@ -297,6 +297,31 @@ async def test_failed_discovery_raises_instead_of_returning_false(
         await client.served(WIDGETS)
 
 
+@pytest.mark.parametrize(
+    "group",
+    [
+        {"name": "example.com", "versions": 5},
+        {"name": "example.com", "versions": ["example.com/v1"]},
+        {"name": "example.com", "versions": [{"groupVersion": "example.com/v1"}, None]},
+        {"name": 5},
+        None,
+    ],
+    ids=str,
+)
+async def test_groups_of_another_form_say_nothing_about_what_is_served(group: object) -> None:
+    """Whoever serves the group may be a tenant's own aggregated API."""
+    client, _ = answering({"kind": "APIGroupList", "groups": [group]}, KINDS)
+    with pytest.raises(MalformedAnswer):
+        await client.served(WIDGETS)
+
+
+@pytest.mark.parametrize("kind", [5, {"name": ["widgets"]}, {"name": "widgets", "kind": {}}, None])
+async def test_kinds_of_another_form_say_nothing_about_what_is_served(kind: object) -> None:
+    client, _ = answering(GROUPS, {"kind": "APIResourceList", "resources": [kind]})
+    with pytest.raises(MalformedAnswer):
+        await client.served(WIDGETS)
+
+
 async def test_the_core_group_is_discovered_under_api() -> None:
     core = Resource("", "v1", "Widget", "widgets", Widget)
     client, server = answering(KINDS)
