@@ -336,9 +336,13 @@ def _failure(raw: msgspec.Raw) -> ErrorEvent:
 
 
 def precondition(at: Version) -> str:
-    """Return the resourceVersion; raise if there is none: the server would check nothing."""
+    """Return the resourceVersion.
+
+    Raises:
+        MalformedAnswer: there is none, or no uid: the server would check nothing.
+    """
     if not at.resourceVersion or not at.uid:
-        raise ValueError(f"{at.key} has no uid or resourceVersion to be a precondition")
+        raise MalformedAnswer(f"{at.key} has no uid or resourceVersion to be a precondition")
     return at.resourceVersion
 
 

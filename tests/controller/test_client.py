@@ -147,11 +147,11 @@ async def test_a_replacement_carries_version_and_uid() -> None:
 @pytest.mark.parametrize("blank", [Version("default", "a", "", "7"), Version("", "a", "u", "")])
 async def test_no_write_is_sent_without_a_version_as_precondition(blank: Version) -> None:
     client, server = answering()
-    with pytest.raises(ValueError, match="to be a precondition"):
+    with pytest.raises(MalformedAnswer, match="to be a precondition"):
         await client.patch(WIDGETS, blank, {})
-    with pytest.raises(ValueError, match="to be a precondition"):
+    with pytest.raises(MalformedAnswer, match="to be a precondition"):
         await client.replace(WIDGETS, blank, {})
-    with pytest.raises(ValueError, match="to be a precondition"):
+    with pytest.raises(MalformedAnswer, match="to be a precondition"):
         await client.delete(WIDGETS, blank)
     assert server.sent == []
 

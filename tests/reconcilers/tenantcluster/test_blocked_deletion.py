@@ -59,6 +59,11 @@ def has_a_basis_far_ahead(tenant: Server) -> None:
     _edit(tenant, _annotated("9" * 18))
 
 
+def has_no_identity(tenant: Server) -> None:
+    """Our pool comes without a uid, as no API server of Kubernetes gives it."""
+    del tenant.see("ipaddresspools", "default-pool", namespace=METALLB)["metadata"]["uid"]
+
+
 def puts_the_range_back(tenant: Server) -> None:
     """Whenever the pool goes, somebody creates it again."""
 
@@ -78,6 +83,7 @@ HOSTILITIES = [
     removes_the_basis,
     has_a_basis_without_end,
     has_a_basis_far_ahead,
+    has_no_identity,
     puts_the_range_back,
 ]
 
