@@ -17,7 +17,8 @@ used that MetalLB may know from before. A marker that was made just now, because
 the last one, may have the number of that one: MetalLB then counts by its old configuration what it
 finds under the name. So a new marker proves nothing before it was given a second number.
 
-An older MetalLB shows nothing. Its pools are judged here instead, and a while is waited.
+An older MetalLB shows nothing. Its pools are judged here instead, and a while is waited; as it is
+where MetalLB's kinds are not served any more, for the process that may have read them before.
 """
 
 import re
@@ -275,26 +276,47 @@ class Uptake:
         why = refusal(pools) or await complaint(client, self._settings.metallb_namespace)
         return f"{NOT_READ}: {why}" if why else NOT_READ
 
+    def end(self, allocation: tuple[str, int]) -> str:
+        """Return what is waited for of a MetalLB whose kinds are not served; empty after a while.
+
+        It may stand still, and hand out what it had read of them as soon as it goes on.
+
+        Args:
+            allocation: its uid, and the resourceVersion at which it was marked.
+        """
+        if self._is_over((*allocation, "not served", 0)):
+            return ""
+        wait = self._settings.metallb_wait
+        return f"giving MetalLB {wait:g} s to see that its kinds are not served any more"
+
     def _wait(self, pools: Mapping[str, IPAddressPool], allocation: tuple[str, int]) -> str:
         """Return what is waited for of a MetalLB that shows nothing; empty after a while.
 
-        The while begins anew in each process, whenever MetalLB cannot use its pools, and with
-        each change of ours: somebody may have put the range back for a moment.
+        The while begins anew whenever MetalLB cannot use its pools, and with each change of ours:
+        somebody may have put the range back for a moment.
         """
-        now, pool = self._clock.monotonic(), pools.get(POOL_NAME)
+        pool = pools.get(POOL_NAME)
         state = (pool.metadata.uid, pool.metadata.generation or 0) if pool is not None else ("", 0)
         known = (*allocation, *state)
+        why = refusal(pools)
+        if why:
+            self._out.pop(known, None)
+            return f"{NOT_READ}: {why}"
+        if self._is_over(known):
+            return ""
+        wait = self._settings.metallb_wait
+        return f"giving MetalLB {wait:g} s to read its pools: before 0.15 it does not report that"
+
+    def _is_over(self, known: tuple[str, int, str, int]) -> bool:
+        """Return whether the while has passed since this was first asked for, in this process."""
+        now = self._clock.monotonic()
         recent = {one: at for one, at in self._out.items() if now - at[1] < _FORGET}
         since, _ = recent.pop(known, (now, now))
         self._out = recent
-        why = refusal(pools)
-        if why:
-            return f"{NOT_READ}: {why}"
-        wait = self._settings.metallb_wait
-        if now - since >= wait:
-            return ""
-        self._out[known] = (since, now)
-        return f"giving MetalLB {wait:g} s to read its pools: before 0.15 it does not report that"
+        if now - since >= self._settings.metallb_wait:
+            return True
+        recent[known] = (since, now)
+        return False
 
 
 async def complaint(client: Client, namespace: str) -> str:

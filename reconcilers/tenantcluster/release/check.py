@@ -1,6 +1,6 @@
 """Whether a tenant has released a range: checked before the range counts as free again."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import product, starmap
 
@@ -302,10 +302,12 @@ class TenantReleaseCheck(ReleaseCheck):
             given: its ranges: none is free before all are.
             mark: the resourceVersion at which the allocation was marked.
         """
+        pools: Mapping[str, IPAddressPool] = {}
+        absent = ""
         try:
             pools = await MetalLB(client, self._settings.metallb_namespace).pools()
         except ProjectionBlocked as missing:
-            return Released(missing.message)
+            absent = missing.message
         pool = pools.get(POOL_NAME)
         management = await self._tenants.management()
         taken = pool is not None and _is_taken(pool, allocation, management)
@@ -313,6 +315,10 @@ class TenantReleaseCheck(ReleaseCheck):
         if user is not None:
             shown = f"Service {user.metadata.key} still shows an address of the range"
             return InUse(shown, by_service=True)
+        who = (allocation.metadata.uid, mark)
+        if absent:
+            waits = self._uptake.end(who)
+            return InUse(waits) if waits else Released(absent)
         if pool is not None and not taken and basis_of(pool) < mark:
             return InUse("the tenant's MetalLB pool was not written since the deletion")
         if pool is not None and _holds(pool, given):
@@ -323,7 +329,7 @@ class TenantReleaseCheck(ReleaseCheck):
         waits = await self._uptake.missing(
             client,
             pools,
-            (allocation.metadata.uid, mark),
+            who,
             basis,
             management_note(management) if taken else owner_note(allocation, management),
         )

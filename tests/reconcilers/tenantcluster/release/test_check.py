@@ -9,6 +9,7 @@ from controller.errors import Forbidden, NoAnswer, NotFound, ServerFailure
 from controller.outcome import Blocked
 from reconcilers.api import names
 from reconcilers.ipallocation.release import InUse, Released
+from reconcilers.settings import Settings
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.server import Json, Server
@@ -90,6 +91,30 @@ async def test_released_when_the_pool_is_gone_and_no_service_shows_the_range() -
 async def test_released_when_discovery_shows_that_metallb_is_not_served() -> None:
     lab, tenant = _lab()
     tenant.served = ("services",)
+    assert isinstance(await _ask(lab), Released)
+
+
+async def test_in_use_while_a_service_shows_what_a_removed_metallb_gave_it() -> None:
+    lab, tenant = _lab()
+    _service(tenant, "10.40.0.3")
+    tenant.served = ("services", "namespaces")
+    assert _why(await _ask(lab)) == "Service default/web still shows an address of the range"
+    tenant.vanish("services", "web", namespace="default")
+    assert isinstance(await _ask(lab), Released)
+
+
+async def test_a_metallb_whose_kinds_are_gone_is_given_a_while_to_see_that() -> None:
+    """It may stand still, and hand the range out when it goes on."""
+    lab = Lab(Settings())
+    lab.server.add("tenantclusters", make.tenant(annotations=BEGUN))
+    tenant = lab.tenant_server("a", ("services", "namespaces"))
+    assert "giving MetalLB 10 s" in _why(await _ask(lab))
+    await lab.clock.advance(9)
+    assert isinstance(await _ask(lab), InUse)
+    await lab.clock.advance(1)
+    _service(tenant, "10.40.0.3")
+    assert isinstance(await _ask(lab), InUse)
+    tenant.vanish("services", "web", namespace="default")
     assert isinstance(await _ask(lab), Released)
 
 
