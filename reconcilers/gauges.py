@@ -27,6 +27,7 @@ from reconcilers.api.tenantcluster import (
     DELETING,
     FAILED,
     INSTALLING,
+    LOAD_BALANCER_READY,
     PENDING,
     PROVISIONING,
     READY,
@@ -34,7 +35,7 @@ from reconcilers.api.tenantcluster import (
     TenantCluster,
 )
 from reconcilers.caches import Part
-from reconcilers.tenantcluster.status import DEMAND_MET, LOAD_BALANCER_READY
+from reconcilers.tenantcluster.status import DEMAND_MET
 
 POOL_GAUGES: tuple[tuple[str, str, Callable[[NetworkPoolStatus], int]], ...] = (
     ("total_ips", "Allocatable addresses.", lambda s: s.total),

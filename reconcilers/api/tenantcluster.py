@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any
 
+from controller.conditions import is_true
 from controller.meta import ObjectMeta
 from reconcilers.api import names
 from reconcilers.api.fields import (
@@ -51,6 +52,9 @@ DELETING = "Deleting"
 FAILED = "Failed"
 
 OBSERVE = "Observe"
+
+LOAD_BALANCER_READY = "LoadBalancerReady"
+"""The condition that says whether MetalLB in the tenant holds what it should."""
 
 
 @with_config(MODEL)
@@ -278,9 +282,17 @@ class TenantCluster:
         return self.status.phase == READY
 
     @property
-    def projection_begun(self) -> bool:
-        """Whether something was projected into the tenant, or may have been."""
+    def projection_noted(self) -> bool:
+        """Whether it is noted that something was projected into the tenant, or may have been."""
         return names.ANNOTATION_PROJECTION_BEGUN in self.metadata.annotations
+
+    @property
+    def projection_begun(self) -> bool:
+        """Whether something was projected into the tenant, or may have been.
+
+        The status says so, too: people replace annotations, as by `kubectl replace`.
+        """
+        return self.projection_noted or is_true(self.status.conditions, LOAD_BALANCER_READY)
 
     def reference(self) -> dict[str, str]:
         """Return the tenantClusterRef that its allocations carry."""

@@ -161,7 +161,7 @@ class Projector:
             ControllerError: the management cluster did not answer.
         """
         marks = self._place(tenant)
-        if not tenant.projection_begun:
+        if not tenant.projection_noted:
             marks[names.ANNOTATION_PROJECTION_BEGUN] = rfc3339(self._clock.now())
         return await self._record(tenant, marks)
 
@@ -184,16 +184,17 @@ class Projector:
         return await self._client.patch(TENANT_CLUSTER, Version.from_object(tenant), patch)
 
     async def assume_begun(self, tenant: TenantCluster) -> TenantCluster:
-        """Record of a cluster that is Ready that its tenant may have ranges; return it as written.
+        """Record of a cluster that its tenant may have ranges, if so; return it as written.
 
-        Another controller may have projected them before us, so it is recorded whether or not the
-        tenant can be entered.
+        Where a cluster is Ready, another controller may have projected them before us, so it is
+        recorded whether or not the tenant can be entered.
 
         Raises:
             Conflict: the cluster changed since it was read.
             ControllerError: the management cluster did not answer.
         """
-        if tenant.projection_begun or not tenant.is_ready or not self.wanted(tenant).entries:
+        begun = tenant.projection_begun or (tenant.is_ready and self.wanted(tenant).entries)
+        if tenant.projection_noted or not begun:
             return tenant
         return await self._record_begun(tenant)
 

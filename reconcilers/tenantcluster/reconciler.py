@@ -31,6 +31,7 @@ from reconcilers.api.tenantcluster import (
     DELETING,
     FAILED,
     INSTALLING,
+    LOAD_BALANCER_READY,
     PROVISIONING,
     READY,
     TenantCluster,
@@ -215,12 +216,12 @@ class TenantClusterReconciler:
         self, tenant: TenantCluster, network: Finding, obsolete: tuple[str, ...]
     ) -> Outcome:
         """Say that the cluster needs nothing of ours; remove what told of given-back ranges."""
-        if any(one.type == status.LOAD_BALANCER_READY for one in tenant.status.conditions):
+        if any(one.type == LOAD_BALANCER_READY for one in tenant.status.conditions):
             await self._projector.project(tenant)
             await self._projector.remove_marker(tenant)
         self._projector.forget(tenant.metadata.key)
         refs: dict[str, str | None] = {status.REF_FIELDS[names.TYPE_LOADBALANCER]: None}
-        obsolete = (*obsolete, status.LOAD_BALANCER_READY)
+        obsolete = (*obsolete, LOAD_BALANCER_READY)
         verdict = status.Verdict(READY, (network, status.ready()), refs, obsolete)
         await self._write_status(tenant, verdict)
         return SETTLED
@@ -351,6 +352,8 @@ class TenantClusterReconciler:
         """Delete the cluster's allocations; remove the finalizer once all are released."""
         if not has_finalizer(tenant, names.FINALIZER_TENANT):
             return SETTLED
+        if tenant.projection_begun:  # the status says so only until it is written below
+            tenant = await self._projector.assume_begun(tenant)
         left = await self._teardown.delete_allocations(tenant)
         if left == 0:
             await self._projector.remove_marker(tenant)

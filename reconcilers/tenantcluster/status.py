@@ -14,13 +14,18 @@ from typing import Any
 from controller.conditions import rfc3339
 from controller.events import EventType
 from reconcilers.api import ipallocation, names
-from reconcilers.api.tenantcluster import DELETING, FAILED, PROVISIONING, TenantCluster
+from reconcilers.api.tenantcluster import (
+    DELETING,
+    FAILED,
+    LOAD_BALANCER_READY,
+    PROVISIONING,
+    TenantCluster,
+)
 from reconcilers.api.tenantcluster import READY as READY_PHASE
 from reconcilers.conditions import READY, Finding, rendered, with_findings
 from reconcilers.tenantcluster.allocations.requests import AllocationState
 
 NETWORK_READY = "NetworkReady"
-LOAD_BALANCER_READY = "LoadBalancerReady"
 DEMAND_MET = "LoadBalancerDemandMet"
 TENANT_IDENTIFIED = "TenantIdentified"
 RECONCILING = "Reconciling"

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 
 from controller.conditions import find
 from reconcilers.api.resources import Service
-from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
 from reconcilers.conditions import Finding
 from reconcilers.metallb_install.installer import BEING_INSTALLED
 from reconcilers.tenantcluster.elastic.demand import could_be_served
 from reconcilers.tenantcluster.elastic.findings import counted
 from reconcilers.tenantcluster.metallb.projection import NOT_INSTALLED
-from reconcilers.tenantcluster.status import LOAD_BALANCER_READY, demand_met
+from reconcilers.tenantcluster.status import demand_met
 
 
 def is_missing(tenant: TenantCluster) -> bool:

@@ -16,12 +16,11 @@ from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.resources import IP_ADDRESS_POOL, SERVICE_BGP_STATUS, IPAddressPool
-from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantcluster.metallb.poolwatch import PoolWatches
 from reconcilers.tenantcluster.metallb.projection import Projection
 from reconcilers.tenantcluster.metallb.uptake import as_metallb_counts, complaint, counted
-from reconcilers.tenantcluster.status import LOAD_BALANCER_READY
 
 NOT_RUNNING = "MetalLBNotRunning"
 """The reason while MetalLB has not read the pool, for longer than it takes one that runs."""

@@ -2,8 +2,8 @@
 
 What each switch does is told by functions in tenantrules.py. As with the pools, most are missed in
 a storm, from a seed that is noted here; where that takes too many seeds, a scene plays what it
-takes on the same replicas and servers: those of SCENES. That a tenant which does not serve
-metallb.io holds nothing, the grace of a deleted cluster, the annotation that releases anyway, and
+takes on the same replicas and servers: those of SCENES. That a MetalLB which was removed
+is given a while, the grace of a deleted cluster, the annotation that releases anyway, and
 whose allocations are orphans, are about giving back at all: networkpool/test_orphans.py and
 tenantcluster/release/test_check.py hold each of them to its rule.
 """

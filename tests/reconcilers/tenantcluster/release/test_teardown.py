@@ -7,6 +7,7 @@ import pytest
 from controller.errors import Forbidden, NoAnswer, NotFound
 from controller.meta import Key
 from controller.outcome import SETTLED, Again, Blocked
+from reconcilers.api import names
 from reconcilers.ipallocation.release import InUse, Released
 from reconcilers.tenantcluster.release.teardown import OVERTAKEN_SECONDS
 from tests.reconcilers import make
@@ -272,3 +273,21 @@ async def test_a_cluster_that_was_ready_before_us_may_have_been_projected_by_oth
     await lab.rounds_of("a", 3)
     assert "team-a-lb" not in _left(lab)
     assert "TeardownGracePassed" in lab.recorded.reasons
+
+
+async def test_a_cluster_that_lost_its_annotations_still_gives_back_what_its_tenant_has() -> None:
+    """As by `kubectl replace` with what was read before the controller came."""
+    lab, tenant = await _ready()
+    lab.server.edit("tenantclusters", "a", {"metadata": {"annotations": None}}, namespace="team")
+    lab.server.delete("tenantclusters", "a", namespace="team")
+    await lab.rounds()
+    assert _pools(tenant) == [], "nobody is given what its MetalLB still hands out"
+    assert _left(lab) == []
+
+
+async def test_that_something_was_projected_is_noted_anew_on_a_cluster_that_lost_it() -> None:
+    lab, _ = await _ready()
+    lab.server.edit("tenantclusters", "a", {"metadata": {"annotations": None}}, namespace="team")
+    await lab.rounds()
+    noted = lab.server.see("tenantclusters", "a", namespace="team")["metadata"]["annotations"]
+    assert names.ANNOTATION_PROJECTION_BEGUN in noted
