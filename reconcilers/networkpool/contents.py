@@ -11,24 +11,33 @@ or behind the cache, and an error is an error of that pass, after which all is r
 to time all is read anew anyway and compared: a difference is a bug, is reported, and what was read
 replaces what was kept. The promises in a pool's status are no part of this: they are of the pool
 object that a pass was given.
+
+Thousands may wait in a full pool, most for the same: so many addresses, of such families. They are
+kept in rows of requests that are alike, so that a pass need not try each (protocol.py, Turns).
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import product
+from typing import Any, TypeVar
 
 from allocator import AddressRange, Layout, Space
 from controller.cache import Cache, Change
 from controller.clock import Clock
+from controller.conditions import find
 from controller.meta import Key, TracedMeta
 from reconcilers import ranges
 from reconcilers.api import names
-from reconcilers.api.ipallocation import ALLOCATED, POOL_INDEX, RELEASED, IPAllocation
+from reconcilers.api.ipallocation import ALLOCATED, FAILED, POOL_INDEX, RELEASED, IPAllocation
+from reconcilers.conditions import READY
 
 Place = tuple[datetime, str]
 """A place in a pool's queue: since when a range is asked for, and the name as tie-break."""
+Row = Hashable
+"""What requests have in common that are alike."""
+P = TypeVar("P", bound=tuple[Any, ...])
 
 
 def waits(allocation: IPAllocation) -> bool:
@@ -44,6 +53,42 @@ def waits(allocation: IPAllocation) -> bool:
 def place(allocation: IPAllocation) -> Place:
     """Return the place of an allocation among those that wait: oldest request first."""
     return allocation.requested_at, allocation.metadata.name
+
+
+def shown_refusal(allocation: IPAllocation) -> tuple[str, str] | None:
+    """Return the reason and the message of the refusal that a status shows, if it shows one."""
+    ready = find(allocation.status.conditions, READY)
+    if allocation.status.phase != FAILED or ready is None or ready.status != "False":
+        return None
+    return ready.reason, ready.message
+
+
+def row(allocation: IPAllocation) -> Row:
+    """Return the row of a request: all that its answer depends on, and the answer that it shows.
+
+    One that asks by address is alone, as the answer names the address that it cannot have; and so
+    is one that holds a range already, as it gets that again.
+    """
+    spec = allocation.spec
+    if spec.is_pinned or ranges.all_held(allocation):
+        return allocation.metadata.name
+    asked = (spec.type, spec.count, spec.prefixLength, spec.ipFamilyPolicy, spec.ipFamilies)
+    return asked, shown_refusal(allocation)
+
+
+class Rows(dict[Row, list[P]]):
+    """The places of those that wait, in order, in rows of requests that are alike."""
+
+    def add(self, of: Row, place: P) -> None:
+        """Add a place to a row."""
+        insort(self.setdefault(of, []), place)
+
+    def remove(self, of: Row, place: P) -> None:
+        """Take a place out of a row."""
+        found = self[of]
+        del found[bisect_left(found, place)]
+        if not found:
+            del self[of]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -97,6 +142,7 @@ class Facts:
         held: the ranges in its status, in whatever phase.
         allocated: whether it holds that range in phase Allocated.
         place: its place in the queue; None if it does not wait.
+        row: its row there.
         foreign: the last write of its status by another controller; None if there was none.
     """
 
@@ -104,17 +150,19 @@ class Facts:
     held: tuple[AddressRange, ...]
     allocated: bool
     place: Place | None
+    row: Row
     foreign: StatusWrite | None
 
     @classmethod
     def from_allocation(cls, allocation: IPAllocation, ours: str) -> "Facts":
         """Return the facts of an allocation; `ours` is our field manager."""
-        held = ranges.all_held(allocation)
+        held, waiting = ranges.all_held(allocation), waits(allocation)
         return cls(
             uid=allocation.metadata.uid,
             held=held,
             allocated=bool(held) and allocation.status.phase == ALLOCATED,
-            place=place(allocation) if waits(allocation) else None,
+            place=place(allocation) if waiting else None,
+            row=row(allocation) if waiting else None,
             foreign=last_foreign_write(allocation.metadata, ours),
         )
 
@@ -161,7 +209,8 @@ class Contents:
     def __init__(self, allocations: Iterable[IPAllocation] = (), ours: str = "") -> None:
         self._ours = ours
         self._facts: dict[str, Facts] = {}
-        self._queue: list[Place] = []
+        self.queue = Rows[Place]()
+        """Those that wait; a walk along it ends at the next change."""
         self._foreign: list[tuple[StatusWrite, str]] = []
         self._spaces: tuple[Space, ...] = ()
         self.allocated = 0
@@ -187,7 +236,7 @@ class Contents:
             for space, one in product(self._spaces, new.held):
                 space.hold(one)
         if new.place is not None:
-            insort(self._queue, new.place)
+            self.queue.add(new.row, new.place)
         if new.foreign is not None:
             insort(self._foreign, (new.foreign, name))
 
@@ -203,7 +252,7 @@ class Contents:
             for space, one in product(self._spaces, old.held):
                 space.release(one)
         if old.place is not None:
-            del self._queue[bisect_left(self._queue, old.place)]
+            self.queue.remove(old.row, old.place)
         if old.foreign is not None:
             del self._foreign[bisect_left(self._foreign, (old.foreign, name))]
 
@@ -211,10 +260,6 @@ class Contents:
     def names(self) -> list[str]:
         """The names of the pool's allocations, sorted."""
         return sorted(self._facts)
-
-    def queue(self) -> Iterator[str]:
-        """Yield the names of those that wait, oldest request first; until the next change."""
-        return (name for _, name in self._queue)
 
     def holds(self, name: str, uid: str) -> bool:
         """Return whether the allocation of that name and uid holds a range."""
@@ -250,7 +295,7 @@ class Contents:
         found: dict[str, object] = {
             f"IPAllocation {name}": facts for name, facts in self._facts.items()
         }
-        found["queue"] = self._queue
+        found["queue"] = self.queue
         found["writes by others"] = self._foreign
         found["counts"] = (self.allocated, self.holding, self.claimed)
         if layouts:

@@ -203,21 +203,9 @@ def refused_status(refusal: Refusal, now: datetime) -> dict[str, Any]:
     }
 
 
-def _is_new(refusal: Refusal) -> bool:
-    """Return whether the allocation's status does not show this refusal yet."""
-    status = refusal.allocation.status
-    ready = next((c for c in status.conditions if c.type == READY), None)
-    return (
-        status.phase != FAILED
-        or ready is None
-        or (ready.status, ready.reason, ready.message)
-        != ("False", refusal.reason, refusal.message)
-    )
-
-
 def new_refusals(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:
     """Return the refusals that the statuses of their allocations do not show yet."""
-    return tuple(refusal for refusal in refusals if _is_new(refusal))
+    return tuple(refusal for refusal in refusals if refusal.is_new)
 
 
 RETRY = 1.0

@@ -2,7 +2,7 @@
 
     settle   which promises are kept open, and how far a later reader must have read
     taken    what may not be handed out
-    waiting  which allocations wait for a range, oldest first
+    Waiting  which allocations wait for a range, oldest first
     choose   which of them gets what: best fit, lowest address on ties
     decide   all four, for one pass
     blockers what a pool's deletion waits for
@@ -12,10 +12,14 @@ to the very version of the allocation that it names. It is settled for good when
 moved on or is gone.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from itertools import chain, product
+
+from typing_extensions import override
 
 from allocator import (
     AddressRange,
@@ -31,6 +35,7 @@ from allocator import (
 from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import MAX_ASSIGNMENTS, Assignment, NetworkPool
+from reconcilers.networkpool.contents import P, shown_refusal
 from reconcilers.networkpool.view import Named, View
 
 
@@ -122,10 +127,70 @@ def taken(
         yield spaces
 
 
-def waiting(view: View, promises: Iterable[Assignment]) -> Iterator[IPAllocation]:
-    """Yield the allocations that wait for a range, oldest request first, name as tie-break."""
-    promised = {promise.uid for promise in promises}
-    return (one for one in view.queue() if one.metadata.uid not in promised)
+class Turns(Iterator[P]):
+    """A walk along the places of all rows in order, in which the rest of a row can be left out.
+
+    Args:
+        rows: the places of each row, in order; they do not change meanwhile.
+    """
+
+    def __init__(self, rows: Iterable[list[P]]) -> None:
+        self._heads = [(places[0], 0, places) for places in rows]
+        heapify(self._heads)
+        self._last: tuple[P, int, list[P]] | None = None
+        self._left_out: list[list[P]] = []
+
+    @override
+    def __next__(self) -> P:
+        """Return the next place."""
+        if self._last is not None:
+            _, at, places = self._last
+            self._resume(places, at + 1)
+        self._last = heappop(self._heads) if self._heads else None
+        if self._last is None:
+            raise StopIteration
+        return self._last[0]
+
+    def leave_out(self, *, until_granted: bool = False) -> None:
+        """Leave out the rest of the last one's row; or only until `granted` is called."""
+        assert self._last is not None, "one of the row was tried"
+        if until_granted:
+            self._left_out.append(self._last[2])
+        self._last = None
+
+    def granted(self) -> None:
+        """Take up the rows that were left out until now, behind the last one."""
+        assert self._last is not None, "it was tried"
+        for places in self._left_out:
+            self._resume(places, bisect_right(places, self._last[0]))
+        self._left_out.clear()
+
+    def _resume(self, places: list[P], at: int) -> None:
+        if at < len(places):
+            heappush(self._heads, (places[at], at, places))
+
+
+class Waiting(Iterator[IPAllocation]):
+    """The allocations that wait for a range, oldest request first, name as tie-break.
+
+    Args:
+        view: the pool's allocations.
+        promises: who is promised a range does not wait.
+    """
+
+    def __init__(self, view: View, promises: Iterable[Assignment]) -> None:
+        self.turns = Turns(view.contents.queue.values())
+        self._find = view.find
+        self._promised = {promise.uid for promise in promises}
+
+    @override
+    def __next__(self) -> IPAllocation:
+        """Return the next one."""
+        for _, name in self.turns:
+            found = self._find(name)
+            if found is not None and found.metadata.uid not in self._promised:
+                return found
+        raise StopIteration
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +233,11 @@ class Refusal:
     reason: str
     message: str
 
+    @property
+    def is_new(self) -> bool:
+        """Whether the allocation's status does not show it yet."""
+        return shown_refusal(self.allocation) != (self.reason, self.message)
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -175,7 +245,8 @@ class Choice:
 
     Args:
         grants: at most a batch.
-        refusals: which cannot be served now.
+        refusals: which cannot be served now; of those that ask for the same, and whose statuses
+            say so already, the first one.
         more: whether a full batch left others for the next pass.
     """
 
@@ -194,10 +265,12 @@ _REASONS: dict[type[AllocatorError], str] = {
 }
 
 
-def choose(
-    pool: NetworkPool, asking: Iterable[IPAllocation], spaces: Sequence[Space], room: int
-) -> Choice:
-    """Serve `asking` in order from `spaces`, at most `room`; smaller ones may pass larger ones."""
+def choose(pool: NetworkPool, asking: Waiting, spaces: Sequence[Space], room: int) -> Choice:
+    """Serve `asking` in order from `spaces`, at most `room`; smaller ones may pass larger ones.
+
+    Those that would be refused as their statuses say already, because one that asks for the same
+    just was, are not tried. Free addresses only get fewer here, so none of them would fit.
+    """
     grants: list[Grant] = []
     refusals: list[Refusal] = []
     for allocation in asking:
@@ -206,7 +279,14 @@ def choose(
         try:
             grants.append(Grant.from_choice(allocation, ranges.take(pool, allocation, spaces)))
         except AllocatorError as refused:
-            refusals.append(_refusal(allocation, refused))
+            refusal = _refusal(allocation, refused)
+            refusals.append(refusal)
+            if not refusal.is_new:
+                # Of two families the other one may be the first to be full after the next grant.
+                of_two = isinstance(refused, ranges.FamilyRefused)
+                asking.turns.leave_out(until_granted=of_two)
+        else:
+            asking.turns.granted()
     return Choice(tuple(grants), tuple(refusals), more=False)
 
 
@@ -274,7 +354,7 @@ def decide(
         for space, one in product(spaces, also_held):
             space.hold(one)
         room = min(batch, MAX_ASSIGNMENTS - len(settlement.open))
-        choice = choose(pool, waiting(view, settlement.open), spaces, room)
+        choice = choose(pool, Waiting(view, settlement.open), spaces, room)
         capacities = tuple(space.capacity() for space in spaces)
         return Decision(settlement, choice, tuple(geometry), capacities, claimed, named)
 

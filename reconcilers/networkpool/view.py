@@ -1,6 +1,6 @@
 """The allocations of a pool, and up to which resourceVersion they were read."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,19 +45,13 @@ class View:
     @property
     def of_pool(self) -> tuple[IPAllocation, ...]:
         """The allocations that name the pool, sorted by name; costs as much as there are."""
-        return tuple(self._found(self.contents.names))
-
-    def queue(self) -> Iterator[IPAllocation]:
-        """Yield the allocations of the pool that wait for a range, oldest request first."""
-        return self._found(self.contents.queue())
+        found = map(self.find, self.contents.names)
+        return tuple(one for one in found if one is not None)
 
     def current(self, name: str, uid: str) -> IPAllocation | None:
         """Return the allocation of this name if it is still the one with this uid."""
         found = self.find(name)
         return found if found is not None and found.metadata.uid == uid else None
-
-    def _found(self, names: Iterable[str]) -> Iterator[IPAllocation]:
-        return (found for name in names if (found := self.find(name)) is not None)
 
 
 def of_page(page: Page[IPAllocation], pool: Key) -> View:

@@ -35,10 +35,10 @@ def _filled(count: int) -> Replica:
 
 
 async def _calls_of_pass(replica: Replica) -> int:
-    return await _calls(lambda: replica.pools.reconcile(make.key("lab")))
+    return await calls_of(lambda: replica.pools.reconcile(make.key("lab")))
 
 
-async def _calls(work: Callable[[], Awaitable[object]]) -> int:
+async def calls_of(work: Callable[[], Awaitable[object]]) -> int:
     """Return how many functions and methods are called, those written in C too."""
     calls = 0
 
@@ -147,7 +147,7 @@ async def test_a_scrape_of_the_metrics_reads_only_allocations_that_wait_or_are_g
             list(shown.collect())
 
         await scrape()
-        calls[count] = await _calls(scrape)
+        calls[count] = await calls_of(scrape)
     assert calls[MANY] == calls[FEW], calls
 
 
@@ -162,5 +162,5 @@ async def test_a_judgement_of_a_request_by_count_reads_no_allocations() -> None:
             assert (await by.created(make.allocation("new", size=8))).allowed
 
         await judged()
-        calls[count] = await _calls(judged)
+        calls[count] = await calls_of(judged)
     assert calls[MANY] <= 1.1 * calls[FEW], calls

@@ -143,8 +143,8 @@ def _at_version_though_terminating(promise: Assignment, view: View) -> list[Prom
 
 def promised_twice(mp: Patch) -> None:
     """Whoever is promised something is served once more."""
-    waiting = protocol.waiting
-    mp.setattr(protocol, "waiting", lambda view, _: waiting(view, ()))
+    waiting = protocol.Waiting
+    mp.setattr(protocol, "Waiting", lambda view, _: waiting(view, ()))
 
 
 # 4. Promise.

@@ -1,0 +1,283 @@
+"""Those that wait in a full pool are not all tried again, and still everybody gets the same."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from allocator import AllocatorError, Space
+from reconcilers import ranges
+from reconcilers.api.ipallocation import IPAllocation, IPAllocationSpec
+from reconcilers.api.networkpool import Assignment, NetworkPool
+from reconcilers.networkpool import protocol
+from reconcilers.networkpool.contents import KeptContents, place, row, waits
+from reconcilers.networkpool.pending_promises import (
+    granted_status,
+    new_refusals,
+    refused_status,
+)
+from reconcilers.networkpool.protocol import Choice, Grant, Refusal
+from reconcilers.networkpool.view import View
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab, Replica
+from tests.reconcilers.networkpool.test_pass_cost import calls_of
+
+SECOND = {"cidr": "fd00::40:0/125"}
+BITS = 4  # 16 addresses of the first family, 8 of the second
+SIZES = st.integers(1, 5)
+
+
+def choose_by_trying_all(
+    pool: NetworkPool,
+    view: View,
+    promises: Sequence[Assignment],
+    spaces: Sequence[Space],
+    room: int,
+) -> Choice:
+    """Return what a pass hands out that tries each one that waits, in one queue."""
+    promised = {one.uid for one in promises}
+    queue = sorted((one for one in view.of_pool if waits(one)), key=place)
+    grants: list[Grant] = []
+    refusals: list[Refusal] = []
+    for one in queue:
+        if one.metadata.uid in promised:
+            continue
+        if len(grants) == room:
+            return Choice(tuple(grants), tuple(refusals), more=True)
+        try:
+            grants.append(Grant.from_choice(one, ranges.take(pool, one, spaces)))
+        except AllocatorError as refused:
+            refusals.append(protocol._refusal(one, refused))
+    return Choice(tuple(grants), tuple(refusals), more=False)
+
+
+@st.composite
+def _requests(draw: st.DrawFn) -> dict[str, Any]:
+    """Return what `make.allocation` needs: by count, as a block, by address, of any families."""
+    policy = draw(st.sampled_from([None, "SingleStack", "PreferDualStack", "RequireDualStack"]))
+    named = draw(st.sampled_from([[], [], ["IPv4"], ["IPv6"], ["IPv6", "IPv4"]]))
+    asks = ({"ipFamilyPolicy": policy} if policy else {}) | (
+        {"ipFamilies": named} if named else {}
+    )
+    found: dict[str, Any] = {"age": float(draw(st.integers(0, 3))), "asks": asks}
+    first = draw(st.integers(0, 17))
+    kind = draw(st.sampled_from(["count", "count", "count", "default", "block", "pin"]))
+    if kind == "count":
+        found["size"] = draw(SIZES)
+    elif kind == "block":
+        found["prefix"] = draw(st.sampled_from([29, 30, 31, 125, 126, 200]))
+    elif kind == "pin":
+        found["pin"] = make.address(first), make.address(first + draw(st.integers(0, 2)))
+    held = make.address(first), make.address(first + 1)
+    return found | draw(
+        st.sampled_from(
+            [
+                *(
+                    {},
+                    {},
+                    {},
+                    {"finalizers": []},
+                    {"held": held},
+                    {"held": held, "phase": "Failed"},
+                ),
+                {"phase": "Failed", "status": {"conditions": [_odd_refusal()]}},
+            ]
+        )
+    )
+
+
+def _odd_refusal() -> dict[str, Any]:
+    said = {"type": "Ready", "status": "False", "reason": "PoolExhausted", "message": "of yore"}
+    return said | {"lastTransitionTime": make.EPOCH.isoformat()}
+
+
+@dataclass
+class World:
+    """A pool and its allocations, from pass to pass."""
+
+    pool: NetworkPool
+    asked: dict[str, dict[str, Any]] = field(default_factory=dict)
+    shown: dict[str, IPAllocation] = field(default_factory=dict)
+
+    def ask(self, name: str, request: dict[str, Any]) -> None:
+        self.asked[name] = request
+        self.shown[name] = make.allocation(name, **request)
+
+    def vanish(self, name: str) -> None:
+        self.shown.pop(name, None)
+
+    def write(self, one: IPAllocation, status: dict[str, Any]) -> None:
+        name = one.metadata.name
+        left_out = {"phase", "status"} | ({"held"} if "startAddress" in status else set())
+        kept = {k: v for k, v in self.asked[name].items() if k not in left_out}
+        self.shown[name] = make.allocation(name, phase=status["phase"], status=status, **kept)
+
+    def pass_(self, promised: Sequence[str], room: int) -> None:
+        """Choose both ways, compare, and write what was chosen."""
+        view = make.view(*self.shown.values())
+        promises = [
+            make.promise(one, make.address(20), make.address(20))
+            for name, one in self.shown.items()
+            if name in promised
+        ]
+        geometry = ranges.layouts(self.pool.spec, 1 << 20)
+
+        def by_trying_all(room: int) -> Choice:
+            with protocol.taken(view, promises, geometry) as spaces:
+                return choose_by_trying_all(self.pool, view, promises, spaces, room)
+
+        with protocol.taken(view, promises, geometry) as spaces:
+            asking = protocol.Waiting(view, promises)
+            found = protocol.choose(self.pool, asking, spaces, room)
+        expected = by_trying_all(room)
+        told = new_refusals(found.refusals)
+        assert found.grants == expected.grants
+        assert told == new_refusals(expected.refusals)
+        assert bool(found.refusals) == bool(expected.refusals)
+        if found.more != expected.more:
+            # Of those that are left none would get or be told anything.
+            whole = by_trying_all(len(self.shown))
+            assert expected.more
+            assert (whole.grants, new_refusals(whole.refusals)) == (found.grants, told)
+        for grant in found.grants:
+            status = granted_status(grant.allocation, self.pool, grant.ranges, make.EPOCH)
+            self.write(grant.allocation, status)
+        for refusal in told:
+            self.write(refusal.allocation, refused_status(refusal, make.EPOCH))
+
+
+NAMES = st.sampled_from("abcdefghijkl")
+STEPS = st.one_of(
+    st.tuples(st.just("ask"), NAMES, _requests()),
+    st.tuples(st.just("vanish"), NAMES, st.none()),
+    st.tuples(st.just("pass"), st.lists(NAMES, max_size=2), st.integers(0, 4)),
+)
+PASS: tuple[str, Any, Any] = ("pass", [], 99)
+SIX = ("a", {"asks": {"ipFamilies": ["IPv6"]}, "size": 8, "age": 9.0})  # all of the second family
+BOTH = {"asks": {"ipFamilyPolicy": "RequireDualStack"}, "size": 4}
+LOST = BOTH | {"held": (make.address(0), make.address(0)), "phase": "Pending"}
+PIN = {"pin": (make.address(0), make.address(2))}
+
+
+def _example(
+    *first: tuple[str, dict[str, Any]], then: tuple[str, str, dict[str, Any]]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return example(list(first), [then], True)
+
+
+@given(
+    st.lists(st.tuples(NAMES, _requests()), max_size=12),
+    st.lists(STEPS, max_size=12),
+    st.booleans(),
+)
+# Each time c is to be told another reason than b, as it is of another row or others were served.
+@_example(
+    SIX,
+    ("b", BOTH | {"age": 5.0}),
+    ("c", BOTH | {"age": 1.0}),
+    then=("ask", "d", {"size": 16, "age": 3.0}),
+)
+@_example(
+    SIX,
+    ("b", LOST | {"age": 5.0}),
+    ("c", BOTH | {"age": 1.0}),
+    then=("ask", "d", {"size": 15, "age": 7.0}),
+)
+@_example(
+    ("a", {"held": (make.address(1), make.address(1))}),
+    ("b", PIN | {"age": 5.0}),
+    ("c", PIN | {"age": 1.0}),
+    then=("ask", "d", {"pin": (make.address(0), make.address(0)), "age": 3.0}),
+)
+@settings(max_examples=100, deadline=None)
+def test_everybody_gets_and_is_told_what_they_would_if_all_were_tried(
+    first: list[tuple[str, dict[str, Any]]], steps: list[tuple[str, Any, Any]], both: bool
+) -> None:
+    world = World(make.pool(cidr=make.cidr(BITS), secondary=SECOND if both else None))
+    for name, request in first:
+        world.ask(name, request)
+    for what, who, how in [PASS, *steps, PASS]:
+        if what == "ask":
+            world.ask(who, how)
+        elif what == "vanish":
+            world.vanish(who)
+        else:
+            world.pass_(who, how)
+
+
+def test_all_that_a_request_may_say_decides_on_its_row() -> None:
+    """A field that is new has to be put into the row, or be shown not to matter."""
+    asked: dict[str, dict[str, Any]] = {
+        "count": {"size": 3},
+        "prefixLength": {"prefix": 30},
+        "type": {"kind": "nodes"},
+        "ipFamilyPolicy": {"asks": {"ipFamilyPolicy": "PreferDualStack"}},
+        "ipFamilies": {"asks": {"ipFamilies": ["IPv6"]}},
+        "pinnedRange": {"pin": ("10.40.0.1", "10.40.0.2")},
+        "pinnedRanges": {
+            "asks": {"pinnedRanges": [{"startAddress": "fd00::1", "endAddress": "fd00::2"}]}
+        },
+    }
+    without = {"poolRef", "tenantClusterRef"}
+    assert {one.name for one in fields(IPAllocationSpec)} == asked.keys() | without
+    rows = {row(make.allocation("a", **request)) for request in asked.values()}
+    assert len({*rows, row(make.allocation("a"))}) == len(asked)  # the two pins are of one name
+
+
+FEW, MANY = 8, 240
+
+
+def _full(waiting: int, asks: Sequence[dict[str, Any]]) -> Replica:
+    """Return a replica whose pool is full but for two addresses, and many requests."""
+    lab = Lab()
+    lab.server.listeners.clear()
+    lab.server.add(
+        "networkpools", make.pool(cidr="10.40.0.0/24", secondary={"cidr": "fd00::/120"})
+    )
+    for number in range(127):
+        held = make.address(2 * number), make.address(2 * number + 1)
+        lab.server.add("ipallocations", make.allocation(f"held-{number:03}", held=held))
+    for number in range(waiting):
+        request = asks[number % len(asks)]
+        lab.server.add("ipallocations", make.allocation(f"waits-{number:05}", **request))
+    return lab.another()
+
+
+SEVERAL = [
+    {"size": 7, "kind": "nodes"},
+    {"size": 5},
+    {"prefix": 28},
+    {"size": 9, "asks": {"ipFamilyPolicy": "PreferDualStack"}},
+    {"size": 300, "asks": {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6", "IPv4"]}},
+    {"size": 4, "asks": {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6", "IPv4"]}},
+]
+
+
+@pytest.mark.parametrize("asks", [[{"size": 8}], SEVERAL], ids=["alike", "several"])
+async def test_a_release_in_a_full_pool_costs_the_same_however_many_wait(
+    asks: Sequence[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KeptContents, "_checked", lambda _self, _pool, kept: kept)
+    calls, tried, take = {}, [], ranges.take
+
+    def noting(pool: Any, allocation: IPAllocation, spaces: Any) -> Any:
+        tried.append(allocation.metadata.name)
+        return take(pool, allocation, spaces)
+
+    monkeypatch.setattr(ranges, "take", noting)
+    for waiting in (len(asks) * FEW, MANY):
+        replica = _full(waiting, asks)
+        for _ in range(3):
+            await replica.pools.reconcile(make.key("lab"))
+        phases = [a.status.phase for a in replica.caches["ipallocations"]]
+        assert phases.count("Failed") == waiting
+        replica.lab.server.vanish("ipallocations", "held-000")
+        tried.clear()
+        calls[waiting] = await calls_of(partial(replica.pools.reconcile, make.key("lab")))
+        assert len(tried) == len(asks)
+    few, many = calls.values()
+    assert many <= 1.1 * few, calls
