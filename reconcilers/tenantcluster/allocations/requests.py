@@ -14,10 +14,11 @@ from allocator import Family
 from controller.cache import Cache
 from reconcilers import ranges
 from reconcilers.api import names
-from reconcilers.api.ipallocation import ALLOCATED, POOL_INDEX, IPAllocation
+from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool, capped
 from reconcilers.api.providerconfig import ELASTIC, ProviderConfig, ProviderNetwork
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.caches import Part
 from reconcilers.tenantcluster.allocations import membership
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
 
@@ -147,6 +148,7 @@ class RequestPlanner:
 
     def __init__(self, allocations: Cache[IPAllocation], choice: PoolChoice) -> None:
         self._allocations = allocations
+        self._without_range = Part(allocations, lambda one: ranges.held(one) is None)
         self._choice = choice
 
     def wanted(
@@ -227,8 +229,8 @@ class RequestPlanner:
         """
         held, meta = ranges.all_held(deleted), deleted.metadata
         assert held, "only what holds a range is asked for again"
-        rivals = self._allocations.by_index(POOL_INDEX, str(deleted.pool_key))
-        waiting = [one.requested_at for one in rivals if ranges.held(one) is None]
+        rivals = (one for one in self._without_range if one.pool_key == deleted.pool_key)
+        waiting = [one.requested_at for one in rivals]
         first = min([deleted.requested_at, *waiting]) - timedelta(seconds=1)
         name, pool = membership.successor_name(tenant, deleted), deleted.spec.poolRef.name
         body = membership.request(tenant, deleted.spec.type, name, pool, capped(held[0].size))

@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
+from allocator import AddressRange
 from controller.cache import Cache
 from controller.outcome import Blocked
+from reconcilers import ranges
 from reconcilers.api import names
-from reconcilers.api.ipallocation import POOL_INDEX, TENANT_INDEX
+from reconcilers.api.ipallocation import POOL_INDEX, TENANT_INDEX, IPAllocation
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.server import Json
@@ -122,6 +124,31 @@ async def test_a_check_without_a_successor_does_not_read_all_allocations_of_the_
     assert _range(lab, NODES) == given
     assert TENANT_INDEX in read
     assert POOL_INDEX not in read
+
+
+async def test_to_ask_for_a_range_again_reads_none_that_hold_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lab, given = await _lab()
+    _wait_for_the_range(lab)
+    await lab.rounds()
+    lab.gate.real = lab.tenant_gate
+    lab.server.delete("ipallocations", NODES)
+    read, held = [], ranges.held
+
+    def noting(allocation: IPAllocation) -> AddressRange | None:
+        read.append(allocation.metadata.name)
+        return held(allocation)
+
+    for number in range(5):
+        held_by_others = ("10.99.0.0", "10.99.0.7")
+        other = make.allocation(f"other-{number}", tenant="team/other", held=held_by_others)
+        lab.server.add("ipallocations", other)
+    monkeypatch.setattr(ranges, "held", noting)
+    await lab.cluster()
+    assert len(_of_nodes_of_ours(lab)) == 2, "it was asked for"
+    assert not [name for name in read if name.startswith("other-")]
+    assert _range(lab, NODES) == given
 
 
 async def test_the_old_allocation_stays_until_the_pool_has_looked_at_the_new_one() -> None:
