@@ -10,6 +10,7 @@ pass decides: where an event contradicts a placement, all of it is computed agai
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 from itertools import chain, product
 from itertools import count as counter
@@ -24,7 +25,8 @@ from reconcilers.api.ipallocation import POOL_INDEX, PREFER_DUAL_STACK, IPAlloca
 from reconcilers.api.networkpool import Assignment, NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import Networking
-from reconcilers.networkpool.contents import place, waits
+from reconcilers.networkpool.contents import Rows, place, row, waits
+from reconcilers.networkpool.protocol import Turns
 
 
 class PoolForecast:
@@ -51,6 +53,7 @@ class PoolForecast:
         self._promised = _promises(pool)
         self._placed: dict[str, tuple[AddressRange, ...]] = {}
         self._unplaced: dict[str, IPAllocation] = {}
+        self._queue = Rows[tuple[datetime, str, str]]()
         self._known: dict[str, IPAllocation] = {a.metadata.uid: a for a in allocations}
         for allocation in self._known.values():
             exact = self._exact(allocation)
@@ -112,14 +115,13 @@ class PoolForecast:
 
     def forget(self, name: str) -> None:
         """Free what an allocation, or a reservation, was expected to get."""
-        self._unplaced.pop(name, None)
+        self._leave_queue(name)
         placed = self._placed.pop(name, None)
         if placed is None:
             return
         for space, one in product(self._spaces, placed):
             self._try(partial(space.release, one))
-        for allocation in self._in_order(self._unplaced.values()):
-            self._place(allocation)
+        self._place_queue()
 
     def drop(self, allocation: IPAllocation) -> None:
         """Update for an allocation that is gone."""
@@ -175,12 +177,30 @@ class PoolForecast:
         uid = allocation.metadata.uid
         if uid in self._placed:
             return
-        self._unplaced[uid] = allocation
+        self._leave_queue(uid)
         try:
             self._placed[uid] = ranges.take(self._pool, allocation, self._spaces)
         except AllocatorError:
-            return
-        del self._unplaced[uid]
+            self._unplaced[uid] = allocation
+            self._queue.add(row(allocation), (*place(allocation), uid))
+
+    def _place_queue(self) -> None:
+        """Place those that have no place, oldest first; one of those that ask for the same."""
+        turns, placed = Turns(self._queue.values()), []
+        for *_, uid in turns:
+            try:
+                self._placed[uid] = ranges.take(self._pool, self._unplaced[uid], self._spaces)
+            except AllocatorError:
+                turns.leave_out()
+            else:
+                placed.append(uid)
+        for uid in placed:
+            self._leave_queue(uid)
+
+    def _leave_queue(self, uid: str) -> None:
+        found = self._unplaced.pop(uid, None)
+        if found is not None:
+            self._queue.remove(row(found), (*place(found), uid))
 
     def _hold(self, uid: str, exact: tuple[AddressRange, ...]) -> None:
         for space, one in product(self._spaces, exact):

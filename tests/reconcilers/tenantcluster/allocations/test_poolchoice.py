@@ -1,12 +1,15 @@
 """How a pool will be once everybody was served: kept up to date as if it were built anew."""
 
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from controller.cache import Cache
 from controller.codec import Deleted, Modified
+from reconcilers import ranges
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, pool_index
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
@@ -139,3 +142,27 @@ def test_a_request_costs_the_same_however_many_allocations_there_are() -> None:
         world.put(make.allocation(f"n{number}", size=1))
         world.choice.first_fit(make.provider("lab"), lambda _: 1, Networking())
     assert looked == []
+
+
+def test_a_release_tries_one_of_those_that_ask_for_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    world.put(make.allocation("one", held=("10.40.0.0", "10.40.0.1")))
+    world.put(make.allocation("all", held=("10.40.0.2", "10.40.0.63")))
+    for number in range(30):
+        world.put(make.allocation(f"n{number}", size=3 + number % 2, age=float(number)))
+    tried, take = [], ranges.take
+
+    def noting(pool: NetworkPool, allocation: IPAllocation, spaces: Any) -> Any:
+        tried.append(allocation.metadata.name)
+        return take(pool, allocation, spaces)
+
+    monkeypatch.setattr(ranges, "take", noting)
+    world.delete("one")
+    assert sorted(tried) == ["n28", "n29"], "the oldest of each size"
+    assert world.largest(world.choice) == 2
+    tried.clear()
+    world.delete("all")
+    assert len(tried) == 18 + 2, "those that fit, and one more of each size"
+    assert world.largest(world.choice) == 1
