@@ -14,7 +14,7 @@ from reconcilers.addressmap.page import document, page, pool_documents
 from reconcilers.addressmap.svg import svg as picture_as_svg
 from reconcilers.cli import names as completed
 from reconcilers.cli.flags import option
-from reconcilers.cli.output import Form, output_option, plain, report, show, tables
+from reconcilers.cli.output import Form, output_option, report, show, tables
 from reconcilers.cli.problems import Problem, say
 from reconcilers.cli.progress import counted, progress
 from reconcilers.cli.survey import drawing
@@ -26,7 +26,7 @@ from reconcilers.cli.survey.objects import (
     survey,
     watch_option,
 )
-from reconcilers.integrations.core.views import STRETCH_COLUMNS, PoolView
+from reconcilers.integrations.core.views import PoolView
 
 
 @click.command(name="map")
@@ -69,10 +69,9 @@ def draw(
 
     def people(objects: Objects) -> str:
         others = objects.integrations.pools_named(names)
-        shown = [plain(STRETCH_COLUMNS, [(one, part) for part in one.stretches]) for one in others]
         with progress("drawing"):
-            pictures = _of(family, _pictures(objects, names, others))
-            return tables(*(drawing.drawn(one, columns) for one in counted(pictures)), *shown)
+            pictures = [*_pictures(objects, names, others), *_drawn(objects, others)]
+            return tables(*(drawing.drawn(one, columns) for one in counted(_of(family, pictures))))
 
     where = scope(values)
     if watch:
@@ -94,7 +93,7 @@ def draw(
         _write(where_to, text)
     else:
         named = dict.fromkeys(("networkpool", one.pool.metadata.name) for one in pictures)
-        listed = {"others": [one.document(stretches=True) for one in others]} if others else {}
+        listed = {"others": [one.document(ranges=True) for one in others]} if others else {}
         show(
             output,
             lambda: report("PoolMapList", items=map(_item, pictures), **listed),

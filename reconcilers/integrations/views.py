@@ -5,17 +5,16 @@ only where there is something of them: most commands meet neither, and should no
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from controller.client import Client
 from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import auditing, objects, planning, views
 from reconcilers.integrations.core.objects import Objects, from_bodies, is_of, read
-from reconcilers.integrations.core.views import Drawing, Planned, PoolView, Trouble, Views
+from reconcilers.integrations.core.views import Planned, Views, together
 from reconcilers.integrations.kubermatic.api import KINDS as KUBERMATIC
 from reconcilers.integrations.vitistack.api import KINDS as VITISTACK
 
@@ -29,18 +28,6 @@ class Found:
     clusterapi: objects.Objects
     kubermatic: Objects
     vitistack: Objects
-
-
-@dataclass(slots=True)
-class _Shown:
-    """What one platform shows."""
-
-    pools: Sequence[PoolView] = ()
-    troubles: Sequence[Trouble] = ()
-    planned: Sequence[Planned] = ()
-    bodies: Sequence[Mapping[str, Any]] = ()
-    holders: Mapping[Any, Any] = field(default_factory=dict)
-    drawings: Sequence[Drawing] = ()
 
 
 def is_known(body: Mapping[str, Any]) -> bool:
@@ -110,14 +97,7 @@ def _views(
         _of_kubermatic(found.kubermatic, now, planned=planned),
         _of_vitistack(found.vitistack, now, planned=planned),
     )
-    return Views(
-        [one for shown in every for one in shown.pools],
-        [one for shown in every for one in shown.troubles],
-        every[0].holders,
-        [one for shown in every for one in shown.planned],
-        [one for shown in every for one in shown.bodies],
-        every[0].drawings,
-    )
+    return together(every)
 
 
 def _of_clusterapi(
@@ -125,21 +105,18 @@ def _of_clusterapi(
     pools: Iterable[NetworkPool],
     now: datetime,
     held: planning.Held | None,
-) -> _Shown:
-    world, shown = found.world(pools), _Shown()
+) -> Views:
+    world, planned, bodies = found.world(pools), list[Planned](), list[Mapping[str, Any]]()
     if held is not None:
         plan = planning.Plan(world, held, now)
-        shown.planned, shown.bodies = plan.run(), plan.bodies(found.bodies)
+        planned, bodies = plan.run(), plan.bodies(found.bodies)
     contents = list(views.pools_of(world))
-    shown.holders = {
-        one.pool.metadata.key: list(views.as_allocations(one))
-        for one in contents
-        if one.kind == NETWORK_POOL and one.space is not None
-    }
-    shown.pools = [views.view_of(one) for one in contents]
-    shown.drawings = [views.drawing_of(one) for one in contents if one.kind != NETWORK_POOL]
-    shown.troubles = list(auditing.audit(world, contents, found.unreadable, now))
-    return shown
+    return replace(
+        views.shown(contents),
+        troubles=list(auditing.audit(world, contents, found.unreadable, now)),
+        planned=planned,
+        bodies=bodies,
+    )
 
 
 def _of_manifests(
@@ -159,37 +136,35 @@ def _of_manifests(
     return from_bodies(bodies, kinds, namespace, only, now, filled)
 
 
-def _of_kubermatic(found: Objects, now: datetime, *, planned: bool) -> _Shown:
-    shown = _Shown()
+def _of_kubermatic(found: Objects, now: datetime, *, planned: bool) -> Views:
     if found.empty:
-        return shown
-    from reconcilers.integrations.kubermatic.views import audit, contents_of, view_of
+        return Views()
+    from reconcilers.integrations.kubermatic.views import audit, contents_of, shown
     from reconcilers.integrations.kubermatic.worlds import world_of
 
     world = world_of(found)
+    plan, bodies = list[Planned](), list[Mapping[str, Any]]()
     if planned:
         from reconcilers.integrations.kubermatic.forecast import forecast
 
-        shown.planned, shown.bodies = forecast(world, found.bodies)
+        plan, bodies = forecast(world, found.bodies)
     contents = list(contents_of(world))
-    shown.pools = [view_of(one, now) for one in contents]
-    shown.troubles = list(audit(world, contents, found.unreadable))
-    return shown
+    troubles = list(audit(world, contents, found.unreadable))
+    return replace(shown(contents, now), troubles=troubles, planned=plan, bodies=bodies)
 
 
-def _of_vitistack(found: Objects, now: datetime, *, planned: bool) -> _Shown:
-    shown = _Shown()
+def _of_vitistack(found: Objects, now: datetime, *, planned: bool) -> Views:
     if found.empty:
-        return shown
-    from reconcilers.integrations.vitistack.views import audit, contents_of, view_of
+        return Views()
+    from reconcilers.integrations.vitistack.views import audit, contents_of, shown
     from reconcilers.integrations.vitistack.worlds import world_of
 
     world = world_of(found)
+    plan, bodies = list[Planned](), list[Mapping[str, Any]]()
     if planned:
         from reconcilers.integrations.vitistack.forecast import forecast
 
-        shown.planned, shown.bodies = forecast(world, found.bodies, now)
+        plan, bodies = forecast(world, found.bodies, now)
     contents = list(contents_of(world))
-    shown.pools = [view_of(one, now) for one in contents]
-    shown.troubles = list(audit(world, contents, found.unreadable, now))
-    return shown
+    troubles = list(audit(world, contents, found.unreadable, now))
+    return replace(shown(contents, now), troubles=troubles, planned=plan, bodies=bodies)

@@ -19,13 +19,14 @@ ROWS = 32
 PARTLY = Style("o", "blue", "", "", "a cell of which some addresses are held")
 _ORDER = {state: place for place, state in enumerate(State)}
 
-_Row = tuple[Extent, Holder | None]
+_Row = tuple[Extent, Holder | None, str]
+"""Who holds a range: with its namespace, where that is not the pool's."""
 _LISTING: Sequence[Column[_Row]] = (
     Column("START", lambda row: row[0].range.start_text),
     Column("END", lambda row: row[0].range.end_text),
     Column("SIZE", lambda row: row[0].range.size),
     Column("STATE", lambda row: state_cell(row[0].state)),
-    Column("ALLOCATION", lambda row: row[1].allocation.name if row[1] else None),
+    Column("ALLOCATION", lambda row: row[2] or None),
     Column("TENANT", lambda row: str(row[1].tenant) if row[1] else None),
     Column("TYPE", lambda row: row[1].type if row[1] else None),
     Column("NOTE", lambda row: Cell(row[0].note)),
@@ -39,11 +40,22 @@ def state_cell(state: State) -> Cell:
 
 def drawn(picture: Picture, columns: int = COLUMNS) -> str:
     """Return everything about one pool for a terminal: title, grid, legend, list."""
-    title = f"NetworkPool {picture.pool.metadata.key}  {picture.pool.spec.cidr}\n"
+    title = f"{picture.label or f'NetworkPool {picture.name}'}  {picture.pool.spec.cidr}\n"
     if picture.fault:
         return f"{title}  cannot be drawn: {picture.fault}\n"
-    rows = [(one, holder) for one in picture.extents for holder in one.holders or (None,)]
+    rows = [
+        (one, holder, _name(holder, picture.pool.metadata.namespace))
+        for one in picture.extents
+        for holder in one.holders or (None,)
+    ]
     return "\n".join([title + _grid(picture, columns), _legend(picture), table(_LISTING, rows)])
+
+
+def _name(holder: Holder | None, namespace: str) -> str:
+    if holder is None:
+        return ""
+    key = holder.allocation
+    return key.name if key.namespace == namespace else f"{key}"
 
 
 def _grid(picture: Picture, columns: int) -> str:

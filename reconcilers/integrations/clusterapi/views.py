@@ -3,8 +3,7 @@
 A pool's own status may be a moment behind.
 """
 
-import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -13,26 +12,10 @@ from typing import Any
 from allocator import AddressRange, Family, InvalidPool, Space
 from allocator.addresses import BITS
 from controller.conditions import find
-from controller.meta import Key, ObjectMeta, TracedMeta
+from controller.meta import Key
 from controller.resource import Resource
 from reconcilers import ranges
-from reconcilers.api import names
-from reconcilers.api.ipallocation import (
-    ALLOCATED,
-    PENDING,
-    IPAllocation,
-    IPAllocationSpec,
-    IPAllocationStatus,
-    PoolReference,
-    TenantReference,
-)
-from reconcilers.api.networkpool import (
-    AddressSpan,
-    NetworkPool,
-    NetworkPoolSpec,
-    NetworkPoolStatus,
-    TenantAllocation,
-)
+from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.conditions import READY
 from reconcilers.integrations.clusterapi.addresses import PoolSpace, subnet_of
@@ -52,8 +35,17 @@ from reconcilers.integrations.clusterapi.world import (
     space_name,
 )
 from reconcilers.integrations.core.contents import SPACE_INDEX, Contents
+from reconcilers.integrations.core.drawings import Request, drawing, not_drawn
 from reconcilers.integrations.core.journal import journal_of
-from reconcilers.integrations.core.views import Drawing, PoolView, Stretch
+from reconcilers.integrations.core.views import (
+    Drawing,
+    PoolName,
+    PoolView,
+    Stretch,
+    Views,
+    Wanted,
+    every_pool,
+)
 
 CLAIM, ADDRESS = "IPAddressClaim", "IPAddress"
 ALL_SIZES = 1 << 130
@@ -123,13 +115,19 @@ class PoolContents:
         return f"{CLAIM if key in self.claims else ADDRESS} {key}"
 
 
-def pools_of(world: World) -> Iterator[PoolContents]:
+def pools_of(world: World, wanted: Wanted = every_pool) -> Iterator[PoolContents]:
     """Yield every pool with its contents, by kind, namespace and name.
 
     Of NetworkPools those that a claim or an IPAddress names.
+
+    Args:
+        world: the objects.
+        wanted: which pools.
     """
     for kind in KINDS:
         for pool in sorted(world.pools[kind.kind], key=lambda one: one.metadata.key):
+            if not wanted(PoolName(kind.kind, pool.metadata.key)):
+                continue
             name = space_name(kind, pool.metadata.key)
             claims = {one.metadata.key: one for one in world.claims.by_index(SPACE_INDEX, name)}
             found = {one.metadata.key: one for one in world.addresses.by_index(SPACE_INDEX, name)}
@@ -208,85 +206,62 @@ def _stretches(one: PoolContents, space: PoolSpace, contents: Contents) -> Itera
     yield from sorted(said, key=lambda stretch: (stretch.range.first, stretch.range.last))
 
 
-def _renamed(meta: ObjectMeta, name: str, **annotations: str) -> TracedMeta:
-    fields = {one.name: getattr(meta, one.name) for one in dataclasses.fields(ObjectMeta)}
-    marks = {**meta.annotations, **annotations}
-    return TracedMeta(**{**fields, "name": name, "annotations": marks})
-
-
-def as_allocations(one: PoolContents) -> Iterable[IPAllocation]:
-    """Yield what claims hold of a pool in the form of IPAllocations.
-
-    Their names begin with `ipaddressclaim/` or `ipaddress/`, which no object's name can.
-    """
+def as_allocations(one: PoolContents) -> Iterator[IPAllocation]:
+    """Yield what claims and IPAddresses hold of a pool in the form of IPAllocations."""
     assert one.space is not None, "it has blocks"
     for blocks, (state, keys) in one.held().items():
         held = addresses_of(one.space, blocks)
-        status = IPAllocationStatus(
-            ALLOCATED,
-            cidr=held.text,
-            startAddress=held.start_text,
-            endAddress=held.end_text,
-            allocatedCount=held.size,
-        )
-        marks = {names.ANNOTATION_RELEASING: ""} if state == "resting" else {}
         for key in keys:
-            yield _allocation(one, key, held.size, status, marks)
+            yield _request(one, key).holding(held, releasing=state == "resting")
 
 
-def _allocation(
-    one: PoolContents,
-    key: Key,
-    count: int,
-    status: IPAllocationStatus,
-    marks: Mapping[str, str],
-) -> IPAllocation:
+def _request(one: PoolContents, key: Key) -> Request:
     claim, source = one.claims.get(key), one.holder(key)
     tenant = (claim.cluster if claim else None) or key
-    return IPAllocation(
-        _renamed(source.metadata, f"{(CLAIM if claim else ADDRESS).lower()}/{key.name}", **marks),
-        IPAllocationSpec(
-            PoolReference(one.pool.metadata.name),
-            TenantReference(tenant.name, tenant.namespace),
-            "claim",
-            count,
-        ),
-        status,
-    )
+    kind = CLAIM if claim else ADDRESS
+    return Request(kind, source.metadata, one.pool.metadata.name, tenant, "claim")
 
 
 def drawing_of(one: PoolContents) -> Drawing:
     """Return a pool in the form of a NetworkPool, with who holds some of it and who waits."""
     view, meta = view_of(one), one.pool.metadata
-    conditions = one.pool.status.conditions
-    nothing = NetworkPool(meta, NetworkPoolSpec(view.offers))
     if one.space is None:
-        return Drawing(view, nothing, fault=one.fault)
+        return not_drawn(view, meta, one.fault)
     usable = [addresses_of(one.space, each) for each in Space(one.space.layout).free_extents()]
     if not usable:
-        return Drawing(view, nothing, fault="nothing in this pool may be handed out")
+        return not_drawn(view, meta, "nothing in this pool may be handed out")
     gateway = ranges.parsed(one.space.gateway, one.space.gateway)
     ends = [usable[0].first, usable[-1].last]
     if gateway is not None and subnet_of(ends[0], one.space.prefix, gateway.family).contains(
         gateway
     ):
         ends.append(gateway.first)
-    spec = NetworkPoolSpec(
-        _smallest_cidr(min(ends), max(ends), one.space.family).text,
-        tenantAllocation=TenantAllocation(
-            ranges=tuple(AddressSpan(each.start_text, each.end_text) for each in usable)
-        ),
-        gateway=one.space.gateway or None,
-    )
-    waiting = (
-        _allocation(
-            one, key, 1, IPAllocationStatus(PENDING, conditions=claim.status.conditions), {}
-        )
+    waiting = [
+        _request(one, key).waiting(claim.status.conditions)
         for key, claim in one.claims.items()
         if record_of(claim) is None
+    ]
+    return drawing(
+        view,
+        meta,
+        _smallest_cidr(min(ends), max(ends), one.space.family),
+        usable,
+        [*as_allocations(one), *waiting],
+        one.space.gateway,
     )
-    pool = NetworkPool(meta, spec, NetworkPoolStatus(conditions=conditions))
-    return Drawing(view, pool, [*as_allocations(one), *waiting])
+
+
+def shown(contents: Sequence[PoolContents]) -> Views:
+    """Return what people see of pools, and what claims hold of those that are NetworkPools."""
+    return Views(
+        [view_of(one) for one in contents],
+        holders={
+            one.pool.metadata.key: list(as_allocations(one))
+            for one in contents
+            if one.kind == NETWORK_POOL and one.space is not None
+        },
+        drawings=[drawing_of(one) for one in contents if one.kind != NETWORK_POOL],
+    )
 
 
 def _smallest_cidr(first: int, last: int, family: Family) -> AddressRange:

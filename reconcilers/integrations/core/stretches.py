@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from allocator import AddressRange
+from controller.meta import Key
 from reconcilers.integrations.core.views import Stretch
 
 
@@ -16,11 +17,13 @@ class HeldPart:
         range: the addresses.
         state: held or promised.
         holder: the object, as `Kind namespace/name`.
+        key: of the object.
     """
 
     range: AddressRange
     state: str
     holder: str
+    key: Key
 
 
 def stretches(

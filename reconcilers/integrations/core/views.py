@@ -3,9 +3,9 @@
 The command line prints these, and knows nothing else of an integration's kinds.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from allocator import AddressRange
 from controller.meta import Key, Object
@@ -14,6 +14,22 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 
 Severity = Literal["error", "warning"]
+
+
+class PoolName(NamedTuple):
+    """Which pool is meant: its kind, and its namespace and name."""
+
+    kind: str
+    key: Key
+
+
+Wanted = Callable[[PoolName], bool]
+"""Returns whether something is asked of a pool."""
+
+
+def every_pool(_: PoolName) -> bool:
+    """Return that something is asked of any pool."""
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +116,11 @@ class PoolView:
         return f"{self.kind.lower()}.{self.group}"
 
     @property
+    def pool(self) -> PoolName:
+        """Which pool it is, or is a part of."""
+        return PoolName(self.kind, self.key)
+
+    @property
     def name(self) -> str:
         """What people call it: a pool of the whole cluster has no namespace."""
         whole = f"{self.key}" if self.key.namespace else self.key.name
@@ -109,8 +130,8 @@ class PoolView:
         """Return the stretches that have some of these addresses."""
         return [one for one in self.stretches if one.range.overlaps(addresses)]
 
-    def document(self, *, stretches: bool = False) -> dict[str, Any]:
-        """Return it for programs, with the stretches if wanted."""
+    def document(self, *, ranges: bool = False) -> dict[str, Any]:
+        """Return it for programs, with its ranges if wanted."""
         body: dict[str, Any] = {
             "kind": self.kind,
             "namespace": self.key.namespace,
@@ -126,8 +147,8 @@ class PoolView:
         }
         if self.part:
             body["part"] = self.part
-        if stretches:
-            body["stretches"] = [one.document() for one in self.stretches]
+        if ranges:
+            body["ranges"] = [one.document() for one in self.stretches]
         return body
 
 
@@ -251,6 +272,23 @@ class Views:
         return [(one, stretch) for one in pools for stretch in one.at(addresses)]
 
 
+def together(parts: Iterable[Views]) -> Views:
+    """Return what several platforms show, in their order; only one of them has holders of a pool.
+
+    Args:
+        parts: what each shows.
+    """
+    every = list(parts)
+    return Views(
+        [one for each in every for one in each.pools],
+        [one for each in every for one in each.troubles],
+        {key: some for each in every for key, some in each.holders.items()},
+        [one for each in every for one in each.planned],
+        [one for each in every for one in each.bodies],
+        [one for each in every for one in each.drawings],
+    )
+
+
 POOL_COLUMNS: Sequence[tuple[str, Callable[[PoolView], str | int | None]]] = (
     ("KIND", lambda one: one.kind),
     ("NAMESPACE", lambda one: one.key.namespace or None),
@@ -264,14 +302,6 @@ POOL_COLUMNS: Sequence[tuple[str, Callable[[PoolView], str | int | None]]] = (
     ("READY", lambda one: one.ready),
 )
 """How pools are shown in a table: the headings, and what stands below them."""
-STRETCH_COLUMNS: Sequence[tuple[str, Callable[[tuple[PoolView, Stretch]], str | int | None]]] = (
-    ("POOL", lambda one: one[0].name),
-    ("START", lambda one: one[1].range.start_text),
-    ("END", lambda one: one[1].range.end_text),
-    ("STATE", lambda one: one[1].state),
-    ("HOLDERS", lambda one: ", ".join(one[1].holders) or None),
-)
-"""How stretches of pools are shown."""
 PLAN_COLUMNS: Sequence[tuple[str, Callable[[Planned], str | int | None]]] = (
     ("REQUEST", lambda one: f"{one.kind} {one.key}"),
     ("POOL", lambda one: one.pool),

@@ -9,13 +9,20 @@ from datetime import datetime
 
 from allocator import AddressRange, InvalidPool, Space
 from controller.meta import Key
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.integrations.core.drawings import Request, drawing, not_drawn
 from reconcilers.integrations.core.journal import journal_of
 from reconcilers.integrations.core.stretches import HeldPart, stretches
 from reconcilers.integrations.core.views import (
+    Drawing,
     PoolFigures,
+    PoolName,
     PoolView,
     Severity,
     Trouble,
+    Views,
+    Wanted,
+    every_pool,
     unreadable_troubles,
 )
 from reconcilers.integrations.kubermatic.api import (
@@ -53,6 +60,7 @@ class DatacenterContents:
         fault: why, then.
         allocations: those of the pool whose `dc` is this one.
         waiting: the clusters that lack some.
+        clusters: the names of clusters by their namespaces.
     """
 
     pool: IPAMPool
@@ -61,18 +69,19 @@ class DatacenterContents:
     fault: str
     allocations: tuple[IPAMAllocation, ...]
     waiting: tuple[Cluster, ...]
+    clusters: Mapping[str, str]
 
     def held(self) -> Iterator[HeldPart]:
         """Yield what is held and what is promised."""
         for one in self.allocations:
             for part in held(one.spec).ranges:
-                yield HeldPart(part, "held", _name(one.metadata.key))
+                yield _held(part, "held", one.metadata.key)
         by_uid = {one.metadata.uid: one for one in self.allocations}
         for promise in journal_of(self.pool.metadata).promises:
             found = by_uid.get(promise.uid)
             version = found.metadata.resourceVersion if found is not None else ""
             if version == promise.resourceVersion and promise.range is not None:
-                yield HeldPart(promise.range, "promised", _name(promise.key))
+                yield _held(promise.range, "promised", promise.key)
 
     def blocks(self) -> list[AddressRange]:
         """Return what is held and what is promised, in blocks of the space."""
@@ -82,13 +91,21 @@ class DatacenterContents:
         return [one for one in found if one is not None]
 
 
-def _name(key: Key) -> str:
-    return f"{ALLOCATIONS.kind} {key}"
+def _held(part: AddressRange, state: str, key: Key) -> HeldPart:
+    return HeldPart(part, state, f"{ALLOCATIONS.kind} {key}", key)
 
 
-def contents_of(world: World) -> Iterator[DatacenterContents]:
-    """Yield what every pool may hand out and what is held of it, by pool and datacenter."""
+def contents_of(world: World, wanted: Wanted = every_pool) -> Iterator[DatacenterContents]:
+    """Yield what every pool may hand out and what is held of it, by pool and datacenter.
+
+    Args:
+        world: the objects.
+        wanted: which pools.
+    """
+    clusters = {one.namespace: one.metadata.name for one in world.clusters if one.namespace}
     for pool in sorted(world.pools, key=lambda one: one.metadata.key):
+        if not wanted(PoolName(POOLS.kind, pool.metadata.key)):
+            continue
         mine = list(world.allocations.by_index(POOL_INDEX, pool.metadata.name))
         for name, settings in sorted(pool.spec.datacenters.items()):
             space, fault = None, ""
@@ -97,9 +114,8 @@ def contents_of(world: World) -> Iterator[DatacenterContents]:
             except InvalidPool as invalid:
                 fault = "; ".join(invalid.messages)
             here = tuple(sorted((o for o in mine if o.spec.dc == name), key=_key))
-            yield DatacenterContents(
-                pool, name, space, fault, here, tuple(_waiting(world, pool, name, space))
-            )
+            waiting = tuple(_waiting(world, pool, name, space))
+            yield DatacenterContents(pool, name, space, fault, here, waiting, clusters)
 
 
 def _key(one: IPAMAllocation) -> Key:
@@ -160,6 +176,40 @@ def view_of(one: DatacenterContents, now: datetime) -> PoolView:
         one.fault,
         stretches(parts, free, lambda part: space is not None and space.hands_out(part)),
         part=one.name,
+    )
+
+
+def drawing_of(one: DatacenterContents, now: datetime) -> Drawing:
+    """Return a datacenter of a pool as pictures take it, with who holds and who waits."""
+    view, meta, space = view_of(one, now), one.pool.metadata, one.space
+    if space is None:
+        return not_drawn(view, meta, one.fault)
+    usable = [space.addresses(blocks) for blocks in space.layout.blocks]
+    if not usable:
+        return not_drawn(view, meta, "nothing in this datacenter may be handed out")
+    whole = space.addresses(space.layout.cidr)
+    return drawing(view, meta, whole, usable, list(_requests(one)))
+
+
+def _requests(one: DatacenterContents) -> Iterator[IPAllocation]:
+    """Yield who holds some of a datacenter, and who waits, in the form of IPAllocations."""
+    pool, found = one.pool.metadata.name, {each.metadata.key: each for each in one.allocations}
+    for part in one.held():
+        owner = found.get(part.key)
+        if owner is not None:
+            tenant = one.clusters.get(part.key.namespace, part.key.namespace)
+            request = Request(ALLOCATIONS.kind, owner.metadata, pool, Key("", tenant), "cluster")
+            yield request.holding(part.range)
+    for cluster in one.waiting:
+        name = cluster.metadata.name
+        yield Request(CLUSTERS.kind, cluster.metadata, pool, Key("", name), "cluster").waiting()
+
+
+def shown(contents: Iterable[DatacenterContents], now: datetime) -> Views:
+    """Return what people see of the datacenters of pools at the time `now`."""
+    every = list(contents)
+    return Views(
+        [view_of(one, now) for one in every], drawings=[drawing_of(one, now) for one in every]
     )
 
 

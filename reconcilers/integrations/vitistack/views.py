@@ -9,10 +9,22 @@ from datetime import datetime, timedelta
 
 from allocator import AddressRange, InvalidPool
 from controller.meta import Key
+from reconcilers.api.ipallocation import IPAllocation as OurAllocation
 from reconcilers.integrations.core.contents import Contents
+from reconcilers.integrations.core.drawings import Request, drawing, not_drawn
 from reconcilers.integrations.core.journal import journal_of
 from reconcilers.integrations.core.stretches import HeldPart, stretches
-from reconcilers.integrations.core.views import PoolFigures, PoolView, Trouble, unreadable_troubles
+from reconcilers.integrations.core.views import (
+    Drawing,
+    PoolFigures,
+    PoolName,
+    PoolView,
+    Trouble,
+    Views,
+    Wanted,
+    every_pool,
+    unreadable_troubles,
+)
 from reconcilers.integrations.vitistack.allocations import moment
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
@@ -58,27 +70,32 @@ class NetworkContents:
             text = one.status.address if one.status.phase != RELEASED else ""
             address = self.space.address(text) if text else None
             if address is not None:
-                yield HeldPart(address, "held", _name(key))
+                yield _held(address, "held", key)
         for promise in journal_of(self.network.metadata).promises:
             found = self.allocations.get(promise.key)
             version = (found.metadata.uid, found.metadata.resourceVersion) if found else None
             if version == promise.identity and promise.range is not None:
-                yield HeldPart(promise.range, "promised", _name(promise.key))
+                yield _held(promise.range, "promised", promise.key)
 
     def promised(self) -> list[AddressRange]:
         """Return what is promised and not written yet."""
         return [one.range for one in self.held() if one.state == "promised"]
 
 
-def _name(key: Key) -> str:
-    return f"{ALLOCATIONS.full_name} {key}"
+def _held(part: AddressRange, state: str, key: Key) -> HeldPart:
+    return HeldPart(part, state, f"{ALLOCATIONS.full_name} {key}", key)
 
 
-def contents_of(world: World) -> Iterator[NetworkContents]:
-    """Yield every network with a static configuration and what is held of it, by key."""
+def contents_of(world: World, wanted: Wanted = every_pool) -> Iterator[NetworkContents]:
+    """Yield every network with a static configuration and what is held of it, by key.
+
+    Args:
+        world: the objects.
+        wanted: which networks.
+    """
     for network in sorted(world.networks, key=lambda one: one.metadata.key):
         static = static_of(network)
-        if static is None:
+        if static is None or not wanted(PoolName(NETWORKS.kind, network.metadata.key)):
             continue
         found = {one.metadata.key: one for one in world.of_network(network.metadata.key)}
         problem = why_not(network, network.metadata.name)
@@ -135,6 +152,43 @@ def view_of(one: NetworkContents, now: datetime) -> PoolView:
         "False" if one.fault else "True",
         one.fault,
         stretches(parts, free, lambda part: one.space is not None and one.space.hands_out(part)),
+    )
+
+
+def drawing_of(one: NetworkContents, now: datetime) -> Drawing:
+    """Return a network as pictures take it, with who holds an address and who waits."""
+    view, meta, static = view_of(one, now), one.network.metadata, static_of(one.network)
+    if one.space is None or static is None:
+        return not_drawn(view, meta, one.fault)
+    layout = one.space.layout
+    requests = list(_requests(one))
+    return drawing(view, meta, layout.cidr, layout.blocks, requests, static.ipv4Gateway)
+
+
+def _requests(one: NetworkContents) -> Iterator[OurAllocation]:
+    """Yield who holds an address of a network, and who waits, in the form of our IPAllocations."""
+    made = {
+        key: Request(
+            ALLOCATIONS.full_name,
+            each.metadata,
+            one.network.metadata.name,
+            each.configuration,
+            "interface",
+        )
+        for key, each in one.allocations.items()
+    }
+    for part in one.held():
+        yield made[part.key].holding(part.range)
+    for key, each in one.allocations.items():
+        if each.waits:
+            yield made[key].waiting()
+
+
+def shown(contents: Iterable[NetworkContents], now: datetime) -> Views:
+    """Return what people see of networks at the time `now`."""
+    every = list(contents)
+    return Views(
+        [view_of(one, now) for one in every], drawings=[drawing_of(one, now) for one in every]
     )
 
 

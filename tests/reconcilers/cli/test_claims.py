@@ -98,11 +98,35 @@ def test_the_pool_that_is_named_is_mapped_with_its_holders(tmp_path: Path) -> No
         claim("a", "p"),
         address("a", "p", "10.0.0.11"),
     )
-    assert [line.split(maxsplit=5)[2:] for line in found.out.splitlines()[1:]] == [
-        ["10.0.0.10", "10.0.0.10", "free", "-"],
-        ["10.0.0.11", "10.0.0.11", "held", "IPAddressClaim b/a"],
-        ["10.0.0.12", "10.0.0.12", "free", "-"],
+    title, row, *_ = lines = found.out.splitlines()
+    assert title == "InClusterIPPool b/p  10.0.0.8/29"
+    assert row == "10.0.0.8    .#.", "a cell for each address"
+    assert [line.split()[:6] for line in lines if line.startswith("10.0.0.1")] == [
+        ["10.0.0.10", "10.0.0.10", "1", "free", "-", "-"],
+        ["10.0.0.11", "10.0.0.11", "1", "allocated", "ipaddressclaim/a", "b/a"],
+        ["10.0.0.12", "10.0.0.12", "1", "free", "-", "-"],
+        ["10.0.0.13", "10.0.0.15", "3", "outside", "-", "-"],
     ]
+
+
+def test_ranges_of_pools_of_claims_are_told_to_programs(tmp_path: Path) -> None:
+    found = asked(tmp_path, "map p -o json", ip_pool("p", "10.0.0.10"), claim("a", "p"))
+    [shown] = yaml.safe_load(found.out)["others"]
+    assert shown["ranges"] == [
+        {"start": "10.0.0.10", "end": "10.0.0.10", "state": "free", "holders": []}
+    ]
+
+
+def test_holders_in_other_namespaces_than_their_pool_are_shown_with_theirs(tmp_path: Path) -> None:
+    everywhere = {"addresses": ["10.0.0.10"], "prefix": 24}
+    found = asked(
+        tmp_path,
+        "map",
+        body("GlobalInClusterIPPool", "p", everywhere, "v1alpha2"),
+        claim("a", "p", "GlobalInClusterIPPool"),
+        address("a", "p", "10.0.0.10", "GlobalInClusterIPPool"),
+    )
+    assert "allocated  b/ipaddressclaim/a  b/a" in found.out
 
 
 def test_whois_knows_who_has_an_address_of_a_pool_of_claims(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_a_pool_is_mapped_where_holders_overlap_and_lie_outside(tmp_path: Path) 
     )
     a, b = "IPAMAllocation cluster-a/metallb", "IPAMAllocation cluster-b/metallb"
     assert [
-        (one["start"], one["end"], one["state"], one["holders"]) for one in east["stretches"]
+        (one["start"], one["end"], one["state"], one["holders"]) for one in east["ranges"]
     ] == [
         ("10.1.0.0", "10.1.0.1", "held", [a]),
         ("10.1.0.2", "10.1.0.2", "shared", [a, b]),
@@ -124,6 +124,25 @@ def test_a_pool_is_mapped_where_holders_overlap_and_lie_outside(tmp_path: Path) 
         ("10.1.0.4", "10.1.0.7", "free", []),
         ("10.1.0.8", "10.1.0.8", "outside", [b]),
     ]
+
+
+def test_pools_of_either_platform_are_drawn(tmp_path: Path) -> None:
+    drawn = asked(
+        tmp_path,
+        "map",
+        ipam_pool(
+            "metallb", east={**RANGE, "poolCidr": "10.1.0.0/29"}, north={**RANGE, "type": "x"}
+        ),
+        allocation("metallb", "a", "east", addresses=["10.1.0.0-10.1.0.2"]),
+        network(),
+        request("web", "10.3.0.11"),
+    ).out.splitlines()
+    east = drawn.index("IPAMPool metallb in east  10.1.0.0/29")
+    assert drawn[east + 1] == "10.1.0.0  ###....."
+    north = drawn.index("IPAMPool metallb in north  10.1.0.0/28, 4 addresses each")
+    assert drawn[north + 1] == '  cannot be drawn: unknown allocation type "x"'
+    net = drawn.index("NetworkNamespace dc/net  10.3.0.0/24")
+    assert drawn[net + 1] == "10.3.0.0     x        .#."
 
 
 def test_whois_knows_who_has_an_address_of_either_platform(tmp_path: Path) -> None:
@@ -207,7 +226,7 @@ def test_a_network_is_listed_and_mapped_with_its_holders(tmp_path: Path) -> None
     [shown] = others(tmp_path, "map net", *objects)
     assert (shown["offers"], shown["total"], shown["used"]) == ("10.3.0.10-10.3.0.12", 3, 1)
     assert (shown["free"], shown["outOfRange"], shown["waiting"]) == (2, 1, 1)
-    assert [(one["start"], one["state"]) for one in shown["stretches"]] == [
+    assert [(one["start"], one["state"]) for one in shown["ranges"]] == [
         ("10.3.0.10", "free"),
         ("10.3.0.11", "held"),
         ("10.3.0.12", "free"),
