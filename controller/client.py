@@ -5,7 +5,7 @@ patches, replaces or deletes an object at any version it may have. The exception
 apply, for objects in other clusters whose fields we own; it can carry a version, too.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
@@ -339,6 +339,14 @@ class Client:
             ControllerError: discovery failed, so the answer is not known.
         """
         return await discovery.served(self._transport, resource)
+
+    async def served_among(self, resources: Iterable[Resource[Any]]) -> frozenset[Resource[Any]]:
+        """Return which of these kinds the server's discovery documents list.
+
+        Raises:
+            ControllerError: discovery failed, so the answer is not known.
+        """
+        return await discovery.served_among(self._transport, resources)
 
     async def find_kind(self, api_version: str, kind: str) -> tuple[str, bool] | None:
         """Return a kind's plural and whether it is namespaced; None if it is not served.

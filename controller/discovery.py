@@ -3,6 +3,7 @@
 The documents are those of a server without aggregated discovery, which all versions have.
 """
 
+from collections.abc import Iterable
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -50,13 +51,29 @@ async def served(transport: "Transport", resource: Resource[Any]) -> bool:
     Raises:
         ControllerError: discovery failed, so the answer is not known.
     """
-    if resource.group:
+    return bool(await served_among(transport, [resource]))
+
+
+async def served_among(
+    transport: "Transport", resources: Iterable[Resource[Any]]
+) -> frozenset[Resource[Any]]:
+    """Return which of these kinds a server's documents list, by as few requests as it takes.
+
+    Raises:
+        ControllerError: discovery failed, so the answer is not known.
+    """
+    asked = list(resources)
+    versions = set[_Version]()
+    if any(one.group for one in asked):
         groups = (await _document(transport, "/apis", _Groups)).groups
-        versions = (one.versions for one in groups if one.name == resource.group)
-        if _Version(resource.api_version) not in chain.from_iterable(versions):
-            return False
-    kinds = await _kinds(transport, resource.api_version)
-    return any(one.name == resource.plural for one in kinds)
+        versions.update(chain.from_iterable(one.versions for one in groups))
+    found = set[Resource[Any]]()
+    for api_version in {one.api_version for one in asked}:
+        if "/" in api_version and _Version(api_version) not in versions:
+            continue
+        names = {kind.name for kind in await _kinds(transport, api_version)}
+        found |= {one for one in asked if one.api_version == api_version and one.plural in names}
+    return frozenset(found)
 
 
 async def find_kind(

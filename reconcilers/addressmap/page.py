@@ -17,7 +17,6 @@ from importlib.resources import files
 from typing import Any
 
 from controller.conditions import find
-from controller.meta import Key
 from reconcilers.addressmap.extents import BY_TENANT, Picture, Usage, drawn, picture, usage
 from reconcilers.addressmap.integers import exact
 from reconcilers.addressmap.looks import DARK_FILLS, FILLS, PATTERNS, TILE, look_at, looks
@@ -26,7 +25,9 @@ from reconcilers.addressmap.styles import STYLES
 from reconcilers.addressmap.tenants import Holding, holdings
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.conditions import READY
+from reconcilers.integrations.core.views import PoolName
 
 SCRIPTS = ("basics.js", "looks.js", "tables.js", "maps.js", "input.js", "main.js", "live.js")
 """In the order in which they run, as one script."""
@@ -135,22 +136,32 @@ def pool_documents(objects: Objects) -> Iterator[Document]:
 
     Pools of other platforms' kinds come after the NetworkPools.
     """
+    for _, one in _named_documents(objects):
+        yield one
+
+
+def _named_documents(objects: Objects) -> Iterator[tuple[PoolName, Document]]:
     for pool, allocations in objects.by_pool():
-        yield pool_document(picture(pool, allocations), usage(pool, allocations))
+        name = PoolName(NETWORK_POOL.kind, pool.metadata.key)
+        yield name, pool_document(picture(pool, allocations), usage(pool, allocations))
     for one in objects.integrations.drawings:
-        yield pool_document(drawn(one), usage(one.pool, one.allocations))
+        yield one.view.pool, pool_document(drawn(one), usage(one.pool, one.allocations))
 
 
-def documents_of(objects: Objects, keys: Collection[Key]) -> dict[Key, list[Document]]:
-    """Return what is to be shown of some NetworkPools."""
-    found: dict[Key, list[Document]] = {key: [] for key in keys}
-    pools = {key: objects.pools[key] for key in keys}
-    members = {at: one for at, one in objects.allocations.items() if one.pool_key in pools}
-    others = replace(objects.integrations, drawings=())
-    asked = replace(objects, pools=pools, allocations=members, integrations=others)
-    for one in pool_documents(asked):
-        namespace, _, name = one["name"].partition("/")
-        found[Key(namespace, name)].append(one)
+def documents_of(objects: Objects, names: Collection[PoolName]) -> dict[PoolName, list[Document]]:
+    """Return what is to be shown of some pools."""
+    found: dict[PoolName, list[Document]] = {name: [] for name in names}
+    pools = {name.key for name in names if name.kind == NETWORK_POOL.kind}
+    asked = replace(
+        objects,
+        pools={key: objects.pools[key] for key in pools},
+        allocations={
+            key: one for key, one in objects.allocations.items() if one.pool_key in pools
+        },
+    )
+    for name, one in _named_documents(asked):
+        if name in found:
+            found[name].append(one)
     return found
 
 

@@ -64,7 +64,7 @@ async def _run(
         if page is not None:
             from reconcilers.wiring.page import add_page
 
-            add_page(manager, transport, *page)
+            add_page(manager, transport, *page, chosen.integration)
         try:
             await run_until_signal(manager)
         finally:

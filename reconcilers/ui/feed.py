@@ -6,7 +6,7 @@ state but what differs between the last one that it has and the newest, so one t
 nothing.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import nlargest
@@ -15,8 +15,8 @@ from typing import Any
 import anyio
 
 from controller.clock import Clock
-from controller.meta import Key
 from reconcilers.addressmap.page import Document, document, documents_of
+from reconcilers.integrations.core.views import PoolName
 from reconcilers.ui.watched import ReadEvent, Watched
 
 LEAST_SECONDS = 0.25
@@ -60,8 +60,8 @@ class Feed:
         """How many read now."""
         self._watched = watched
         self._clock = clock
-        self._dirty: set[Key] = set()
-        self._documents: dict[Key, list[Document]] = {}
+        self._dirty: set[PoolName] = set()
+        self._documents: dict[PoolName, list[Document]] = {}
         self._stale = anyio.Event()
         watched.on_change(self._changed)
 
@@ -77,6 +77,8 @@ class Feed:
             self._stale = anyio.Event()
             if not self.readers:
                 continue  # who comes wakes this
+            if self._watched.others is not None:
+                self._watched.others.want()
             begun = self._clock.monotonic()
             self.state = self._worked_out()
             self.number += 1
@@ -96,20 +98,18 @@ class Feed:
         finally:
             self.readers -= 1
 
-    def _changed(self, pools: Sequence[Key]) -> None:
+    def _changed(self, pools: Collection[PoolName]) -> None:
         self._dirty.update(pools)
         self._stale.set()
 
     def _worked_out(self) -> State:
         """Return the state now."""
-        objects = self._watched.objects()
         dirty, self._dirty = self._dirty, set()
-        known = self._documents
-        missing = [key for key in objects.pools if key in dirty or key not in known]
+        known, names = self._documents, self._watched.names
+        missing = {name for name in names if name in dirty or name not in known}
+        objects = self._watched.objects(missing.__contains__)
         made = documents_of(objects, missing) if missing else {}
-        self._documents = {
-            key: made[key] if key in made else known[key] for key in sorted(objects.pools)
-        }
+        self._documents = {name: made[name] if name in made else known[name] for name in names}
         every = [one for documents in self._documents.values() for one in documents]
         parts = document(objects, self._clock.now(), every)
         parts.pop("pools")

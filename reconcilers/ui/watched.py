@@ -1,9 +1,9 @@
 """What the page is about, kept current by watches."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from controller.cache import Cache, Change
 from controller.clock import Clock
@@ -24,6 +24,10 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.integrations.core.views import PoolName, Views, Wanted, every_pool
+
+if TYPE_CHECKING:  # what other platforms take is loaded only where it may be shown
+    from reconcilers.integrations.live import LiveViews
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,7 @@ class Watched:
         clusters: the TenantClusters.
         providers: the ProviderConfigs.
         events: of our controllers.
+        others: pools of other platforms; None where they are not shown.
     """
 
     pools: Informer[NetworkPool]
@@ -84,26 +89,30 @@ class Watched:
     clusters: Informer[TenantCluster]
     providers: Informer[ProviderConfig]
     events: Informer[ReadEvent]
+    others: "LiveViews | None" = None
 
     @classmethod
     def over(cls, transport: Transport, clock: Clock, namespace: str = "") -> "Watched":
-        """Return informers of a cluster; whoever asks for them runs them.
+        """Return informers of a cluster, of all platforms; whoever asks for them runs them.
 
         Args:
             transport: the cluster's API server.
             clock: the time.
             namespace: of pools, allocations and providers; empty for all.
         """
+        from reconcilers.integrations.live import LiveViews  # noqa: PLC0415 - see above
 
         def informer(resource: Resource[Any], within: str = namespace) -> Informer[Any]:
             return Informer(resource, transport, clock, namespace=within, streams=True)
 
+        pools = informer(NETWORK_POOL)
         return cls(
-            informer(NETWORK_POOL),
+            pools,
             informer(IP_ALLOCATION),
             informer(TENANT_CLUSTER, ""),
             informer(PROVIDER_CONFIG),
             events_of(transport, clock),
+            LiveViews(transport, clock, pools.cache, namespace),
         )
 
     @property
@@ -111,8 +120,19 @@ class Watched:
         """Those without which nothing can be shown."""
         return self.pools, self.allocations, self.clusters, self.providers
 
-    def objects(self) -> Objects:
-        """Return what there is now."""
+    @property
+    def names(self) -> list[PoolName]:
+        """The pools that can be shown now, in order: NetworkPools first."""
+        mine = sorted(one.metadata.key for one in self.pools.cache)
+        others = self.others.names() if self.others is not None else []
+        return [*(PoolName(NETWORK_POOL.kind, key) for key in mine), *others]
+
+    def objects(self, wanted: Wanted = every_pool) -> Objects:
+        """Return what there is now.
+
+        Args:
+            wanted: of which pools it is asked what other platforms say.
+        """
         unreadable = {
             (one.resource.kind, key): reason
             for one in self.kinds
@@ -124,16 +144,19 @@ class Watched:
             _by_key(self.clusters.cache),
             _by_key(self.providers.cache),
             unreadable,
+            integrations=self.others.views(wanted) if self.others is not None else Views(),
         )
 
-    def on_change(self, changed: Callable[[Sequence[Key]], None]) -> None:
+    def on_change(self, changed: Callable[[Collection[PoolName]], None]) -> None:
         """Call `changed` from now on with the pools that a change concerns, if any."""
 
         def of_allocation(change: Change[IPAllocation]) -> None:
-            changed([one.pool_key for one in (change.old, change.new) if one is not None])
+            found = (one for one in (change.old, change.new) if one is not None)
+            changed([PoolName(NETWORK_POOL.kind, one.pool_key) for one in found])
 
         def of_pool(change: Change[NetworkPool]) -> None:
-            changed([one.metadata.key for one in (change.old, change.new) if one is not None])
+            found = (one for one in (change.old, change.new) if one is not None)
+            changed([PoolName(NETWORK_POOL.kind, one.metadata.key) for one in found])
 
         def of_other(_: Change[Any]) -> None:
             changed([])
@@ -142,12 +165,16 @@ class Watched:
         self.pools.cache.subscribe(of_pool)
         for other in (self.clusters, self.providers, self.events):
             other.cache.subscribe(of_other)
+        if self.others is not None:
+            self.others.on_change(changed)
 
     def failures(self) -> Iterator[str]:
         """Yield why the objects may be out of date."""
         for one in self.kinds:
             if one.last_error is not None:
                 yield str(one.last_error)
+        if self.others is not None:
+            yield from self.others.failures()
 
 
 def events_of(transport: Transport, clock: Clock) -> Informer[ReadEvent]:

@@ -1,5 +1,7 @@
 """The page of addresses beside the controllers; loaded only where it is served."""
 
+from collections.abc import Collection
+
 from controller.httpserver import Bind
 from controller.manager import Manager
 from controller.transport import Transport
@@ -8,7 +10,13 @@ from reconcilers.ui.watched import Watched, events_of
 from reconcilers.wiring.shared import Informers
 
 
-def add_page(manager: Manager, transport: Transport, bind: Bind, cert_dir: str) -> Page:
+def add_page(
+    manager: Manager,
+    transport: Transport,
+    bind: Bind,
+    cert_dir: str,
+    integrations: Collection[str] = (),
+) -> Page:
     """Add the page of addresses to what `assemble` has put on a manager; each replica serves it.
 
     Args:
@@ -16,10 +24,19 @@ def add_page(manager: Manager, transport: Transport, bind: Bind, cert_dir: str) 
         transport: the API server, which reviews who may see the page.
         bind: where to listen.
         cert_dir: folder with tls.crt and tls.key; empty for a certificate that no client verifies.
+        integrations: those that are on; their pools are shown, by watches of the page's own, as
+            theirs run in one replica only.
     """
     found = Informers.from_manager(manager)
     events = events_of(transport, manager.clock)
-    watched = Watched(found.pools, found.allocations, found.clusters, found.providers, events)
+    others = None
+    if integrations:
+        from reconcilers.integrations.live import LiveViews  # noqa: PLC0415 - most run without
+
+        others = LiveViews(transport, manager.clock, found.pools.cache, platforms=integrations)
+    watched = Watched(
+        found.pools, found.allocations, found.clusters, found.providers, events, others
+    )
     page = Page(watched, transport, manager.clock, bind, cert_dir)
     manager.add_service("ui", page.run, leader_only=False)
     return page

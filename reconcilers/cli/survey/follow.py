@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from functools import partial
+from math import inf
 
 import anyio
 import click
@@ -64,9 +65,13 @@ async def _follow(where: Scope, show: Show) -> None:
     try:
         watched = Watched.over(transport, clock, where.namespace)
         watched.on_change(note)
-        async with running([one.run for one in watched.kinds]):
+        others = watched.others
+        assert others is not None, "all platforms are asked for"
+        others.want(inf)
+        async with running([*(one.run for one in watched.kinds), others.run]):
             for informer in watched.kinds:
                 await informer.wait_synced()
+            await others.looked.wait()
             while True:
                 await clock.sleep(GATHER_SECONDS)
                 changed = anyio.Event()

@@ -2,11 +2,12 @@
 
 from datetime import UTC, datetime
 
-from controller.meta import Key, TracedMeta
+from controller.meta import TracedMeta
 from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.page import documents_of
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.integrations import views
+from reconcilers.integrations.core.views import PoolName
 
 SITE = NetworkPool(TracedMeta("site", "b"), NetworkPoolSpec("10.9.0.0/29"))
 MACHINES = {
@@ -17,10 +18,15 @@ MACHINES = {
 }
 
 
-def test_documents_of_network_pools_are_found_beside_pools_of_other_kinds() -> None:
+def test_documents_are_found_of_each_pool_that_is_asked_for() -> None:
     key = SITE.metadata.key
     others = views.from_manifests([MACHINES], "b", [SITE], datetime.now(UTC))
     assert [one.view.name for one in others.drawings] == ["InClusterIPPool b/machines"]
     objects = Objects({key: SITE}, {}, {}, {}, integrations=others)
-    [only] = documents_of(objects, [key])[Key("b", "site")]
-    assert only["name"] == "b/site"
+    site, machines = PoolName("NetworkPool", key), others.drawings[0].view.pool
+    found = documents_of(objects, [site, machines])
+    assert [(name, [one["name"] for one in some]) for name, some in found.items()] == [
+        (site, ["b/site"]),
+        (machines, ["InClusterIPPool b/machines"]),
+    ]
+    assert list(documents_of(objects, [site])) == [site]

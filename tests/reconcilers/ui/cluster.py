@@ -13,10 +13,21 @@ from reconcilers.api.resources import (
     PROVIDER_CONFIG,
     TENANT_CLUSTER,
 )
+from reconcilers.integrations.clusterapi import api as clusterapi
+from reconcilers.integrations.kubermatic import api as kubermatic
+from reconcilers.integrations.vitistack import api as vitistack
 from reconcilers.ui.watched import READ_EVENTS
 
-OURS = (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, PROVIDER_CONFIG)
-KINDS = {one.kind: one for one in (*OURS, READ_EVENTS)}
+OURS: tuple[Resource[Any], ...] = (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, PROVIDER_CONFIG)
+CLUSTER_API: tuple[Resource[Any], ...] = (
+    clusterapi.claims("v1beta2"),
+    clusterapi.addresses("v1beta2"),
+    *clusterapi.POOLS,
+)
+PLATFORMS: tuple[Resource[Any], ...] = (*CLUSTER_API, *kubermatic.KINDS, *vitistack.KINDS)
+KINDS: dict[tuple[str, str], Resource[Any]] = {
+    (one.group, one.kind): one for one in (*OURS, READ_EVENTS, *PLATFORMS)
+}
 GIVEN = ("name", "namespace", "annotations", "labels")
 
 
@@ -29,17 +40,24 @@ class Cluster(FakeApi):
             self.serve(one, status=False)
         self.serve(READ_EVENTS, status=False, fields=("reportingController",))
 
+    def serve_platforms(self, *kinds: Resource[Any]) -> None:
+        """Serve kinds of other platforms from now on."""
+        for one in kinds or PLATFORMS:
+            self.serve(one, status=False)
+
     async def create(self, *bodies: dict[str, Any]) -> None:
         """Store objects."""
         for body in bodies:
-            resource = KINDS[body["kind"]]
+            resource = KINDS[body["apiVersion"].partition("/")[0], body["kind"]]
             meta = {name: part for name, part in body["metadata"].items() if name in GIVEN}
-            path = resource.collection(meta["namespace"])
+            path = resource.collection(meta.get("namespace", ""))
             await self.request("POST", path, body=encode({**body, "metadata": meta}))
 
-    async def delete(self, resource: Resource[Any], name: str) -> None:
+    async def delete(
+        self, resource: Resource[Any], name: str, namespace: str = names.DEFAULT_NAMESPACE
+    ) -> None:
         """Take an object away."""
-        await self.request("DELETE", f"{resource.collection(names.DEFAULT_NAMESPACE)}/{name}")
+        await self.request("DELETE", f"{resource.collection(namespace)}/{name}")
 
 
 def event(name: str, reason: str, note: str, reporter: str = names.COMPONENT) -> dict[str, Any]:

@@ -36,6 +36,8 @@ class World:
         async with anyio.create_task_group() as group:
             for one in (*self.watched.kinds, self.watched.events):
                 group.start_soon(one.run)
+            assert self.watched.others is not None, "all platforms are asked for"
+            group.start_soon(self.watched.others.run)
             group.start_soon(self.feed.run)
             await self.clock.advance(1)
             yield

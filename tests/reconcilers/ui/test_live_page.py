@@ -8,11 +8,13 @@ from typing import Any
 from controller.clock import SystemClock
 from controller.httpserver import Bind
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.integrations.clusterapi import api
 from reconcilers.ui.serving import local_page
 from tests.browser import Page, browser
+from tests.reconcilers.cli import test_claims as claims
 from tests.reconcilers.cli.commandline import pool
 from tests.reconcilers.cli.saved import cluster, held
-from tests.reconcilers.ui.cluster import Cluster, event
+from tests.reconcilers.ui.cluster import CLUSTER_API, Cluster, event
 
 LAB = "document.querySelector('[data-pool=\"butler-system/lab\"]')"
 EVENTS = "[...document.querySelectorAll('#events > div')].map((one) => one.textContent)"
@@ -27,6 +29,7 @@ async def live(folder: Path, fragment: str | None = None) -> AsyncIterator[tuple
     """Open the page of a cluster with one pool."""
     clock = SystemClock()
     one = Cluster(clock)
+    one.serve_platforms(*CLUSTER_API)
     await one.create(pool("lab", "10.0.0.0/24"))
     async with local_page(one, clock, Bind("127.0.0.1", 0)) as url, browser(folder) as page:
         await page.show(url if fragment is None else url.partition("#")[0] + fragment)
@@ -67,6 +70,21 @@ async def test_pools_and_events_appear(tmp_path: Path) -> None:
         await page.until(f"{EVENTS}.length === 1")
         [shown] = await page.value(EVENTS)
         assert "Allocated IPAllocation butler-system/a: It holds <b>10.0.0.8</b>." in shown
+
+
+async def test_pools_of_claims_appear_and_change(tmp_path: Path) -> None:
+    async with live(tmp_path) as (page, one):
+        machines = "document.querySelector('[data-pool=\"InClusterIPPool b/machines\"]')"
+        await one.create(claims.ip_pool("machines", "10.0.0.10-10.0.0.12"))
+        await page.until(f"{machines}?.textContent.includes('3 of 3 free')")
+        await one.create(claims.claim("w", "machines"), claims.claim("web", "machines"))
+        await one.create(claims.address("web", "machines", "10.0.0.11"))
+        await page.until(f"{machines}.textContent.includes('2 of 3 free')")
+        await page.until(f"{machines}.querySelector('summary').textContent.includes('1 waiting')")
+        await page.value(f"{machines}.querySelector('details').open = true")
+        await page.until(f"{machines}.textContent.includes('b/ipaddressclaim/web')")
+        await one.delete(api.IN_CLUSTER_IP_POOL, "machines", "b")
+        await page.until(f"!{machines}")
 
 
 async def test_the_token_leaves_the_address_bar_and_survives_a_reload(tmp_path: Path) -> None:

@@ -1,0 +1,76 @@
+"""Pools of claims, kept current by watches, to be shown.
+
+Clusters are not watched: the label of a claim says whose it is.
+"""
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any
+
+from controller.cache import Cache
+from controller.resource import Resource
+from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.integrations.clusterapi import api
+from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
+from reconcilers.integrations.clusterapi.views import pools_of, shown
+from reconcilers.integrations.clusterapi.world import World, kind_of, pool_key, space_of
+from reconcilers.integrations.core.contents import SPACE_INDEX
+from reconcilers.integrations.core.live import Live, Platform, Source, Watched, either, names_of
+from reconcilers.integrations.core.views import PoolName, Views, Wanted
+
+_BY_POOL = {SPACE_INDEX: space_of}
+
+
+def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
+    """Return the pools of claims; None where claims or IPAddresses are not served."""
+    claim_kind = _newest([api.claims(one) for one in api.CONTRACT_VERSIONS], served)
+    address_kind = _newest([api.addresses(one) for one in api.CONTRACT_VERSIONS], served)
+    if claim_kind is None or address_kind is None:
+        return None
+    claims = source.informer(claim_kind, _BY_POOL)
+    addresses = source.informer(address_kind, _BY_POOL)
+    pools = {kind.kind: source.informer(kind, {}) for kind in api.POOLS if kind in served}
+    caches: dict[str, Cache[Any]] = {kind.kind: Cache(kind) for kind in api.POOLS}
+    caches |= {kind: informer.cache for kind, informer in pools.items()}
+    caches[NETWORK_POOL.kind] = source.networkpools
+    world = World(claims.cache, addresses.cache, None, caches, claim_kind, address_kind)
+
+    def names() -> list[PoolName]:
+        return [one for kind in api.POOLS for one in names_of(kind.kind, caches[kind.kind])]
+
+    def show(wanted: Wanted, _: datetime) -> Views:
+        return shown(list(pools_of(world, wanted)))
+
+    return Live(
+        [
+            Watched(claims, either(_named)),
+            Watched(addresses, either(_named)),
+            *(Watched(informer, either(_itself)) for informer in pools.values()),
+        ],
+        names,
+        show,
+    )
+
+
+def _newest(versions: Iterable[Resource[Any]], served: Collection[Resource[Any]]) -> Any:
+    return next((one for one in versions if one in served), None)
+
+
+def _named(obj: IPAddressClaim | IPAddress) -> Iterable[PoolName]:
+    kind = kind_of(obj.spec.poolRef)
+    return () if kind is None else (PoolName(kind.kind, pool_key(kind, obj)),)
+
+
+def _itself(pool: Any) -> Iterable[PoolName]:
+    kind = next(one for one in api.POOLS if isinstance(pool, one.type))
+    return (PoolName(kind.kind, pool.metadata.key),)
+
+
+PLATFORM = Platform(
+    (
+        *(api.claims(one) for one in api.CONTRACT_VERSIONS),
+        *(api.addresses(one) for one in api.CONTRACT_VERSIONS),
+        *api.POOLS,
+    ),
+    _live,
+)

@@ -1,0 +1,87 @@
+"""What a platform shows while watches keep its objects current."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from controller.cache import Cache, Change
+from controller.indexes import IndexFunction
+from controller.informer import Informer
+from controller.resource import Resource
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.integrations.core.views import PoolName, Views, Wanted
+
+Indexes = Mapping[str, IndexFunction[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A kind that is watched.
+
+    Args:
+        informer: of the kind.
+        concerned: returns the pools that may look different after a change.
+    """
+
+    informer: Informer[Any]
+    concerned: Callable[[Change[Any]], Iterable[PoolName]]
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A platform of which what is needed to show its pools is served.
+
+    Args:
+        watched: its kinds.
+        names: returns the pools that there are now, NetworkPools excepted, in order.
+        shown: returns what people see of the pools that are wanted, at a time.
+    """
+
+    watched: Sequence[Watched]
+    names: Callable[[], list[PoolName]]
+    shown: Callable[[Wanted, datetime], Views]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a platform is watched by.
+
+    Args:
+        informer: makes an informer of a kind with these indexes; whoever asks runs it.
+        networkpools: all NetworkPools, as others watch them.
+    """
+
+    informer: Callable[[Resource[Any], Indexes], Informer[Any]]
+    networkpools: Cache[NetworkPool]
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """A platform whose pools can be shown.
+
+    Args:
+        kinds: which, in all known versions.
+        live: returns it, given which of the kinds are served; None if too few are.
+    """
+
+    kinds: Collection[Resource[Any]]
+    live: Callable[[Collection[Resource[Any]], Source], Live | None]
+
+
+def names_of(kind: str, pools: Cache[Any]) -> list[PoolName]:
+    """Return the pools of a kind, by namespace and name."""
+    return [PoolName(kind, key) for key in sorted(one.metadata.key for one in pools)]
+
+
+def either(of: Callable[[Any], Iterable[PoolName]]) -> Callable[[Change[Any]], set[PoolName]]:
+    """Return what concerns the pools of an object as it was, and as it is.
+
+    Args:
+        of: returns the pools of an object.
+    """
+
+    def concerned(change: Change[Any]) -> set[PoolName]:
+        return {name for one in (change.old, change.new) if one is not None for name in of(one)}
+
+    return concerned

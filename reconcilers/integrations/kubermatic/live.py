@@ -1,0 +1,64 @@
+"""IPAMPools, kept current by watches, to be shown."""
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any
+
+from controller.cache import Change
+from controller.resource import Resource
+from reconcilers.integrations.core.live import Live, Platform, Source, Watched, either, names_of
+from reconcilers.integrations.core.views import PoolName, Views, Wanted
+from reconcilers.integrations.kubermatic.api import (
+    ALLOCATIONS,
+    CLUSTERS,
+    KINDS,
+    POOLS,
+    Cluster,
+    IPAMAllocation,
+    IPAMPool,
+)
+from reconcilers.integrations.kubermatic.reading import World
+from reconcilers.integrations.kubermatic.views import contents_of, shown
+from reconcilers.integrations.kubermatic.worlds import ALLOCATION_INDEXES, CLUSTER_INDEXES
+
+
+def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
+    """Return the IPAMPools; None where one of KKP's kinds is not served."""
+    if not all(one in served for one in KINDS):
+        return None
+    pools = source.informer(POOLS, {})
+    allocations = source.informer(ALLOCATIONS, ALLOCATION_INDEXES)
+    clusters = source.informer(CLUSTERS, CLUSTER_INDEXES)
+    world = World(pools.cache, allocations.cache, clusters.cache)
+
+    def of_cluster(change: Change[Cluster]) -> Iterable[PoolName]:
+        # Any pool may show its name, as whose an allocation is.
+        same = change.old and change.new and _place(change.old) == _place(change.new)
+        return () if same else names_of(POOLS.kind, pools.cache)
+
+    def of_allocation(one: IPAMAllocation) -> Iterable[PoolName]:
+        return (PoolName(POOLS.kind, one.pool),)
+
+    def itself(pool: IPAMPool) -> Iterable[PoolName]:
+        return (PoolName(POOLS.kind, pool.metadata.key),)
+
+    def names() -> list[PoolName]:
+        return names_of(POOLS.kind, pools.cache)
+
+    def show(wanted: Wanted, now: datetime) -> Views:
+        return shown(contents_of(world, wanted), now)
+
+    watched = [
+        Watched(pools, either(itself)),
+        Watched(allocations, either(of_allocation)),
+        Watched(clusters, of_cluster),
+    ]
+    return Live(watched, names, show)
+
+
+def _place(one: Cluster) -> tuple[str, str, bool]:
+    """Return all of a cluster that shows: its status says more, and changes often."""
+    return one.datacenter, one.namespace, one.is_served("")
+
+
+PLATFORM = Platform(KINDS, _live)

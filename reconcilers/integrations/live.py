@@ -1,0 +1,223 @@
+"""What integrations show, kept current by watches while somebody looks.
+
+Which kinds are served is asked every few seconds meanwhile: who looks need not be allowed to watch
+definitions. A platform that is not served, or that may not be read, shows nothing.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+
+from controller.cache import Cache, Change
+from controller.client import Client
+from controller.clock import Clock
+from controller.errors import ControllerError, Forbidden, NotFound
+from controller.informer import Informer
+from controller.jobs import running
+from controller.resource import Resource
+from controller.transport import Transport
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.integrations.clusterapi.live import PLATFORM as _CLUSTER_API
+from reconcilers.integrations.core.live import Indexes, Live, Platform, Source, Watched
+from reconcilers.integrations.core.views import PoolName, Views, Wanted, every_pool, together
+from reconcilers.integrations.kubermatic.live import PLATFORM as _KUBERMATIC
+from reconcilers.integrations.vitistack.live import PLATFORM as _VITISTACK
+from reconcilers.settings import CLUSTER_API, KUBERMATIC, VITISTACK
+
+PLATFORMS = {CLUSTER_API: _CLUSTER_API, KUBERMATIC: _KUBERMATIC, VITISTACK: _VITISTACK}
+LOOK_SECONDS = 10.0
+"""Between two questions which kinds are served."""
+KEPT_SECONDS = 60.0
+"""For so long after somebody looked last all is kept current, for a page that is loaded anew."""
+FIRST_SECONDS = 3.0
+"""What has not been listed by then is not waited for."""
+
+Changed = Callable[[Collection[PoolName]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """A platform while the same kinds of it are served."""
+
+    served: frozenset[Resource[Any]]
+    live: Live | None
+    scope: anyio.CancelScope
+
+    @property
+    def watched(self) -> Sequence[Watched]:
+        return self.live.watched if self.live is not None else ()
+
+    @property
+    def shows(self) -> Live | None:
+        """The platform, if all of it has been read, and may be."""
+        informers = [one.informer for one in self.watched]
+        complete = all(one.cache.synced and not _refused(one) for one in informers)
+        return self.live if complete else None
+
+    def concerned(self) -> set[PoolName]:
+        """Return all pools of which objects say something."""
+        return {
+            name
+            for one in self.watched
+            for found in one.informer.cache
+            for name in one.concerned(Change(None, found))
+        }
+
+
+def _refused(informer: Informer[Any]) -> bool:
+    """Return whether a kind may not be read, or is not served any more."""
+    error = informer.last_error
+    return error is not None and isinstance(error.__cause__, Forbidden | NotFound)
+
+
+class LiveViews:
+    """What integrations show, of what is served now.
+
+    Args:
+        transport: the API server; what it may read is shown.
+        clock: the time.
+        networkpools: all NetworkPools, as others watch them.
+        namespace: of pools and requests; empty for all.
+        platforms: which, by the names of the integrations.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Clock,
+        networkpools: Cache[NetworkPool],
+        namespace: str = "",
+        platforms: Collection[str] = tuple(PLATFORMS),
+    ) -> None:
+        self.looked = anyio.Event()
+        """Set once what is served has been read, as far as it may be."""
+        self._transport = transport
+        self._clock = clock
+        self._namespace = namespace
+        self._source = Source(self._informer, networkpools)
+        self._platforms = [PLATFORMS[name] for name in PLATFORMS if name in platforms]
+        self._sessions: dict[int, _Session] = {}
+        self._changed: Changed | None = None
+        self._wanted_until = 0.0
+        self._wanted = anyio.Event()
+        self._error: ControllerError | None = None
+
+    def on_change(self, changed: Changed) -> None:
+        """Call `changed` from now on with the pools that a change concerns, if any."""
+        self._changed = changed
+
+    def want(self, seconds: float = KEPT_SECONDS) -> None:
+        """Keep all of it current for so many seconds from now on."""
+        self._wanted_until = max(self._wanted_until, self._clock.monotonic() + seconds)
+        self._wanted.set()
+
+    def names(self) -> list[PoolName]:
+        """Return the pools of other platforms that can be shown now, in order."""
+        return [name for live in self._shown() for name in live.names()]
+
+    def views(self, wanted: Wanted = every_pool) -> Views:
+        """Return what is shown now of the pools that are wanted."""
+        now = self._clock.now()
+        return together([live.shown(wanted, now) for live in self._shown()])
+
+    def failures(self) -> Iterator[str]:
+        """Yield why what is shown may be out of date."""
+        if self._error is not None:
+            yield str(self._error)
+        for session in self._sessions.values():
+            for one in session.watched:
+                if one.informer.last_error is not None and not _refused(one.informer):
+                    yield str(one.informer.last_error)
+
+    async def run(self) -> None:
+        """Keep it current while it is wanted, until cancelled."""
+        while True:
+            await self._wanted.wait()
+            async with anyio.create_task_group() as group:
+                while self._clock.monotonic() < self._wanted_until:
+                    await self._look(group)
+                    await self._clock.sleep(LOOK_SECONDS)
+                group.cancel_scope.cancel()
+            self._sessions = {}
+            self._wanted = anyio.Event()
+
+    def _shown(self) -> Iterator[Live]:
+        for session in self._sessions.values():
+            if session.shows is not None:
+                yield session.shows
+
+    async def _look(self, group: anyio.abc.TaskGroup) -> None:
+        """Begin and end what changed of what is served."""
+        client = Client(self._transport)
+        kinds = [kind for platform in self._platforms for kind in platform.kinds]
+        try:
+            served = await client.served_among(kinds)
+        except ControllerError as error:
+            self._error = error
+            self._tell()
+            return
+        self._error = None
+        for at, platform in enumerate(self._platforms):
+            known, mine = self._sessions.get(at), served.intersection(platform.kinds)
+            if known is None or known.served != mine:
+                self._begin(at, platform, mine, group)
+        if not self.looked.is_set():
+            with self._clock.move_on_after(FIRST_SECONDS):
+                for session in self._sessions.values():
+                    for one in session.watched:
+                        await one.informer.wait_synced()
+            self.looked.set()
+
+    def _begin(
+        self,
+        at: int,
+        platform: Platform,
+        served: frozenset[Resource[Any]],
+        group: anyio.abc.TaskGroup,
+    ) -> None:
+        """Watch a platform by the kinds that are served, and no longer by those before."""
+        known = self._sessions.get(at)
+        if known is not None:
+            known.scope.cancel()
+        session = _Session(served, platform.live(served, self._source), anyio.CancelScope())
+        self._sessions = dict(sorted({**self._sessions, at: session}.items()))
+        if session.live is not None:
+            group.start_soon(self._follow, session)
+
+    async def _follow(self, session: _Session) -> None:
+        """Keep a platform current until its scope is cancelled."""
+        for one in session.watched:
+            one.informer.cache.subscribe(self._teller(one))
+        try:
+            with session.scope:
+                async with running([one.informer.run for one in session.watched]):
+                    for one in session.watched:
+                        await one.informer.wait_synced()
+                    self._tell(session.concerned())
+                    await anyio.sleep_forever()
+        finally:
+            # Of NetworkPools, too: what claims hold of them is not known any more.
+            self._tell(session.concerned())
+
+    def _teller(self, watched: Watched) -> Callable[[Change[Any]], None]:
+        def tell(change: Change[Any]) -> None:
+            self._tell(list(watched.concerned(change)))
+
+        return tell
+
+    def _tell(self, pools: Collection[PoolName] = ()) -> None:
+        if self._changed is not None:
+            self._changed(pools)
+
+    def _informer(self, resource: Resource[Any], indexes: Indexes) -> Informer[Any]:
+        within = self._namespace if resource.namespaced else ""
+        return Informer(
+            resource,
+            self._transport,
+            self._clock,
+            namespace=within,
+            indexes=indexes,
+            streams=True,
+        )

@@ -1,0 +1,50 @@
+"""NetworkNamespaces, kept current by watches, to be shown.
+
+NetworkConfigurations are not watched: an IPAllocation names its own.
+"""
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any
+
+from controller.cache import Cache
+from controller.resource import Resource
+from reconcilers.integrations.core.contents import SPACE_INDEX
+from reconcilers.integrations.core.live import Live, Platform, Source, Watched, either, names_of
+from reconcilers.integrations.core.views import PoolName, Views, Wanted
+from reconcilers.integrations.vitistack.api import (
+    ALLOCATIONS,
+    CONFIGURATIONS,
+    NETWORKS,
+    IPAllocation,
+    NetworkNamespace,
+)
+from reconcilers.integrations.vitistack.views import contents_of, shown
+from reconcilers.integrations.vitistack.world import World, space_name
+
+
+def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
+    """Return the networks; None where they or their IPAllocations are not served."""
+    if NETWORKS not in served or ALLOCATIONS not in served:
+        return None
+    networks = source.informer(NETWORKS, {})
+    allocations = source.informer(ALLOCATIONS, {SPACE_INDEX: space_name})
+    world = World(networks.cache, allocations.cache, Cache(CONFIGURATIONS), provider="")
+
+    def of_allocation(one: IPAllocation) -> Iterable[PoolName]:
+        return (PoolName(NETWORKS.kind, one.network),)
+
+    def itself(network: NetworkNamespace) -> Iterable[PoolName]:
+        return (PoolName(NETWORKS.kind, network.metadata.key),)
+
+    def names() -> list[PoolName]:
+        return names_of(NETWORKS.kind, networks.cache)
+
+    def show(wanted: Wanted, now: datetime) -> Views:
+        return shown(contents_of(world, wanted), now)
+
+    watched = [Watched(networks, either(itself)), Watched(allocations, either(of_allocation))]
+    return Live(watched, names, show)
+
+
+PLATFORM = Platform((NETWORKS, ALLOCATIONS), _live)
