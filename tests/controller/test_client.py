@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from controller.client import Client
 from controller.errors import Conflict, Expired, MalformedAnswer, NotFound
-from controller.meta import Key, Object, Version
+from controller.meta import Key, MetadataOnly, Object, Version
 from controller.resource import Resource
 from controller.transport import NO_QUERY
 from tests.controller.scripted import Scripted
@@ -262,6 +262,14 @@ async def test_a_kind_is_served_when_discovery_lists_it() -> None:
 async def test_a_kind_is_not_served_when_discovery_lists_others(answers: list[object]) -> None:
     client, _ = answering(*answers)
     assert not await client.served(WIDGETS)
+
+
+async def test_kinds_are_looked_up_together_and_only_versions_that_are_served_are_asked() -> None:
+    gadgets = Resource("example.com", "v1", "Gadget", "gadgets", MetadataOnly)
+    other = Resource("other.example", "v1", "Other", "others", MetadataOnly)
+    client, server = answering(GROUPS, KINDS)
+    assert await client.served_among([WIDGETS, gadgets, other]) == {WIDGETS}
+    assert [path for _, path, *_ in server.sent] == ["/apis", "/apis/example.com/v1"]
 
 
 async def test_an_object_that_does_not_exist_is_not_found_and_another_404_raises() -> None:

@@ -1,7 +1,5 @@
 """What the commands say of Cluster API's pools, claims and IPAddresses, on saved objects."""
 
-import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -87,46 +85,6 @@ def test_pools_of_claims_are_listed_with_their_figures(tmp_path: Path) -> None:
         *("InClusterIPPool", "b", "p", "10.0.0.10-10.0.0.19"),
         *("10", "0", "10", "0", "0", "Unknown"),
     ]
-
-
-def test_the_pool_that_is_named_is_mapped_with_its_holders(tmp_path: Path) -> None:
-    found = asked(
-        tmp_path,
-        "map p",
-        ip_pool("p", "10.0.0.10-10.0.0.12"),
-        ip_pool("q", "10.0.1.10"),
-        claim("a", "p"),
-        address("a", "p", "10.0.0.11"),
-    )
-    title, row, *_ = lines = found.out.splitlines()
-    assert title == "InClusterIPPool b/p  10.0.0.8/29"
-    assert row == "10.0.0.8    .#.", "a cell for each address"
-    assert [line.split()[:6] for line in lines if line.startswith("10.0.0.1")] == [
-        ["10.0.0.10", "10.0.0.10", "1", "free", "-", "-"],
-        ["10.0.0.11", "10.0.0.11", "1", "allocated", "ipaddressclaim/a", "b/a"],
-        ["10.0.0.12", "10.0.0.12", "1", "free", "-", "-"],
-        ["10.0.0.13", "10.0.0.15", "3", "outside", "-", "-"],
-    ]
-
-
-def test_ranges_of_pools_of_claims_are_told_to_programs(tmp_path: Path) -> None:
-    found = asked(tmp_path, "map p -o json", ip_pool("p", "10.0.0.10"), claim("a", "p"))
-    [shown] = yaml.safe_load(found.out)["others"]
-    assert shown["ranges"] == [
-        {"start": "10.0.0.10", "end": "10.0.0.10", "state": "free", "holders": []}
-    ]
-
-
-def test_holders_in_other_namespaces_than_their_pool_are_shown_with_theirs(tmp_path: Path) -> None:
-    everywhere = {"addresses": ["10.0.0.10"], "prefix": 24}
-    found = asked(
-        tmp_path,
-        "map",
-        body("GlobalInClusterIPPool", "p", everywhere, "v1alpha2"),
-        claim("a", "p", "GlobalInClusterIPPool"),
-        address("a", "p", "10.0.0.10", "GlobalInClusterIPPool"),
-    )
-    assert "allocated  b/ipaddressclaim/a  b/a" in found.out
 
 
 def test_whois_knows_who_has_an_address_of_a_pool_of_claims(tmp_path: Path) -> None:
@@ -288,82 +246,6 @@ RESTING = {
     "finalizers": [f"{IPAM}/ProtectAddress"],
     "annotations": {f"{OURS}/released-at": BORN},
 }
-
-
-def of_page(html: str) -> dict[str, Any]:
-    """Return the pools that a page shows, by name."""
-    data = re.search(r'<script type="application/json"[^>]*>(.*?)</script>', html, re.DOTALL)
-    assert data is not None, "a page has its data"
-    return {one["name"]: one for one in json.loads(data[1])["pools"]}
-
-
-def test_the_page_shows_pools_of_claims_beside_network_pools(tmp_path: Path) -> None:
-    found = asked(
-        tmp_path,
-        "map --html -",
-        body("NetworkPool", "p", {"cidr": "10.9.0.0/29"}),
-        ip_pool("p", "10.0.0.10-10.0.0.13", gateway="10.0.0.9"),
-        claim("a", "p"),
-        address("a", "p", "10.0.0.10"),
-        address("rests", "p", "10.0.0.11", metadata=RESTING),
-        address("out", "p", "10.0.0.9"),
-        claim("waits", "p"),
-        ip_pool("broken", "10.0.0.999"),
-    )
-    shown = of_page(found.out)
-    assert list(shown) == ["b/p", "InClusterIPPool b/broken", "InClusterIPPool b/p"]
-    one = shown["InClusterIPPool b/p"]
-    extents = [
-        (part["start"], part["state"], [who["allocation"] for who in part["holders"]])
-        for part in one["extents"]
-    ]
-    assert extents == [
-        ("10.0.0.8", "outside", []),
-        ("10.0.0.9", "stray", ["b/ipaddress/out"]),
-        ("10.0.0.10", "allocated", ["b/ipaddressclaim/a"]),
-        ("10.0.0.11", "releasing", ["b/ipaddress/rests"]),
-        ("10.0.0.12", "free", []),
-        ("10.0.0.14", "outside", []),
-    ]
-    assert (one["cidr"], one["total"], one["available"], one["percent"]) == (
-        "10.0.0.8/29",
-        *(4, 2, 50),
-    )
-    assert [who["allocation"] for who in one["requests"]] == ["b/ipaddressclaim/waits"]
-    assert "10.0.0.999" in shown["InClusterIPPool b/broken"]["fault"]
-
-
-@pytest.mark.parametrize(
-    ("pool", "named", "said"),
-    [
-        (ip_pool("p", "10.0.0.10-10.0.0.13"), "p", "InClusterIPPool b/p  10.0.0.8/29"),
-        (
-            body(
-                "GlobalInClusterPrefixPool",
-                "g",
-                {"prefixes": ["2001:db8::/62"], "allocationPrefixLength": 64},
-                "v1alpha2",
-            ),
-            "g",
-            "GlobalInClusterPrefixPool g  2001:db8::/62",
-        ),
-    ],
-)
-def test_a_pool_of_claims_is_drawn_as_a_picture(
-    tmp_path: Path, pool: Any, named: str, said: str
-) -> None:
-    found = asked(tmp_path, f"map {named} --svg -", pool, ip_pool("other", "10.7.0.1"))
-    assert found.code == 0
-    assert f"<title>{said}</title>" in found.out
-
-
-def test_a_pool_that_hands_out_nothing_is_refused_as_a_picture(tmp_path: Path) -> None:
-    empty = ip_pool("p", "10.0.0.1", gateway="10.0.0.1")
-    found = asked(tmp_path, "map p --svg -", empty)
-    assert found.code == 1
-    assert found.errors == [
-        "InClusterIPPool b/p cannot be drawn: nothing in this pool may be handed out"
-    ]
 
 
 def test_plan_prints_the_statuses_that_pools_of_claims_would_get(tmp_path: Path) -> None:
