@@ -108,6 +108,12 @@ def is_made_for_claim(address: IPAddress) -> bool:
     )
 
 
+def is_held_back(address: IPAddress) -> bool:
+    """Return whether a claim of ours released an IPAddress that a grace period holds back."""
+    meta = address.metadata
+    return ADDRESS_FINALIZER in meta.finalizers and RELEASED_AT in meta.annotations
+
+
 def why_not(address: IPAddress, claim: IPAddressClaim) -> str:
     """Return why the IPAddress of a claim's name cannot answer it; empty if it can."""
     name, ref, other = address.metadata.key, claim.spec.poolRef, address.spec.poolRef
@@ -255,6 +261,12 @@ class Answers:
                 raise
 
     async def hold_back(self, address: IPAddress, since: str) -> None:
-        """Note on an IPAddress that its claim released it, so that the grace period counts."""
-        patch = {"metadata": {"annotations": {RELEASED_AT: since}}}
+        """Note on an IPAddress that its claim released it, so that the grace period counts.
+
+        It is the claim's no more: a dependent would keep one that is deleted in the foreground,
+        and the garbage collector takes the reference away anyhow, once the claim is gone.
+        """
+        claim = controlling_claim(address)
+        left = [_reference(one) for one in address.metadata.ownerReferences if one != claim]
+        patch = {"metadata": {"annotations": {RELEASED_AT: since}, "ownerReferences": left}}
         await self._client.patch(self._world.address_kind, Version.from_object(address), patch)

@@ -30,6 +30,7 @@ from reconcilers.integrations.clusterapi.answers import (
     Answers,
     NotOurs,
     controlling_claim,
+    is_held_back,
     is_made_for_claim,
     spec_of,
     why_not,
@@ -205,11 +206,10 @@ class ClaimReconciler:
         another cluster still has its address there.
         """
         address = self._world.addresses.get(key)
-        owner = controlling_claim(address) if address is not None else None
-        if address is None or owner is None or not self._may_be_released(address):
+        if address is None or not self._may_be_released(address):
             return SETTLED
-        pool = self._world.pool_of(address)
-        if RELEASED_AT in address.metadata.annotations:
+        pool, owner = self._world.pool_of(address), controlling_claim(address)
+        if owner is None or is_held_back(address):
             return await self._held_back(address, pool)
         if await self._was_moved(address, owner.uid):
             return SETTLED
@@ -222,8 +222,9 @@ class ClaimReconciler:
         return SETTLED
 
     def _may_be_released(self, address: IPAddress) -> bool:
-        """Return whether an IPAddress was made for a claim of ours, and nobody paused it."""
-        ours = kind_of(address.spec.poolRef) is not None and is_made_for_claim(address)
+        """Return whether an IPAddress is, or was, of a claim of ours, and nobody paused it."""
+        made = is_made_for_claim(address) or is_held_back(address)
+        ours = kind_of(address.spec.poolRef) is not None and made
         return ours and not self._world.address_stopped(address)
 
     async def _was_moved(self, address: IPAddress, claim_uid: str) -> bool:

@@ -68,6 +68,21 @@ async def test_a_released_address_rests_for_the_grace_period_and_its_claim_does_
     await lab.gone("IPAddress", "a")
 
 
+async def test_an_address_that_rests_is_released_though_no_claim_is_among_its_owners(
+    lab: Lab,
+) -> None:
+    # Else a garbage collector takes that owner away, or keeps a claim for which it deletes first.
+    await lab.pool("p", "10.0.0.10", addressReuseGracePeriodSeconds=2)
+    await lab.claim("a", "p")
+    await lab.served("a")
+    await lab.delete("IPAddressClaim", "a")
+    await lab.gone("IPAddressClaim", "a")
+    found = await lab.find("IPAddress", "a")
+    assert found is not None
+    assert [one["kind"] for one in found["metadata"]["ownerReferences"]] == ["InClusterIPPool"]
+    await lab.gone("IPAddress", "a")
+
+
 async def test_an_ipaddress_whose_claim_vanished_is_released(lab: Lab) -> None:
     await lab.pool("p", "10.0.0.10")
     await lab.claim("a", "p")
