@@ -2,8 +2,13 @@
 
 That is allowed, for sites behind NAT say, and reported on both. What counts is what two pools may
 hand out, so pools that divide a subnet among them do not overlap.
+
+Hundreds of sites may have the same addresses. So a pool that comes or goes concerns only those
+whose condition reads otherwise for it: it names those near the pool, others only while these are
+few, and counts none.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +23,7 @@ from reconcilers.integrations.clusterapi.addresses import PoolSpace
 
 OVERLAPPING = "Overlapping"
 NAMED = 5
-"""Up to so many pools are named in a message; the others are counted."""
+"""Up to so many pools are named in a message."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -73,7 +78,8 @@ class Offers:
     ) -> None:
         self._read = read
         self._offers: dict[tuple[str, Key], Offer] = {}
-        self._sharing: dict[Offer, list[Overlap]] = {}
+        self._first: dict[tuple[str, Key], list[Overlap]] = {}
+        """By pool: the first of those that it overlaps with, two more than are named."""
         self._subscribed: list[tuple[Cache[Any], Subscriber[Any]]] = []
         for kind, cache in pools.items():
             subscriber = partial(self._note, kind)
@@ -88,29 +94,78 @@ class Offers:
             cache.unsubscribe(subscriber)
 
     def sharing(self, kind: str, pool: Any) -> list[Overlap]:
-        """Return the pools that may hand out addresses of one pool.
+        """Return the first of the pools that may hand out addresses of one pool.
 
         Args:
             kind: of the pool.
-            pool: the pool, as it is or was.
+            pool: the pool, as the cache has it.
+
+        Returns:
+            As many as are named, and some more if there are others.
         """
-        mine = self._offer(kind, pool)
-        if mine is None:
+        mine = self._offers.get((kind, pool.metadata.key))
+        return [] if mine is None else list(self._first_of(mine))
+
+    def concerned(self, kind: str, pool: Any, others: str) -> list[Key]:
+        """Return the pools of a kind whose condition reads otherwise for one that came or went.
+
+        Args:
+            kind: of the pool that came or went.
+            pool: that one, as it is or was.
+            others: the kind of those that are returned.
+        """
+        changed = self._offer(kind, pool)
+        if changed is None:
             return []
-        if mine not in self._sharing:
-            self._sharing[mine] = overlapping(mine, self._offers.values())
-        return self._sharing[mine]
+        found = []
+        for overlap in overlapping(changed, self._of_kind(others)):
+            mine = self._offers[others, overlap.key]
+            back = Overlap(kind, changed.key, overlap.shared)
+            first = self._first_of(mine)
+            few = len(first) <= NAMED + 1
+            if few or (is_near(back, mine.key) and _place(mine, first, back) <= NAMED):
+                found.append(overlap.key)
+        return found
+
+    def _of_kind(self, kind: str) -> list[Offer]:
+        return [offer for offer in self._offers.values() if offer.kind == kind]
+
+    def _first_of(self, mine: Offer) -> list[Overlap]:
+        identity = mine.kind, mine.key
+        if identity not in self._first:
+            self._first[identity] = overlapping(mine, self._offers.values())[: NAMED + 2]
+        return self._first[identity]
 
     def _note(self, kind: str, change: Change[Any]) -> None:
         old, new = change.old, change.new
         if old is not None and new is not None and old.spec == new.spec:
             return
-        self._sharing.clear()
         if old is not None:
-            self._offers.pop((kind, old.metadata.key), None)
+            self._forget(self._offers.pop((kind, old.metadata.key), None))
         offer = None if new is None else self._offer(kind, new)
         if offer is not None:
-            self._offers[kind, offer.key] = offer
+            self._add(offer)
+
+    def _add(self, offer: Offer) -> None:
+        self._offers[offer.kind, offer.key] = offer
+        for identity, first in self._first.items():
+            mine = self._offers[identity]
+            for overlap in overlapping(mine, [offer]):
+                insort(first, overlap, key=partial(_order, mine))
+                del first[NAMED + 2 :]
+
+    def _forget(self, offer: Offer | None) -> None:
+        if offer is None:
+            return
+        self._first.pop((offer.kind, offer.key), None)
+        for identity, first in list(self._first.items()):
+            left = [one for one in first if (one.kind, one.key) != (offer.kind, offer.key)]
+            if len(left) == len(first):
+                continue
+            if len(first) > NAMED + 1:
+                del self._first[identity]  # there may be others, to be looked for
+            else:
+                self._first[identity] = left
 
     def _offer(self, kind: str, pool: Any) -> Offer | None:
         try:
@@ -120,7 +175,7 @@ class Offers:
 
 
 def overlapping(mine: Offer, others: Iterable[Offer]) -> list[Overlap]:
-    """Return the pools that may hand out addresses of one pool, in order of kind and name.
+    """Return the pools that may hand out addresses of one pool, those of its namespace first.
 
     Args:
         mine: the pool.
@@ -132,16 +187,40 @@ def overlapping(mine: Offer, others: Iterable[Offer]) -> list[Overlap]:
             shared = _shared(mine.spans, other.spans)
             if shared:
                 found.append(Overlap(other.kind, other.key, shared))
-    return sorted(found)
+    return sorted(found, key=partial(_order, mine))
 
 
-def finding(found: Sequence[Overlap]) -> Finding:
-    """Return the condition that says which pools may hand out the same addresses."""
+def is_near(other: Overlap, pool: Key) -> bool:
+    """Return whether another pool is of a pool's own namespace, or of the whole cluster."""
+    return other.key.namespace in {"", pool.namespace}
+
+
+def _order(mine: Offer, other: Overlap) -> tuple[bool, Overlap]:
+    """Return what orders the pools that overlap with one: the near ones, then kind and name."""
+    return not is_near(other, mine.key), other
+
+
+def _place(mine: Offer, ordered: Sequence[Overlap], other: Overlap) -> int:
+    """Return at which place another pool is, or would be, among those that overlap with one."""
+    key = partial(_order, mine)
+    return bisect_left(ordered, key(other), key=key)
+
+
+def finding(pool: Key, found: Sequence[Overlap]) -> Finding:
+    """Return the condition that says which pools may hand out the same addresses.
+
+    Args:
+        pool: whose condition it is.
+        found: the others, the near ones first.
+    """
     if not found:
         return Finding(OVERLAPPING, False, "NoOverlap", "no other pool hands out these addresses")
-    named = ", ".join(f"{one.kind} {one.key} ({one.shared})" for one in found[:NAMED])
-    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-    what = f"addresses are also handed out by {named}{more}"
+    few = len(found) <= NAMED
+    named = [one for one in found if few or is_near(one, pool)][:NAMED]
+    said = ", ".join(f"{one.kind} {one.key} ({one.shared})" for one in named)
+    if not few:
+        said = f"{said} and others" if named else f"more than {NAMED} pools of other namespaces"
+    what = f"addresses are also handed out by {said}"
     return Finding(OVERLAPPING, True, "PoolsOverlap", what)
 
 

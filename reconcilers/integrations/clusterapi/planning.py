@@ -182,7 +182,7 @@ class Plan:
         if one.space is not None and one.contents is not None:
             counts = counts_of(one.space, one.contents)
             mine = Offer.from_space(one.kind.kind, pool.metadata.key, one.space)
-            found = [readiness(one.space), overlap_finding(overlapping(mine, offers))]
+            found = [readiness(one.space), overlap_finding(mine.key, overlapping(mine, offers))]
         return patch_of(pool, counts, found, self.now, conditions=True)
 
     def _body(self, address: IPAddress) -> Mapping[str, Any]:

@@ -62,7 +62,7 @@ class PoolStatuses:
         self, kind: Resource[Any], pool: Pool, space: PoolSpace, contents: Contents
     ) -> None:
         """Write the status of a pool that claims are served from."""
-        found = finding(self._offers.sharing(kind.kind, pool))
+        found = finding(pool.metadata.key, self._offers.sharing(kind.kind, pool))
         await self.write(kind, pool, counts_of(space, contents), readiness(space), found)
         if not is_true(pool.status.conditions, OVERLAPPING):
             self._report(kind, pool, found)
@@ -70,7 +70,8 @@ class PoolStatuses:
     def report_other_kinds(self, kind: Resource[Any], pool: Any) -> None:
         """Record an event when pools of other kinds overlap with one whose status is not ours."""
         sharing = self._offers.sharing(kind.kind, pool)
-        self._report(kind, pool, finding([one for one in sharing if one.kind != kind.kind]))
+        others = [one for one in sharing if one.kind != kind.kind]
+        self._report(kind, pool, finding(pool.metadata.key, others))
 
     def _report(self, kind: Resource[Any], pool: Any, found: Finding) -> None:
         """Record an event when other pools begin to overlap with one."""

@@ -60,7 +60,7 @@ class Watched:
             return {key for claim in self._claims_of(cluster) for key in named(kind, claim)}
 
         def overlapping(other: str, pool: Any) -> Iterable[Key]:
-            return [one.key for one in self.offers.sharing(other, pool) if one.kind == kind.kind]
+            return self.offers.concerned(other, pool, kind.kind)
 
         watches: list[Watch[Any]] = [
             Watch(self.pools[kind.kind], to_self),
