@@ -55,16 +55,17 @@ class OwnerReference:
         kind: the owner's kind.
         name: the owner's name.
         uid: the owner's uid; an owner created again has another one.
-        controller: whether it is the controlling owner.
-        blockOwnerDeletion: whether foreground deletion of the owner waits for the object.
+        controller: whether it is the controlling owner; None where it does not say, for no.
+        blockOwnerDeletion: whether foreground deletion of the owner waits for the object; None
+            where it does not say, for no.
     """
 
     apiVersion: str
     kind: str
     name: str
     uid: str
-    controller: bool = False
-    blockOwnerDeletion: bool = False
+    controller: bool | None = None
+    blockOwnerDeletion: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

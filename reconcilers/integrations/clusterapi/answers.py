@@ -165,7 +165,8 @@ def _identity(reference: OwnerReference) -> tuple[str, str, str]:
 
 
 def _reference(owner: OwnerReference) -> dict[str, Any]:
-    return {
+    """Return an owner reference as it is written: one that was read, as it was."""
+    body = {
         "apiVersion": owner.apiVersion,
         "kind": owner.kind,
         "name": owner.name,
@@ -173,6 +174,7 @@ def _reference(owner: OwnerReference) -> dict[str, Any]:
         "controller": owner.controller,
         "blockOwnerDeletion": owner.blockOwnerDeletion,
     }
+    return {field: value for field, value in body.items() if value is not None}
 
 
 class Answers:

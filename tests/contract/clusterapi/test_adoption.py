@@ -41,6 +41,7 @@ async def test_an_ipaddress_of_the_claims_name_is_adopted_with_its_spec(lab: Lab
     assert found["metadata"]["finalizers"] == [ADDRESS_FINALIZER]
     owners = [one["kind"] for one in found["metadata"]["ownerReferences"]]
     assert owners == ["ConfigMap", "IPAddressClaim", "InClusterIPPool"]
+    assert found["metadata"]["ownerReferences"][0] == foreign, "nothing is added to others"
     assert found["metadata"]["labels"] == {"cluster.x-k8s.io/cluster-name": "c"}
 
 
