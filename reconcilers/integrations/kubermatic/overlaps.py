@@ -1,6 +1,6 @@
 """Pools that hand out the same addresses in one datacenter. That is allowed, and reported."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from allocator import InvalidPool
 from reconcilers.integrations.core.sharing import share_any
@@ -8,7 +8,7 @@ from reconcilers.integrations.kubermatic.api import IPAMPool
 from reconcilers.integrations.kubermatic.spaces import DatacenterSpace, space_of
 
 
-def overlaps(pool: IPAMPool, pools: Iterable[IPAMPool]) -> Mapping[str, str]:
+def overlaps(pool: IPAMPool, pools: Iterable[IPAMPool]) -> Mapping[str, Sequence[str]]:
     """Return by datacenter the names of the other pools that hand out some of its addresses."""
     found: dict[str, list[str]] = {}
     mine = _spaces(pool)
@@ -18,7 +18,7 @@ def overlaps(pool: IPAMPool, pools: Iterable[IPAMPool]) -> Mapping[str, str]:
         for name, space in _spaces(other).items():
             if name in mine and shares(mine[name], space):
                 found.setdefault(name, []).append(other.metadata.name)
-    return {name: ", ".join(sorted(names)) for name, names in found.items()}
+    return {name: sorted(names) for name, names in found.items()}
 
 
 def _spaces(pool: IPAMPool) -> Mapping[str, DatacenterSpace]:

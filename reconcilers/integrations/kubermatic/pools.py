@@ -170,7 +170,8 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
                 decided.told.update(made.told)
                 decided.problems += _exhausted(name, made)
         for name, others in overlaps(pool, self._world.pools).items():
-            text = f"datacenter {name}: addresses are also handed out by IPAMPool {others}"
+            named = ", ".join(others)
+            text = f"datacenter {name}: addresses are also handed out by IPAMPool {named}"
             problem = Problem(OVERLAPPING, text, harmless=True)
             decided.problems.append(problem)
             for cluster in self._world.served(name):

@@ -230,11 +230,11 @@ def audit(
         yield from _of_datacenter(one)
     for pool in sorted(world.pools, key=lambda one: one.metadata.key):
         for name, others in overlaps(pool, world.pools).items():
-            if pool.metadata.name < others:
-                sentence = (
-                    f"datacenter {name}: hands out addresses that IPAMPool {others} hands out, too"
-                )
-                yield Trouble("PoolsOverlap", "warning", POOLS.kind, pool.metadata.key, sentence)
+            for other in others:
+                if pool.metadata.name < other:
+                    text = f"hands out addresses that IPAMPool {other} hands out, too"
+                    sentence, key = f"datacenter {name}: {text}", pool.metadata.key
+                    yield Trouble("PoolsOverlap", "warning", POOLS.kind, key, sentence)
     yield from _of_allocations(world)
 
 

@@ -1,7 +1,8 @@
 """One pass over one NetworkNamespace.
 
 gone, or not ours?          leave it
-hands out nothing now?      leave it; each IPAllocation says why (`allocations.py`)
+hands out nothing now?      say who hands out the same; each IPAllocation says why it waits
+                            (`allocations.py`)
 somebody waits, no memory?  fence it: void whatever was promised before
 otherwise                   read, choose, write the journal, write the IPAllocations, count
 
@@ -109,6 +110,8 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         problem = why_not(network, network.metadata.name)
         if static is None or problem is not None:
             self._tell(network, problem if problem and problem.reason == INVALID_RANGE else None)
+            if not network.metadata.terminating:
+                await self._statuses.write_overlaps(network)
             return SETTLED
         space = space_of(static)
         revision = journal_of(network.metadata).revision

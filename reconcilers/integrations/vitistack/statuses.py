@@ -54,7 +54,18 @@ class NetworkStatuses:
         Raises:
             Conflict: the network changed meanwhile.
         """
-        patch = self._counts(network, static, space, contents)
+        await self._write(network, self._counts(network, static, space, contents))
+
+    async def write_overlaps(self, network: NetworkNamespace) -> None:
+        """Write who else hands out what a network will once it is provisioned, if that differs.
+
+        Raises:
+            Conflict: the network changed meanwhile.
+        """
+        await self._write(network, {})
+
+    async def _write(self, network: NetworkNamespace, patch: dict[str, Any]) -> None:
+        """Write a patch of the status, with the condition where that differs."""
         found = finding(overlaps(network, self._world.networks))
         has = network.status.conditions
         # A network that shares nothing, and never did, has no such condition.

@@ -62,6 +62,15 @@ async def test_a_deleted_network_overlaps_with_nobody(lab: Lab) -> None:
     await says(lab, "net", "False")
 
 
+async def test_a_network_that_is_not_provisioned_yet_says_so_too(lab: Lab) -> None:
+    await lab.network("net", phase=None, **subnet(94))
+    await lab.network("other", **subnet(94))
+    assert f"NetworkNamespace {lab.namespace}/net" in await says(lab, "other", "True")
+    assert f"NetworkNamespace {lab.namespace}/other" in await says(lab, "net", "True")
+    await lab.settings("other", ipv4RangeStart="10.94.0.21", ipv4RangeEnd="10.94.0.30")
+    await says(lab, "net", "False")
+
+
 async def test_networks_of_two_datacenters_may_have_the_same_addresses(lab: Lab) -> None:
     await located(lab, "net", "east", **subnet(93))
     await located(lab, "west", "west", **subnet(93))

@@ -183,6 +183,18 @@ def test_check_names_what_is_wrong_among_allocations_of_kkp(tmp_path: Path) -> N
     }
 
 
+def test_check_names_every_pair_of_pools_that_overlap(tmp_path: Path) -> None:
+    # The one in the middle shares addresses with both, these two share none.
+    pools = {"a": "10.1.0.0/25", "b": "10.1.0.0/24", "c": "10.1.0.128/25"}
+    saved = [ipam_pool(name, dc={**RANGE, "poolCidr": cidr}) for name, cidr in pools.items()]
+    found = yaml.safe_load(asked(tmp_path, "check -o json", *saved).out)["findings"]
+    hands_out = "datacenter dc: hands out addresses that IPAMPool"
+    assert [(one["subject"]["name"], one["sentence"]) for one in found] == [
+        ("a", f"{hands_out} b hands out, too"),
+        ("b", f"{hands_out} c hands out, too"),
+    ]
+
+
 def test_check_is_content_with_allocations_as_they_should_be(tmp_path: Path) -> None:
     found = asked(
         tmp_path,
