@@ -1,0 +1,36 @@
+"""The samples for KKP pass its webhook's rules and are served as their comments say."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.contract.kubermatic.conftest import Server, hooked
+from tests.contract.kubermatic.lab import ROOT, Body, Lab
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+SAMPLES = Path(__file__).parents[3] / "examples" / "kubermatic" / "pools.yaml"
+GIVEN = {
+    ("east", "metallb"): {"addresses": ["192.0.2.10-192.0.2.25"]},
+    ("west", "metallb"): {"cidr": "198.51.100.16/28"},
+    ("north", "metallb-ipv4"): {"addresses": ["203.0.113.0-203.0.113.7"]},
+    ("north", "metallb-ipv6"): {"cidr": "2001:db8:100::/64"},
+}
+
+
+async def test_clusters_get_addresses_of_the_pools_of_the_samples(server: Server) -> None:
+    lab = Lab(server.admin, "example")  # with which the datacenters of the samples begin
+    async with hooked(server):
+        for one in yaml.safe_load_all(SAMPLES.read_text()):
+            answer = await server.admin.post(lab.pools(), json=one)
+            assert answer.status_code == 201, answer.text
+            assert "Warning" not in answer.headers
+    for name in ("east", "west", "north"):
+        await lab.cluster(name, name)
+    for (cluster, pool), spec in GIVEN.items():
+
+        def is_given(one: Body, spec: Body = spec) -> bool:
+            return {**one["spec"], **spec} == one["spec"]
+
+        path = f"{ROOT}/namespaces/{lab.namespace(cluster)}/ipamallocations/{pool}"
+        await lab.until(path, is_given)
