@@ -79,10 +79,11 @@ class Replica:
 
     Args:
         kubeconfig: of the management cluster.
+        flags: more of its flags.
     """
 
-    def __init__(self, kubeconfig: Path) -> None:
-        self._kubeconfig = kubeconfig
+    def __init__(self, kubeconfig: Path, *flags: str) -> None:
+        self._command = ("run", f"--kubeconfig={kubeconfig}", *flags)
         self._process: Process | None = None
         self._may_run = anyio.Event()
         self._may_run.set()
@@ -92,7 +93,7 @@ class Replica:
         """Run it until cancelled."""
         while True:
             await self._may_run.wait()
-            async with started("run", f"--kubeconfig={self._kubeconfig}", *FLAGS) as running:
+            async with started(*self._command) as running:
                 self._process = running.process
                 self._runs.set()
                 await running.process.wait()
@@ -173,7 +174,7 @@ async def started_parts(here: Site) -> AsyncIterator[list[Part]]:
     async with AsyncExitStack() as stack, anyio.create_task_group() as group:
         parts: list[Part] = []
         for number in (1, 2):
-            replica = Replica(here.kubeconfig)
+            replica = Replica(here.kubeconfig, *FLAGS)
             group.start_soon(replica.run)
             await replica.started()
             parts.append(replica.part(number))

@@ -1,0 +1,1 @@
+"""A storm: two live replicas are killed and frozen while other platforms' objects come and go."""

@@ -1,0 +1,47 @@
+"""Plays storms of many seeds, by hand."""
+
+import argparse
+import random
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import anyio
+import httpx
+
+from tests.contract.storm.clusters import Clusters
+from tests.contract.storm.networks import Machines
+from tests.contract.storm.play import Asked, Scene, storm
+
+SCENES: Mapping[str, Callable[[httpx.AsyncClient, random.Random], Scene]] = {
+    "kubermatic": Clusters,
+    "vitistack": Machines,
+}
+
+
+def main() -> int:
+    """Play the storms of some seeds; return 1 if any had findings."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("platform", choices=[*SCENES])
+    parser.add_argument("seed", type=int, help="the first seed")
+    parser.add_argument("--to", type=int, help="the seed to stop before; default: one seed")
+    parser.add_argument("--rounds", type=int, default=3, help="how often a replica is struck")
+    parser.add_argument("--many", type=int, default=0, help="how many wait for the pool")
+    parser.add_argument("--quiet", action="store_true", help="nobody comes or goes meanwhile")
+    given = parser.parse_args()
+    bad = 0
+    for seed in range(given.seed, given.to or given.seed + 1):
+        asked = Asked(seed, given.rounds, given.many, busy=not given.quiet)
+        with TemporaryDirectory(prefix="storm-") as folder:
+            report = anyio.run(storm, SCENES[given.platform], Path(folder), asked)
+        seen = f"{report.events} writes of allocations, {report.most} held at once at most"
+        lines = [f"seed {seed}: {report.done} deeds, {seen}, calm after {report.seconds:.1f} s"]
+        lines += [f"  {line}" for line in [*report.faults, *report.findings]]
+        sys.stdout.write("\n".join(lines) + "\n")
+        bad += bool(report.findings)
+    return min(bad, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""Everything that holds addresses, as its watch tells it: no address is anybody's twice.
+
+A watch tells of each write, in the order in which the server made them, so what is true after each
+event was true at each moment.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import httpx
+
+Body = Mapping[str, Any]
+
+
+@dataclass
+class Record:
+    """Who held what, from the beginning of a storm.
+
+    Args:
+        path: of the objects, of all namespaces.
+        held: returns what an object holds; what is equal cannot be held twice.
+        findings: what was held twice, as sentences.
+        events: how many writes were seen.
+        most: of how many objects something was held at once.
+    """
+
+    path: str
+    held: Callable[[Body], Iterable[str]]
+    findings: list[str] = field(default_factory=list)
+    events: int = 0
+    most: int = 0
+    objects: dict[str, Body] = field(default_factory=dict)
+    _holds: dict[str, Sequence[str]] = field(default_factory=dict)
+    _holders: dict[str, set[str]] = field(default_factory=dict)
+    _revision: int = 0
+    _moved: anyio.Event = field(default_factory=anyio.Event)
+
+    async def follow(self, admin: httpx.AsyncClient) -> None:
+        """Note every write until cancelled; the watch begins before there is any."""
+        asked = {"watch": "true", "resourceVersion": "0", "allowWatchBookmarks": "true"}
+        while True:
+            async with admin.stream("GET", self.path, params=asked, timeout=None) as answer:
+                async for line in answer.aiter_lines():
+                    event = json.loads(line)
+                    assert event["type"] != "ERROR", event
+                    self.note(event["type"], event["object"])
+                    asked["resourceVersion"] = event["object"]["metadata"]["resourceVersion"]
+
+    async def grows_by(self, events: int, seconds: float) -> None:
+        """Wait for so many writes, or for so many seconds if nobody writes any more."""
+        last = self.events + events
+        with anyio.move_on_after(seconds):
+            while self.events < last:
+                await self._moved.wait()
+
+    async def reached(self, admin: httpx.AsyncClient) -> None:
+        """Wait until all that was written up to now is noted."""
+        answer = await admin.get(self.path)
+        found = answer.json()["items"]
+        newest = max((int(one["metadata"]["resourceVersion"]) for one in found), default=0)
+        gone = set(self.objects) - {_name(one) for one in found}
+        with anyio.fail_after(60):
+            while self._revision < newest or gone & set(self.objects):
+                await self._moved.wait()
+
+    def note(self, kind: str, body: Body) -> None:
+        """Note a write: ADDED, MODIFIED or DELETED, or a bookmark."""
+        self._revision = int(body["metadata"]["resourceVersion"])
+        if kind != "BOOKMARK":
+            self.events += 1
+            self._change(_name(body), body, gone=kind == "DELETED")
+        self._moved.set()
+        self._moved = anyio.Event()
+
+    def _change(self, name: str, body: Body, *, gone: bool) -> None:
+        before = self._holds.pop(name, ())
+        for one in before:
+            self._holders[one].discard(name)
+        self.objects.pop(name, None)
+        if gone:
+            return
+        self.objects[name] = body
+        mine = self._holds[name] = tuple(self.held(body))
+        for one in mine:
+            others = self._holders.setdefault(one, set())
+            if others - {name} and one not in before:
+                self.findings.append(
+                    f"revision {self._revision}: {name} holds {one}, and so does {sorted(others)}"
+                )
+            others.add(name)
+        self.most = max(self.most, sum(map(bool, self._holds.values())))
+
+
+def _name(body: Body) -> str:
+    return f"{body['metadata'].get('namespace', '')}/{body['metadata']['name']}"
