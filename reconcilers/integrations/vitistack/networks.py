@@ -37,6 +37,7 @@ from reconcilers.integrations.vitistack.api import (
 )
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
 from reconcilers.integrations.vitistack.reading import Reader
+from reconcilers.integrations.vitistack.shown import ShownAddresses
 from reconcilers.integrations.vitistack.statuses import NetworkStatuses
 from reconcilers.integrations.vitistack.world import (
     INVALID_RANGE,
@@ -85,6 +86,7 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         self._writer = writer
         self._recorder = recorder
         self._said: dict[Key, Problem] = {}
+        self._shown = ShownAddresses(world)
         self._statuses = NetworkStatuses(client, world, recorder, clock)
 
     @override
@@ -176,7 +178,7 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         promised = [one.range for one in settle(journal, view).promises if one.range is not None]
         shown = {
             address: configuration
-            for text, configuration in self._world.shown_only(network.metadata.key).items()
+            for text, configuration in self._shown.of_network(network.metadata.key).items()
             if (address := space.address(text)) is not None
         }
         taking = Taking(network.metadata.name, space, view, promised, again, shown)

@@ -4,7 +4,7 @@ A network is ours by its `ipAllocation.provider`; all reconcilers ask here, so t
 some other object serves one that is not.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from allocator import InvalidPool
@@ -129,32 +129,6 @@ class World:
         """Return the allocations that name a NetworkConfiguration, by their names."""
         found = self.allocations.by_index(CONFIGURATION_INDEX, str(configuration))
         return sorted(found, key=lambda one: one.metadata.name)
-
-    def shown_only(self, network: Key) -> Mapping[str, Key]:
-        """Return the addresses that machines have, and no IPAllocation of theirs holds yet.
-
-        An operator that makes no IPAllocations gave them, or the IPAllocation was deleted. The
-        NetworkConfiguration that shows one gets an IPAllocation that requests it, and shows none
-        until that has it.
-
-        Args:
-            network: whose addresses they are.
-
-        Returns:
-            Addresses, with the NetworkConfigurations that show them.
-        """
-        found: dict[str, Key] = {}
-        for one in self.configurations.by_index(NAMESPACE_INDEX, network.namespace):
-            named = one.spec.networkNamespaceName in {"", network.name}
-            if not named or one.metadata.terminating or not self.names_us(one.spec.provider):
-                continue
-            key = one.metadata.key
-            mine = self.allocations.by_index(CONFIGURATION_INDEX, str(key))
-            shown = {text for each in one.status.networkInterfaces for text in addresses_of(each)}
-            shown |= {each.spec.requestedAddress for each in mine if is_made_for(each, one)}
-            shown -= {each.status.address for each in mine if each.holds}
-            found.update(dict.fromkeys(shown, key))
-        return found
 
 
 def allocation_name(configuration: str, interface: str) -> str:
