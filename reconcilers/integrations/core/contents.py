@@ -73,6 +73,16 @@ class Contents:
         """Yield the keys of those that wait, the oldest first."""
         return (key for _, key in list(self._queue))
 
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return len(self._queue)
+
+    @property
+    def oldest(self) -> datetime | None:
+        """Since when the oldest has waited; None if nobody does."""
+        return self._queue[0][0] if self._queue else None
+
     def held(self) -> Iterable[AddressRange]:
         """Return the ranges of blocks that are held."""
         return self._holders.keys()

@@ -1,15 +1,18 @@
-"""Metrics of the pools of one integration, read from its caches at each scrape.
+"""Metrics of the pools of one integration, read from its caches at a scrape.
 
-No number is kept, so none can be stale. They are shown by the replica that serves the kinds.
+They are shown by the replica that serves the kinds.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 from typing_extensions import override
 
+from controller.clock import Clock
 from reconcilers.integrations.core.views import PoolFigures
 
 GAUGES: Sequence[tuple[str, str, Callable[[PoolFigures], float]]] = (
@@ -62,6 +65,38 @@ class PoolGauges(Collector):
             for one in every:
                 family.add_metric(one.labels, value(one))
             yield family
+
+
+class KeptFigures:
+    """Figures that are worked out at a scrape, unless nothing changed since the one before.
+
+    Args:
+        work_out: returns the figures of all pools at a time.
+        clock: the time.
+    """
+
+    def __init__(
+        self, work_out: Callable[[datetime], Iterable[PoolFigures]], clock: Clock
+    ) -> None:
+        self._work_out = work_out
+        self._clock = clock
+        self._kept: list[PoolFigures] | None = None
+        self._made = clock.now()
+
+    def note(self, change: object) -> None:
+        """Note that something changed that the figures depend on; subscribe this to caches."""
+        del change
+        self._kept = None
+
+    def __call__(self) -> Iterable[PoolFigures]:
+        """Return the figures of all pools; who waits has waited since the last scrape, too."""
+        now = self._clock.now()
+        if self._kept is None:
+            self._kept, self._made = list(self._work_out(now)), now
+        passed = (now - self._made).total_seconds()
+        return [
+            replace(one, oldest=one.oldest + passed) if one.waiting else one for one in self._kept
+        ]
 
 
 def shown(

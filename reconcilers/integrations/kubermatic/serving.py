@@ -13,9 +13,8 @@ from controller.meta import Key
 from controller.triggers import Watch, generation_changed, to_self
 from reconcilers.api import names
 from reconcilers.integrations.core.discovery import Work
-from reconcilers.integrations.core.gauges import PoolGauges, shown
+from reconcilers.integrations.core.gauges import KeptFigures, PoolGauges, shown
 from reconcilers.integrations.core.serving import AllKindsIntegration
-from reconcilers.integrations.core.views import PoolFigures
 from reconcilers.integrations.kubermatic import views
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
@@ -89,10 +88,18 @@ class Kubermatic(AllKindsIntegration):
         )
         told.changed = condition.queue.add
 
-        def figures() -> Iterable[PoolFigures]:
-            now = self._clock.now()
-            return [views.figures_of(one, now) for one in views.contents_of(world)]
+        figures = KeptFigures(
+            lambda now: (views.figures_of(one, now) for one in views.contents_of(world)),
+            self._clock,
+        )
+        pools.cache.subscribe(figures.note)
+        allocations.cache.subscribe(figures.note)
 
+        def note(change: Change[Cluster]) -> None:
+            if concerns(change):
+                figures.note(change)
+
+        clusters.cache.subscribe(note)
         gauges = PoolGauges(views.METRICS, "an IPAMPool", views.LABELS, figures)
         return shown(gauges, self._manager.metrics.registry, extension.run)
 

@@ -16,7 +16,6 @@ from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.discovery import Work
 from reconcilers.integrations.core.gauges import PoolGauges, shown
 from reconcilers.integrations.core.serving import AllKindsIntegration
-from reconcilers.integrations.core.views import PoolFigures
 from reconcilers.integrations.vitistack import views
 from reconcilers.integrations.vitistack.allocations import AllocationReconciler
 from reconcilers.integrations.vitistack.api import (
@@ -28,6 +27,7 @@ from reconcilers.integrations.vitistack.api import (
     NetworkNamespace,
 )
 from reconcilers.integrations.vitistack.configurations import ConfigurationReconciler
+from reconcilers.integrations.vitistack.figures import NetworkFigures
 from reconcilers.integrations.vitistack.networks import NetworkReconciler
 from reconcilers.integrations.vitistack.overlaps import overlaps
 from reconcilers.integrations.vitistack.reading import Reader
@@ -106,14 +106,7 @@ class Vitistack(AllKindsIntegration):
             concurrency=settings.width,
         )
 
-        def figures() -> Iterable[PoolFigures]:
-            now = clock.now()
-            return [
-                views.figures_of(one, now)
-                for one in views.contents_of(world)
-                if world.is_ours(one.network)
-            ]
-
+        figures = NetworkFigures(world, reader, clock)
         gauges = PoolGauges(views.METRICS, "a NetworkNamespace", views.LABELS, figures)
         return shown(gauges, self._manager.metrics.registry, extension.run)
 

@@ -1,0 +1,59 @@
+"""The metrics of networks say the same as the commands do."""
+
+from typing import Any, cast
+
+from controller.client import Client
+from reconcilers.integrations.core.objects import from_bodies
+from reconcilers.integrations.vitistack import views, worlds
+from reconcilers.integrations.vitistack.api import KINDS
+from reconcilers.integrations.vitistack.figures import NetworkFigures
+from reconcilers.integrations.vitistack.reading import Reader
+from tests.clock import VirtualClock
+
+BORN = "2020-01-01T00:00:00Z"
+Body = dict[str, Any]
+
+
+def vitistack(kind: str, name: str, spec: Body, status: Body) -> Body:
+    meta = {"name": name, "namespace": "n", "creationTimestamp": BORN}
+    head = {"apiVersion": "vitistack.io/v1alpha2", "kind": kind, "metadata": meta}
+    return {**head, "spec": spec, "status": status}
+
+
+def network(name: str, first: str, last: str) -> Body:
+    static = {"ipv4CIDR": "10.3.0.0/24", "ipv4Gateway": "10.3.0.1"}
+    static |= {"ipv4RangeStart": first, "ipv4RangeEnd": last}
+    spec = {"ipAllocation": {"type": "static", "static": static}}
+    return vitistack("NetworkNamespace", name, spec, {})
+
+
+def request(network: str, name: str, address: str = "") -> Body:
+    spec = {"networkNamespaceName": network, "networkConfigurationName": "vm"}
+    status = {"phase": "Allocated", "address": address} if address else {}
+    return vitistack("IPAllocation", name, spec, status)
+
+
+def test_figures_of_kept_contents_are_those_of_all_objects() -> None:
+    clock = VirtualClock()
+    bodies = [
+        network("net", "10.3.0.10", "10.3.0.12"),
+        network("broken", "10.3.0.9", "10.3.0.2"),
+        vitistack("NetworkNamespace", "other", {"ipAllocation": {"type": "dhcp"}}, {}),
+        request("net", "a", "10.3.0.10"),
+        request("net", "outside", "10.3.0.99"),
+        request("net", "waits"),
+        request("broken", "waits-too"),
+    ]
+    found = from_bodies(bodies, KINDS, "n", "", clock.now(), worlds.filled)
+    world, now = worlds.world_of(found), clock.now()
+    seen = [views.figures_of(one, now) for one in views.contents_of(world)]
+    expected = {one.labels: one for one in seen}
+    figures = NetworkFigures(world, Reader(cast("Client", None), world, clock, 1.0), clock)
+    assert {one.labels: one for one in figures()} == expected
+    assert {
+        one.labels[1]: (one.used, one.free, one.outside, one.waiting) for one in figures()
+    } == {
+        "net": (1, 2, 1, 1),
+        "broken": (0, 0, 0, 1),
+    }
+    assert all(one.oldest > 0 for one in figures())
