@@ -91,12 +91,15 @@ class Watch(Generic[T]):
         predicate: whether a change counts; None if all do.
         delay: in how many seconds a change is due at the latest, so that one reconciliation may
             take in all that happens until then; None if every change is due at once.
+        priority: of the keys, unless they are those of the first list: LOW_PRIORITY where what is
+            asked for itself is to go first.
     """
 
     informer: Informer[T]
     mapping: Mapping[T]
     predicate: Predicate | None = None
     delay: Delay | None = None
+    priority: int = 0
 
     @property
     def resource(self) -> Resource[T]:
@@ -119,7 +122,9 @@ class Watch(Generic[T]):
             The registration; closing it stops the enqueuing.
         """
         return self.informer.add_handler(
-            partial(_enqueue, queue, self.mapping, self.predicate, self.delay),
+            partial(
+                _enqueue, queue, self.mapping, self.predicate, self.delay, priority=self.priority
+            ),
         )
 
 
@@ -178,11 +183,12 @@ def _enqueue(
     predicate: Predicate | None,
     delay: Delay | None,
     change: Change[T],
+    *,
+    priority: int = 0,
 ) -> None:
     """Queue the keys of a change that passes the predicate; initial ones at low priority."""
     if predicate is not None and not predicate(change):
         return
-    priority = LOW_PRIORITY if change.initial else 0
     seconds = delay(change) if delay is not None else 0.0
     for key in keys_of(change, mapping):
-        queue.add_after(key, seconds, priority=priority)
+        queue.add_after(key, seconds, priority=LOW_PRIORITY if change.initial else priority)

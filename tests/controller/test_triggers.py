@@ -77,6 +77,16 @@ async def test_objects_in_the_cache_are_enqueued_with_lower_priority_than_change
     assert await queue.get() == Key("default", "b")
 
 
+async def test_a_watch_may_enqueue_with_lower_priority_than_others() -> None:
+    clock = VirtualClock()
+    informer = Informer(WIDGETS, Scripted([]), clock)
+    queue = connected(clock, Watch(informer, to_self, priority=LOW_PRIORITY))
+    Watch(informer, lambda _: [Key("default", "asked")]).connect(queue)
+    informer.cache.apply_own_write(widget("a", 1))
+    assert queue.statistics().ready == {LOW_PRIORITY: 1, 0: 1}
+    assert await queue.get() == Key("default", "asked")
+
+
 async def test_a_predicate_keeps_changes_from_the_queue() -> None:
     clock = VirtualClock()
     informer = Informer(WIDGETS, Scripted([]), clock)

@@ -11,6 +11,7 @@ from controller.informer import Informer
 from controller.manager import Manager
 from controller.meta import Key
 from controller.triggers import Watch, generation_changed, to_self
+from controller.workqueue import LOW_PRIORITY
 from reconcilers.api import names
 from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.discovery import Work
@@ -121,13 +122,14 @@ class Vitistack(AllKindsIntegration):
         def beside(network: NetworkNamespace) -> Iterable[Key]:
             return overlaps(network, world.networks)
 
-        def gathered(change: Change[IPAllocation]) -> float:
+        def gathered(change: object) -> float:
             del change
             return self._settings.pool.gather
 
         return [
             Watch(networks, to_self),
-            Watch(networks, beside, ranges_changed),
+            # Who only says that others hand out the same lets those pass who wait for addresses.
+            Watch(networks, beside, ranges_changed, gathered, LOW_PRIORITY),
             Watch(allocations, lambda one: [one.network], concerns, gathered),
         ]
 
