@@ -19,10 +19,10 @@ from typing import Any
 from controller.conditions import find
 from reconcilers.addressmap.extents import BY_TENANT, Picture, Usage, drawn, picture, usage
 from reconcilers.addressmap.integers import exact
-from reconcilers.addressmap.looks import DARK_FILLS, FILLS, PATTERNS, TILE, look_at, looks
+from reconcilers.addressmap.looks import DARK_FILLS, FILLS, PATTERNS, TILE, look_at
 from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.styles import STYLES
-from reconcilers.addressmap.tenants import Holding, holdings
+from reconcilers.addressmap.tenants import Holding, holdings, numbered
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import NETWORK_POOL
@@ -71,18 +71,25 @@ def page(data: Document | None) -> str:
     return template()[0].replace("/*DATA*/null", text)
 
 
-def document(objects: Objects, now: datetime, pools: Iterable[Document]) -> Document:
+def document(
+    objects: Objects,
+    now: datetime,
+    pools: Iterable[Document],
+    numbers: Mapping[str, int] | None = None,
+) -> Document:
     """Return what the page is about, as of `now`.
 
     Args:
         objects: all of a cluster's.
         now: the time.
         pools: those to be shown, from `pool_documents`.
+        numbers: of the tenants' looks, from `numbered`; it is asked if there are none.
     """
     shown = list(pools)
-    found = {name for pool in shown for name in _tenants_in(pool)}
+    found = {name for pool in shown for name in tenants_in(pool)}
     tenants = [one for one in holdings(objects) if one.tenant or str(one.key) in found]
-    numbers = looks([*found, *(str(one.key) for one in tenants)])
+    numbers = numbered(objects) if numbers is None else numbers
+    named = sorted(found | {str(one.key) for one in tenants})
     return {
         "made": now.strftime("%Y-%m-%d %H:%M:%S UTC"),
         "states": {
@@ -98,13 +105,14 @@ def document(objects: Objects, now: datetime, pools: Iterable[Document]) -> Docu
         "darkFills": DARK_FILLS,
         "patterns": PATTERNS,
         "tile": TILE,
-        "looks": {name: _look(number) for name, number in numbers.items()},
+        "looks": {name: _look(numbers[name]) for name in named},
         "tenants": [_tenant(one) for one in tenants],
         "pools": shown,
     }
 
 
-def _tenants_in(pool: Document) -> Iterator[str]:
+def tenants_in(pool: Document) -> Iterator[str]:
+    """Yield the names of the tenants that a pool's document shows, some of them repeatedly."""
     for extent in pool["extents"]:
         for holder in extent["holders"]:
             yield holder["tenant"]

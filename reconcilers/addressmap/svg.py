@@ -16,7 +16,7 @@ from reconcilers.addressmap.extents import (
     State,
     power_of_two,
 )
-from reconcilers.addressmap.looks import FILLS, PATTERNS, TILE, Look, look_at, looks
+from reconcilers.addressmap.looks import FILLS, PATTERNS, TILE, Look, look_at
 from reconcilers.addressmap.styles import STYLES
 
 ROWS = 32
@@ -33,13 +33,18 @@ _LETTER = 6.6
 _FONT = 'font-family="sans-serif" font-size="11"'
 
 
-def svg(picture: Picture) -> str:
-    """Return the picture of a pool whose spec makes sense as one SVG document."""
+def svg(picture: Picture, numbers: Mapping[str, int]) -> str:
+    """Return the picture of a pool whose spec makes sense as one SVG document.
+
+    Args:
+        picture: the pool's.
+        numbers: of the looks of tenants, by their names.
+    """
     first, size = picture.first_and_size
     per_row = max(LEAST_PER_ROW, power_of_two(size, ROWS))
     rows = -(-size // per_row)
-    numbers = looks(one.tenant_text for one in picture.inside if one.state in BY_TENANT)
-    by_tenant = {name: look_at(number) for name, number in numbers.items()}
+    found = {one.tenant_text for one in picture.inside if one.state in BY_TENANT}
+    by_tenant = {name: look_at(numbers[name]) for name in sorted(found)}
     entries = [*_states(picture), *_tenants(picture, by_tenant)]
     legend = HEAD + rows * ROW + LEGEND_ROW
     height = legend + -(-len(entries) // LEGEND_COLUMNS) * LEGEND_ROW

@@ -1,12 +1,15 @@
-"""What each tenant holds."""
+"""What each tenant holds, and the look that it has in pictures."""
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from allocator import AddressRange
 from controller.conditions import find
 from controller.meta import Key
 from reconcilers import ranges
+from reconcilers.addressmap.looks import looks
 from reconcilers.addressmap.objects import Objects, sorted_by_key
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
@@ -96,3 +99,25 @@ def holdings(objects: Objects) -> list[Holding]:
         Holding(key, objects.clusters[key] if own else None, tuple(members[key, own]), missing)
         for key, own in ordered
     ]
+
+
+def numbered(
+    objects: Objects,
+    known: Mapping[str, int] | None = None,
+    also: Iterable[str] = (),
+) -> dict[str, int]:
+    """Return the number of each tenant's look, the same whichever pools a picture shows.
+
+    Args:
+        objects: all of a cluster's.
+        known: what this returned for an earlier picture; who is in it keeps its look.
+        also: names of tenants that are in the picture, and maybe not in `objects`.
+    """
+    others = objects.integrations
+    held = chain(
+        objects.allocations.values(),
+        *others.holders.values(),
+        *(one.allocations for one in others.drawings),
+    )
+    tenants = (str(one.spec.tenantClusterRef.key) for one in held)
+    return looks(chain(map(str, objects.clusters), tenants, also), known)

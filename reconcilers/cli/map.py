@@ -12,6 +12,7 @@ from reconcilers.addressmap.extents import Picture, drawn, picture
 from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.page import document, page, pool_documents
 from reconcilers.addressmap.svg import svg as picture_as_svg
+from reconcilers.addressmap.tenants import numbered
 from reconcilers.cli import names as completed
 from reconcilers.cli.flags import option
 from reconcilers.cli.output import Form, output_option, report, show, tables
@@ -86,7 +87,7 @@ def draw(
     with progress("drawing"):
         pictures = _of(family, _pictures(objects, names, others))
         every = [*pictures, *_of(family, _drawn(objects, others))]
-        text = _svg(every) if svg else ""
+        text = _svg(objects, every) if svg else ""
         if html:
             text = _page(objects, {one.name for one in every}, family)
     if where_to := svg or html:
@@ -126,12 +127,12 @@ def _drawn(objects: Objects, others: Sequence[PoolView]) -> list[Picture]:
     return [drawn(one) for one in objects.integrations.drawings if one.view in others]
 
 
-def _svg(pictures: Sequence[Picture]) -> str:
+def _svg(objects: Objects, pictures: Sequence[Picture]) -> str:
     if len(pictures) != 1:
         raise Problem("--svg draws one pool of one family: name both (--family), or use --html")
     if pictures[0].fault:
         raise Problem(f"{pictures[0].name} cannot be drawn: {pictures[0].fault}")
-    return picture_as_svg(pictures[0])
+    return picture_as_svg(pictures[0], numbered(objects))
 
 
 def _page(objects: Objects, shown: Collection[str], family: str | None) -> str:

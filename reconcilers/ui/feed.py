@@ -10,12 +10,14 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import nlargest
+from itertools import chain
 from typing import Any
 
 import anyio
 
 from controller.clock import Clock
-from reconcilers.addressmap.page import Document, document, documents_of
+from reconcilers.addressmap.page import Document, document, documents_of, tenants_in
+from reconcilers.addressmap.tenants import numbered
 from reconcilers.integrations.core.views import PoolName
 from reconcilers.ui.watched import ReadEvent, Watched
 
@@ -62,6 +64,7 @@ class Feed:
         self._clock = clock
         self._dirty: set[PoolName] = set()
         self._documents: dict[PoolName, list[Document]] = {}
+        self._numbers: dict[str, int] = {}
         self._stale = anyio.Event()
         watched.on_change(self._changed)
 
@@ -111,7 +114,11 @@ class Feed:
         made = documents_of(objects, missing) if missing else {}
         self._documents = {name: made[name] if name in made else known[name] for name in names}
         every = [one for documents in self._documents.values() for one in documents]
-        parts = document(objects, self._clock.now(), every)
+        # Who comes takes no other tenant's look while somebody has it in view.
+        # The objects lack those of other platforms' pools that did not change.
+        shown = chain.from_iterable(map(tenants_in, every))
+        self._numbers = numbered(objects, self._numbers, shown)
+        parts = document(objects, self._clock.now(), every, self._numbers)
         parts.pop("pools")
         parts["events"] = [_event(one) for one in self._latest()]
         parts["failures"] = list(self._watched.failures())

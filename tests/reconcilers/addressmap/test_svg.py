@@ -3,6 +3,7 @@
 from xml.etree import ElementTree
 
 from reconcilers.addressmap.extents import picture
+from reconcilers.addressmap.looks import looks
 from reconcilers.addressmap.svg import BESIDE, HEAD, LABEL, ROW, WIDTH, svg
 from reconcilers.api.ipallocation import IPAllocation
 from tests.reconcilers import make
@@ -17,7 +18,8 @@ def held(name: str, first: int, last: int, tenant: str = "team/shop") -> IPAlloc
 
 def drawn(prefix_bits: int, *allocations: IPAllocation) -> ElementTree.Element:
     found = picture(make.pool(cidr=make.cidr(prefix_bits)), list(allocations))
-    return ElementTree.fromstring(svg(found))
+    numbers = looks(str(one.spec.tenantClusterRef.key) for one in allocations)
+    return ElementTree.fromstring(svg(found, numbers))
 
 
 def texts(root: ElementTree.Element) -> list[str]:

@@ -9,6 +9,7 @@ import pytest
 
 from controller.errors import NoAnswer
 from controller.testing.api import Request
+from reconcilers.addressmap.looks import looks
 from reconcilers.addressmap.page import document
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.ui.feed import Feed, Reader
@@ -98,6 +99,29 @@ async def test_tenants_and_events_are_sent_when_they_change() -> None:
             news = await world.news(reader)
             assert [one["reason"] for one in news["events"]] == ["Allocated"]
             assert news["events"][0]["about"] == "IPAllocation butler-system/a"
+
+
+async def test_a_tenant_keeps_its_look_when_one_comes_that_would_take_it() -> None:
+    later, earlier = colliding()
+    world = World()
+    async with world.running():
+        with world.feed.reading() as reader:
+            await world.news(reader)
+            await world.cluster.create(held("a", "10.0.0.0", "10.0.0.7", tenant=later, of="east"))
+            before = (await world.news(reader))["looks"]
+            await world.cluster.create(
+                held("b", "10.0.0.8", "10.0.0.15", tenant=earlier, of="east")
+            )
+            now = (await world.news(reader))["looks"]
+            assert now[later] == before[later]
+            assert now[earlier] != now[later]
+
+
+def colliding() -> tuple[str, str]:
+    """Return two tenants of one look; the second has it where both come at once."""
+    first = "team/a"
+    names = (f"team/z{number}" for number in range(1000))
+    return next(name for name in names if looks([name])[name] == looks([first])[first]), first
 
 
 async def test_a_reader_that_is_slow_gets_one_difference_for_all_that_happened() -> None:
