@@ -10,6 +10,12 @@ const drawing = (tag, attributes) => {
   for (const [name, value] of Object.entries(attributes || {})) node.setAttribute(name, value);
   return node;
 };
+/* A name that narrow columns break after its namespace. */
+const named = (node, name) => {
+  const at = name.indexOf("/") + 1;
+  node.append(name.slice(0, at), make("wbr"), name.slice(at));
+  return node;
+};
 const byId = (id) => document.getElementById(id);
 /* Counts and places of addresses are BigInts, as a browser's numbers are exact up to 2^53 only. Of
    more than 10^12, people want to know the order; the exact count is where one range is told. */

@@ -48,7 +48,7 @@ function swatch(name) {
   return box;
 }
 function tenantLink(name) {
-  const link = make("a", name, {href: "#overview", title: `show only ${name}`});
+  const link = named(make("a", undefined, {href: "#overview", title: `show only ${name}`}), name);
   link.onclick = (event) => { event.preventDefault(); choose(name); };
   return link;
 }

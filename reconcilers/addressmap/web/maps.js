@@ -12,13 +12,14 @@ function panelOf(pool) {
   details.ontoggle = () => list(panel);
   if (!pool.fault) {
     const canvas = make("canvas", "", {tabIndex: 0}), where = make("div", "", {className: "where"});
+    const key = make("div", "", {className: "key", hidden: true});
     canvas.setAttribute("role", "application");
     canvas.setAttribute("aria-label", `address space of ${pool.name}; plus and minus zoom, arrows step; the list below says the same`);
     where.setAttribute("aria-live", "polite");
-    section.append(canvas, where, details);
+    section.append(canvas, key, where, details);
     const size = pool.size > 1n ? 1n << BigInt((pool.size - 1n).toString(2).length) : 1n;
     const [family, first] = parsed(pool.first);
-    Object.assign(panel, {canvas, where, size, family, first, from: 0n, span: size});
+    Object.assign(panel, {canvas, key, where, size, family, first, from: 0n, span: size});
     panel.rows = Number(bound(1n, size / LEAST_PER_ROW, BigInt(ROWS)));
     listen(panel);
   }
@@ -150,7 +151,7 @@ function jump(panel, step) {
 
 /* As many pixels as paper is drawn wide, whatever the width of the window. */
 const PAPER = 1000;
-const GAP = 6, BESIDE = 190, BESIDE_FROM = 760;
+const GAP = 6, BESIDE = 190, BESIDE_FROM = 760, KEYED = 12;
 function addressAt(panel, event) {
   const box = panel.canvas.getBoundingClientRect();
   const row = bound(0, Math.floor((event.clientY - box.top) / ROW), panel.rows - 1);
@@ -214,6 +215,7 @@ function write(pen, panel, plates, names, width, dim) {
     pen.fillStyle = isDark() ? "#e6edf3" : "#1f2328";
     pen.fillText(name, x + 6, row * ROW + ROW - 5.5);
   }
+  below(panel, panel.beside ? [] : [...new Set(names.flatMap((found) => [...found]))]);
   if (!panel.beside) return;
   pen.fillStyle = dim;
   names.forEach((found, row) => {
@@ -225,4 +227,15 @@ function write(pen, panel, plates, names, width, dim) {
     }
     pen.fillText(line, width - panel.beside + GAP, row * ROW + ROW - 5);
   });
+}
+/* Names that are neither in their ranges nor beside them, as a narrow window has no room there. */
+function below(panel, names) {
+  const {key} = panel, more = names.length - KEYED;
+  key.hidden = !names.length;
+  key.replaceChildren(...names.slice(0, KEYED).map((name) => {
+    const entry = make("span");
+    entry.append(swatch(name), name);
+    return entry;
+  }));
+  if (more > 0) key.append(make("span", `and ${count(more)} more: zoom in`));
 }

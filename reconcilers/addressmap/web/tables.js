@@ -5,7 +5,7 @@ const poolId = (pool) => `pool-${poolKey(pool).replace(/[^a-z0-9]+/gi, "-")}`;
 
 /* The used part of a pool, by tenant. */
 function bar(pool) {
-  const box = drawing("svg", {class: "bar", width: BAR, height: BAR_HIGH, role: "img", "aria-label": `${pool.percent}% used`});
+  const box = drawing("svg", {class: "bar", width: BAR, height: BAR_HIGH, viewBox: `0 0 ${BAR} ${BAR_HIGH}`, preserveAspectRatio: "none", role: "img", "aria-label": `${pool.percent}% used`});
   const sizes = new Map();
   for (const one of pool.extents) {
     if (one.at < 0n || one.at >= pool.size || !one.holders.length) continue;
@@ -24,16 +24,16 @@ function bar(pool) {
   }
   return box;
 }
-const usedCell = (pool) => { const box = make("span"); box.append(bar(pool), `${pool.percent}%`); return box; };
-const poolLink = (pool) => make("a", pool.name, {href: `#${poolId(pool)}`});
+const usedCell = (pool) => { const box = make("span", undefined, {className: "used"}); box.append(bar(pool), `${pool.percent}%`); return box; };
+const poolLink = (pool) => named(make("a", undefined, {href: `#${poolId(pool)}`}), pool.name);
 const readyText = (pool) => pool.ready === "True" ? "Ready" : `${pool.ready}: ${pool.reason}`;
 const tenantsOf = (pool) => new Set(pool.extents.flatMap((one) => one.holders.map(({tenant}) => tenant)));
 
 /* [title, what is shown, what it is sorted by, whether it is a number] */
 const POOL_COLUMNS = [
   ["pool", poolLink, (pool) => pool.name],
-  ["CIDR", (pool) => pool.cidr, (pool) => pool.cidr],
   ["used", usedCell, (pool) => pool.total ? Number(pool.allocated) / Number(pool.total) : 0],
+  ["CIDR", (pool) => pool.cidr, (pool) => pool.cidr],
   ["held", (pool) => count(pool.allocated), (pool) => pool.allocated, true],
   ["free", (pool) => count(pool.available), (pool) => pool.available, true],
   ["total", (pool) => count(pool.total), (pool) => pool.total, true],

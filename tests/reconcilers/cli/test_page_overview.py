@@ -45,7 +45,7 @@ async def test_pools_are_sorted_by_use_or_by_what_is_clicked(tmp_path: Path) -> 
     async with opened(tmp_path, objects=OBJECTS) as page:
         west, east, six = (f"butler-system/{name}" for name in ("west", "east", "six"))
         assert await column(page, "pools-table", 0) == [west, east, six]
-        used = "[...document.querySelectorAll('#pools-table tbody td:nth-child(3) > span')]"
+        used = "[...document.querySelectorAll('#pools-table tbody td:nth-child(2) > span')]"
         percents = await page.value(f"{used}.map((cell) => cell.lastChild.textContent)")
         assert percents == ["62%", "3%", "0%"]
         assert await column(page, "pools-table", 7) == ["1", "0", "0"]
@@ -137,6 +137,18 @@ async def test_ranges_of_tenants_differ_and_carry_names(tmp_path: Path) -> None:
         assert {"team/red", "team/blue"} <= set(await page.value(written))
         looks: dict[str, Any] = await page.value("DATA.looks")
         assert looks["team/red"] != looks["team/blue"]
+
+
+async def test_a_narrow_window_has_names_below_a_map_and_bars_in_sight(tmp_path: Path) -> None:
+    """There is no room beside the ranges, and the bars are what the overview is for."""
+    async with opened(tmp_path, width=400, objects=OBJECTS) as page:
+        below = "[...document.querySelectorAll('.key')].map((one) => one.textContent)"
+        assert await page.value(below) == ["", "team/red", ""]
+        empty = "[...document.querySelectorAll('.key')].map((one) => one.hidden)"
+        assert await page.value(empty) == [True, False, True]
+        bars = "[...document.querySelectorAll('#pools-table .used')]"
+        ends = f"{bars}.map((one) => one.getBoundingClientRect().right)"
+        assert max(await page.value(ends)) <= 400
 
 
 async def test_at_rest_the_line_under_a_map_says_how_the_pool_is_divided(tmp_path: Path) -> None:
