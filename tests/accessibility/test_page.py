@@ -52,7 +52,7 @@ async def test_nothing_is_found_on_the_page(tmp_path: Path, dark: bool) -> None:
             await page.tab.show(url, width=width, dark=dark)
             await page.tab.until("document.body && document.body.dataset.drawn === 'true'")
             found[width] = await findings(page)
-        assert found == dict.fromkeys(WIDTHS, [])
+        assert found == {width: [] for width in WIDTHS}
 
 
 async def test_nothing_is_found_on_the_live_page(tmp_path: Path) -> None:
