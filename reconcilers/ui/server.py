@@ -25,6 +25,9 @@ STREAM_SECONDS = 300.0
 BEAT_SECONDS = 15.0
 """What is at rest says so by a comment: a page that hears nothing for three of them asks anew."""
 MOST_READERS = 50
+OLD_URL = (
+    b"This needs the token in the URL that was printed by `butler-ipam ui`, anew at each start."
+)
 
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -43,7 +46,7 @@ def token_guard(token: str) -> Guard:
         given = authorization.encode()
         if compare_digest(given, f"Bearer {token}".encode()):
             return None
-        return Response(b"Unauthorized", 401)
+        return Response(OLD_URL, 401)
 
     return guard
 

@@ -80,7 +80,8 @@ async function follow() {
       const headers = token ? {Authorization: `Bearer ${token}`} : {};
       const answer = await fetch("ui/updates", {headers, cache: "no-store", signal: stop.signal});
       if (answer.status === 401 || answer.status === 403) {
-        await askForToken(answer.status === 401 ? "Sign in: the API server says whose token this is, and RBAC what it may see." : await answer.text());
+        const said = await answer.text();
+        await askForToken(said !== "Unauthorized" ? said : token ? "This token is not, or no longer, known to the API server." : "Sign in: the API server says whose token this is, and RBAC what it may see.");
         continue;
       }
       if (!answer.ok) throw new Error(await answer.text());

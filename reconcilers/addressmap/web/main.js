@@ -53,6 +53,7 @@ function arrange() {
   });
 }
 function show() {
+  document.querySelector("main").hidden = !DATA.made;
   byId("made").textContent = DATA.made ? `as of ${DATA.made}` : "";
   makePatterns();
   arrange();

@@ -81,6 +81,11 @@ function fillTable(id, columns, rows) {
     }));
     return line;
   });
+  if (!lines.length) {
+    const line = make("tr");
+    line.append(make("td", `no ${columns[0][0]} ${wanted.text || wanted.tenant || wanted.family ? "matches the filters" : "yet"}`, {colSpan: columns.length}));
+    lines.push(line);
+  }
   const top = make("thead"), body = make("tbody");
   top.append(head);
   body.append(...lines);

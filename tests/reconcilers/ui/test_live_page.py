@@ -18,6 +18,7 @@ from tests.reconcilers.ui.cluster import CLUSTER_API, Cluster, event
 
 LAB = "document.querySelector('[data-pool=\"butler-system/lab\"]')"
 EVENTS = "[...document.querySelectorAll('#events > div')].map((one) => one.textContent)"
+STATUS = "document.getElementById('live').textContent"
 TENANTS = (
     "[...document.querySelectorAll('#tenants-table tbody tr')]"
     ".map((row) => [row.cells[0].textContent, row.cells[3].textContent])"
@@ -66,6 +67,8 @@ async def test_pools_and_events_appear(tmp_path: Path) -> None:
         await page.until("document.querySelectorAll('#pools > section').length === 2")
         await one.delete(NETWORK_POOL, "other")
         await page.until("document.querySelectorAll('#pools > section').length === 1")
+        await one.delete(NETWORK_POOL, "lab")
+        await page.until("document.querySelector('#pools-table').textContent.includes('no pool')")
         await one.create(event("first", "Allocated", "It holds <b>10.0.0.8</b>."))
         await page.until(f"{EVENTS}.length === 1")
         [shown] = await page.value(EVENTS)
@@ -99,6 +102,8 @@ async def test_who_has_no_token_is_asked_for_one(tmp_path: Path) -> None:
     async with live(tmp_path, "#token=wrong") as (page, _):
         await page.until("document.getElementById('sign-in')?.hidden === false")
         assert await page.value("document.querySelectorAll('#pools > section').length") == 0
+        assert await page.value("document.querySelector('main').hidden")
+        assert "printed by `butler-ipam ui`" in await page.value(STATUS)
 
 
 async def test_nothing_but_the_pages_own_script_runs(tmp_path: Path) -> None:
@@ -120,13 +125,12 @@ async def test_a_page_whose_server_is_gone_says_so_and_comes_back(tmp_path: Path
     clock = SystemClock()
     one = Cluster(clock)
     await one.create(pool("lab", "10.0.0.0/24"))
-    status = "document.getElementById('live').textContent"
     async with browser(tmp_path) as page:
         async with local_page(one, clock, Bind("127.0.0.1", 0)) as url:
             await page.show(url)
             await page.until(f"document.body && document.body.dataset.drawn && {LAB}")
             port = int(url.partition("#")[0].rstrip("/").rpartition(":")[2])
-        await page.until(f"{status}.startsWith('Not connected')")
+        await page.until(f"{STATUS}.startsWith('Not connected')")
         async with local_page(one, clock, Bind("127.0.0.1", port)):
             # The token is another one now: whose page this was is asked again.
             await page.until("document.getElementById('sign-in')?.hidden === false")
