@@ -107,10 +107,31 @@ async def test_pools_of_kkp_and_vitistack_are_shown(world: World) -> None:
             net = shown["NetworkNamespace dc/net 10.3.0.0/24"]
             assert (net["total"], net["allocated"]) == (3, 1)
             await world.cluster.delete(vitistack.ALLOCATIONS, "web", "dc")
-            await world.cluster.delete(kubermatic.CLUSTERS, "red", "")
             news = await latest(world, reader, 1)
             assert news["NetworkNamespace dc/net 10.3.0.0/24"]["allocated"] == 0
+            await world.cluster.delete(kubermatic.CLUSTERS, "red", "")
+            news = await latest(world, reader, 1)
             assert news["IPAMPool metallb in east 10.1.0.0/29"]["waiting"] == 0
+
+
+async def test_tenants_of_pools_that_did_not_change_keep_their_looks(world: World) -> None:
+    world.cluster.serve_platforms()
+    await world.cluster.create(
+        platforms.ipam_pool("metallb", east={**platforms.RANGE, "poolCidr": "10.1.0.0/29"}),
+        platforms.cluster("blue", "east"),
+        platforms.allocation("metallb", "blue", "east", addresses=["10.1.0.0-10.1.0.3"]),
+        platforms.network(),
+    )
+    async with world.running():
+        with world.feed.reading() as reader:
+            await world.clock.advance(LOOK)
+            before = (await world.news(reader, 0))["looks"]["blue"]
+            await world.cluster.create(platforms.request("web", "10.3.0.11"))
+            await world.clock.advance(1)
+            news = await world.news(reader, 0)
+            assert list(news["pools"]) == ["NetworkNamespace dc/net 10.3.0.0/24"]
+        with world.feed.reading() as later:
+            assert (await world.news(later, 0))["looks"]["blue"] == before
 
 
 async def test_kinds_that_are_served_later_are_shown_then(world: World) -> None:
