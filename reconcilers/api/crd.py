@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -217,6 +215,9 @@ def structural_schema(model: type) -> Schema:
 
 @cache
 def _structural_schema(model: type) -> Schema:
+    # Here, as it takes longer to load than many a command that needs the kinds' names only.
+    from pydantic import TypeAdapter  # noqa: PLC0415
+
     whole = TypeAdapter(model).json_schema()
     definitions = whole.pop("$defs", {})
     spec = _structural(whole["properties"]["spec"], definitions)

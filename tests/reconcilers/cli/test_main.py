@@ -1,5 +1,6 @@
 """The way into the commands: names, versions, wrong calls, what is loaded."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -124,13 +125,18 @@ def test_an_interrupt_that_the_shell_ignores_stays_ignored() -> None:
     subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
 
 
-def test_plan_loads_neither_the_kubernetes_client_nor_the_embedded_api_server() -> None:
+def test_plan_loads_no_kubernetes_client_no_embedded_api_server_and_nothing_for_schemas() -> None:
     script = (
-        "import sys\n"
-        "import reconcilers.cli.plan\n"
-        "print([m for m in ('envtest', 'kubernetes_asyncio', 'cryptography') if m in sys.modules])"
+        "import io, sys\n"
+        "from reconcilers.cli.main import main\n"
+        f"sys.stdin = io.TextIOWrapper(io.BytesIO({json.dumps(pool()).encode()!r}))\n"
+        "try:\n    main(['plan', '-f', '-'])\nexcept SystemExit:\n    pass\n"
+        "unwanted = ('envtest', 'kubernetes_asyncio', 'cryptography', 'pydantic')\n"
+        "print([m for m in unwanted if m in sys.modules])\n"
     )
-    assert printed_by(script).strip() == "[]"
+    printed = printed_by(script).splitlines()
+    assert "10.40.0.0/24" in "".join(printed)
+    assert printed[-1] == "[]"
 
 
 def test_the_version_is_that_of_the_distribution() -> None:
