@@ -3,6 +3,7 @@
 python -m tests.reconcilers.simulation pools 42 --replicas 3
 python -m tests.reconcilers.simulation pools 42 --replicas 3 --shards 2
 python -m tests.reconcilers.simulation claims 42 --force
+python -m tests.reconcilers.simulation clusters 42
 python -m tests.reconcilers.simulation shared 42
 python -m tests.reconcilers.simulation networks 42
 python -m tests.reconcilers.simulation kkp 42
@@ -14,10 +15,12 @@ python -m tests.reconcilers.simulation pools 0 --to 5000
 
 import argparse
 import sys
+from dataclasses import replace
 
 from tests.reconcilers.checked import always_checked
 from tests.reconcilers.simulation.chaos import Plan, Run
 from tests.reconcilers.simulation.claimchaos import ClaimRun
+from tests.reconcilers.simulation.clusterchaos import RESTING, ClusterRun
 from tests.reconcilers.simulation.kkpchaos import KkpRun
 from tests.reconcilers.simulation.networkchaos import NetworkRun
 from tests.reconcilers.simulation.sharedpools import SharedRun
@@ -26,6 +29,7 @@ from tests.reconcilers.simulation.tenancy import COUNTING, FAMILIES, FORCE, Tena
 
 _RUNS: dict[str, type[Run]] = {
     "claims": ClaimRun,
+    "clusters": ClusterRun,
     "shared": SharedRun,
     "networks": NetworkRun,
     "kkp": KkpRun,
@@ -77,7 +81,8 @@ def _played(asked: argparse.Namespace) -> int:
             )
             verdict = Run(seed, plan).play(silent=asked.to is not None)
         elif run := _RUNS.get(asked.world):
-            plan = Plan(replicas=asked.replicas, force=asked.force)
+            usual = RESTING if run is ClusterRun else Plan()
+            plan = replace(usual, replicas=asked.replicas, force=asked.force)
             verdict = run(seed, plan).play(silent=asked.to is not None)
         else:
             faults = FORCE if asked.force else COUNTING if asked.counting else None

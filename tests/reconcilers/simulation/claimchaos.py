@@ -38,7 +38,7 @@ from tests.reconcilers.simulation.journalchaos import (
 from tests.reconcilers.simulation.laws import FIRST, SPANS, Judge
 from tests.reconcilers.simulation.replica import Feed, Passes, Silent
 from tests.reconcilers.simulation.wire import Flight
-from tests.reconcilers.simulation.world import ADDRESSES, CLAIM_POOLS, CLAIMS, Json
+from tests.reconcilers.simulation.world import ADDRESSES, CLAIM_POOLS, CLAIMS, CLUSTERS, Json
 from tests.reconcilers.simulation.world import World as Server
 
 PLURALS = (CLAIM_POOLS, CLAIMS, ADDRESSES)
@@ -46,6 +46,9 @@ PLURALS = (CLAIM_POOLS, CLAIMS, ADDRESSES)
 
 class ClaimReplica(Passes):
     """A process that believes it leads, and serves claims."""
+
+    clusters: ClassVar[bool] = False
+    """Whether Clusters are served."""
 
     def __init__(
         self,
@@ -62,10 +65,11 @@ class ClaimReplica(Passes):
         pools: Cache[Any] = Cache(api.IN_CLUSTER_IP_POOL)
         claims = Cache(claim_kind, indexes=indexes)
         addresses = Cache(address_kind, indexes=indexes)
+        clusters = Cache(api.clusters(version)) if self.clusters else None
         caches: tuple[Cache[Any], ...] = (pools, claims, addresses)
         client = integration_client(flights, *caches)
         world = World(
-            claims, addresses, None, {"InClusterIPPool": pools}, claim_kind, address_kind
+            claims, addresses, clusters, {"InClusterIPPool": pools}, claim_kind, address_kind
         )
         settings, recorder = PoolSettings(foreign_patience=patience), cast("Recorder", Silent())
         offers = Offers(world.pools, lambda _, pool: geometry_of(pool))
@@ -83,9 +87,12 @@ class ClaimReplica(Passes):
             Feed(cache, server.history[plural], server)
             for plural, cache in zip(PLURALS, caches, strict=True)
         )
+        feeds = [self.pools, self.claims, self.addresses]
+        if clusters is not None:
+            feeds.append(Feed(clusters, server.history[CLUSTERS], server))
         super().__init__(
             rnd,
-            (self.pools, self.claims, self.addresses),
+            feeds,
             (
                 (PoolReconciler(api.IN_CLUSTER_IP_POOL, parts).reconcile, (self.pools,)),
                 (
@@ -104,6 +111,8 @@ class ClaimRun(JournalRun):
     asking = CLAIMS
     results: ClassVar[Sequence[str]] = ("addressRef", "conditions")
     replica: ClassVar[MakesReplica] = ClaimReplica
+    pool_spec: ClassVar[Json] = {}
+    """What else the pools say."""
 
     @override
     def _make_judge(self) -> Judge:
@@ -127,8 +136,12 @@ class ClaimRun(JournalRun):
                 self.world.delete(CLAIMS, name)
             return
         pool = "q" if self.random.random() < self.plan.others else "p"
-        body = {"metadata": {"name": name}, "spec": {"poolRef": self.ref(pool)}}
-        self.world.create(CLAIMS, body)
+        spec = {"poolRef": self.ref(pool), **self._more()}
+        self.world.create(CLAIMS, {"metadata": {"name": name}, "spec": spec})
+
+    def _more(self) -> Json:
+        """Return what else the spec of a claim says."""
+        return {}
 
     def ref(self, pool: str) -> Json:
         """Return the reference to a pool."""
@@ -161,6 +174,7 @@ class ClaimRun(JournalRun):
             "addresses": [f"{FIRST}{first}-{FIRST}{last}"],
             "prefix": 24,
             "allocateReservedIPAddresses": True,
+            **self.pool_spec,
         }
         self.world.create(CLAIM_POOLS, {"metadata": {"name": name}, "spec": spec})
 

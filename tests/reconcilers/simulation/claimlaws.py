@@ -1,6 +1,6 @@
 """What must hold of every write about claims of Cluster API, and in the end."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 
 import msgspec
 from typing_extensions import override
@@ -103,13 +103,19 @@ def given_twice(world: World) -> str | None:
     return None
 
 
-def left_undone(world: World, pools: str = CLAIM_POOLS, held: Held = nothing) -> str | None:
+def left_undone(
+    world: World,
+    pools: str = CLAIM_POOLS,
+    held: Held = nothing,
+    stopped: Container[str] = (),
+) -> str | None:
     """Return what should have been served or released by now, None if nothing should.
 
     Args:
         world: the objects.
         pools: the plural of the pools.
         held: returns the addresses of a pool that others than claims hold.
+        stopped: the names of claims about which nothing is to be done unless they are deleted.
     """
     used: dict[str, set[str]] = {name: {*held(name)} for name in SPANS}
     serving = {
@@ -123,7 +129,7 @@ def left_undone(world: World, pools: str = CLAIM_POOLS, held: Held = nothing) ->
         if claim is None:
             return f"IPAddress {name} is left of a claim that is gone"
         used[address["spec"]["poolRef"]["name"]].add(address["spec"]["address"])
-        if claim["spec"]["poolRef"]["name"] not in serving:
+        if claim["spec"]["poolRef"]["name"] not in serving or name in stopped:
             continue
         if address_of(world, claim) != address["spec"]["address"]:
             return f"IPAddress {name} answers nobody: {claim.get('status')}"
@@ -131,7 +137,7 @@ def left_undone(world: World, pools: str = CLAIM_POOLS, held: Held = nothing) ->
         name, pool = claim["metadata"]["name"], claim["spec"]["poolRef"]["name"]
         if "deletionTimestamp" in claim["metadata"]:
             return f"{name} is deleted and still there"
-        if pool not in serving:
+        if pool not in serving or name in stopped:
             continue
         if refers(claim) and world.get(ADDRESSES, name) is None:
             return f"{name} refers to an IPAddress that is not there"

@@ -152,3 +152,21 @@ def own_answers_count_as_read(mp: Patch) -> None:
         return replace(view, position=self._world.claims.highest_revision)
 
     mp.setattr(Reader, "cached", further)
+
+
+def addresses_never_rest(mp: Patch) -> None:
+    """An address is free as soon as its claim lets go, whatever the pool says."""
+    mp.setattr(ClaimReconciler, "_rests", lambda self, since, pool: 0.0)
+
+
+def waits_for_a_lost_cluster(mp: Patch) -> None:
+    """A claim whose Cluster is not there is left alone, even when it is being deleted."""
+    standing = world.World.standing
+
+    def stopped(self: world.World, claim: Any) -> world.Standing:
+        key = claim.cluster
+        if key is not None and self.clusters is not None and key not in self.clusters:
+            return world.Standing.STOP
+        return standing(self, claim)
+
+    mp.setattr(world.World, "standing", stopped)

@@ -10,6 +10,7 @@ from tests.reconcilers.simulation import claimscenes as scenes
 from tests.reconcilers.simulation import journalrules
 from tests.reconcilers.simulation.chaos import Plan
 from tests.reconcilers.simulation.claimchaos import ClaimRun
+from tests.reconcilers.simulation.clusterchaos import RESTING, ClusterRun
 from tests.reconcilers.simulation.stage import played
 from tests.reconcilers.simulation.switch import Switch, check
 from tests.reconcilers.simulation.test_switches import _CYCLED, _LAGGING, _QUIET, _SHARP, BOTH
@@ -96,6 +97,23 @@ SWITCHES = {
     ),
 }
 
+CLUSTERS = {
+    "10a": Switch(
+        "an address rests before somebody else gets it",
+        rules.addresses_never_rest,
+        "which was to rest",
+        RESTING,
+        4,
+    ),
+    "10b": Switch(
+        "a claim is released though its Cluster is gone",
+        rules.waits_for_a_lost_cluster,
+        "is deleted and still there",
+        RESTING,
+        6,
+    ),
+}
+
 SCENES = {
     "7a": (
         rules.fence_voids_nothing,
@@ -127,6 +145,15 @@ def test_without_a_rule_the_simulation_fails_and_with_it_the_same_seed_is_clean(
 ) -> None:
     switch = SWITCHES[number]
     check(switch, lambda seed: ClaimRun(seed, switch.plan).play(), record_property)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", CLUSTERS)
+def test_without_a_rule_clusters_that_come_and_go_show_it(
+    number: str, record_property: Note
+) -> None:
+    switch = CLUSTERS[number]
+    check(switch, lambda seed: ClusterRun(seed, switch.plan).play(), record_property)
 
 
 @pytest.mark.parametrize("number", SCENES)

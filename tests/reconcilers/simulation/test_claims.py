@@ -10,6 +10,7 @@ import pytest
 
 from tests.reconcilers.simulation.chaos import Plan
 from tests.reconcilers.simulation.claimchaos import ClaimRun
+from tests.reconcilers.simulation.clusterchaos import RESTING, ClusterRun
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, integration_plans
 
 
@@ -20,6 +21,14 @@ def test_no_two_claims_ever_have_one_address_and_every_claim_that_fits_is_served
     plan: Plan, share: int, options: str, part: int
 ) -> None:
     check_part(partial(ClaimRun, plan=plan), SEEDS // share, part, f"claims {{}} {options}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_claims_are_served_and_released_while_clusters_come_and_go_and_addresses_rest(
+    part: int,
+) -> None:
+    check_part(partial(ClusterRun, plan=RESTING), SEEDS // 2, part, "clusters {}")
 
 
 def test_a_seed_gives_the_same_run_each_time() -> None:

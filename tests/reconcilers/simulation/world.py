@@ -16,6 +16,8 @@ ALLOCATIONS = "ipallocations"
 CLAIMS = "ipaddressclaims"
 ADDRESSES = "ipaddresses"
 CLAIM_POOLS = "inclusterippools"
+CLUSTERS = "clusters.cluster.x-k8s.io"
+"""Cluster API's Clusters, whose plural is that of KKP's."""
 NETWORKS = "networknamespaces"
 INTERFACES = "networkconfigurations"
 NETWORK_ADDRESSES = "ipallocations.vitistack.io"
@@ -30,6 +32,7 @@ KINDS = {
     CLAIMS: "IPAddressClaim",
     ADDRESSES: "IPAddress",
     CLAIM_POOLS: "InClusterIPPool",
+    CLUSTERS: "Cluster",
     NETWORKS: "NetworkNamespace",
     INTERFACES: "NetworkConfiguration",
     NETWORK_ADDRESSES: "IPAllocation",
@@ -44,6 +47,7 @@ API_VERSIONS = {
     CLAIMS: "ipam.cluster.x-k8s.io/v1beta2",
     ADDRESSES: "ipam.cluster.x-k8s.io/v1beta2",
     CLAIM_POOLS: "ipam.cluster.x-k8s.io/v1alpha2",
+    CLUSTERS: "cluster.x-k8s.io/v1beta2",
     NETWORKS: "vitistack.io/v1alpha2",
     INTERFACES: "vitistack.io/v1alpha1",
     NETWORK_ADDRESSES: "vitistack.io/v1alpha2",
