@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Generic, Literal, TypeVar
 
 import click
@@ -28,6 +29,7 @@ BAR = 20
 STATUS_COLOURS = {"True": "green", "False": "red"}
 """Of a condition's status."""
 _WIDTH = 100
+_LONG = 10**12
 _REPORT = "report.butler-ipam/v1"
 
 
@@ -48,7 +50,8 @@ class Column(Generic[T]):
         head: its heading.
         value: what a row says there; a number is aligned to the right, None is a dash.
         wide: whether it is shown with -o wide only, and where a terminal has room for it.
-        narrow: what a row says there on a terminal that has no room for the value.
+        narrow: what a row says there on a terminal that has no room for the value; without it,
+            numbers are `short`.
         drop: columns of higher numbers are left out first where there is no room; 0 for never.
     """
 
@@ -117,11 +120,21 @@ def _ever_narrower(columns: Sequence[Column[T]]) -> Iterator[list[Column[T]]]:
     for one in reversed([one for one in columns if one.wide]):
         kept.remove(one)
         yield kept
-    kept = [replace(one, value=one.narrow or one.value) for one in kept]
+    kept = [replace(one, value=one.narrow or partial(_shorter, one.value)) for one in kept]
     yield kept
     for one in sorted((one for one in kept if one.drop), key=lambda one: -one.drop):
         kept.remove(one)
         yield kept
+
+
+def _shorter(value: Callable[[T], Cell | str | int | None], row: T) -> Cell | str | int | None:
+    found = value(row)
+    return Cell(short(found), right=True) if isinstance(found, int) else found
+
+
+def short(value: int) -> str:
+    """Return a number, thousands apart; of what has more than twelve digits, the order."""
+    return f"{value:,}" if value < _LONG else f"{value:.1e}"
 
 
 def tables(*parts: str) -> str:

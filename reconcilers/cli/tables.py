@@ -1,6 +1,6 @@
 """`butler-ipam pools`, `tenants` and `whois`: tables of how full, what of whom, whose address."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -28,6 +28,7 @@ from reconcilers.cli.output import (
     percent,
     plain,
     report,
+    short,
     show,
     tables,
 )
@@ -107,9 +108,9 @@ def _usage(one: Usage) -> dict[str, Any]:
     }
 
 
-def _size(sizes: Sequence[int]) -> Cell:
-    """Return how many addresses there are, of each family if there are two."""
-    return Cell(" + ".join(f"{one:,}" for one in sizes) or "0", right=True)
+def _sizes(kind: str, written: Callable[[int], str] = "{:,}".format) -> Callable[[Holding], Cell]:
+    """Return what says how many addresses there are, of each family if there are two."""
+    return lambda one: Cell(" + ".join(map(written, one.sizes(kind))) or "0", right=True)
 
 
 def _texts(held: Sequence[AddressRange]) -> str:
@@ -119,12 +120,12 @@ def _texts(held: Sequence[AddressRange]) -> str:
 _TENANTS: Sequence[Column[Holding]] = (
     Column("NAMESPACE", lambda one: one.key.namespace),
     Column("NAME", lambda one: one.key.name),
-    Column("PHASE", lambda one: one.phase),
-    Column("NODES", lambda one: _size(one.sizes(names.TYPE_NODES))),
-    Column("LB", lambda one: _size(one.sizes(names.TYPE_LOADBALANCER))),
-    Column("GROWN", lambda one: one.grown, drop=1),
+    Column("PHASE", lambda one: one.phase, drop=1),
+    Column("NODES", _sizes(names.TYPE_NODES), narrow=_sizes(names.TYPE_NODES, short)),
+    Column("LB", _sizes(names.TYPE_LOADBALANCER), narrow=_sizes(names.TYPE_LOADBALANCER, short)),
+    Column("GROWN", lambda one: one.grown, drop=2),
     Column("WAITING", lambda one: one.waiting),
-    Column("NETWORK READY", lambda one: Cell(one.network[0], STATUS_COLOURS.get(one.network[0]))),
+    Column("READY", lambda one: Cell(one.network[0], STATUS_COLOURS.get(one.network[0]))),
     Column("NODE RANGES", lambda one: _texts(one.ranges(names.TYPE_NODES)), wide=True),
     Column("LB RANGES", lambda one: _texts(one.ranges(names.TYPE_LOADBALANCER)), wide=True),
     Column("WHY", lambda one: Cell(one.network[1]), wide=True),

@@ -21,16 +21,21 @@ from tests.reconcilers.cli.saved import ask, cluster, held
 from tests.reconcilers.cli.test_run import kubeconfig
 from tests.reconcilers.cli.test_ui import POOLS, make_pool, post
 
+SHOP = "team/shop-frontend-production"
 OBJECTS = (
     pool("frankfurt-1", "10.40.0.0/20"),
     pool("frankfurt-2", "10.41.0.0/16"),
-    cluster("shop", "team", "u7"),
-    held("team-shop-lb", "10.40.0.0", "10.40.0.63", of="frankfurt-1", tenant="team/shop"),
+    pool("frankfurt-6", "fd00:10::/48"),
+    held(
+        "team-shop-six", "fd00:10::", "fd00:10::ffff:ffff:ffff:ffff", of="frankfurt-6", tenant=SHOP
+    ),
+    cluster("shop-frontend-production", "team", "u7"),
+    held("team-shop-lb", "10.40.0.0", "10.40.0.63", of="frankfurt-1", tenant=SHOP),
 )
 ASKED = {
     "pools": ("pools",),
     "tenants": ("tenants",),
-    "whois": ("whois", "10.40.0.9", "10.41.3.4"),
+    "whois": ("whois", "10.40.0.9", "10.41.3.4", "fd00:10::1"),
 }
 
 
