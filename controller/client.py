@@ -343,6 +343,9 @@ class Client:
     async def served_among(self, resources: Iterable[Resource[Any]]) -> frozenset[Resource[Any]]:
         """Return which of these kinds the server's discovery documents list.
 
+        Args:
+            resources: the kinds that are asked about.
+
         Raises:
             ControllerError: discovery failed, so the answer is not known.
         """

@@ -35,6 +35,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 PACKAGES = ("allocator", "controller", "envtest", "manifests", "reconcilers")
@@ -52,6 +53,7 @@ NOT_HANDED_OVER: Mapping[str, object] = {
 }  # fmt: skip
 """Arguments of a start that it has to leave as they are, to be a fork."""
 PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+ROOT = Path(__file__).resolve().parents[1]
 _LONGEST = 1 << 17
 
 _server: "Server | None" = None
@@ -71,6 +73,7 @@ class Server:
                 [sys.executable, "-m", "tests.forkserver", str(its.fileno())],
                 pass_fds=[its.fileno()],
                 stdin=subprocess.DEVNULL,
+                cwd=ROOT,  # not the folder of the test that starts the program first
             )
         self.pid = self._process.pid
 
