@@ -38,6 +38,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).parent.parent
 PACKAGES = ("allocator", "controller", "envtest", "manifests", "reconcilers")
 MODULES = ("reconcilers", "tests.program")
 """What is started as forks."""
@@ -53,10 +54,11 @@ NOT_HANDED_OVER: Mapping[str, object] = {
 }  # fmt: skip
 """Arguments of a start that it has to leave as they are, to be a fork."""
 PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
-ROOT = Path(__file__).resolve().parents[1]
 _LONGEST = 1 << 17
 
 _server: "Server | None" = None
+_environment: dict[str, str] = {}
+"""That of the server: as it was before any test changed it."""
 _execute = subprocess.Popen._execute_child  # type: ignore[attr-defined]
 _signature = inspect.signature(_execute)
 
@@ -73,7 +75,8 @@ class Server:
                 [sys.executable, "-m", "tests.forkserver", str(its.fileno())],
                 pass_fds=[its.fileno()],
                 stdin=subprocess.DEVNULL,
-                cwd=ROOT,  # not the folder of the test that starts the program first
+                env=_environment,
+                cwd=ROOT,  # the folder that a test works in may have packages of our names
             )
         self.pid = self._process.pid
 
@@ -97,6 +100,7 @@ class Server:
 def install() -> None:
     """Have the program started as forks from now on, where the system can."""
     if sys.platform == "linux" and platform.machine() in CLONE:
+        _environment.update(os.environ)
         subprocess.Popen._execute_child = _start  # type: ignore[attr-defined]
         atexit.register(uninstall)
 
@@ -127,7 +131,7 @@ def _start(popen: Any, *args: Any, **kwargs: Any) -> None:
         command[:2] != [sys.executable, "-m"]
         or command[2] not in MODULES
         or any(asked.get(name, usual) != usual for name, usual in NOT_HANDED_OVER.items())
-        or _read_at_start(environment) != _read_at_start(os.environ)
+        or _read_at_start(environment) != _read_at_start(_environment)
     ):
         _execute(popen, *args, **kwargs)
         return

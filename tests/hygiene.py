@@ -48,7 +48,8 @@ _shared: dict[pytest.FixtureDef[Any], set[int]] = {}
 
 
 def pytest_configure() -> None:
-    """Put the gauges in place."""
+    """Put the gauges in place; what is loaded and collected from now on is no garbage."""
+    gc.disable()
     if not _undo:
         _replace(events.Handle, "_run", _measured(events.Handle._run))
         _replace(runners.Runner, "close", _checked(runners.Runner.close))
@@ -66,6 +67,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GENERATIONS)
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
