@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from controller.conditions import find
-from controller.meta import Key
+from controller.meta import Key, MetadataOnly
+from controller.resource import Resource
 from envtest.metallb import NAMESPACE
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
@@ -31,6 +32,14 @@ BALANCER = Key(HOME, "team-a-lb")
 RIVAL = Key(HOME, "rival")
 THEIRS = Key(NAMESPACE, "theirs")
 MARKED = Key(NAMESPACE, names.METALLB_MARKER)
+DEFINITION = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    MetadataOnly,
+    namespaced=False,
+)
 
 
 async def _one_block_for_two(here: Site) -> None:
@@ -180,3 +189,33 @@ async def test_a_range_is_not_free_while_metallb_is_stopped(tmp_path: Path) -> N
             await tenant.stop_serving(f"late-{number}")
             await delete(here.client, IP_ALLOCATION, RIVAL)
         assert await recording.findings() == []
+
+
+async def test_a_range_is_not_free_while_a_metallb_that_was_removed_shows_it(
+    tmp_path: Path,
+) -> None:
+    """Its controller stands still while its kinds go, and serves who came meanwhile."""
+    async with site(tmp_path) as here, here.controllers(*QUICK):
+        tenant = here.tenants["a"]
+        await _one_block_for_two(here)
+        given = await here.allocated(BALANCER.name)
+        await tenant.serve("web")
+        shown = await tenant.served("web")
+        assert given.contains(shown["web"])
+        await _rival(here)
+        with tenant.frozen():
+            await tenant.serve("late")
+            await _remove_kinds(tenant)
+            await delete(here.client, IP_ALLOCATION, BALANCER)
+            await until(
+                lambda: here.allocation(BALANCER.name), lambda one: "still shows" in _why(one)
+            )
+        assert await here.allocated(RIVAL.name) == given, "the rival has the very range"
+        assert await tenant.addresses() == {}
+
+
+async def _remove_kinds(tenant: Tenant) -> None:
+    """Delete MetalLB's definitions, and with them its objects, as its uninstallation does."""
+    for one in (await tenant.client.list(DEFINITION)).items:
+        if one.metadata.name.endswith(".metallb.io"):
+            await delete(tenant.client, DEFINITION, one.metadata.key)
