@@ -1,9 +1,13 @@
 """What is out of use is given back, and what did not help is not grown again."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from controller.errors import NoAnswer
 from reconcilers.api import names
+from reconcilers.tenantcluster.elastic.demand import demand_of
+from reconcilers.tenantcluster.elastic.shrink import Disuse, disuse
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, address_of, pool_entries, service
 from tests.reconcilers.server import Json
@@ -219,3 +223,16 @@ async def test_with_all_addresses_in_use_nothing_oscillates() -> None:
         writes = len(platform.server.history), len(tenant.history)
         await platform.clock.advance(2 * 3600)
         assert (len(platform.server.history), len(tenant.history)) == writes
+
+
+def test_a_range_that_does_not_stand_in_the_tenants_pool_is_not_out_of_use() -> None:
+    created = datetime(2026, 1, 1, tzinfo=UTC)
+    grown = make.allocation("team-a-lb-1", size=2, creationTimestamp=created.isoformat())
+    held = make.allocation(
+        "team-a-lb-1", held=("10.40.0.0", "10.40.0.1"), creationTimestamp=created.isoformat()
+    )
+    later, nobody = created + timedelta(hours=1), demand_of((), "", (4,))
+    assert disuse(held, nobody, later, 600, 30, None) == Disuse(None, 30)
+    assert disuse(held, nobody, later, 600, 30, 10) == Disuse(None, 20)
+    assert disuse(held, nobody, later, 600, 30, 30) == Disuse(later.isoformat(), 600)
+    assert disuse(grown, nobody, later, 600, 30, None) == Disuse(later.isoformat(), 600)
