@@ -28,6 +28,7 @@ from tests.reconcilers.server import Server
 HELD = (100, 1_000, 10_000, 65_000)
 SHARED = ((100, 10, 1), (10_000, 1_000, 100))
 """Allocations, tenants and pools."""
+WAITING = (100, 10_000)
 ROUNDS = 30
 SIZE = 8
 
@@ -40,13 +41,13 @@ def span(pool: int, number: int) -> tuple[str, str]:
     return address_text(first, 4), address_text(first + SIZE - 1, 4)
 
 
-def filled(allocations: int, tenants: int, pools: int) -> Replica:
+def filled(allocations: int, tenants: int, pools: int, cidr: str = "10.0.0.0/12") -> Replica:
     """Return a replica that knows of pools whose ranges are held by tenants."""
     lab = Lab()
     lab.server.listeners.clear()
     for number in range(pools):
-        cidr = "10.0.0.0/12" if pools == 1 else f"10.{number}.0.0/16"
-        lab.server.add("networkpools", make.pool(f"pool-{number:03}", cidr=cidr))
+        block = cidr if pools == 1 else f"10.{number}.0.0/16"
+        lab.server.add("networkpools", make.pool(f"pool-{number:03}", cidr=block))
     for number in range(tenants):
         ready = make.tenant(f"tenant-{number:04}", status={"phase": "Ready"})
         lab.server.add("tenantclusters", ready)
@@ -120,6 +121,27 @@ async def one_pool() -> None:
         click.echo(f"{count:>7,} held: a release {released}, a request {asked}{goal}")
 
 
+async def full_pool() -> None:
+    """Print what a pass costs in which a release leaves too little room for all that wait."""
+    for waiting in WAITING:
+        replica = filled(512, 10, 1, cidr="10.0.0.0/20")
+        server = replica.lab.server
+        for number in range(waiting):
+            asks = make.allocation(f"waits-{number:05}", of="pool-000", size=SIZE + 1 + number % 8)
+            server.add("ipallocations", asks)
+        reconcile = partial(replica.pools.reconcile, make.key("pool-000"))
+        await reconcile()
+
+        def swap(number: int, on: Server = server) -> None:
+            on.vanish("ipallocations", named(2 * number))
+            again = make.allocation(f"again-{number}", of="pool-000", held=span(0, 2 * number - 2))
+            if number:
+                on.add("ipallocations", again)
+
+        released = await measured(reconcile, swap)
+        click.echo(f"{waiting:>7,} waiting in a full pool: a release {released}")
+
+
 async def everything_else() -> None:
     """Print what else looks at allocations, tenants and pools."""
     for allocations, tenants, pools in SHARED:
@@ -152,6 +174,7 @@ def run() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     try:
         anyio.run(one_pool)
+        anyio.run(full_pool)
         anyio.run(everything_else)
     finally:
         structlog.configure(**before)
