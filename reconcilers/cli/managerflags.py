@@ -67,6 +67,16 @@ def manager_options(function: F) -> F:
             type=folder,
             help="Folder with tls.crt and tls.key for that; if absent, one is made up.",
         ),
+        option(
+            *("--diagnostics-address", "diagnostics"),
+            metavar="HOST:PORT",
+            help="Where /metrics is served by HTTPS, as Cluster API's operator says it.",
+        ),
+        switch(
+            *("--insecure-diagnostics", "insecure"),
+            default=False,
+            help="Serve it there by plain HTTP, to everybody.",
+        ),
         _bind("--health-probe-bind-address", "health_bind", ":8081", "/healthz and /readyz are"),
         _bind("--ui-bind-address", "ui_bind", "0", "the map of addresses is, by HTTPS,"),
         option(
@@ -148,6 +158,9 @@ def manager_settings(values: Mapping[str, Any], namespace: str) -> ManagerOption
         values: of the options.
         namespace: of the lease, and of the webhooks' Service if it has no other.
     """
+    if values["diagnostics"]:
+        secure = not values["insecure"]
+        values = {**values, "metrics_bind": values["diagnostics"], "metrics_secure": secure}
     port, within = values["webhook_port"], values["webhook_service_namespace"] or namespace
     return ManagerOptions(
         lease_namespace=namespace,

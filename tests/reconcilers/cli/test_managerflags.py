@@ -41,6 +41,7 @@ FLAGS: list[tuple[str, str, str, Any]] = [
 # Tested where what they do can be seen: finding the cluster, and the form of log lines.
 ELSEWHERE = {"--kubeconfig", "--context", "--log-level", "--log-format"} | {
     *("--ui-bind-address", "--ui-cert-dir"),
+    *("--diagnostics-address", "--insecure-diagnostics"),
 }
 
 
@@ -116,3 +117,19 @@ def test_folders_that_are_not_given_are_empty() -> None:
     found = options()
     assert (found.webhook_cert_dir, found.metrics_cert_dir) == ("", "")
     assert options("--metrics-cert-dir=x/").metrics_cert_dir == str(Path("x"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--diagnostics-address=:8443"], (":8443", True)),
+        (["--diagnostics-address=:9", "--insecure-diagnostics"], (":9", False)),
+        (["--diagnostics-address=:9", "--insecure-diagnostics=false"], (":9", True)),
+        (["--insecure-diagnostics", "--metrics-secure"], (":8080", True)),
+    ],
+)
+def test_what_cluster_apis_operator_says_of_metrics_is_understood(
+    flags: list[str], expected: tuple[str, bool]
+) -> None:
+    found = options(*flags)
+    assert (found.metrics_bind, found.metrics_secure) == expected
