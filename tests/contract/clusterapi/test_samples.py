@@ -17,6 +17,6 @@ async def test_the_claims_of_the_samples_get_addresses_of_their_pools(lab: Lab) 
             await lab.create(one["kind"], one["metadata"]["name"], one["spec"])
     assert await lab.served("machine-0") == "192.0.2.2"
     assert await lab.served("machine-1") == "2001:db8:100::"
-    assert await lab.served("machine-2") == "203.0.113.64"
+    assert await lab.served("machine-2") == "203.0.113.66"
     await lab.counts("machines", (64 - 2 - 4 + 21 + 1, 1, 79, 0))
     await lab.counts("scattered", (2, 0, 2, 0), kind="GlobalInClusterIPPool")
