@@ -50,7 +50,7 @@ def _pool(one: PoolContents, offers: Sequence[Offer]) -> Iterator[Trouble]:
                 "InvalidPool", "error", kind, key, f"hands out nothing: {one.fault}", one.pool
             )
         return
-    for blocks, (state, holders) in one.held().items():
+    for blocks, (state, holders) in one.held.items():
         text, last = one.space.text(blocks.first), max(holders, key=lambda key: _age(one, key))
         subject, seen = CLAIM if last in one.claims else ADDRESS, one.holder(last)
         if state == "shared":

@@ -6,7 +6,7 @@ A pool's own status may be a moment behind.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from allocator import AddressRange, Family, InvalidPool, Space
@@ -54,7 +54,7 @@ Holders = Mapping[AddressRange, tuple[str, tuple[Key, ...]]]
 """By blocks of a pool's space: the state, and whose they are."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PoolContents:
     """A pool, what it may hand out, and what is held of it.
 
@@ -76,8 +76,9 @@ class PoolContents:
     claims: Mapping[Key, IPAddressClaim]
     addresses: Mapping[Key, IPAddress]
 
+    @cached_property
     def held(self) -> Holders:
-        """Return what is held, by blocks, each with its state and the keys of its holders."""
+        """What is held, by blocks, each with its state and the keys of its holders."""
         found: dict[AddressRange, dict[Key, str]] = {}
         if self.space is None:
             return {}
@@ -198,7 +199,7 @@ def _stretches(one: PoolContents, space: PoolSpace, contents: Contents) -> Itera
     """Yield what is held and what is free, ascending."""
     said = [
         Stretch(addresses_of(space, blocks), state, tuple(map(one.name_of, keys)))
-        for blocks, (state, keys) in one.held().items()
+        for blocks, (state, keys) in one.held.items()
     ]
     if one.kind != NETWORK_POOL:  # what is free of one, IPAllocations say too
         free = contents.space.free_extents()
@@ -209,7 +210,7 @@ def _stretches(one: PoolContents, space: PoolSpace, contents: Contents) -> Itera
 def as_allocations(one: PoolContents) -> Iterator[IPAllocation]:
     """Yield what claims and IPAddresses hold of a pool in the form of IPAllocations."""
     assert one.space is not None, "it has blocks"
-    for blocks, (state, keys) in one.held().items():
+    for blocks, (state, keys) in one.held.items():
         held = addresses_of(one.space, blocks)
         for key in keys:
             yield _request(one, key).holding(held, releasing=state == "resting")
@@ -222,9 +223,9 @@ def _request(one: PoolContents, key: Key) -> Request:
     return Request(kind, source.metadata, one.pool.metadata.name, tenant, "claim")
 
 
-def drawing_of(one: PoolContents) -> Drawing:
+def drawing_of(one: PoolContents, view: PoolView) -> Drawing:
     """Return a pool in the form of a NetworkPool, with who holds some of it and who waits."""
-    view, meta = view_of(one), one.pool.metadata
+    meta = one.pool.metadata
     if one.space is None:
         return not_drawn(view, meta, one.fault)
     usable = [addresses_of(one.space, each) for each in Space(one.space.layout).free_extents()]
@@ -253,14 +254,15 @@ def drawing_of(one: PoolContents) -> Drawing:
 
 def shown(contents: Sequence[PoolContents]) -> Views:
     """Return what people see of pools, and what claims hold of those that are NetworkPools."""
+    every = [(one, view_of(one)) for one in contents]
     return Views(
-        [view_of(one) for one in contents],
+        [view for _, view in every],
         holders={
             one.pool.metadata.key: list(as_allocations(one))
             for one in contents
             if one.kind == NETWORK_POOL and one.space is not None
         },
-        drawings=[drawing_of(one) for one in contents if one.kind != NETWORK_POOL],
+        drawings=[drawing_of(one, view) for one, view in every if one.kind != NETWORK_POOL],
     )
 
 

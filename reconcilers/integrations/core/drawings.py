@@ -90,9 +90,12 @@ class Request:
         )
 
 
+_META = tuple(one.name for one in dataclasses.fields(ObjectMeta))
+
+
 def _metadata(meta: ObjectMeta, **other: Any) -> TracedMeta:
     """Return metadata as objects of ours have it, with some fields replaced."""
-    fields = {one.name: getattr(meta, one.name) for one in dataclasses.fields(ObjectMeta)}
+    fields = {name: getattr(meta, name) for name in _META}
     return TracedMeta(**{**fields, **other})
 
 

@@ -179,9 +179,9 @@ def view_of(one: DatacenterContents, now: datetime) -> PoolView:
     )
 
 
-def drawing_of(one: DatacenterContents, now: datetime) -> Drawing:
+def drawing_of(one: DatacenterContents, view: PoolView) -> Drawing:
     """Return a datacenter of a pool as pictures take it, with who holds and who waits."""
-    view, meta, space = view_of(one, now), one.pool.metadata, one.space
+    meta, space = one.pool.metadata, one.space
     if space is None:
         return not_drawn(view, meta, one.fault)
     usable = [space.addresses(blocks) for blocks in space.layout.blocks]
@@ -207,9 +207,9 @@ def _requests(one: DatacenterContents) -> Iterator[IPAllocation]:
 
 def shown(contents: Iterable[DatacenterContents], now: datetime) -> Views:
     """Return what people see of the datacenters of pools at the time `now`."""
-    every = list(contents)
+    every = [(one, view_of(one, now)) for one in contents]
     return Views(
-        [view_of(one, now) for one in every], drawings=[drawing_of(one, now) for one in every]
+        [view for _, view in every], drawings=[drawing_of(one, view) for one, view in every]
     )
 
 

@@ -155,9 +155,9 @@ def view_of(one: NetworkContents, now: datetime) -> PoolView:
     )
 
 
-def drawing_of(one: NetworkContents, now: datetime) -> Drawing:
+def drawing_of(one: NetworkContents, view: PoolView) -> Drawing:
     """Return a network as pictures take it, with who holds an address and who waits."""
-    view, meta, static = view_of(one, now), one.network.metadata, static_of(one.network)
+    meta, static = one.network.metadata, static_of(one.network)
     if one.space is None or static is None:
         return not_drawn(view, meta, one.fault)
     layout = one.space.layout
@@ -186,9 +186,9 @@ def _requests(one: NetworkContents) -> Iterator[OurAllocation]:
 
 def shown(contents: Iterable[NetworkContents], now: datetime) -> Views:
     """Return what people see of networks at the time `now`."""
-    every = list(contents)
+    every = [(one, view_of(one, now)) for one in contents]
     return Views(
-        [view_of(one, now) for one in every], drawings=[drawing_of(one, now) for one in every]
+        [view for _, view in every], drawings=[drawing_of(one, view) for one, view in every]
     )
 
 
