@@ -21,7 +21,7 @@ from controller.conditions import rfc3339
 from controller.errors import Conflict, NotFound
 from controller.events import Recorder
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
-from controller.meta import Key, Version
+from controller.meta import Key, OwnerReference, Version
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from controller.resource import Resource
 from reconcilers.conditions import READY, Finding
@@ -48,6 +48,8 @@ from reconcilers.integrations.clusterapi.world import Standing, World, kind_of
 
 ATTEMPTS = 3
 RETRY = 1.0
+FRESH_SECONDS = 5.0
+"""So long an IPAddress is kept for its claim, which a restore may make after it."""
 
 
 class ClaimReconciler:
@@ -68,7 +70,10 @@ class ClaimReconciler:
         self._clock = clock
         self._moved: set[str] = set()
         """The uids of claims that were seen to be moved to another cluster."""
+        self._orphaned: dict[str, OwnerReference] = {}
+        """By uid of an IPAddress: its claim, which was taken off it when that was gone."""
         world.claims.subscribe(self._note_move)
+        world.addresses.subscribe(self._note_orphan)
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring one claim, and the IPAddress of its name, up to date."""
@@ -173,10 +178,7 @@ class ClaimReconciler:
         if address is not None and not why_not(address, claim):
             since = claim.metadata.deletionTimestamp
             assert since is not None, "the claim is being deleted"
-            if self._rests(since, pool) > 0:
-                await self._answers.hold_back(address, rfc3339(since))
-            else:
-                await self._answers.remove(address)
+            await self._release(address, pool, since)
         await remove_finalizer(self._client, self._world.claim_kind, claim, CLAIM_FINALIZER)
         return SETTLED
 
@@ -208,22 +210,36 @@ class ClaimReconciler:
         address = self._world.addresses.get(key)
         if address is None or not self._may_be_released(address):
             return SETTLED
-        pool, owner = self._world.pool_of(address), controlling_claim(address)
+        pool, uid = self._world.pool_of(address), address.metadata.uid
+        owner = controlling_claim(address) or self._orphaned.get(uid)
         if owner is None or is_held_back(address):
             return await self._held_back(address, pool)
         if await self._was_moved(address, owner.uid):
             return SETTLED
+        if (left := self._fresh(address)) > 0:
+            return Again(left)
         if await self._live(Key(address.metadata.namespace, owner.name)) is not None:
             return Again(RETRY) if owner.name == key.name else SETTLED
-        if self._rests(self._clock.now(), pool) > 0:
-            await self._answers.hold_back(address, rfc3339(self._clock.now()))
-            return SETTLED
-        await self._answers.remove(address)
+        await self._release(address, pool, self._clock.now())
         return SETTLED
+
+    def _fresh(self, address: IPAddress) -> float:
+        """Return for how many seconds an IPAddress is kept for a claim that may come yet."""
+        created = address.metadata.creationTimestamp
+        age = (self._clock.now() - created).total_seconds() if created else FRESH_SECONDS
+        return FRESH_SECONDS - age if age >= 0 else 0.0
+
+    async def _release(self, address: IPAddress, pool: Any, since: datetime) -> None:
+        """Take away an IPAddress whose claim released it then, or have it rest before."""
+        if self._rests(since, pool) > 0:
+            await self._answers.hold_back(address, rfc3339(since))
+        else:
+            await self._answers.remove(address)
 
     def _may_be_released(self, address: IPAddress) -> bool:
         """Return whether an IPAddress is, or was, of a claim of ours, and nobody paused it."""
         made = is_made_for_claim(address) or is_held_back(address)
+        made = made or address.metadata.uid in self._orphaned
         ours = kind_of(address.spec.poolRef) is not None and made
         return ours and not self._world.address_stopped(address)
 
@@ -254,6 +270,22 @@ class ClaimReconciler:
         kind = kind_of(claim.spec.poolRef)
         if kind is not None and not kind.namespaced:  # the others are taken away with their claims
             self._moved.add(claim.metadata.uid)
+
+    def _note_orphan(self, change: Change[IPAddress]) -> None:
+        """Note an IPAddress that the garbage collector took the claim off, which is gone.
+
+        It is quicker than the release at times, and leaves what the pool owns as well.
+        """
+        old, new = change.old, change.new
+        if new is None:
+            if old is not None:
+                self._orphaned.pop(old.metadata.uid, None)
+            return
+        was = controlling_claim(old) if old is not None and is_made_for_claim(old) else None
+        if was is None or controlling_claim(new) is not None:
+            return
+        if Key(new.metadata.namespace, was.name) not in self._world.claims:
+            self._orphaned[new.metadata.uid] = was
 
     async def _held_back(self, address: IPAddress, pool: Any) -> Outcome:
         """Remove an IPAddress that rests, once its time is over."""

@@ -81,6 +81,25 @@ async def test_stale_owners_of_a_moved_ipaddress_are_replaced_where_they_stand(l
     assert uids == [claim["metadata"]["uid"], pool["metadata"]["uid"]]
 
 
+async def test_an_ipaddress_that_was_restored_before_its_claim_is_adopted(lab: Lab) -> None:
+    owner = {
+        "apiVersion": "ipam.cluster.x-k8s.io/v1beta2",
+        "kind": "IPAddressClaim",
+        "name": "a",
+        "uid": "of-before",
+        "controller": True,
+    }
+    await lab.pool("p", "10.0.0.10-10.0.0.20")
+    more = {"ownerReferences": [owner], "finalizers": [ADDRESS_FINALIZER]}
+    made = await lab.create("IPAddress", "a", spec("a", "p", "10.0.0.12"), **more)
+    await lab.settled()
+    await lab.claim("a", "p")
+    assert await lab.served("a") == "10.0.0.12"
+    found = await lab.find("IPAddress", "a")
+    assert found is not None
+    assert found["metadata"]["uid"] == made["metadata"]["uid"]
+
+
 async def test_an_ipaddress_of_another_pool_is_in_the_way_and_not_touched(lab: Lab) -> None:
     await lab.pool("p", "10.0.0.10-10.0.0.20")
     made = await lab.create("IPAddress", "a", spec("a", "other", "10.0.0.15"))

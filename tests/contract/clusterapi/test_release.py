@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.contract.clusterapi.lab import ADDRESS_FINALIZER, CLAIM_FINALIZER, Lab
+from tests.contract.clusterapi.lab import ADDRESS_FINALIZER, CLAIM_FINALIZER, PAUSED, Lab
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 OTHER = "example.com/keep"
@@ -91,6 +91,26 @@ async def test_an_ipaddress_whose_claim_vanished_is_released(lab: Lab) -> None:
     await lab.delete("IPAddressClaim", "a")
     await lab.gone("IPAddress", "a")
     await lab.counts("p", (1, 0, 1, 0))
+
+
+async def test_an_ipaddress_whose_claim_vanished_is_released_though_its_owner_was_collected(
+    lab: Lab,
+) -> None:
+    await lab.pool("p", "10.0.0.10")
+    await lab.claim("a", "p")
+    await lab.served("a")
+    await lab.patch("InClusterIPPool", "p", {"metadata": {"annotations": PAUSED}})
+    await lab.delete("IPAddressClaim", "a")
+    await lab.patch("IPAddressClaim", "a", {"metadata": {"finalizers": None}})
+    await lab.gone("IPAddressClaim", "a")
+    await lab.settled()
+    found = await lab.find("IPAddress", "a")
+    assert found is not None, "its pool is paused"
+    [claim, pool] = found["metadata"]["ownerReferences"]
+    assert claim["kind"] == "IPAddressClaim"
+    await lab.patch("IPAddress", "a", {"metadata": {"ownerReferences": [pool]}})
+    await lab.patch("InClusterIPPool", "p", {"metadata": {"annotations": dict.fromkeys(PAUSED)}})
+    await lab.gone("IPAddress", "a")
 
 
 async def test_an_ipaddress_that_was_made_by_hand_is_never_released(lab: Lab) -> None:
