@@ -121,7 +121,7 @@ def left_out(
     if not lost:
         return ""
     if isinstance(new, PrefixPoolSpec):
-        named = [f"{address}/{prefix}" for address, prefix in sorted(lost)]
+        named = sorted(address for address, _ in lost)
         return f"existing allocations become non-allocatable: [{' '.join(named)}]"
     spans = _joined(_readable(address for address, _ in lost))
     return f"pool addresses do not contain allocated addresses: [{' '.join(spans)}]"

@@ -120,7 +120,7 @@ def test_an_edit_of_a_prefix_pool_that_leaves_out_what_is_in_use_is_refused() ->
     in_use = [("2001:db8::", 64), ("2001:db8:0:1::", 64)]
     assert rules.gives_up(new, old)
     assert rules.left_out(new, old, in_use) == (
-        "existing allocations become non-allocatable: [2001:db8:0:1::/64]"
+        "existing allocations become non-allocatable: [2001:db8:0:1::]"
     )
 
 
