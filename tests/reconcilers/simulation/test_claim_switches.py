@@ -86,7 +86,7 @@ SWITCHES = {
         rules.leftovers_stay,
         "answers nobody",
         _FORCED,
-        20,
+        31,
     ),
     "9c": Switch(
         "a claim goes when a live read shows no IPAddress",
