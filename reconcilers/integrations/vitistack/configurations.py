@@ -75,7 +75,7 @@ class ConfigurationReconciler:
             return Again(RETRY)  # something was written or deleted meanwhile
 
     async def _reconcile(self, one: NetworkConfiguration) -> Outcome:
-        network = self._network_of(one)
+        network = network_of(self._world, one)
         if isinstance(network, str):
             await self._show(one, Shown(ERROR, FAILED, ERROR, network))
             return SETTLED
@@ -92,44 +92,13 @@ class ConfigurationReconciler:
         await self._show(one, shown(one, found))
         return SETTLED
 
-    def _network_of(self, one: NetworkConfiguration) -> NetworkNamespace | str:
-        """Return the network of a NetworkConfiguration, or why it has none.
-
-        One that names none means the only one of its namespace: with several, the first by
-        whatever order would be a guess.
-        """
-        namespace, name = one.metadata.namespace, one.spec.networkNamespaceName
-        if name:
-            found = self._world.networks.get(Key(namespace, name))
-            return found or f'NetworkNamespace "{name}" not found'
-        every = self._world.networks_in(namespace)
-        if len(every) == 1:
-            return every[0]
-        return f"spec.networkNamespaceName is empty, and the namespace has {len(every)} networks"
-
     async def _make(
         self, one: NetworkConfiguration, network: NetworkNamespace, interface: str
     ) -> None:
-        """Make the IPAllocation of an interface.
-
-        One that shows an address already, of an IPAllocation that was deleted by hand or of an
-        operator before us, requests that address: the machine has it.
-        """
-        name = allocation_name(one.metadata.name, interface)
-        spec = {
-            "networkNamespaceName": network.metadata.name,
-            "networkConfigurationName": one.metadata.name,
-            "interfaceName": interface,
-        }
-        had = _address_of(one, interface)
-        if had and _hands_out(network, had):
-            spec["requestedAddress"] = had
-        labels = labels_of(network.metadata.name, one.metadata.name)
-        metadata = {"name": name, "labels": labels, "ownerReferences": [owner_of(one)]}
+        """Make the IPAllocation of an interface."""
+        body = allocation_for(one, network, interface)
         try:
-            await self._client.create(
-                ALLOCATIONS, one.metadata.namespace, {"metadata": metadata, "spec": spec}
-            )
+            await self._client.create(ALLOCATIONS, one.metadata.namespace, body)
         except AlreadyExists:
             return  # by another replica or by hand: its event leads to the next pass
 
@@ -195,11 +164,49 @@ class ConfigurationReconciler:
 
     def _is_ours_to_release(self, one: NetworkConfiguration) -> bool:
         """Return whether the finalizer, whose name another operator has too, is ours."""
-        network = self._network_of(one)
+        network = network_of(self._world, one)
         if isinstance(network, str) or self._world.is_ours(network):
             return True
         allocations = self._world.of_configuration(one.metadata.key)
         return any(each.owner == one.metadata.uid for each in allocations)
+
+
+def network_of(world: World, one: NetworkConfiguration) -> NetworkNamespace | str:
+    """Return the network of a NetworkConfiguration, or why it has none.
+
+    One that names none means the only one of its namespace: with several, the first by whatever
+    order would be a guess.
+    """
+    namespace, name = one.metadata.namespace, one.spec.networkNamespaceName
+    if name:
+        found = world.networks.get(Key(namespace, name))
+        return found or f'NetworkNamespace "{name}" not found'
+    every = world.networks_in(namespace)
+    if len(every) == 1:
+        return every[0]
+    return f"spec.networkNamespaceName is empty, and the namespace has {len(every)} networks"
+
+
+def allocation_for(
+    one: NetworkConfiguration, network: NetworkNamespace, interface: str
+) -> dict[str, Any]:
+    """Return the IPAllocation that is made for an interface: metadata and spec.
+
+    One that shows an address already, of an IPAllocation that was deleted by hand or of an
+    operator before us, requests that address: the machine has it.
+    """
+    name = allocation_name(one.metadata.name, interface)
+    spec = {
+        "networkNamespaceName": network.metadata.name,
+        "networkConfigurationName": one.metadata.name,
+        "interfaceName": interface,
+    }
+    had = _address_of(one, interface)
+    if had and _hands_out(network, had):
+        spec["requestedAddress"] = had
+    labels = labels_of(network.metadata.name, one.metadata.name)
+    metadata = {"name": name, "labels": labels, "ownerReferences": [owner_of(one)]}
+    return {"metadata": metadata, "spec": spec}
 
 
 def _hands_out(network: NetworkNamespace, text: str) -> bool:

@@ -1,27 +1,45 @@
 """What the IPAllocations among manifests would get of NetworkNamespaces, without a cluster.
 
 Addresses are chosen by what passes over networks choose with (`networks.py`), the oldest first.
-What NetworkConfigurations ask for is not shown: their IPAllocations are made by the controller.
+NetworkConfigurations get the IPAllocations that are made for their interfaces.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from controller.meta import Key
+from allocator import AddressRange
+from controller.cache import Cache
+from controller.meta import Key, ObjectMeta, OwnerReference
+from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.rules import Refused, View
 from reconcilers.integrations.core.views import Planned
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
+    CONFIGURATIONS,
     NETWORKS,
     PENDING,
+    STATIC,
+    AllocationSpec,
     IPAllocation,
     Static,
 )
+from reconcilers.integrations.vitistack.configurations import allocation_for, network_of
+from reconcilers.integrations.vitistack.interfaces import by_interface, name_of
 from reconcilers.integrations.vitistack.networks import Taking
+from reconcilers.integrations.vitistack.ranges import NetworkSpace
 from reconcilers.integrations.vitistack.views import NetworkContents, contents_of
-from reconcilers.integrations.vitistack.world import Problem, World, static_of, why_not
+from reconcilers.integrations.vitistack.world import (
+    CONFIGURATION_INDEX,
+    Problem,
+    World,
+    configuration_name,
+    is_made_for,
+    space_name,
+    static_of,
+    why_not,
+)
 from reconcilers.integrations.vitistack.writing import given, refused
 
 Body = Mapping[str, Any]
@@ -41,6 +59,9 @@ def forecast(
     """
     bodies: dict[tuple[str, Key], Body] = dict(manifests)
     planned: list[Planned] = []
+    made = dict(_made(world, planned))
+    bodies.update(((ALLOCATIONS.kind, key), body) for key, (body, _) in made.items())
+    world = _with(world, [one for _, one in made.values()])
     for one, address, problem in _outcomes(world):
         key, network = one.metadata.key, f"{NETWORKS.kind} {one.network}"
         static = static_of(world.network_of(one)) or Static()
@@ -53,25 +74,90 @@ def forecast(
     return planned, list(bodies.values())
 
 
+def _made(world: World, planned: list[Planned]) -> Iterator[tuple[Key, tuple[Body, IPAllocation]]]:
+    """Yield the IPAllocations that are made for interfaces; note who gets none in `planned`."""
+    for one in sorted(world.configurations, key=lambda each: each.metadata.key):
+        meta, network = one.metadata, network_of(world, one)
+        if isinstance(network, str):
+            named = f"{NETWORKS.kind} {meta.namespace}/{one.spec.networkNamespaceName}"
+            what = CONFIGURATIONS.group, CONFIGURATIONS.kind, meta.key
+            planned.append(Planned(*what, named, "", network))
+            continue
+        how = network.spec.ipAllocation
+        if how is None or how.type != STATIC or not _agree(one.spec.provider, how.provider):
+            continue
+        has = by_interface(one, world.of_configuration(meta.key))
+        for index, interface in enumerate(one.spec.networkInterfaces):
+            if name_of(interface, index) not in has:
+                body = allocation_for(one, network, name_of(interface, index))
+                key = Key(meta.namespace, body["metadata"]["name"])
+                yield key, (_manifest(body, key), _object(body, meta))
+
+
+def _agree(one: str, other: str) -> bool:
+    """Return whether two providers may be the same: nobody in particular is any."""
+    first, second = one.strip().lower(), other.strip().lower()
+    return not first or not second or first == second
+
+
+def _manifest(body: Body, key: Key) -> Body:
+    metadata = {**body["metadata"], "namespace": key.namespace}
+    kind = {"apiVersion": ALLOCATIONS.api_version, "kind": ALLOCATIONS.kind}
+    return {**kind, **body, "metadata": metadata}
+
+
+def _object(body: Body, of: ObjectMeta) -> IPAllocation:
+    """Return an IPAllocation that was made at the moment when its machine was."""
+    name, spec = body["metadata"]["name"], AllocationSpec(**body["spec"])
+    owner = OwnerReference(CONFIGURATIONS.api_version, CONFIGURATIONS.kind, of.name, of.uid)
+    meta = replace(of, name=name, uid=f"{of.uid}-{name}", ownerReferences=(owner,))
+    return IPAllocation(meta, spec)
+
+
+def _with(world: World, made: Sequence[IPAllocation]) -> World:
+    """Return the world with some more IPAllocations."""
+    if not made:
+        return world
+    indexes = {SPACE_INDEX: space_name, CONFIGURATION_INDEX: configuration_name}
+    allocations = Cache(ALLOCATIONS, indexes=indexes)
+    allocations.replace([*world.allocations, *made], world.allocations.position)
+    return replace(world, allocations=allocations)
+
+
+def _shown(
+    world: World, space: NetworkSpace, allocations: Iterable[IPAllocation]
+) -> Iterator[tuple[AddressRange, Key]]:
+    """Yield the addresses that machines have already, with the machines."""
+    for one in allocations:
+        machine = world.configurations.get(one.configuration)
+        if machine is not None and is_made_for(one, machine):
+            wanted = space.address(one.spec.requestedAddress)
+            if wanted is not None:
+                yield wanted, one.configuration
+
+
 def _outcomes(world: World) -> Iterator[Outcome]:
     """Yield what becomes of each IPAllocation that waits."""
     for found in contents_of(world):
         if found.contents is not None and not found.fault:
-            yield from _served(found)
+            yield from _served(world, found)
     for one in sorted(world.allocations, key=lambda each: each.metadata.key):
         problem = why_not(world.network_of(one), one.spec.networkNamespaceName)
         if one.waits and problem is not None:
             yield one, "", problem
 
 
-def _served(found: NetworkContents) -> Iterator[Outcome]:
+def _served(world: World, found: NetworkContents) -> Iterator[Outcome]:
     """Yield what a network gives to those that wait for it, the oldest first."""
     assert found.contents is not None, "it was looked at"
     assert found.space is not None, "it was looked at"
     name, find = found.network.metadata.name, found.allocations.get
     view = View(0, found.contents, find, find)
-    taking = Taking(name, found.space, view, found.promised(), [])
+    shown = dict(_shown(world, found.space, found.allocations.values()))
+    taking = Taking(name, found.space, view, found.promised(), [], shown)
     with found.contents.space.trial():
+        for had in shown:
+            found.contents.space.hold(had)
         for key in found.contents.queue():
             one = found.allocations[key]
             try:

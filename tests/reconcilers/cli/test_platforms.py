@@ -270,6 +270,42 @@ def test_check_names_what_is_wrong_among_networks(tmp_path: Path) -> None:
     }
 
 
+def machine(name: str, *interfaces: str, address: str = "", **spec: str) -> Body:
+    listed = [{"name": one} for one in interfaces]
+    status = {"networkInterfaces": [{"name": interfaces[0], "ipv4Addresses": [address]}]}
+    found = {"name": name, "networkInterfaces": listed, "networkNamespaceName": "net", **spec}
+    more = {"status": status} if address else {}
+    return vitistack("NetworkConfiguration", name, found, **more)
+
+
+def test_plan_says_what_interfaces_of_machines_get(tmp_path: Path) -> None:
+    objects = [
+        network(),
+        request("had", "10.3.0.10"),
+        machine("had", "eth0", provider="other"),
+        machine("lost", "eth0", networkNamespaceName="nowhere"),
+        machine("vm", "eth0", "eth1"),
+        machine("was", "eth0", address="10.3.0.11"),
+    ]
+    objects[1]["spec"] |= {"networkConfigurationName": "had", "interfaceName": "eth0"}
+    objects[0]["spec"]["ipAllocation"]["provider"] = "butler-ipam"
+    listed = yaml.safe_load(asked(tmp_path, "plan -o json", *objects).out)["items"]
+    made = {
+        one["metadata"]["name"]: (one["status"]["phase"], one["status"].get("address"))
+        for one in listed
+        if one["kind"] == "IPAllocation"
+    }
+    assert made == {
+        "had": ("Allocated", "10.3.0.10"),
+        "vm-eth0": ("Allocated", "10.3.0.12"),
+        "vm-eth1": ("Error", None),
+        "was-eth0": ("Allocated", "10.3.0.11"),
+    }
+    table = asked(tmp_path, "plan", *objects).out
+    assert 'NetworkNamespace "nowhere" not found' in table
+    assert "no available IP addresses in pool" in table
+
+
 def test_plan_says_which_request_of_a_network_gets_what(tmp_path: Path) -> None:
     objects = [
         network(),
