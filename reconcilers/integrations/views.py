@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from controller.client import Client
+from controller.meta import Version
 from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.clusterapi import auditing, objects, planning, views
@@ -18,7 +19,10 @@ from reconcilers.integrations.core.views import Planned, Views, together
 from reconcilers.integrations.kubermatic.api import KINDS as KUBERMATIC
 from reconcilers.integrations.vitistack.api import KINDS as VITISTACK
 
-remove = objects.remove
+_REMOVABLE: Mapping[str, Resource[Any]] = {one.kind: one for one in KUBERMATIC} | {
+    one.full_name: one for one in VITISTACK
+}
+"""The kinds of which `check --repair` deletes objects, by the names that findings have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,25 @@ class Found:
     clusterapi: objects.Objects
     kubermatic: Objects
     vitistack: Objects
+
+
+async def remove(client: Client, kind: str, at: Version) -> None:
+    """Delete an object of another platform that a person wants gone, as it was when seen.
+
+    Args:
+        client: for the requests.
+        kind: of the object, as findings name it.
+        at: which one, and its version.
+
+    Raises:
+        Conflict: it changed since.
+        NotFound: it is gone already.
+        ControllerError: a request failed.
+    """
+    if kind in _REMOVABLE:
+        await client.delete(_REMOVABLE[kind], at)
+    else:
+        await objects.remove(client, kind, at)
 
 
 def is_known(body: Mapping[str, Any]) -> bool:

@@ -244,10 +244,18 @@ def _of_datacenter(one: DatacenterContents) -> Iterator[Trouble]:
         sentence = f"datacenter {one.name} hands out nothing: {one.fault}"
         yield Trouble("InvalidPool", "error", POOLS.kind, one.pool.metadata.key, sentence)
         return
+    found = {each.metadata.key: each for each in one.allocations}
     for key, problem in sorted(problems(one.allocations, one.space).items()):
         kind = _FINDINGS.get(problem.reason, "OutOfRange")
         severity: Severity = "warning" if kind == "OutOfRange" else "error"
-        yield Trouble(kind, severity, ALLOCATIONS.kind, key, f"{where}: {problem.message}")
+        sentence = f"{where}: {problem.message}"
+        yield _trouble(kind, severity, found[key], sentence)
+
+
+def _trouble(kind: str, severity: Severity, one: IPAMAllocation, sentence: str) -> Trouble:
+    """Return what is wrong with an allocation; one that is deleted is made anew if it is used."""
+    key = one.metadata.key
+    return Trouble(kind, severity, ALLOCATIONS.kind, key, sentence, one, removable=True)
 
 
 def _of_allocations(world: World) -> Iterator[Trouble]:
@@ -256,14 +264,14 @@ def _of_allocations(world: World) -> Iterator[Trouble]:
         key, pool = one.metadata.key, world.pools.get(one.pool)
         if one.empty:
             sentence = "has no addresses; whoever reads it as MetalLB's pool is refused"
-            yield Trouble("NoAddresses", "warning", ALLOCATIONS.kind, key, sentence)
+            yield _trouble("NoAddresses", "warning", one, sentence)
         if pool is None:
             sentence = f"its IPAMPool {one.metadata.name} does not exist"
-            yield Trouble("UnknownPool", "warning", ALLOCATIONS.kind, key, sentence)
+            yield _trouble("UnknownPool", "warning", one, sentence)
         elif one.spec.dc not in pool.spec.datacenters:
             sentence = f"is of datacenter {one.spec.dc}, which its IPAMPool does not have"
-            yield Trouble("UnknownPool", "warning", ALLOCATIONS.kind, key, sentence)
+            yield _trouble("UnknownPool", "warning", one, sentence)
         named = any(cluster.namespace == key.namespace for cluster in world.clusters)
         if not named:
             sentence = f"no {CLUSTERS.kind} has namespace {key.namespace}; it stays in use"
-            yield Trouble("Unclaimed", "warning", ALLOCATIONS.kind, key, sentence)
+            yield _trouble("Unclaimed", "warning", one, sentence)

@@ -233,9 +233,9 @@ def _of_network(one: NetworkContents) -> Iterator[Trouble]:
         if part.state == "shared":
             others = ", ".join(part.holders[:-1])
             sentence = f"holds {text} of NetworkNamespace {key}, which {others} has, too"
-            yield Trouble(
-                "Overlap", "error", ALLOCATIONS.full_name, Key(namespace, name), sentence
-            )
+            at = Key(namespace, name)
+            seen, kind = one.allocations.get(at), ALLOCATIONS.full_name
+            yield Trouble("Overlap", "error", kind, at, sentence, seen, removable=True)
         elif part.state == "outside":
             sentence = f"holds {text}, which NetworkNamespace {key} does not hand out"
             subject = ALLOCATIONS.full_name
@@ -252,7 +252,8 @@ def _of_allocations(world: World, now: datetime) -> Iterator[Trouble]:
             yield Trouble("UnknownPool", "error", kind, key, sentence)
         if one.configuration not in world.configurations:
             sentence = f"its {CONFIGURATIONS.kind} {one.configuration} does not exist; its address"
-            yield Trouble("Unclaimed", "warning", kind, key, f"{sentence} is free when it expires")
+            sentence = f"{sentence} is free when it expires"
+            yield Trouble("Unclaimed", "warning", kind, key, sentence, one, removable=True)
         expired = moment(one.status.expiresAt)
         if one.holds and expired is not None and now - expired > LATE_AFTER:
             sentence = f"expired at {expired.isoformat()}, and was not renewed or released"

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from tests.polling import until
+from tests.polling import SECONDS, until
 
 Body = dict[str, Any]
 ROOT = "/apis/kubermatic.k8c.io/v1"
@@ -120,7 +120,9 @@ class Lab:
         body = {"apiVersion": "kubermatic.k8c.io/v1", "kind": "IPAMAllocation"}
         return await self.post(path, {**body, "metadata": meta, "spec": spec})
 
-    async def until(self, path: str, holds: Callable[[Body], bool], seconds: float = 20.0) -> Body:
+    async def until(
+        self, path: str, holds: Callable[[Body], bool], seconds: float = SECONDS
+    ) -> Body:
         """Wait until an object is there and as it should be; return it."""
         found = await until(
             lambda: self.find(path), lambda one: one is not None and holds(one), seconds=seconds

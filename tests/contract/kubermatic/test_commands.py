@@ -1,6 +1,7 @@
 """What the commands that ask about a cluster say of KKP's pools, on a server."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -38,3 +39,23 @@ async def test_pools_and_addresses_of_kkp_are_found_on_a_server(server: Server, 
     assert f"IPAMAllocation {lab.namespace('a')}/{lab.name('p')}" in answer
     checked = json.loads((await run_beside("check", *asked, "-o", "json")).out)
     assert lab.name("p") not in {one["subject"]["name"] for one in checked["findings"]}
+
+
+async def test_what_a_person_reviewed_is_deleted_and_made_anew(
+    server: Server, lab: Lab, tmp_path: Path
+) -> None:
+    for name in ("a", "b"):
+        await lab.cluster(name)
+        await lab.allocate(name, "p", type="range", addresses=["10.77.0.0-10.77.0.3"])
+    await lab.pool("p", dc=ranges("10.77.0.0/24", 4))
+    asked = (f"--kubeconfig={server.admin_kubeconfig}",)
+    report = json.loads((await run_beside("check", *asked, "-o", "json")).out)
+    for one in report["findings"]:
+        if one["kind"] == "Overlap" and one["subject"]["namespace"] == lab.namespace("b"):
+            one["action"] = "delete"
+    file = tmp_path / "report.json"
+    file.write_text(json.dumps(report))
+    done = await run_beside("check", *asked, "--repair", str(file))
+    assert done.code == 0, done.err
+    await lab.has("b", "p", "10.77.0.4-10.77.0.7")
+    await lab.has("a", "p", "10.77.0.0-10.77.0.3")

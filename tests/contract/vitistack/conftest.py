@@ -29,11 +29,13 @@ class Server:
     Args:
         admin: the administrator's client.
         kubeconfig: of the product, with the roles that it is installed with.
+        admin_kubeconfig: the administrator's.
         process: the product.
     """
 
     admin: httpx.AsyncClient
     kubeconfig: Path
+    admin_kubeconfig: Path
     process: subprocess.Popen[bytes]
 
 
@@ -47,7 +49,8 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         kubeconfig = await under_shipped_roles(plane, admin, folder, "vitistack")
         log = folder / "log"
         with product("vitistack", kubeconfig, log, program=installed) as process:
-            yield Server(admin, kubeconfig, process)
+            admin_kubeconfig = plane.write_kubeconfig(folder / "admin")
+            yield Server(admin, kubeconfig, admin_kubeconfig, process)
         text = await anyio.Path(log).read_text(encoding="utf-8")
         assert "403 Forbidden" not in text, "the shipped roles do not suffice"
 

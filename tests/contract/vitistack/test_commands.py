@@ -1,6 +1,7 @@
 """What the commands that ask about a cluster say of vitistack's networks, on a server."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -42,3 +43,21 @@ async def test_networks_and_their_addresses_are_found_on_a_server(
         ("Unclaimed", "a"),
         ("Unclaimed", "b"),
     }
+
+
+async def test_what_a_person_reviewed_is_deleted_and_free(
+    server: Server, lab: Lab, tmp_path: Path
+) -> None:
+    await lab.network(ipv4RangeStart="10.0.2.7", ipv4RangeEnd="10.0.2.7")
+    await lab.ask("nobodys")
+    await lab.shows("nobodys", "Allocated")
+    asked = (f"--kubeconfig={server.admin_kubeconfig}", "-n", lab.namespace)
+    report = json.loads((await run_beside("check", *asked, "-o", "json")).out)
+    [found] = [one for one in report["findings"] if one["subject"]["name"] == "nobodys"]
+    file = tmp_path / "report.json"
+    file.write_text(json.dumps({**report, "findings": [{**found, "action": "delete"}]}))
+    done = await run_beside("check", *asked, "--repair", str(file))
+    assert done.code == 0, done.err
+    await lab.gone("IPAllocation", "nobodys")
+    await lab.ask("next")
+    await lab.has("next", "10.0.2.7")
