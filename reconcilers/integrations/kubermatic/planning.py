@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from allocator import AddressRange, PoolExhausted, Space
 from controller.meta import Key
+from reconcilers.integrations.core.journal import Journal
 from reconcilers.integrations.kubermatic.api import Cluster, IPAMAllocation
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, Problem, held, problems
 from reconcilers.integrations.kubermatic.spaces import DatacenterSpace
@@ -54,6 +55,40 @@ class Plan:
     unserved: list[IPAMAllocation] = field(default_factory=list)
     faults: Mapping[Key, Problem] = field(default_factory=dict)
     more: bool = False
+
+
+@dataclass(slots=True)
+class Decided:
+    """What a pass decided about all datacenters of a pool.
+
+    Args:
+        journal: the journal as it was, without what is settled.
+        plans: the plan of each datacenter that can be served.
+        told: what clusters are told.
+        problems: what is wrong with the pool.
+    """
+
+    journal: Journal
+    plans: dict[str, Plan] = field(default_factory=dict)
+    told: dict[Key, Problem | None] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def grants(self) -> list[Grant]:
+        """What is to be promised."""
+        return [grant for one in self.plans.values() for grant in one.grants]
+
+    @property
+    def more(self) -> bool:
+        """Whether a full batch left others for the next pass."""
+        return any(one.more for one in self.plans.values())
+
+
+def exhausted(name: str, made: Plan) -> Iterable[Problem]:
+    """Return what a pool says of a datacenter that has not enough for all."""
+    waiting = [one for one in made.told.values() if one and one.reason == POOL_EXHAUSTED]
+    if waiting:
+        yield Problem(POOL_EXHAUSTED, f"datacenter {name}: {waiting[0].message}")
 
 
 class Refused(Exception):
@@ -103,7 +138,7 @@ def plan(content: Content, clusters: Iterable[Cluster], room: int) -> Plan:
             fault = made.faults.get(allocation.metadata.key)
             if fault is not None:
                 made.told[cluster.metadata.key] = fault
-                if fault.reason != OVERLAPPING:
+                if fault.reason != OVERLAPPING and not fault.harmless:
                     continue  # whoever made it so has to say what it should be
         if room <= 0:
             return _with_more(made)

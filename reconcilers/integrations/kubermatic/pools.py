@@ -8,8 +8,7 @@ An allocation is made without addresses only if there are some for it, and one t
 is deleted. The journal is an annotation of the pool, which has no status.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
 from typing_extensions import override
@@ -41,10 +40,11 @@ from reconcilers.integrations.kubermatic.api import (
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, Problem
 from reconcilers.integrations.kubermatic.overlaps import overlaps
 from reconcilers.integrations.kubermatic.planning import (
-    POOL_EXHAUSTED,
     Content,
+    Decided,
     Grant,
     Plan,
+    exhausted,
     plan,
 )
 from reconcilers.integrations.kubermatic.reading import Reader, View, World
@@ -54,33 +54,6 @@ from reconcilers.networkpool.pending_promises import WriteResult
 from reconcilers.settings import PoolSettings
 
 INVALID_POOL = "InvalidPool"
-
-
-@dataclass(slots=True)
-class Decided:
-    """What a pass decided about all datacenters of a pool.
-
-    Args:
-        journal: the journal as it was, without what is settled.
-        plans: the plan of each datacenter that can be served.
-        told: what clusters are told.
-        problems: what is wrong with the pool.
-    """
-
-    journal: Journal
-    plans: dict[str, Plan] = field(default_factory=dict)
-    told: dict[Key, Problem | None] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
-
-    @property
-    def grants(self) -> list[Grant]:
-        """What is to be promised."""
-        return [grant for one in self.plans.values() for grant in one.grants]
-
-    @property
-    def more(self) -> bool:
-        """Whether a full batch left others for the next pass."""
-        return any(one.more for one in self.plans.values())
 
 
 class PoolReconciler(JournalReconciler[IPAMPool]):
@@ -158,17 +131,21 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         revision = max((one.metadata.revision for one in view.allocations), default=0)
         return await self._write_journal(pool, Journal(revision))
 
-    def _decide(self, pool: IPAMPool, view: View) -> Decided:
+    def _decide(
+        self, pool: IPAMPool, view: View, without: Collection[Key] = frozenset()
+    ) -> Decided:
+        """Decide about all datacenters of a pool; nothing is for the clusters `without`."""
         decided = Decided(settle(journal_of(pool.metadata), view))
         open_promises = decided.journal.promises
         room = min(self._settings.batch, MOST_PROMISES - len(open_promises))
         for name in sorted(pool.spec.datacenters):
-            made = self._plan(pool, view, name, room, decided)
+            clusters = [one for one in self._world.served(name) if one.metadata.key not in without]
+            made = self._plan(pool, view, name, clusters, room, decided)
             if made is not None:
                 room -= sum(len(grant.ranges) for grant in made.grants)
                 decided.plans[name] = made
                 decided.told.update(made.told)
-                decided.problems += _exhausted(name, made)
+                decided.problems += exhausted(name, made)
         for name, others in overlaps(pool, self._world.pools).items():
             named = ", ".join(others)
             text = f"datacenter {name}: addresses are also handed out by IPAMPool {named}"
@@ -184,11 +161,11 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         pool: IPAMPool,
         view: View,
         name: str,
+        clusters: Sequence[Cluster],
         room: int,
         decided: Decided,
     ) -> Plan | None:
         """Plan one datacenter; None if its settings cannot be served."""
-        clusters = self._world.served(name)
         try:
             space = space_of(pool.spec.datacenters[name])
         except InvalidPool as invalid:
@@ -215,7 +192,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
 
     async def _serve(self, pool: IPAMPool, view: View, decided: Decided) -> Outcome:
         """Write promises to the pool, then addresses to allocations, then say what is wrong."""
-        granted, failed = await self._allocations.make(decided.grants, pool)
+        decided, granted, failed = await self._make(pool, view, decided)
         await self._delete_leftovers(pool, view, decided)
         fresh: list[Work] = [
             (promises_of(grant, one), one, grant.datacenter) for grant, one in granted
@@ -229,6 +206,38 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         if failed:
             return Again(RETRY)
         return self._next(pool, decided.journal, results, more=decided.more)
+
+    async def _make(
+        self, pool: IPAMPool, view: View, decided: Decided
+    ) -> tuple[
+        Decided,
+        list[tuple[Grant, IPAMAllocation]],
+        list[tuple[Grant, ControllerError]],
+    ]:
+        """Make the allocations that are not there.
+
+        What a cluster was to get whose allocation cannot be made, as its namespace is missing,
+        say, is others': so decide again without it.
+
+        Returns:
+            What is decided in the end, the grants that can be promised with their allocations, and
+            those that cannot with the reason.
+        """
+        made: dict[Key, IPAMAllocation] = {}
+        failed: list[tuple[Grant, ControllerError]] = []
+        tried: set[Key] = set()
+        while True:
+            fresh = [one for one in decided.grants if one.cluster.metadata.key not in tried]
+            tried.update(one.cluster.metadata.key for one in fresh)
+            found, refused = await self._allocations.make(fresh, pool)
+            made.update((grant.cluster.metadata.key, one) for grant, one in found)
+            if not refused:
+                break
+            failed += refused
+            unmade = {grant.cluster.metadata.key for grant, _ in failed}
+            decided = self._decide(pool, view, unmade)
+        keys = ((grant, grant.cluster.metadata.key) for grant in decided.grants)
+        return decided, [(grant, made[key]) for grant, key in keys if key in made], failed
 
     async def _delete_leftovers(self, pool: IPAMPool, view: View, decided: Decided) -> None:
         """Delete allocations of other datacenters, and those that stay without addresses."""
@@ -335,10 +344,3 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         self._told.of_pool(pool, decided.problems)
         faults = {key: one for made in decided.plans.values() for key, one in made.faults.items()}
         self._told.of_allocations(name, faults, view.find)
-
-
-def _exhausted(name: str, made: Plan) -> Iterable[Problem]:
-    """Return what a pool says of a datacenter that has not enough for all."""
-    waiting = [one for one in made.told.values() if one and one.reason == POOL_EXHAUSTED]
-    if waiting:
-        yield Problem(POOL_EXHAUSTED, f"datacenter {name}: {waiting[0].message}")

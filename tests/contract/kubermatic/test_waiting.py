@@ -67,7 +67,7 @@ async def test_a_bad_datacenter_or_pool_stops_nobody_else(lab: Lab) -> None:
     ("addresses", "reason"),
     [
         (["nonsense", "10.0.0.9-10.0.0.2"], "InvalidAllocation"),
-        (["10.0.0.8-10.0.0.8"], "OutOfPool"),
+        (["10.0.0.8-10.0.0.11"], "OutOfPool"),
         (["192.168.0.1-192.168.0.4"], "OutOfPool"),
         (["2001:db8::1"], "OutOfPool"),
     ],
@@ -109,13 +109,17 @@ async def test_a_cluster_is_told_that_its_pools_overlap_though_it_has_its_addres
 
 
 async def test_a_namespace_that_is_missing_stops_only_its_cluster(lab: Lab) -> None:
-    await lab.pool("p", dc=ranges("10.0.0.0/24", 4))
+    await lab.pool("p", dc=ranges("10.0.0.0/29", 4))
     await lab.cluster("a", namespace=False)
     status = {"status": {"namespaceName": lab.namespace("a")}}
     await lab.patch(f"{lab.clusters('a')}/status", status)
     await lab.says("a", "False", "ReconcilingError")
-    await lab.cluster("b")
-    await lab.until(lab.allocation("b", "p"), lambda one: bool(one["spec"].get("addresses")))
+    for name, addresses in (("b", "10.0.0.0-10.0.0.3"), ("c", "10.0.0.4-10.0.0.7")):
+        await lab.cluster(name)
+        await lab.has(name, "p", addresses)
     await lab.post_namespace("a")
-    await lab.until(lab.allocation("a", "p"), lambda one: bool(one["spec"].get("addresses")))
+    await lab.says("a", "False", "PoolExhausted")
+    await lab.patch(lab.clusters("c"), {"spec": {"pause": True}})
+    await lab.delete(lab.allocation("c", "p"))
+    await lab.has("a", "p", "10.0.0.4-10.0.0.7")
     await lab.says("a", "True", "Allocated")
