@@ -85,11 +85,12 @@ class ClusterReconciler:
             self._told.forget_cluster(key)
             self._said.pop(key, None)
             return SETTLED
-        told = self._told.of_cluster(key)
-        idle = not told and CONDITION not in cluster.status.conditions
-        if idle or not cluster.is_served(self._world.worker):
+        if not cluster.is_served(self._world.worker):
             return SETTLED
+        told = self._told.of_cluster(key)
         wanted = condition_of(cluster, told)
+        if wanted.status == "True" and self._awaits_pools(cluster, told):
+            return SETTLED
         self._record(cluster, told)
         has = cluster.status.conditions.get(CONDITION, ClusterCondition())
         if (has.status, has.reason, has.message) == (wanted.status, wanted.reason, wanted.message):
@@ -101,6 +102,17 @@ class ClusterReconciler:
         except NotFound:
             log.debug("The cluster is gone", cluster=str(key))
         return SETTLED
+
+    def _awaits_pools(self, cluster: Cluster, told: Mapping[str, Problem | None]) -> bool:
+        """Return whether a pool of its datacenter has said nothing yet; when it does is an event.
+
+        So it is when this process has just begun: what the one before wrote stays until then.
+        """
+        return any(
+            cluster.datacenter in pool.spec.datacenters and pool.metadata.name not in told
+            for pool in self._world.pools
+            if not pool.metadata.terminating
+        )
 
     def _record(self, cluster: Cluster, told: Mapping[str, Problem | None]) -> None:
         """Record an event for what keeps a cluster from addresses, once until it changes."""

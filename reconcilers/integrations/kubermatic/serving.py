@@ -80,10 +80,17 @@ class Kubermatic(AllKindsIntegration):
             watches=self._watches(world, pools, allocations, clusters),
             concurrency=self._settings.concurrency,
         )
+
+        def in_datacenters(pool: IPAMPool) -> Iterable[Key]:
+            for name in pool.spec.datacenters:
+                found = world.clusters.by_index(DATACENTER_INDEX, name)
+                yield from (one.metadata.key for one in found)
+
         condition = extension.controller(
             "kubermatic-cluster",
             ClusterReconciler(client, world, told, self._clock).reconcile,
-            watches=[Watch(clusters, to_self)],
+            # A pool that comes or goes may be the one that a cluster waits to hear from.
+            watches=[Watch(clusters, to_self), Watch(pools, in_datacenters, spec_changed)],
             concurrency=settings.width,
         )
         told.changed = condition.queue.add

@@ -131,3 +131,33 @@ async def test_clusters_of_a_worker_are_served_by_whoever_has_its_name(
     with product("kubermatic", server.kubeconfig, tmp_path / "log", flag, "--leader-elect=false"):
         await lab.has("other", "p", "10.0.0.2-10.0.0.3")
     await lab.has("plain", "p", "10.0.0.0-10.0.0.1")
+
+
+async def test_a_cluster_without_a_pool_is_told_so_until_there_is_one(lab: Lab) -> None:
+    await lab.cluster("a")
+    assert lab.name("dc") in await lab.says("a", "True", "NoPool")
+    await lab.pool("p", dc=ranges("10.0.0.0/29", 4))
+    await lab.says("a", "True", "Allocated")
+    await lab.delete(lab.pools("p"))
+    await lab.says("a", "True", "NoPool")
+
+
+async def test_a_process_that_starts_tells_clusters_nothing_that_its_predecessor_did_not_tell(
+    lab: Lab, server: Server, tmp_path: Path
+) -> None:
+    worker = {"worker-name": lab.name("worker")}
+    flags = f"--kubermatic-worker-name={lab.name('worker')}", "--leader-elect=false"
+    await lab.pool("p", dc=ranges("10.0.0.0/30", 2))
+    await lab.pool("q", dc=ranges("10.1.0.0/32", 1))
+    with product("kubermatic", server.kubeconfig, tmp_path / "log", *flags):
+        for name, status, reason in (("a", "True", "Allocated"), ("b", "False", "PoolExhausted")):
+            await lab.cluster(name, labels=worker)
+            await lab.says(name, status, reason)
+    before = [await lab.find(lab.clusters(name)) for name in ("a", "b")]
+    with product("kubermatic", server.kubeconfig, tmp_path / "log", *flags):
+        await lab.cluster("c", labels=worker)
+        await lab.says("c", "False", "PoolExhausted")
+        await lab.pool("r", other=ranges("10.2.0.0/30", 4))
+        await lab.cluster("d", "other", labels=worker)
+        await lab.says("d", "True", "Allocated")
+    assert [await lab.find(lab.clusters(name)) for name in ("a", "b")] == before
