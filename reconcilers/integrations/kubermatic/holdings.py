@@ -12,7 +12,11 @@ from allocator.addresses import BITS, quoted, union
 from allocator.errors import MalformedText
 from controller.meta import Key
 from reconcilers.integrations.kubermatic.api import AllocationSpec, IPAMAllocation
-from reconcilers.integrations.kubermatic.spaces import DatacenterSpace, parse_range
+from reconcilers.integrations.kubermatic.spaces import (
+    DatacenterSpace,
+    parse_prefix,
+    parse_range,
+)
 
 INCOMPATIBLE = "pool is incompatible with a current cluster allocation"
 INVALID_ALLOCATION = "InvalidAllocation"
@@ -64,7 +68,7 @@ def held(spec: AllocationSpec) -> Held:
             faults.append(f"wrong ip format: {quoted(text)}")
     if spec.cidr:
         try:
-            prefix = AddressRange.parse_cidr(spec.cidr)
+            prefix = parse_prefix(spec.cidr)
         except MalformedText:
             faults.append(f"wrong ip format: {quoted(spec.cidr)}")
     return Held(tuple(addresses), prefix, tuple(faults))
@@ -96,8 +100,14 @@ def problems(
             found[one.metadata.key] = Problem(INVALID_ALLOCATION, "; ".join(mine.faults))
             continue
         out = [part for part in mine.ranges if not space.hands_out(part)]
-        if out:
-            what = ", ".join(part.text for part in out)
+        if not out:
+            continue
+        what = ", ".join(part.text for part in out)
+        if not space.prefixes and all(space.has(part) for part in out):
+            # As to KKP: an address that a range has is counted, also if it was excluded later.
+            text = f"{what} has addresses that the pool excludes now; they stay where they are"
+            found.setdefault(one.metadata.key, Problem(OUT_OF_POOL, text, harmless=True))
+        else:
             text = f"{INCOMPATIBLE}: {what} is excluded, or not in the pool"
             found[one.metadata.key] = Problem(OUT_OF_POOL, text)
     return found

@@ -16,7 +16,7 @@ from reconcilers.integrations.kubermatic.api import (
     IPAMPool,
 )
 from reconcilers.integrations.kubermatic.holdings import held
-from reconcilers.integrations.kubermatic.spaces import parse_range
+from reconcilers.integrations.kubermatic.spaces import parse_prefix, parse_range, plain
 
 LARGEST_RANGE_BITS = 12
 INT64_BITS = 63
@@ -62,7 +62,7 @@ def _range_text_fault(text: str) -> str:
     if len(parts) > 2:
         form = '(format should be "{first_ip}-{last_ip}" or single "{ip}")'
         return f'invalid format for range: "{text}" {form}'
-    parsed = [parse_address(part) for part in parts]
+    parsed = [parse_address(plain(part)) for part in parts]
     for part, one in zip(parts, parsed, strict=True):
         if one is None:
             return f'invalid IP format for "{part}" in range "{text}"'
@@ -110,7 +110,7 @@ def changes(new: IPAMPool, old: IPAMPool) -> Iterable[str]:
 
 def _same_network(one: str, other: str) -> bool:
     try:
-        return AddressRange.parse_cidr(one) == AddressRange.parse_cidr(other)
+        return parse_prefix(one) == parse_prefix(other)
     except MalformedText:
         return one == other
 
@@ -151,7 +151,7 @@ def exclusions(datacenter: Datacenter) -> list[AddressRange]:
     for text in texts.get(datacenter.type, ()):
         try:
             is_range = datacenter.type == RANGE
-            found.append(parse_range(text) if is_range else AddressRange.parse_cidr(text))
+            found.append(parse_range(text) if is_range else parse_prefix(text))
         except MalformedText:
             continue  # it is refused by its own rule
     return found
@@ -162,7 +162,7 @@ def warnings(new: IPAMPool, old: IPAMPool | None = None) -> Iterable[str]:
     if not new.spec.datacenters:
         yield "spec.datacenters is empty: the pool serves nobody"
     for name, mine in sorted(new.spec.datacenters.items()):
-        whole = AddressRange.parse_cidr(mine.poolCidr)
+        whole = parse_prefix(mine.poolCidr)
         for one in exclusions(mine):
             if not whole.overlaps(one):
                 yield f"datacenter {name}: exclusion {one.text} is not in the pool"

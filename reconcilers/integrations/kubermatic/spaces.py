@@ -2,14 +2,15 @@
 
 A datacenter hands out single addresses, or prefixes of one length, in both cases blocks of one
 size, numbered as they lie in the address space. Nothing is listed: a /32 of IPv6 has 2^96 of them.
-Host bits are masked and any spelling is read, so that an exclusion excludes what it means.
+Host bits are masked and any spelling is read, so that an exclusion excludes what it means. IPv4
+addresses written as IPv6, ::ffff:10.0.0.1, are IPv4: so Go's parser reads them, and KKP with it.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from allocator import AddressRange, Family, InvalidPool, Layout
-from allocator.addresses import BITS, quoted
+from allocator.addresses import BITS, address_in, address_text, quoted
 from allocator.errors import MalformedText
 from reconcilers.integrations.kubermatic.api import PREFIX, RANGE, Datacenter
 
@@ -49,6 +50,11 @@ class DatacenterSpace:
         last = (blocks.last + 1 << self.shift) - 1
         return AddressRange(blocks.first << self.shift, last, self.family)
 
+    def has(self, addresses: AddressRange) -> bool:
+        """Return whether all of these addresses are of the pool, excluded or not."""
+        blocks = self.blocks(addresses)
+        return blocks is not None and self.layout.cidr.contains(blocks)
+
     def hands_out(self, addresses: AddressRange) -> bool:
         """Return whether all of these addresses may be handed out."""
         blocks = self.blocks(addresses)
@@ -62,7 +68,8 @@ def space_of(datacenter: Datacenter) -> DatacenterSpace:
         InvalidPool: its settings cannot be served.
     """
     try:
-        whole = AddressRange.parse_cidr(datacenter.poolCidr)
+        written = AddressRange.parse_cidr(datacenter.poolCidr)
+        whole = parse_prefix(datacenter.poolCidr)
     except MalformedText:
         raise InvalidPool([f"invalid CIDR address: {datacenter.poolCidr}"]) from None
     if datacenter.type == RANGE:
@@ -72,12 +79,10 @@ def space_of(datacenter: Datacenter) -> DatacenterSpace:
         return DatacenterSpace(_layout(whole, holes, 0), 0, datacenter.allocationRange, False)
     if datacenter.type != PREFIX:
         raise InvalidPool([f"unknown allocation type {quoted(datacenter.type)}"])
-    bits = BITS[whole.family]
-    length = datacenter.allocationPrefix
-    shift = bits - length
+    shift = BITS[written.family] - datacenter.allocationPrefix
     if not 0 <= shift <= whole.size.bit_length() - 1:
         raise InvalidPool([INVALID_PREFIX])
-    holes = _read(datacenter.excludePrefixes, AddressRange.parse_cidr)
+    holes = _read(datacenter.excludePrefixes, parse_prefix)
     return DatacenterSpace(_layout(whole, holes, shift), shift, 1, True)
 
 
@@ -88,7 +93,23 @@ def parse_range(text: str) -> AddressRange:
         InvalidRange: it is neither; blanks around an address do not matter.
     """
     start, dash, end = text.partition("-")
-    return AddressRange.parse(start.strip(), end.strip() if dash else start.strip())
+    return AddressRange.parse(plain(start.strip()), plain((end if dash else start).strip()))
+
+
+def parse_prefix(text: str) -> AddressRange:
+    """Read `address/length`; host bits do not matter.
+
+    Raises:
+        InvalidCIDR: it is none.
+    """
+    found = AddressRange.parse_cidr(text)
+    return found.in_family(4) or found
+
+
+def plain(text: str) -> str:
+    """Return an IPv4 address that is written as IPv6 as IPv4; any other text as it is."""
+    value = address_in(text, 4)
+    return text if value is None else address_text(value, 4)
 
 
 def _read(texts: Iterable[str], parse: Callable[[str], AddressRange]) -> list[AddressRange]:

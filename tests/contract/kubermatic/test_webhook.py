@@ -55,6 +55,10 @@ REFUSED = [
         'invalid range order for "10.0.0.2-10.0.0.1"',
     ),
     (
+        ranges("10.0.0.0/28", 4, "::ffff:10.0.0.2-10.0.0.1"),
+        'invalid range order for "::ffff:10.0.0.2-10.0.0.1"',
+    ),
+    (
         prefixes("10.0.0.0/24", 20),
         "allocation prefix cannot be smaller than the pool subnet mask size",
     ),
@@ -103,7 +107,8 @@ async def test_what_may_not_change_is_refused_and_the_same_network_is_no_change(
             "failed to add exclusion: there is an conflicted allocation in IPAM pool"
             f' "{lab.name("p")}" and datacenter "{lab.name("dc")}"'
         )
-        assert await change("dc", {"excludeRanges": ["10.0.0.7"]}) == DENIED + conflict
+        for taken in ("10.0.0.7", "::ffff:10.0.0.6"):
+            assert await change("dc", {"excludeRanges": [taken]}) == DENIED + conflict
         assert await change("dc", {"excludeRanges": ["10.0.0.8"]}) == ""
 
 
@@ -122,6 +127,7 @@ async def test_odd_pools_are_accepted_with_warnings(lab: Lab, server: Server) ->
         assert "not in the pool" in await warnings(dc=ranges("10.9.0.0/24", 4, "10.8.0.1"))
         assert lab.name("q") in await warnings(dc=prefixes("10.0.0.128/25", 28))
         assert await warnings(dc=prefixes("10.1.0.0/24", 28)) == ""
+        assert await warnings(dc=ranges("10.1.0.0/24", 4, "10.1.0.1-::ffff:10.1.0.2")) == ""
 
 
 async def test_the_deletion_of_a_pool_in_use_is_let_through(lab: Lab, server: Server) -> None:

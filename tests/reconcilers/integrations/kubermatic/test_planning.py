@@ -167,6 +167,46 @@ def test_an_exclusion_in_any_spelling_excludes_what_it_means() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("excluded", "expected"),
+    [
+        ("::ffff:10.0.0.0", "10.0.0.1/32"),
+        ("10.0.0.0-::ffff:10.0.0.1", "10.0.0.2/32"),
+        ("::FFFF:0a00:0-10.0.0.2", "10.0.0.3/32"),
+    ],
+)
+def test_ipv4_addresses_may_be_written_as_ipv6_in_exclusions_and_allocations(
+    excluded: str, expected: str
+) -> None:
+    datacenter = Datacenter(RANGE, "10.0.0.0/28", allocationRange=1, excludeRanges=(excluded,))
+    made = _plan(datacenter, [], ["a"])
+    assert [grant.ranges[0].text for grant in made.grants] == [expected]
+    held = _allocation("other", type=RANGE, addresses=(excluded,))
+    made = _plan(Datacenter(RANGE, "10.0.0.0/28", allocationRange=1), [held], ["a"])
+    assert [grant.ranges[0].text for grant in made.grants] == [expected]
+    assert not made.faults
+
+
+def test_a_pool_written_as_ipv6_hands_out_ipv4_as_kkp_does() -> None:
+    pool = "::ffff:a00:0/120"
+    made = _plan(Datacenter(RANGE, pool, allocationRange=2), [], ["a"])
+    assert [grant.ranges[0].text for grant in made.grants] == ["10.0.0.0/31"]
+    mine = _allocation("a", type=PREFIX, cidr="10.0.0.0/28")
+    made = _plan(Datacenter(PREFIX, pool, allocationPrefix=124), [mine], ["a", "b"])
+    assert [grant.ranges[0].text for grant in made.grants] == ["10.0.0.16/28"]
+
+
+def test_a_range_with_addresses_that_were_excluded_later_grows_and_is_reported() -> None:
+    datacenter = Datacenter(RANGE, "10.0.0.0/28", allocationRange=4, excludeRanges=("10.0.0.1",))
+    mine = _allocation("a", type=RANGE, addresses=("10.0.0.0-10.0.0.1",))
+    made = _plan(datacenter, [mine], ["a"])
+    assert [grant.ranges[0].text for grant in made.grants] == ["10.0.0.2/31"]
+    told = made.told[_cluster("a").metadata.key]
+    assert told is not None
+    assert (told.reason, told.harmless) == ("OutOfPool", True)
+    assert mine.metadata.key in made.faults
+
+
 def test_a_huge_pool_of_prefixes_is_planned_without_walking_through_it() -> None:
     datacenter = Datacenter(PREFIX, "fd00::/16", allocationPrefix=128)
     made = _plan(datacenter, [], ["a", "b"])
