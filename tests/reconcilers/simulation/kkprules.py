@@ -10,8 +10,8 @@ from controller.errors import ControllerError
 from reconcilers.integrations.kubermatic import allocations, planning, pools
 from reconcilers.integrations.kubermatic.allocations import Allocations, owner_of
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, IPAMAllocation, IPAMPool
-from reconcilers.integrations.kubermatic.planning import Content, Grant
-from reconcilers.integrations.kubermatic.pools import Decided, PoolReconciler
+from reconcilers.integrations.kubermatic.planning import Content, Decided, Grant
+from reconcilers.integrations.kubermatic.pools import PoolReconciler
 from reconcilers.integrations.kubermatic.reading import Reader, View
 from tests.reconcilers.simulation import journalrules
 from tests.reconcilers.simulation.journalrules import (
