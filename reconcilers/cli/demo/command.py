@@ -1,7 +1,10 @@
 """`butler-ipam demo`: plays the story, exits 0 only if all of it happened."""
 
 import io
+import os
 import sys
+import termios
+import tty
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -39,6 +42,8 @@ from reconcilers.cli.problems import Problem
 from reconcilers.ui.serving import local_page
 
 Story = Callable[[OverlapWatch, ReleaseWatch, str], list[Step]]
+KEY_BYTES = 64
+"""More than any key sends: arrows send three, pasted text more."""
 LOG_LINES = 40
 """So much of the log is shown if a step did not happen."""
 
@@ -51,12 +56,12 @@ LOG_LINES = 40
     metavar="DURATION",
     help="How long to wait for what a step should bring.",
 )
-@option("--step", is_flag=True, help="Wait for Enter in each step, before anything is done.")
+@option("--step", is_flag=True, help="Wait for a key in each step, before anything is done.")
 @option(
     "--ui",
     "shows",
     is_flag=True,
-    help="Serve the map as a live page; on a terminal, wait for Enter first and last.",
+    help="Serve the map as a live page; on a terminal, wait for a key first and last.",
 )
 @option("--verbose", "-v", is_flag=True, help="Show the controllers' log, on stderr.")
 def demo(step_timeout: float, step: bool, shows: bool, verbose: bool) -> None:
@@ -70,13 +75,13 @@ def demo(step_timeout: float, step: bool, shows: bool, verbose: bool) -> None:
     """
     terminal = sys.stdin.isatty()
     if step and not terminal:
-        raise click.UsageError("--step waits for Enter, and standard input is no terminal")
+        raise click.UsageError("--step waits for keys, and standard input is no terminal")
     log = io.StringIO()
     logs.configure("console", "info", stream=sys.stderr if verbose else log)
     try:
         way = Way(
-            each=wait_for_enter if step else no_pause,
-            ends=wait_for_enter if shows and terminal else no_pause,
+            each=wait_for_key if step else no_pause,
+            ends=wait_for_key if shows and terminal else no_pause,
             shows=shows,
             looks=step,
         )
@@ -109,15 +114,17 @@ class Way:
 _AT_ONCE = Way()
 
 
-async def wait_for_enter() -> None:
-    """Wait until Enter is pressed; also for the end of standard input."""
-    click.echo(click.style("    press Enter ", dim=True), nl=False)
+async def wait_for_key() -> None:
+    """Wait until a key is pressed on the terminal; what was typed before is no answer."""
+    before = termios.tcgetattr(sys.stdin)
     try:
+        tty.setcbreak(sys.stdin)
+        click.echo(click.style("    press any key ", dim=True), nl=False)
         await anyio.wait_readable(sys.stdin)
-    except anyio.get_cancelled_exc_class():
+        os.read(sys.stdin.fileno(), KEY_BYTES)
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
         click.echo()
-        raise
-    sys.stdin.readline()
 
 
 async def perform(step_timeout: float, make_steps: Story = story, way: Way = _AT_ONCE) -> None:
