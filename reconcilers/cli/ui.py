@@ -17,13 +17,13 @@ from reconcilers.addressmap.objects import read_objects
 from reconcilers.cli.flags import cluster_options, option
 from reconcilers.cli.local.servers import Interrupted, run_until_interrupted
 from reconcilers.cli.problems import Problem
-from reconcilers.cli.survey.objects import Scope, in_cluster
+from reconcilers.cli.survey.objects import Scope, in_cluster, namespace_option
 from reconcilers.ui.serving import check_loopback, local_page
 
 
 @click.command()
 @cluster_options
-@option("-n", "--namespace", default="", help="Only this namespace; all of them if absent.")
+@namespace_option()
 @option(
     "--listen",
     default="127.0.0.1:8090",

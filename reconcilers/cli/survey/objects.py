@@ -42,17 +42,22 @@ class Scope:
     files: tuple[str, ...] = ()
 
 
+def namespace_option() -> Callable[[F], F]:
+    """Return the option -n."""
+    return option(
+        *("-n", "--namespace"),
+        default="",
+        shell_complete=completed.namespaces,
+        help="Only this namespace; all of them if absent.",
+    )
+
+
 def scope_options(function: F) -> F:
     """Give a command the options that `scope` reads."""
     return with_options(
         function,
         cluster_options,
-        option(
-            *("-n", "--namespace"),
-            default="",
-            shell_complete=completed.namespaces,
-            help="Only this namespace; all of them if absent.",
-        ),
+        namespace_option(),
         option(
             *("-A", "--all-namespaces"),
             is_flag=True,

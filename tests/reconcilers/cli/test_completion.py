@@ -139,5 +139,6 @@ async def test_pools_and_namespaces_are_offered_from_the_cluster(
 
         assert await asked("map", config, "") == ["lab"]
         assert await asked("map", config, "x") == []
-        assert await asked("pools", config, "-n", "butler") == ["butler-system"]
+        for command in ("pools", "ui"):
+            assert await asked(command, config, "-n", "butler") == ["butler-system"]
         assert await asked("map", config, "-n", "default", "") == []
