@@ -116,6 +116,7 @@ async def storm(
         administrator(plane) as admin,
         anyio.create_task_group() as group,
     ):
+        admin.timeout = httpx.Timeout(CALM_SECONDS)  # a thousand may be deleted at once
         here = scene(admin, random.Random(choices.random()))
         await plane.install_crds(crd.crds())
         await plane.install_crds(DATA / here.integration / "crds.yaml")
