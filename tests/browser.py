@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 LIMIT = 60.0
+"""Seconds, for its start and for each answer: how long a test takes depends on the machine."""
 PHONE = 500
 """Narrower windows are those of phones: they have fingers."""
 
@@ -28,11 +29,11 @@ class Page:
         """Return the answer to a command."""
         self._number += 1
         await self._socket.send_json({"id": self._number, "method": method, "params": params})
-        while True:
-            answer = await self._socket.receive_json()
-            if answer.get("id") == self._number:
-                assert "error" not in answer, answer
-                return answer["result"]
+        with anyio.fail_after(LIMIT):
+            while (answer := await self._socket.receive_json()).get("id") != self._number:
+                pass
+        assert "error" not in answer, answer
+        return answer["result"]
 
     async def value(self, expression: str) -> Any:
         """Return what an expression is in the page."""
@@ -99,12 +100,12 @@ async def browser(folder: Path) -> AsyncIterator[Page]:
                 printed = b""
                 while b"DevTools listening on " not in printed or not printed.endswith(b"\n"):
                     printed += await process.stderr.receive()
-                port = printed.partition(b"ws://127.0.0.1:")[2].partition(b"/")[0].decode()
-                async with aiohttp.ClientSession() as http:
-                    async with http.get(f"http://127.0.0.1:{port}/json/list") as answer:
-                        tabs = json.loads(await answer.text())
-                    [url] = [t["webSocketDebuggerUrl"] for t in tabs if t["type"] == "page"]
-                    async with http.ws_connect(url, max_msg_size=0) as socket:
-                        yield Page(socket)
+            port = printed.partition(b"ws://127.0.0.1:")[2].partition(b"/")[0].decode()
+            async with aiohttp.ClientSession() as http:
+                async with http.get(f"http://127.0.0.1:{port}/json/list") as answer:
+                    tabs = json.loads(await answer.text())
+                [url] = [t["webSocketDebuggerUrl"] for t in tabs if t["type"] == "page"]
+                async with http.ws_connect(url, max_msg_size=0) as socket:
+                    yield Page(socket)
         finally:
             process.terminate()
