@@ -19,6 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Decorator = Callable[[F], F]
 
 LEASE_NAME = "butler-ipam"
+_FOLDER = click.Path(path_type=Path)
 
 
 def _duration(flag: str, name: str, **attributes: Any) -> Decorator[F]:
@@ -31,12 +32,16 @@ def _bind(flag: str, name: str, default: str, what: str) -> Decorator[F]:
     return option(flag, name, default=default, metavar="HOST:PORT", help=sentence)
 
 
+def _certificate(flag: str) -> Decorator[F]:
+    sentence = "Folder with tls.crt and tls.key for that; if absent, one is made up."
+    return option(flag, type=_FOLDER, help=sentence)
+
+
 def manager_options(function: F) -> F:
     """Give a command the options that `manager_settings` reads.
 
     Those that are a field of ManagerOptions or SelfSigned are called as it is.
     """
-    folder = click.Path(path_type=Path)
     return with_options(
         function,
         switch("--leader-elect", default=False, help="Work only while holding the lease."),
@@ -62,11 +67,7 @@ def manager_options(function: F) -> F:
         switch(
             "--metrics-secure", default=False, help="Serve /metrics by HTTPS, to whom RBAC allows."
         ),
-        option(
-            "--metrics-cert-dir",
-            type=folder,
-            help="Folder with tls.crt and tls.key for that; if absent, one is made up.",
-        ),
+        _certificate("--metrics-cert-dir"),
         option(
             *("--diagnostics-address", "diagnostics"),
             metavar="HOST:PORT",
@@ -79,11 +80,7 @@ def manager_options(function: F) -> F:
         ),
         _bind("--health-probe-bind-address", "health_bind", ":8081", "/healthz and /readyz are"),
         _bind("--ui-bind-address", "ui_bind", "0", "the map of addresses is, by HTTPS,"),
-        option(
-            "--ui-cert-dir",
-            type=folder,
-            help="Folder with tls.crt and tls.key for that; if absent, one is made up.",
-        ),
+        _certificate("--ui-cert-dir"),
         _duration(
             *("--graceful-shutdown-timeout", "grace_seconds"),
             help="How long running work may take to end.",
@@ -96,7 +93,7 @@ def manager_options(function: F) -> F:
         ),
         option(
             "--webhook-cert-dir",
-            type=folder,
+            type=_FOLDER,
             help="Folder with tls.crt and tls.key for them; if absent, the controller makes a"
             " certificate and tells the API server to trust it.",
         ),
@@ -135,9 +132,7 @@ def log_options(function: F) -> F:
     return with_options(
         function,
         option(
-            "--log-level",
-            "--zap-log-level",
-            "log_level",
+            *("--log-level", "--zap-log-level", "log_level"),
             type=click.Choice(["debug", "info", "warning", "error"]),
             default="info",
             help="The lowest level that is logged.",

@@ -10,7 +10,7 @@ from allocator import AllocatorError, Capacity, InvalidPool, PoolExhausted, Spac
 from controller.conditions import Condition, find
 from controller.meta import Key
 from reconcilers import ranges
-from reconcilers.api.ipallocation import ALLOCATED, FAILED, PENDING, RELEASED, IPAllocation
+from reconcilers.api.ipallocation import ALLOCATED, FAILED, PENDING, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.output import Cell, Column, bar, number, percent, report, table
@@ -129,7 +129,7 @@ def _figures(standing: Standing) -> dict[str, Any]:
     }
 
 
-_COLOURS = {ALLOCATED: "green", FAILED: "red", PENDING: "yellow", RELEASED: None}
+_COLOURS: Mapping[str | None, str] = {ALLOCATED: "green", FAILED: "red", PENDING: "yellow"}
 
 
 def render(
@@ -188,9 +188,8 @@ def _changes(changed: Sequence[Change], *, wide: bool) -> str:
         ),
     ]
     for size in sizes:
-        columns += [
-            Column(f"FITS {size.nodes}+{size.balancers}", _before_and_after(partial(_fits, size)))
-        ]
+        fits = _before_and_after(partial(_fits, size))
+        columns.append(Column(f"FITS {size.nodes}+{size.balancers}", fits))
     return table(columns, [one for one in changed if wide or sizes or one.before != one.after])
 
 
@@ -225,14 +224,10 @@ def _allocations(
         Column("TYPE", lambda one: one.spec.type),
         Column("COUNT", lambda one: number(_wanted(one, ledger))),
         Column("RANGE", lambda one: ", ".join(held.text for held in ranges.all_held(one))),
-        Column("PHASE", lambda one: _phase(one.status.phase or "-")),
+        Column("PHASE", lambda one: Cell(one.status.phase or "-", _COLOURS.get(one.status.phase))),
         Column("REMARK", lambda one: Cell("; ".join(_remarks(one, before, ledger)))),
     )
     return table(columns, allocations)
-
-
-def _phase(phase: str) -> Cell:
-    return Cell(phase, _COLOURS.get(phase))
 
 
 def _wanted(allocation: IPAllocation, ledger: Ledger) -> int | None:

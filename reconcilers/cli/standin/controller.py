@@ -185,7 +185,7 @@ class MetalLBStandIn:
         """Why the pools as they are now are not in force; empty if they are."""
         manager.add_service("events", self._recorder.run, leader_only=False)
         informers = (manager.informer(ADDRESS_POOL), manager.informer(SERVICE))
-        watches = [Watch(informer, _everything) for informer in informers]
+        watches = [Watch(informer, lambda _: (EVERYTHING,)) for informer in informers]
         manager.controller(COMPONENT, self.reconcile, watches=watches)
 
     async def reconcile(self, _: Key) -> Outcome:
@@ -259,10 +259,6 @@ class MetalLBStandIn:
         self, resource: Any, about: Object, kind: EventType, reason: str, message: str
     ) -> None:
         self._recorder.record(resource, about, kind, reason, message, action="Assign")
-
-
-def _everything(_: Object) -> Iterable[Key]:
-    return (EVERYTHING,)
 
 
 async def _try(write: Callable[[], Awaitable[None]]) -> ControllerError | None:

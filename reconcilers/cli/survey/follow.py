@@ -80,14 +80,10 @@ async def _follow(where: Scope, show: Show) -> None:
                 except Problem as problem:  # a pool that is named may come again
                     text = f"{problem.format_message()}\n"
                 if text != last:
-                    _write(text, first=not last)
+                    before = CLEAR if sys.stdout.isatty() else "\n" if last else ""
+                    click.echo(before + text, nl=False)
                     last = text
                 await changed.wait()
     finally:
         with anyio.CancelScope(shield=True):
             await transport.aclose()
-
-
-def _write(text: str, *, first: bool) -> None:
-    before = CLEAR if sys.stdout.isatty() else "" if first else "\n"
-    click.echo(before + text, nl=False)
