@@ -51,6 +51,7 @@ from reconcilers.integrations.kubermatic.reading import Reader, View, World
 from reconcilers.integrations.kubermatic.spaces import space_of
 from reconcilers.integrations.kubermatic.telling import RECONCILING_ERROR, Told
 from reconcilers.networkpool.pending_promises import WriteResult
+from reconcilers.networkpool.view import Behind
 from reconcilers.settings import PoolSettings
 
 INVALID_POOL = "InvalidPool"
@@ -192,7 +193,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
 
     async def _serve(self, pool: IPAMPool, view: View, decided: Decided) -> Outcome:
         """Write promises to the pool, then addresses to allocations, then say what is wrong."""
-        decided, granted, failed = await self._make(pool, view, decided)
+        view, decided, granted, failed = await self._make(pool, view, decided)
         await self._delete_leftovers(pool, view, decided)
         fresh: list[Work] = [
             (promises_of(grant, one), one, grant.datacenter) for grant, one in granted
@@ -210,6 +211,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
     async def _make(
         self, pool: IPAMPool, view: View, decided: Decided
     ) -> tuple[
+        View,
         Decided,
         list[tuple[Grant, IPAMAllocation]],
         list[tuple[Grant, ControllerError]],
@@ -220,8 +222,8 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         say, is others': so decide again without it.
 
         Returns:
-            What is decided in the end, the grants that can be promised with their allocations, and
-            those that cannot with the reason.
+            The view by which it is decided in the end, what is, the grants that can be promised
+            with their allocations, and those that cannot with the reason.
         """
         made: dict[Key, IPAMAllocation] = {}
         failed: list[tuple[Grant, ControllerError]] = []
@@ -235,9 +237,26 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
                 break
             failed += refused
             unmade = {grant.cluster.metadata.key for grant, _ in failed}
-            decided = self._decide(pool, view, unmade)
+            view, decided = await self._decide_again(pool, view, unmade)
         keys = ((grant, grant.cluster.metadata.key) for grant in decided.grants)
-        return decided, [(grant, made[key]) for grant, key in keys if key in made], failed
+        return view, decided, [(grant, made[key]) for grant, key in keys if key in made], failed
+
+    async def _decide_again(
+        self, pool: IPAMPool, view: View, without: Collection[Key]
+    ) -> tuple[View, Decided]:
+        """Decide by what there is now, later in a pass.
+
+        A view's allocations are those of when it was made, and what it finds is of now: a promise
+        that was kept meanwhile is settled, but its addresses are not among the allocations.
+
+        Raises:
+            Behind: the cache has begun anew meanwhile.
+        """
+        revision = journal_of(pool.metadata).revision or 0
+        view = await self._reader.at_least(pool.metadata.name, revision)
+        if view.position < revision:
+            raise Behind
+        return view, self._decide(pool, view, without)
 
     async def _delete_leftovers(self, pool: IPAMPool, view: View, decided: Decided) -> None:
         """Delete allocations of other datacenters, and those that stay without addresses."""

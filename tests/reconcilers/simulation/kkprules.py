@@ -39,6 +39,17 @@ def dropped_at_once(mp: Patch) -> None:
     promises_dropped_at_once(mp, pools)
 
 
+def decided_again_by_the_first_view(mp: Patch) -> None:
+    """Who decides again in a pass goes by what was read when it began."""
+
+    async def careless(
+        self: PoolReconciler, pool: IPAMPool, view: View, without: Any
+    ) -> tuple[View, Decided]:
+        return view, self._decide(pool, view, without)
+
+    mp.setattr(PoolReconciler, "_decide_again", careless)
+
+
 def revision_not_raised(mp: Patch) -> None:
     """The journal does not say how far one has to have read."""
     journalrules.revision_not_raised(mp, pools)

@@ -160,6 +160,25 @@ async def stale_cache_after_a_settled_promise(stage: KkpStage) -> str | None:
     return stage.problem
 
 
+async def promise_kept_while_another_cannot_be_made(stage: KkpStage) -> str | None:
+    """A's allocation cannot be made, so C gets A's addresses; B gets its own meanwhile."""
+    stage.ask("b")
+    await stage.pool(stage.replica(), _gives_to("b"))
+    stage.ask("a")
+    stage.ask("c")
+    current = stage.replica()
+
+    def is_for_a(flight: Flight) -> bool:
+        found = flight.method == "POST" and flight.body["metadata"]["namespace"] == "cluster-a"
+        if found:
+            stage.arrive()
+            current.allocations.advance(current.allocations.behind)
+        return found
+
+    await stage.pool(current, is_for_a)
+    return stage.problem or (None if stage.has("c") else "C has nothing")
+
+
 async def growth(stage: KkpStage) -> str | None:
     """Each cluster is to get another address."""
     stage.ask("a")
