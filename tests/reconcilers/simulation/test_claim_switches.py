@@ -32,7 +32,7 @@ SWITCHES = {
         journalrules.other_holders_unseen,
         BOTH_HAVE,
         Plan(),
-        29,
+        91,
     ),
     "3a": Switch(
         "who has no finalizer gets nothing",
@@ -103,7 +103,7 @@ CLUSTERS = {
         rules.addresses_never_rest,
         "which was to rest",
         RESTING,
-        4,
+        5,
     ),
     "10b": Switch(
         "a claim is released though its Cluster is gone",

@@ -26,7 +26,7 @@ _EMPTIED = replace(_BUSY, resets=True)
 CHANGED, LOST = " now", "lost its addresses"
 
 SWITCHES = {
-    "2": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, _LAGGING),
+    "2": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, _LAGGING, 2),
     "3": Switch(
         "an allocation is made without addresses",
         rules.made_with_addresses,
@@ -45,7 +45,7 @@ SWITCHES = {
         rules.written_at_any_version,
         CHANGED,
         _EMPTIED,
-        5,
+        8,
     ),
     "6": Switch(
         "a promise is kept until it is settled", rules.dropped_at_once, BOTH_HAVE, _LAGGING, 3

@@ -128,7 +128,7 @@ SWITCHES = {
         seed=3,
     ),
     "6a": Switch("a promise is kept until it is settled", rules.never_kept, BOTH, _QUIET, seed=22),
-    "6b": Switch("a higher version settles", rules.kept_until_fulfilled, WAITS, _CALMED, seed=8),
+    "6b": Switch("a higher version settles", rules.kept_until_fulfilled, WAITS, _CALMED, seed=31),
     "6d": Switch(
         "what settled a promise raises the revision",
         rules.revision_not_raised,
