@@ -63,6 +63,7 @@ async def test_a_watch_that_falls_silent_is_replaced_without_a_list() -> None:
         await here.create("a")
         with here.proxy.inject(half_open(), FIRST_WATCH):
             async with observed(here) as seen:
+                await seen.wait(1)
                 await here.clock.deadlines.wait(1)
                 await here.create("b")
                 assert seen.names == ["a"]

@@ -43,7 +43,7 @@ async def test_claims_need_every_rule_of_the_shipped_role_and_no_other(
             for kind in POOLS:
                 await edited_while_it_is_written(lab, proxy, kind)
                 await served_and_released(lab, kind)
-            await vanished(lab)
+            await vanished(lab, proxy)
             await waiting_for_its_cluster(lab)
     said = await anyio.Path(log).read_text(encoding="utf-8")
     assert "403 Forbidden" not in said, "the shipped role does not suffice"
@@ -180,13 +180,20 @@ async def served_and_released(lab: Lab, kind: str) -> None:
         await lab.gone("IPAddressClaim", one)
 
 
-async def vanished(lab: Lab) -> None:
-    """Take a claim away by force: its IPAddress goes after a live read of it."""
+async def vanished(lab: Lab, proxy: Proxy) -> None:
+    """Take a claim away by force: its IPAddress goes after a live read of it.
+
+    Meanwhile the product cannot put the finalizer back.
+    """
     await lab.claim("forced", "p")
     await lab.served("forced")
-    await lab.patch("IPAddressClaim", "forced", {"metadata": {"finalizers": None}})
-    await lab.delete("IPAddressClaim", "forced")
-    await lab.gone("IPAddress", "forced")
+    gone = anyio.Event()
+    writes = Match(verb="patch", resource="ipaddressclaims")
+    with proxy.inject(LateRequest(Pause(until=gone)), writes):
+        await lab.patch("IPAddressClaim", "forced", {"metadata": {"finalizers": None}})
+        await lab.delete("IPAddressClaim", "forced")
+        gone.set()
+        await lab.gone("IPAddress", "forced")
 
 
 async def waiting_for_its_cluster(lab: Lab) -> None:
