@@ -55,9 +55,7 @@ async def local_page(
     feed, token = Feed(watched, clock), secrets.token_urlsafe(24)
     app = application(feed, token_guard(token), clock)
     tasks = [one.run for one in (*watched.kinds, watched.events)]
-    if watched.others is not None:
-        tasks.append(watched.others.run)
-    async with running([*tasks, feed.run]), _listening(app, bind) as port:
+    async with running([*tasks, *watched.others_run, feed.run]), _listening(app, bind) as port:
         host = f"[{bind.host}]" if ":" in bind.host else bind.host
         yield f"http://{host}:{port}/#token={token}"
 
@@ -124,11 +122,8 @@ class Page:
             update = SelfSignedCertificate(self._serving, self._clock, NAMES).run
         app = application(self._feed, self._reviewer.guard, self._clock)
         tls = self._serving.listening_context
-        tasks = [update, self._watched.events.run]
-        if self._watched.others is not None:
-            tasks.append(self._watched.others.run)
         async with (
-            running(tasks),
+            running([update, self._watched.events.run, *self._watched.others_run]),
             _listening(app, self._bind, tls) as port,
         ):
             log.info(

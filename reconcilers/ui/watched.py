@@ -11,6 +11,7 @@ from controller.eventkind import EVENTS
 from controller.informer import Informer
 from controller.meta import Key, Object, ObjectMeta
 from controller.resource import Resource
+from controller.supervisor import Task
 from controller.transport import Transport
 from reconcilers.addressmap.objects import Objects
 from reconcilers.api import names
@@ -119,6 +120,11 @@ class Watched:
     def kinds(self) -> Sequence[Informer[Any]]:
         """Those without which nothing can be shown."""
         return self.pools, self.allocations, self.clusters, self.providers
+
+    @property
+    def others_run(self) -> list[Task]:
+        """What has to run for the pools of other platforms; nothing where they are not shown."""
+        return [self.others.run] if self.others is not None else []
 
     @property
     def names(self) -> list[PoolName]:

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from controller.conditions import find
-from controller.meta import Key, MetadataOnly
-from controller.resource import Resource
+from controller.meta import Key
 from envtest.metallb import NAMESPACE
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ADDRESS_POOL, IP_ALLOCATION, IPAddressPool
 from reconcilers.cli.local.objects import delete
+from reconcilers.integrations.core.discovery import DEFINITIONS
 from reconcilers.tenantcluster.metallb.uptake import counted, marker_size
 from tests.metallb.site import HOME, POOL, TEAM, Site, Tenant, frozen, site
 from tests.polling import until
@@ -32,14 +32,6 @@ BALANCER = Key(HOME, "team-a-lb")
 RIVAL = Key(HOME, "rival")
 THEIRS = Key(NAMESPACE, "theirs")
 MARKED = Key(NAMESPACE, names.METALLB_MARKER)
-DEFINITION = Resource(
-    "apiextensions.k8s.io",
-    "v1",
-    "CustomResourceDefinition",
-    "customresourcedefinitions",
-    MetadataOnly,
-    namespaced=False,
-)
 
 
 async def _one_block_for_two(here: Site) -> None:
@@ -216,6 +208,6 @@ async def test_a_range_is_not_free_while_a_metallb_that_was_removed_shows_it(
 
 async def _remove_kinds(tenant: Tenant) -> None:
     """Delete MetalLB's definitions, and with them its objects, as its uninstallation does."""
-    for one in (await tenant.client.list(DEFINITION)).items:
+    for one in (await tenant.client.list(DEFINITIONS)).items:
         if one.metadata.name.endswith(".metallb.io"):
-            await delete(tenant.client, DEFINITION, one.metadata.key)
+            await delete(tenant.client, DEFINITIONS, one.metadata.key)
