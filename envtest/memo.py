@@ -16,12 +16,13 @@ LONGEST = 512
 
 
 def remembered(
-    size: int,
+    size: int, longest: int = LONGEST
 ) -> Callable[[Callable[Concatenate[str, _P], _T]], Callable[Concatenate[str, _P], _T]]:
     """Return a decorator that caches the results of a pure function for short texts.
 
     Args:
         size: how many answers; those not asked for longest go first.
+        longest: how many characters a text has at the most that is remembered.
     """
 
     def decorate(
@@ -31,7 +32,7 @@ def remembered(
 
         @wraps(function)
         def ask(text: str, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-            if len(text) > LONGEST:
+            if len(text) > longest:
                 return function(text, *args, **kwargs)
             found: _T = known(text, *args, **kwargs)  # type: ignore[arg-type]  # hashable ones
             return found

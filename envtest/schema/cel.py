@@ -16,6 +16,7 @@ from typing import Any, Final
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_optional, ext_strings
 
+from envtest.memo import remembered
 from envtest.schema.celtypes import RESERVED, Types
 
 _Type = cel.Type
@@ -109,6 +110,7 @@ _FUNCTIONS: Final[tuple[_Function, ...]] = (
 )
 
 
+@functools.cache
 def _declared(*, checked: bool) -> list[Any]:
     """Return the declarations of our functions.
 
@@ -137,6 +139,19 @@ def _evaluating() -> Any:
     return _environment({}, checked=False)
 
 
+@remembered(1024)
+def _expression(text: str) -> Any:
+    """Compile an expression; each server that a process starts asks for those of the same kinds.
+
+    Raises:
+        CelError: it is none.
+    """
+    try:
+        return _evaluating().compile(text, disable_check=True)
+    except RuntimeError as error:
+        raise CelError(_message(error)) from error
+
+
 class Program:
     """An expression, ready to be evaluated any number of times."""
 
@@ -148,10 +163,7 @@ class Program:
         Raises:
             CelError: it is none.
         """
-        try:
-            self._expression = _evaluating().compile(text, disable_check=True)
-        except RuntimeError as error:
-            raise CelError(_message(error)) from error
+        self._expression = _expression(text)
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
         """Return the value.
@@ -186,6 +198,9 @@ class Checker:
             root: whether it is a whole object's, so that apiVersion, kind and names are visible.
         """
         self._types = Types(schema, root=root)
+        # By whether the old value is optional. To make one, and what it works out for the first
+        # rule, takes longer than the rule.
+        self._environments: dict[bool, Any] = {}
 
     @property
     def typed(self) -> bool:
@@ -203,15 +218,14 @@ class Checker:
         return self._failure(text, _Type.STRING, said, optional_old=optional_old)
 
     def _failure(self, text: str, wanted: Any, otherwise: str, *, optional_old: bool) -> str:
-        kind = self._types.type
-        variables = {"self": kind}
+        if optional_old not in self._environments:
+            kind = self._types.type
+            old = {"old": _Type.Map(_Type.STRING, kind)} if optional_old else {"oldSelf": kind}
+            made = _environment({"self": kind, **old}, self._types.pool)
+            self._environments[optional_old] = made
         if optional_old:
             text = with_optional_old(text)
-            variables["old"] = _Type.Map(_Type.STRING, kind)
-        else:
-            variables["oldSelf"] = kind
-        environment = _environment(variables, self._types.pool)
-        return _compile_failure(environment, text, wanted, otherwise)
+        return _compile_failure(self._environments[optional_old], text, wanted, otherwise)
 
 
 def _compile_failure(environment: Any, text: str, wanted: Any, otherwise: str) -> str:

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import Any, Final
 
+import msgspec
+
+from envtest.memo import remembered
 from envtest.schema import objectmeta
 from envtest.schema.correlation import Pair, Shape
 from envtest.schema.embedded import EmbeddedNode, MalformedObject
@@ -28,6 +31,12 @@ _RULES_SKIPPED: Final = invalid(
     "validation",
 )
 
+# How many schemas are kept for the next server that is given them, and how long their JSON may be.
+# Tests start a server each, with the same kinds: to check and to compile those of one product took
+# most of the time until they were served.
+KEPT: Final = 64
+LONGEST_KEPT: Final = 1 << 16
+
 
 class CompiledSchema:
     """The schema of one version of a kind, compiled once; all methods work on plain decoded JSON.
@@ -39,7 +48,6 @@ class CompiledSchema:
         self._schema = open_api_v3_schema
         self._shape = Shape(open_api_v3_schema)
         self._embedded = EmbeddedNode.compile(open_api_v3_schema)
-        self._rules = RuleTree.compile(open_api_v3_schema, root=True)
 
     # Made when they are first needed: a version that is never used needs none of these.
 
@@ -56,6 +64,10 @@ class CompiledSchema:
         return AppliedDefaultNode(self._schema)
 
     @cached_property
+    def _rules(self) -> RuleTree | None:
+        return RuleTree.compile(self._schema, root=True)
+
+    @cached_property
     def _values(self) -> ValueSchema:
         return ValueSchema(self._schema)
 
@@ -63,10 +75,13 @@ class CompiledSchema:
     def _lists(self) -> ListNode | None:
         return ListNode.compile(self._schema)
 
-    @classmethod
-    def compile(cls, open_api_v3_schema: Mapping[str, Any]) -> Self:
-        """Compile the `openAPIV3Schema` of a CRD version that `validate_crd` has accepted."""
-        return cls(open_api_v3_schema)
+    @staticmethod
+    def compile(open_api_v3_schema: Mapping[str, Any]) -> CompiledSchema:
+        """Compile the `openAPIV3Schema` of a CRD version that `validate_crd` has accepted.
+
+        The same schema may give the same object: it does not change, and has a copy of its own.
+        """
+        return _compiled(msgspec.json.encode(open_api_v3_schema).decode())
 
     def prune(self, obj: dict[str, Any], old: Mapping[str, Any] = _NOTHING) -> list[str]:
         """Drop unknown fields and bring metadata into shape, in place.
@@ -161,6 +176,12 @@ class CompiledSchema:
             if before:
                 return
         out += found
+
+
+@remembered(KEPT, LONGEST_KEPT)
+def _compiled(text: str) -> CompiledSchema:
+    """Compile a schema by its JSON."""
+    return CompiledSchema(msgspec.json.decode(text))
 
 
 def _once(errors: list[FieldError]) -> list[FieldError]:

@@ -77,7 +77,8 @@ class Rule:
         self.optional_old = bool(rule.get("optionalOldSelf"))
         self._named = message or text
         self._program, self._failure = self._compiled(text)
-        self._said, _ = self._compiled(rule.get("messageExpression") or "")
+        said = rule.get("messageExpression")
+        self._said = self._compiled(said)[0] if said else None
 
     def _compiled(self, text: str) -> tuple[Program | None, str]:
         try:

@@ -6,6 +6,7 @@ import weakref
 import pytest
 
 from envtest.memo import LONGEST, remembered
+from envtest.schema.crd.versions import _schema_errors
 from envtest.schema.names import label_value_errors, qualified_name_errors
 
 
@@ -36,3 +37,11 @@ def test_nothing_is_kept_of_a_long_text() -> None:
 def test_long_labels_are_refused_like_short_ones(judge: object) -> None:
     assert callable(judge)
     assert judge("a" * 10_000)
+
+
+def test_a_schema_with_errors_is_refused_wherever_a_good_one_was_taken_before() -> None:
+    taken = {"type": "object", "properties": {"size": {"type": "integer"}}}
+    for index, kind in enumerate(("integer", "int", "integer", "int")):
+        taken["properties"] = {"size": {"type": kind}}
+        errors = _schema_errors(taken, "spec", has_status=False)
+        assert bool(errors) is (index % 2 == 1)

@@ -71,9 +71,9 @@ async def test_the_name_that_go_install_gives_is_found_too(assets: Assets) -> No
 async def test_metallb_is_ready_when_it_has_read_the_pools(
     assets: Assets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "1s")
+    monkeypatch.setenv("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "3s")
     assets.add("metallb-controller", content=NOT_YET, says="looking")
-    with pytest.raises(PlaneError, match=r"is not ready after 1 seconds; .*\nlooking"):
+    with pytest.raises(PlaneError, match=r"is not ready after 3 seconds; .*\nlooking"):
         async with metallb_controller("a kubeconfig"):
             pass
     assert left_behind(assets) == ([], [])

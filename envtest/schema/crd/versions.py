@@ -9,6 +9,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
+from envtest.memo import remembered
+from envtest.schema.compiled import KEPT, LONGEST_KEPT
 from envtest.schema.crd.nodes import node_errors
 from envtest.schema.crd.structural import default_errors, structural_errors
 from envtest.schema.errors import (
@@ -131,6 +135,14 @@ def _deprecation_errors(version: _Body, path: str) -> list[FieldError]:
 
 
 def _schema_errors(schema: _Body, path: str, *, has_status: bool) -> list[FieldError]:
+    text = msgspec.json.encode(schema).decode()
+    return list(_errors_of_text(text, path, has_status=has_status))
+
+
+@remembered(KEPT, LONGEST_KEPT)
+def _errors_of_text(text: str, path: str, *, has_status: bool) -> tuple[FieldError, ...]:
+    """Return the errors of a schema by its JSON."""
+    schema = msgspec.json.decode(text)
     out: list[FieldError] = []
     if has_status:
         out += _root_errors(schema, path)
@@ -138,7 +150,7 @@ def _schema_errors(schema: _Body, path: str, *, has_status: bool) -> list[FieldE
         out.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
     of_structure = structural_errors(schema, path) or default_errors(schema, path)
     out += of_structure
-    return out + node_errors(schema, path, rules=not of_structure)
+    return (*out, *node_errors(schema, path, rules=not of_structure))
 
 
 def _root_errors(schema: _Body, path: str) -> list[FieldError]:

@@ -15,7 +15,6 @@ from aiohttp import web
 from envtest.certs import Authority
 
 Reply = dict[str, Any]
-Patch = list[dict[str, Any]]
 
 
 def allow(**members: Any) -> Reply:
