@@ -20,7 +20,7 @@ from controller.resource import Resource
 T = TypeVar("T", bound=Object)
 
 # What msgspec raises for bytes that it cannot decode; RecursionError is for deep nesting.
-_DECODE_ERRORS = (ValueError, RecursionError)
+DECODE_ERRORS = (ValueError, RecursionError)
 
 
 class DecodeFailure(str):
@@ -190,7 +190,7 @@ def _decode_untyped(data: bytes | msgspec.Raw) -> Untyped:
 
 
 def _decode(of: type[T], data: bytes | msgspec.Raw) -> T:
-    """Return the object in `data`; raise one of `_DECODE_ERRORS` if it is none or has no name."""
+    """Return the object in `data`; raise one of `DECODE_ERRORS` if it is none or has no name."""
     obj: T = decoder(of)(data)
     if not obj.metadata.name:
         raise ValueError("it has no metadata.name")
@@ -216,7 +216,7 @@ def decode_json(data: bytes) -> Any:
     """
     try:
         return _any_decoder.decode(data)
-    except _DECODE_ERRORS as error:
+    except DECODE_ERRORS as error:
         raise MalformedAnswer(f"the answer is no JSON: {error}") from error
 
 
@@ -228,7 +228,7 @@ def decode_object(resource: Resource[T], data: bytes) -> T:
     """
     try:
         return _decode(resource.type, data)
-    except _DECODE_ERRORS as error:
+    except DECODE_ERRORS as error:
         raise MalformedAnswer(f"the answer is no {resource.kind}: {error}") from error
 
 
@@ -241,14 +241,14 @@ def decode_page(resource: Resource[T], data: bytes) -> Page[T]:
     try:
         listed = _list_decoder.decode(data)
         revision = int(listed.metadata.resourceVersion)
-    except _DECODE_ERRORS as error:
+    except DECODE_ERRORS as error:
         raise MalformedAnswer(f"the answer is no {resource.kind}List: {error}") from error
     items: list[T] = []
     unreadable: dict[Key, str] = {}
     for number, raw in enumerate(listed.items or ()):
         try:
             items.append(_decode(resource.type, raw))
-        except _DECODE_ERRORS as error:
+        except DECODE_ERRORS as error:
             key = _key_of(raw) or Key("", f"item {number}")
             unreadable[key] = _decode_failure(resource, raw, error)
     return Page(tuple(items), revision, unreadable, listed.metadata.continuation or "")
@@ -262,7 +262,7 @@ def decode_event(resource: Resource[T], line: bytes) -> WatchEvent[T]:
     """
     try:
         envelope = _envelope_decoder.decode(line)
-    except _DECODE_ERRORS as error:
+    except DECODE_ERRORS as error:
         raise MalformedAnswer(f"a line of the {resource.full_name} watch: {error}") from error
     match envelope.type:
         case "ADDED":
@@ -288,7 +288,7 @@ def _object_event(
     try:
         event = kind(_decode(resource.type, raw))
         return event if event.revision else UnknownEvent("an object without resourceVersion")
-    except _DECODE_ERRORS as error:
+    except DECODE_ERRORS as error:
         return _unreadable(raw, _decode_failure(resource, raw, error), deleted=kind is Deleted)
 
 
@@ -298,7 +298,7 @@ def _decode_failure(resource: Resource[T], raw: msgspec.Raw, error: Exception) -
         return DecodeFailure(str(error))
     try:
         return DecodeFailure(str(error), _decode(resource.outline, raw))
-    except _DECODE_ERRORS:
+    except DECODE_ERRORS:
         return DecodeFailure(str(error))
 
 
@@ -307,7 +307,7 @@ def _unreadable(raw: msgspec.Raw, reason: str, *, deleted: bool) -> Unreadable |
         meta = _metadata_decoder.decode(raw).metadata
         if meta.name and meta.revision:
             return Unreadable(meta.key, meta.revision, reason, deleted)
-    except _DECODE_ERRORS as error:
+    except DECODE_ERRORS as error:
         return UnknownEvent(f"an object with unreadable metadata: {error}")
     return UnknownEvent(f"an object without name or resourceVersion: {reason}")
 
@@ -315,7 +315,7 @@ def _unreadable(raw: msgspec.Raw, reason: str, *, deleted: bool) -> Unreadable |
 def _key_of(raw: msgspec.Raw) -> Key | None:
     try:
         meta = _metadata_decoder.decode(raw).metadata
-    except _DECODE_ERRORS:
+    except DECODE_ERRORS:
         return None
     return meta.key if meta.name else None
 
@@ -325,7 +325,7 @@ def _bookmark(raw: msgspec.Raw) -> Bookmark | UnknownEvent:
         meta = _metadata_decoder.decode(raw).metadata
         ended = meta.annotations.get("k8s.io/initial-events-end") == "true"
         bookmark = Bookmark(meta.revision, ended)
-    except _DECODE_ERRORS as error:
+    except DECODE_ERRORS as error:
         return UnknownEvent(f"a bookmark that cannot be read: {error}")
     return bookmark if bookmark.revision else UnknownEvent("a bookmark without resourceVersion")
 

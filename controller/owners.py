@@ -40,9 +40,9 @@ def owned(
             )
         meta["namespace"] = space
     others = [one for one in meta.get("ownerReferences") or () if one["uid"] != owner.metadata.uid]
-    rival = next((one for one in others if controller and one.get("controller")), None)
-    if rival is not None:
-        raise ValueError(f"{name} is controlled by {rival['kind']} {rival['name']} already")
+    present = next((one for one in others if controller and one.get("controller")), None)
+    if present is not None:
+        raise ValueError(f"{name} is controlled by {present['kind']} {present['name']} already")
     reference = {
         "apiVersion": kind.api_version,
         "kind": kind.kind,

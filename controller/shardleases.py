@@ -255,7 +255,7 @@ class ShardLeases:
             await self._looked.wait()
 
     async def _take_part(self, shard: int, elector: Elector) -> None:
-        """Take a shard whenever it is to be had, and give it back when another is to have it."""
+        """Hold a shard for as long as the division gives it to this replica, again and again."""
         while True:
             await self._wait_moved(shard, here=True)
             if await self._acquire(shard, elector):

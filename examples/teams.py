@@ -1,4 +1,4 @@
-"""A Team, which is cluster-scoped, owns a Namespace; webhooks default, judge and convert it."""
+"""A Team, which is cluster-scoped, owns a Namespace; webhooks default, validate and convert it."""
 
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -100,7 +100,7 @@ async def set_defaults(request: AdmissionRequest[Team]) -> Answer:
 
 
 # -- Refuse
-async def judge(request: AdmissionRequest[Team]) -> Answer:
+async def validate(request: AdmissionRequest[Team]) -> Answer:
     """Refuse a team without owners, and one that moves to another namespace."""
     new, old = request.object, request.oldObject
     if new is None or new.metadata.terminating:
@@ -127,7 +127,7 @@ class Teams:
             watches=[Watch(self._teams, to_self), Watch(self._namespaces, to_team)],
         )
         manager.add_webhook(Webhook("/default-team", set_defaults, Team, mutating=True))
-        manager.add_webhook(Webhook("/judge-team", judge, Team))
+        manager.add_webhook(Webhook("/validate-team", validate, Team))
         old = Spoke("v1", OldTeam, to_v2, to_v1)
         manager.add_webhook(Conversion("/convert-team", TEAMS, Team, old))
 

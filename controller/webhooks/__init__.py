@@ -1,4 +1,4 @@
-"""Webhooks: judging and amending writes before they are stored; converting between versions."""
+"""Webhooks: validating and changing writes before they are stored; converting between versions."""
 
 from controller.webhooks.answers import Allowed, Answer, Denied, Patched
 from controller.webhooks.conversion import Conversion, Spoke

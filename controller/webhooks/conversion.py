@@ -26,26 +26,24 @@ import structlog
 from anyio.lowlevel import checkpoint
 
 from controller.clock import Clock
-from controller.codec import decoder, encode
+from controller.codec import DECODE_ERRORS, decoder, encode
 from controller.meta import Key, Untyped
 from controller.resource import Resource
 from controller.supervisor import as_exception, is_bug
 from controller.webhooks.carrying import UnfitResult, carry_over
 from controller.webhooks.conversionreview import (
-    BadReview,
     ConversionReview,
     check_converted,
     decode_review,
     encode_failure,
     encode_success,
 )
+from controller.webhooks.envelope import BadReview
 
 S = TypeVar("S")
 T = TypeVar("T")
 H = TypeVar("H")
 Json = dict[str, Any]
-
-_DECODE_ERRORS = (ValueError, RecursionError)
 
 log = structlog.get_logger(__name__)
 
@@ -151,7 +149,7 @@ class Conversion(Generic[H]):
             review = decode_review(body)
         except BadReview as error:
             log.warning("Bad conversion request", webhook=self.path, error=str(error))
-            return encode_failure(str(error)), False
+            return encode_failure(str(error), error.uid, error.api_version), False
         converted: list[Json] = []
         try:
             with clock.move_on_after(seconds) as scope:
@@ -270,7 +268,7 @@ def _read(data: bytes, of: type[T]) -> T:
     """
     try:
         found: T = decoder(of)(data)
-    except _DECODE_ERRORS as error:
+    except DECODE_ERRORS as error:
         raise _Refused(f"it cannot be read as {_name(of)}: {error}") from error
     return found
 

@@ -16,29 +16,18 @@ import msgspec
 
 from controller.codec import encode
 from controller.webhooks.carrying import UnfitResult
+from controller.webhooks.envelope import decode_request
 
 KIND = "ConversionReview"
 V1 = "apiextensions.k8s.io/v1"
 VERSIONS = (V1, "apiextensions.k8s.io/v1beta1")
 CHANGEABLE = ("labels", "annotations")
 
-_DECODE_ERRORS = (ValueError, RecursionError)
-
-
-class BadReview(Exception):
-    """The body is no ConversionReview that can be answered."""
-
 
 class _Request(msgspec.Struct):
     uid: str
     desiredAPIVersion: str
     objects: list[msgspec.Raw]
-
-
-class _Envelope(msgspec.Struct):
-    apiVersion: str = ""
-    kind: str = ""
-    request: _Request | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +53,9 @@ def decode_review(data: bytes) -> ConversionReview:
     Raises:
         BadReview: there is none.
     """
-    try:
-        envelope = msgspec.json.decode(data, type=_Envelope)
-    except _DECODE_ERRORS as error:
-        raise BadReview(f"the body is no {KIND}: {error}") from error
-    if envelope.kind != KIND or envelope.apiVersion not in VERSIONS:
-        raise BadReview(
-            f'no kind "{envelope.kind}" is registered for version "{envelope.apiVersion}":'
-            f" expected {KIND} of {' or '.join(VERSIONS)}"
-        )
-    request = envelope.request
-    if request is None:
-        raise BadReview(f"the {KIND} has no request")
+    version, request = decode_request(data, KIND, VERSIONS, _Request)
     objects = [bytes(one) for one in request.objects]
-    return ConversionReview(envelope.apiVersion, request.uid, request.desiredAPIVersion, objects)
+    return ConversionReview(version, request.uid, request.desiredAPIVersion, objects)
 
 
 def encode_success(review: ConversionReview, converted: Iterable[Mapping[str, Any]]) -> bytes:

@@ -14,9 +14,10 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from controller.codec import decoder, encode
+from controller.codec import DECODE_ERRORS, decoder, encode
 from controller.meta import Key
 from controller.webhooks.answers import Allowed, Answer, Denied, Patched
+from controller.webhooks.envelope import BadReview, decode_request
 
 T = TypeVar("T")
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
@@ -30,7 +31,6 @@ WARNINGS_CHARACTERS = 4096
 """The API server drops further warnings of one response."""
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
-_DECODE_ERRORS = (ValueError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,31 +132,6 @@ class AdmissionRequest(Generic[T]):
         return Key(self.namespace, self.name)
 
 
-class BadReview(Exception):
-    """The body is no AdmissionReview that can be answered.
-
-    Args:
-        message: what is wrong with it.
-        uid: the request's uid, if it could be decoded.
-        api_version: the review's version, if it is one of VERSIONS.
-    """
-
-    def __init__(self, message: str, *, uid: str = "", api_version: str = V1) -> None:
-        super().__init__(message)
-        self.uid = uid
-        self.api_version = api_version
-
-
-class _Envelope(msgspec.Struct):
-    apiVersion: str = ""
-    kind: str = ""
-    request: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-
-
-class _Uid(msgspec.Struct):
-    uid: str = ""
-
-
 class _Request(msgspec.Struct):
     uid: str
     operation: Operation
@@ -204,7 +179,7 @@ class Review:
         """
         new, error = _decode(of, self.object)
         if error:
-            raise BadReview(error, uid=self.uid, api_version=self.api_version)
+            raise BadReview(error, self.api_version, self.uid)
         old, old_error = _decode(of, self.old_object)
         return AdmissionRequest(
             **self.fields,
@@ -222,23 +197,7 @@ def decode_review(data: bytes) -> Review:
     Raises:
         BadReview: there is none.
     """
-    try:
-        envelope = msgspec.json.decode(data, type=_Envelope)
-    except _DECODE_ERRORS as error:
-        raise BadReview(f"the body is no {KIND}: {error}") from error
-    if envelope.kind != KIND or envelope.apiVersion not in VERSIONS:
-        raise BadReview(
-            f'no kind "{envelope.kind}" is registered for version "{envelope.apiVersion}":'
-            f" expected {KIND} of {' or '.join(VERSIONS)}"
-        )
-    version = envelope.apiVersion
-    if not _copy(envelope.request):
-        raise BadReview(f"the {KIND} has no request", api_version=version)
-    try:
-        request = msgspec.json.decode(envelope.request, type=_Request)
-    except _DECODE_ERRORS as error:
-        message = f"the request of the {KIND} cannot be read: {error}"
-        raise BadReview(message, uid=_uid(envelope.request), api_version=version) from error
+    version, request = decode_request(data, KIND, VERSIONS, _Request)
     fields = {name: getattr(request, name) for name in _Request.__struct_fields__}
     new, old = _copy(fields.pop("object")), _copy(fields.pop("oldObject"))
     fields |= {"dryRun": bool(request.dryRun), "options": request.options or {}}
@@ -316,13 +275,6 @@ def _copy(raw: msgspec.Raw) -> bytes:
     return b"" if data == b"null" else data
 
 
-def _uid(raw: msgspec.Raw) -> str:
-    try:
-        return msgspec.json.decode(raw, type=_Uid).uid
-    except _DECODE_ERRORS:
-        return ""
-
-
 def _decode(of: type[T], data: bytes) -> tuple[T | None, str]:
     """Return the object and an empty text, or None and the error."""
     if not data:
@@ -331,5 +283,5 @@ def _decode(of: type[T], data: bytes) -> tuple[T | None, str]:
         return data, ""  # type: ignore[return-value] # T is bytes here
     try:
         return decoder(of)(data), ""
-    except _DECODE_ERRORS as error:
+    except DECODE_ERRORS as error:
         return None, f"the object cannot be read: {error}"

@@ -25,10 +25,10 @@ from structlog.contextvars import bound_contextvars
 from controller.clock import Clock
 from controller.supervisor import guarded, is_bug
 from controller.webhooks.answers import Answer, Denied, Patched
+from controller.webhooks.envelope import BadReview
 from controller.webhooks.review import (
     V1,
     AdmissionRequest,
-    BadReview,
     Review,
     decode_review,
     encode_review,

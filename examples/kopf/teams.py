@@ -22,7 +22,7 @@ async def set_defaults(spec, name, patch, **_):
 
 # -- Refuse
 @kopf.on.validate("example.com", "v2", "teams", operations=["CREATE", "UPDATE"])
-async def judge(spec, meta, old, **_):
+async def validate(spec, meta, old, **_):
     if meta.get("deletionTimestamp"):
         return
     if not all("@" in owner for owner in spec.get("owners") or [""]):

@@ -48,6 +48,7 @@ def outcome(file: Path, when: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["after", "before"])
 def test_a_program_that_imports_kubernetes_asyncio_itself_gets_all_of_it(
     tmp_path: Path, when: str

@@ -27,6 +27,7 @@ async def test_the_first_candidate_creates_the_lease_with_times_that_the_server_
     await playing(play)
 
 
+@pytest.mark.slow
 async def test_a_healthy_leader_renews_every_two_seconds_and_stays() -> None:
     async def play(world: World) -> None:
         await world.clock.advance(3600)

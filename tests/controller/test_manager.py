@@ -286,6 +286,7 @@ async def test_a_service_that_ran_for_long_is_restarted_after_the_first_delay() 
     assert begun == [0, 1, 3, 1004]
 
 
+@pytest.mark.slow
 async def test_nothing_is_left_behind_after_many_starts_and_stops() -> None:
     def tasks() -> int:
         return len(anyio.get_running_tasks())

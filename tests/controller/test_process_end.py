@@ -43,6 +43,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "code"), [("exit", 3), ("return", 1)])
 def test_a_process_ends_with_the_status_that_says_so_and_releases_its_lease(
     how: str, code: int

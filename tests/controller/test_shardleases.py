@@ -213,6 +213,7 @@ async def test_services_of_the_leader_run_where_shard_0_is_held() -> None:
             await room.pass_by(30)
 
 
+@pytest.mark.slow
 async def test_the_lease_of_a_replica_that_is_gone_for_long_is_deleted() -> None:
     async with sharing() as room:
         a, b = room.start("a"), room.start("b")

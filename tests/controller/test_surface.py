@@ -53,6 +53,7 @@ def test_lazily_loaded_names_are_what_type_checkers_see() -> None:
         getattr(controller, "Informant")  # noqa: B009 - mypy sees that it is not there
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_exported_name_is_used_by_the_reconcilers_or_by_a_tested_example(
     package: ModuleType,

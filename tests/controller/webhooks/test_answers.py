@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ def canonical(document: Any) -> str:
     return json.dumps(document, sort_keys=True)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(OBJECTS, OBJECTS)
 def test_a_patch_turns_one_document_into_the_other(

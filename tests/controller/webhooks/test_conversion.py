@@ -280,6 +280,15 @@ async def test_a_body_that_is_no_review_fails(body: bytes, said: str) -> None:
     assert not failed
 
 
+async def test_a_request_that_cannot_be_read_is_answered_with_its_uid_and_version() -> None:
+    body = b'{"kind":"ConversionReview","apiVersion":"%s","request":{"uid":"%s"}}'
+    answer, _ = await ask(gizmos(), body % (b"apiextensions.k8s.io/v1beta1", UID.encode()))
+    assert answer["apiVersion"] == "apiextensions.k8s.io/v1beta1"
+    assert answer["response"]["uid"] == UID
+    said = "the request of the ConversionReview cannot be read: Object missing required field"
+    assert answer["response"]["result"]["message"].startswith(said)
+
+
 async def test_objects_that_take_too_long_fail_with_a_sentence() -> None:
     clock = VirtualClock()
     answer, failed = await gizmos().answer(review("v2", gizmo("v1", {})), clock, 0)
