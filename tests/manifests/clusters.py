@@ -4,33 +4,43 @@ The administrator is one by RBAC and not by the group system:masters, so the API
 no role gives away more than its creator has.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx
 import pytest
-import yaml
 
 from envtest.plane import ControlPlane as Plane
 from tests.polling import until
 from tests.reconcilers.cli.commands import ROOT, environment
 from tests.servers import Server, program, running
+from tests.yamls import written_yaml
 
 MANIFESTS = ROOT / "manifests"
 HOME = "butler-system"
 STAND_INS = Path(__file__).with_name("standins")
 """Definitions of kinds of other projects, as much of them as our manifests use."""
 NAMESPACES = MANIFESTS / "samples/00-namespaces.yaml"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ADMINISTRATOR = "installer"
 SECONDS = 120.0
 
 
 def written(*objects: Mapping[str, Any]) -> str:
     """Return manifests as one text."""
-    return yaml.safe_dump_all(objects, sort_keys=False)
+    return written_yaml(objects)
+
+
+def condition(one: Mapping[str, Any], name: str) -> str:
+    """Return the status of a condition of an object: "True", "False" or "Unknown"."""
+    # kube-apiserver shows null for the conditions of a definition that was created just now.
+    conditions = one.get("status", {}).get("conditions") or ()
+    found = {each["type"]: each["status"] for each in conditions}
+    return str(found.get(name, "Unknown"))
 
 
 class Cluster:
@@ -66,27 +76,96 @@ class Cluster:
         )
         return said
 
-    async def delete(self, *arguments: str | Path, stdin: str = "") -> None:
-        """Delete, definitions as the guide has it: after a look at what is left of their kinds.
+    async def read(self, path: str) -> Any:
+        """Return what the server answers to a GET; fail if it refuses.
+
+        While it opens the storage of a kind it asks to come again, which kubectl does.
+        """
+        answer = await until(
+            partial(self.http.get, path),
+            lambda one: one.status_code != httpx.codes.TOO_MANY_REQUESTS,
+            seconds=SECONDS,
+        )
+        assert answer.is_success, f"{path}: {answer.text}"
+        return answer.json()
+
+    async def stored(self, documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return the objects that the server has of those in manifests; fail if one is missing.
+
+        A start of kubectl takes longer than all of these requests, and adds nothing to them.
+        """
+        resources: dict[str, dict[str, Any]] = {}
+        found = []
+        for one in documents:
+            version, kind, meta = one["apiVersion"], one["kind"], one["metadata"]
+            prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
+            if version not in resources:
+                listed = (await self.read(prefix))["resources"]
+                resources[version] = {
+                    each["kind"]: each for each in listed if "/" not in each["name"]
+                }
+            resource = resources[version][kind]
+            where = f"/namespaces/{meta.get('namespace', 'default')}"
+            inner = where if resource["namespaced"] else ""
+            found.append(await self.read(f"{prefix}{inner}/{resource['name']}/{meta['name']}"))
+        return found
+
+    async def definitions(self, *names: str) -> list[dict[str, Any]]:
+        """Return definitions, all or those with these names, in their order."""
+        every = {one["metadata"]["name"]: one for one in (await self.read(DEFINITIONS))["items"]}
+        return [every[name] for name in names] if names else list(every.values())
+
+    async def established(self, *names: str) -> list[dict[str, Any]]:
+        """Return definitions, all or those with these names, once each is served."""
+
+        def served(found: list[dict[str, Any]]) -> bool:
+            return all(condition(one, "Established") == "True" for one in found)
+
+        return await until(lambda: self.definitions(*names), served, seconds=SECONDS)
+
+    async def _until_deletable(self) -> None:
+        """Wait until the objects of each definition can be listed.
 
         kube-apiserver opens the storage of a kind at the first request for it. If that is its own
         one, for the objects to delete before the definition, it fails, and a race of the
         server's with itself may keep it from trying again for five minutes.
         """
-        defined = (await self.kubectl("get", "crd", "-o", "name")).split()
-        kinds = [name.partition("/")[2] for name in defined]
-        if kinds:
-            await self.until_kubectl("get", "-A", ",".join(kinds))
+        for one in await self.definitions():
+            group, plural = one["spec"]["group"], one["spec"]["names"]["plural"]
+            version = next(each["name"] for each in one["spec"]["versions"] if each["served"])
+            path = f"/apis/{group}/{version}/{plural}"
+            await until(
+                partial(self.http.get, path), lambda answer: answer.is_success, seconds=SECONDS
+            )
+
+    async def delete(self, *arguments: str | Path, stdin: str = "") -> None:
+        """Delete by kubectl, definitions as the guide has it: after a look at their objects."""
+        await self._until_deletable()
         await self.kubectl("delete", *arguments, stdin=stdin)
 
-    async def apply(self, *arguments: str | Path, stdin: str = "") -> None:
+    async def undefine(self, *names: str) -> None:
+        """Delete definitions, of those with these names that there are, and wait for the end."""
+        await self._until_deletable()
+        for name in names:
+            answer = await self.http.delete(f"{DEFINITIONS}/{name}")
+            assert answer.status_code in {200, 404}, answer.text
+        await until(
+            self.definitions,
+            lambda left: not {one["metadata"]["name"] for one in left} & {*names},
+            seconds=SECONDS,
+        )
+
+    async def apply(self, *arguments: str | Path, stdin: str = "") -> str:
         """Apply manifests on the server's side: first as a dry run, then for good.
 
         A warning of the server is a failure, as is any field that it does not know.
+
+        Returns:
+            What kubectl prints the second time.
         """
         command = ("apply", "--server-side", *arguments)
         await self.kubectl(*command, "--dry-run=server", stdin=stdin)
-        await self.kubectl(*command, stdin=stdin)
+        return await self.kubectl(*command, stdin=stdin)
 
     async def helm(self, *arguments: str | Path, stdin: str = "") -> str:
         """Run Helm; fail if it fails or passes on a warning. Return what it prints."""
@@ -127,11 +206,9 @@ class Cluster:
 
     async def _leaving(self) -> dict[str, Any]:
         """Return the conditions of definitions that are being deleted."""
-        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        found = (await self.http.get(path)).json()["items"]
         return {
             one["metadata"]["name"]: one["status"].get("conditions")
-            for one in found
+            for one in await self.definitions()
             if "deletionTimestamp" in one["metadata"]
         }
 

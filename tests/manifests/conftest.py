@@ -22,5 +22,5 @@ async def cluster(
 async def with_stand_ins(cluster: Cluster) -> Cluster:
     """The cluster with the kinds of other projects that ours stand beside."""
     await cluster.apply("-f", STAND_INS)
-    await cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
+    await cluster.established()
     return cluster

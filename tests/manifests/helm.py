@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,9 @@ def pieces(text: str) -> Iterator[tuple[str, str]]:
     yield "text", text[at:].lstrip() if trim else text[at:]
 
 
+@cache
 def parse(text: str) -> list[Node]:
-    """Return the nodes of a template."""
+    """Return the nodes of a template, which nobody changes."""
     root = Node("root", branches=[("", [])])
     stack = [root]
     for kind, content in pieces(text):

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 DEFINITIONS = MANIFESTS / "crds"
 SAMPLES = [one for one in sorted((MANIFESTS / "samples").glob("*.yaml")) if one != NAMESPACES]
 NAMES = tuple(kind.crd_name for kind in crd.KINDS)
-HOOKS = "validatingwebhookconfigurations"
+HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 
 
 def printed() -> str:
@@ -50,9 +50,11 @@ def kustomizations() -> Iterator[str]:
 
 async def remove(cluster: Cluster) -> None:
     """Take away our kinds with their objects, the webhooks, and what else the samples bring."""
-    await cluster.kubectl("delete", HOOKS, "--all", "--ignore-not-found")
-    await cluster.delete("crd", *NAMES, "--ignore-not-found")
-    await cluster.kubectl("delete", "secret,configmap", "--all", "-n", HOME)
+    of_home = f"/api/v1/namespaces/{HOME}"
+    for path in (HOOKS, f"{of_home}/secrets", f"{of_home}/configmaps"):
+        answer = await cluster.http.delete(path)
+        assert answer.is_success, answer.text
+    await cluster.undefine(*NAMES)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -66,20 +68,11 @@ async def emptied(cluster: Cluster) -> AsyncIterator[Cluster]:
     await remove(cluster)
 
 
-async def established(cluster: Cluster) -> list[dict[str, Any]]:
-    """Return our definitions, once each is served."""
-    crds = [f"crd/{name}" for name in NAMES]
-    await cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *crds)
-    found = json.loads(await cluster.kubectl("get", "crd", *NAMES, "-o", "json"))
-    return list(found["items"])
-
-
-async def versions(cluster: Cluster, text: str) -> dict[str, str]:
-    """Return the resourceVersions of the objects of a manifest."""
-    found = json.loads(await cluster.kubectl("get", "-o", "json", "-f", "-", stdin=text))
+async def versions(cluster: Cluster, documents: Iterable[dict[str, Any]]) -> dict[str, str]:
+    """Return the resourceVersions of the objects of manifests."""
     return {
         f"{one['kind']}/{one['metadata']['name']}": one["metadata"]["resourceVersion"]
-        for one in found["items"]
+        for one in await cluster.stored(documents)
     }
 
 
@@ -99,7 +92,7 @@ async def test_the_definitions_are_accepted_and_served(
     text = printed() if piped else ""
     await emptied.kubectl("apply", *command, "--dry-run=server", stdin=text)
     await emptied.kubectl("apply", *command, stdin=text)
-    for definition in await established(emptied):
+    for definition in await emptied.established(*NAMES):
         status = definition["status"]
         conditions = {one["type"]: one["status"] for one in status["conditions"]}
         assert conditions == {"Established": "True", "NamesAccepted": "True"}
@@ -112,9 +105,9 @@ async def test_the_definitions_replace_those_of_another_installation(emptied: Cl
     theirs = written(*(without_rules(one) for one in read_all_yaml(printed())))
     command = ("apply", "--server-side", "--field-manager=other", "-f", "-")
     await emptied.kubectl(*command, stdin=theirs)
-    before = schemas(await established(emptied))
+    before = schemas(await emptied.established(*NAMES))
     await emptied.kubectl("apply", "--server-side", "--force-conflicts", "-k", DEFINITIONS)
-    after = schemas(await established(emptied))
+    after = schemas(await emptied.established(*NAMES))
     assert before != after
     assert after == schemas(read_all_yaml(printed()))
 
@@ -126,7 +119,7 @@ def schemas(definitions: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 async def test_what_the_definitions_say_of_every_field_can_be_read(cluster: Cluster) -> None:
     await cluster.apply("-k", DEFINITIONS)
-    await established(cluster)
+    await cluster.established(*NAMES)
     for kind in crd.KINDS:
         # A controller of kube-apiserver publishes that a moment after the kind is served.
         told = await cluster.until_kubectl("explain", kind.plural, "--recursive")
@@ -138,50 +131,73 @@ async def test_the_one_file_install_is_accepted_and_applied_again_it_changes_not
     cluster: Cluster,
 ) -> None:
     await cluster.apply("-f", rendering.INSTALL)
-    await established(cluster)
-    text = rendering.INSTALL.read_text()
-    before = await versions(cluster, text)
-    assert len(before) == len([one for one in read_all_yaml(text) if one])
-    await cluster.apply("-f", rendering.INSTALL)
-    assert await versions(cluster, text) == before
+    await cluster.established(*NAMES)
+    documents = [one for one in read_all_yaml(rendering.INSTALL.read_text()) if one]
+    before = await versions(cluster, documents)
+    assert len(before) == len(documents)
+    await cluster.kubectl("apply", "--server-side", "-f", rendering.INSTALL)
+    assert await versions(cluster, documents) == before
 
 
 @pytest.mark.parametrize("folder", list(kustomizations()))
 async def test_every_folder_of_kustomize_is_accepted(cluster: Cluster, folder: str) -> None:
-    await cluster.apply("-k", MANIFESTS / folder)
-    assert await versions(cluster, await cluster.kubectl("kustomize", MANIFESTS / folder))
+    applied = read_yaml(await cluster.apply("-k", MANIFESTS / folder, "-o", "yaml"))
+    documents = applied["items"] if applied["kind"] == "List" else [applied]
+    assert await cluster.stored(documents)
 
 
-@pytest.mark.parametrize(
-    "components",
-    [*((one,) for one in COMPONENTS), tuple(COMPONENTS)],
-    ids="+".join,
-)
-async def test_the_install_with_components_is_accepted(
-    with_stand_ins: Cluster, components: tuple[str, ...], tmp_path: Path
+async def rendered(cluster: Cluster, folder: Path) -> list[dict[str, Any]]:
+    """Return what kustomize makes of a folder."""
+    return list(read_all_yaml(await cluster.kubectl("kustomize", folder)))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def plain(cluster: Cluster) -> list[dict[str, Any]]:
+    """The objects of the install without components."""
+    return await rendered(cluster, MANIFESTS / "default")
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+async def test_what_a_component_adds_to_the_install_is_accepted(
+    with_stand_ins: Cluster, plain: list[dict[str, Any]], component: str, tmp_path: Path
 ) -> None:
-    folder = with_components(tmp_path, *components)
-    await with_stand_ins.apply("-k", folder)
-    text = await with_stand_ins.kubectl("kustomize", folder)
-    found = {name.partition("/")[0] for name in await versions(with_stand_ins, text)}
-    for component in components:
-        assert COMPONENTS[component] <= found
+    every = await rendered(with_stand_ins, with_components(tmp_path, component))
+    added = [one for one in every if one not in plain]
+    await with_stand_ins.apply(
+        "-f", "-", stdin=json.dumps({"kind": "List", "apiVersion": "v1", "items": added})
+    )
+    found = {one["kind"] for one in await with_stand_ins.stored(added)}
+    assert COMPONENTS[component] <= found
+
+
+async def test_the_install_with_all_components_is_accepted(
+    with_stand_ins: Cluster, tmp_path: Path
+) -> None:
+    folder = with_components(tmp_path, *COMPONENTS)
+    applied = read_yaml(await with_stand_ins.apply("-k", folder, "-o", "yaml"))
+    found = {one["kind"] for one in await with_stand_ins.stored(applied["items"])}
+    assert found >= {kind for kinds in COMPONENTS.values() for kind in kinds}
 
 
 @pytest.mark.parametrize("way", [("--server-side",), ()], ids=["server side", "client side"])
 async def test_every_sample_is_accepted(emptied: Cluster, way: tuple[str, ...]) -> None:
     await emptied.apply("-k", DEFINITIONS)
-    await established(emptied)
+    await emptied.established(*NAMES)
     files = [f"--filename={file}" for file in SAMPLES]
     await emptied.kubectl("apply", *way, "--dry-run=server", *files)
     await emptied.kubectl("apply", *way, *files)
     text = "---\n".join(file.read_text() for file in SAMPLES)
-    assert len(await versions(emptied, text)) == len(list(read_all_yaml(text)))
-    for kind in crd.KINDS:
-        table = await emptied.kubectl("get", kind.plural, "-A", "-o", "wide")
+    documents = list(read_all_yaml(text))
+    assert len(await versions(emptied, documents)) == len(documents)
+    plurals = ",".join(kind.plural for kind in crd.KINDS)
+    tables = (await emptied.kubectl("get", plurals, "-A", "-o", "wide")).split("\n\n")
+    for kind, table in zip(crd.KINDS, tables, strict=True):
         assert [column.name.upper() for column in kind.columns] == heads(table)
-        name = kind.alias or kind.short
-        assert names.GROUP in await emptied.kubectl("get", name, "-A", "-o", "name")
+    called = ",".join(kind.alias or kind.short for kind in crd.KINDS)
+    found = (await emptied.kubectl("get", called, "-A", "-o", "name")).split()
+    assert {line.partition("/")[0] for line in found} == {
+        f"{kind.kind.lower()}.{names.GROUP}" for kind in crd.KINDS
+    }
 
 
 def heads(table: str) -> list[str]:

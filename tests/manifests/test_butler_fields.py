@@ -3,15 +3,15 @@
 A CRD that does not know a field prunes it with the next write of the object, whoever writes.
 """
 
-import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reconcilers.api import crd
+from reconcilers.api import crd, names
 from tests.manifests import butler
 from tests.manifests.clusters import MANIFESTS, Cluster, written
 from tests.polling import until
@@ -20,7 +20,7 @@ from tests.reconcilers.cli.commands import started
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 Json = dict[str, Any]
 PLURALS = ",".join(kind.plural for kind in crd.KINDS)
-DEFINITIONS = [f"crd/{kind.crd_name}" for kind in crd.KINDS]
+DEFINITIONS = [kind.crd_name for kind in crd.KINDS]
 OURS = {
     "NetworkPool": {
         *("totalIPs", "allocatedIPs", "availableIPs", "allocationCount", "largestFreeBlock"),
@@ -57,11 +57,17 @@ def all_objects() -> list[Json]:
     return [one for variant in range(butler.VARIANTS) for one in butler.objects(variant)]
 
 
+@cache
+def keys() -> frozenset[tuple[str, str]]:
+    """Return kind and name of each of them."""
+    return frozenset((one["kind"], one["metadata"]["name"]) for one in all_objects())
+
+
 async def define(cluster: Cluster, *arguments: str | Path, stdin: str = "") -> None:
     """Write definitions over those that are there, and wait until they are served."""
     command = ("apply", "--server-side", "--force-conflicts", *arguments)
     await cluster.kubectl(*command, stdin=stdin)
-    await cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *DEFINITIONS)
+    await cluster.established(*DEFINITIONS)
 
 
 async def until_replaced(cluster: Cluster, *, ours: bool) -> None:
@@ -69,25 +75,37 @@ async def until_replaced(cluster: Cluster, *, ours: bool) -> None:
 
     A real one does a moment after it stored them. Ours alone has the category.
     """
-    asked = ("api-resources", "--cached=false", "--categories=butler", "-o", "name")
-    await until(lambda: cluster.kubectl(*asked), lambda found: (found != "") is ours)
-    wanted = {"spec": {"cidr": "10.0.0.0/33"}}
-    pool = {"apiVersion": "butler.butlerlabs.dev/v1alpha1", "kind": "NetworkPool"}
-    probe = written(pool | {"metadata": {"name": "x", "namespace": butler.HOME}} | wanted)
-    create = ("create", "--dry-run=server", "-f", "-")
+    group = f"/apis/{names.API_VERSION}"
     await until(
-        lambda: cluster.run("kubectl", *create, stdin=probe),
-        lambda done: (done[0] != 0) is ours,
+        lambda: cluster.read(group),
+        lambda found: (
+            any("butler" in one.get("categories", ()) for one in found["resources"]) is ours
+        ),
     )
+    path = f"{group}/namespaces/{butler.HOME}/networkpools?dryRun=All"
+    wanted = {
+        "apiVersion": names.API_VERSION,
+        "kind": "NetworkPool",
+        "metadata": {"name": "x"},
+        "spec": {"cidr": "10.0.0.0/33"},
+    }
+    await until(
+        lambda: cluster.http.post(path, json=wanted),
+        lambda answer: answer.is_error is ours,
+    )
+
+
+async def every(cluster: Cluster) -> list[Json]:
+    """Return all objects of our kinds."""
+    paths = [f"/apis/{names.API_VERSION}/{kind.plural}" for kind in crd.KINDS]
+    return [one for path in paths for one in (await cluster.read(path))["items"]]
 
 
 async def stored(cluster: Cluster) -> dict[tuple[str, str], Json]:
     """Return the objects that the test made, by kind and name."""
-    get = ("get", PLURALS, "-A", "-o", "json", "--show-managed-fields")
-    listed = json.loads(await cluster.kubectl(*get))["items"]
-    wanted = {(one["kind"], one["metadata"]["name"]) for one in all_objects()}
+    listed = await every(cluster)
     found = {(one["kind"], one["metadata"]["name"]): one for one in listed}
-    return {key: found[key] for key in wanted if key in found}
+    return {key: found[key] for key in keys() if key in found}
 
 
 def managers(one: Json) -> set[str]:
@@ -125,12 +143,12 @@ async def butlers(cluster: Cluster) -> AsyncIterator[None]:
         yield
     finally:
         # No controller is left that would take finalizers off.
-        listed = json.loads(await cluster.kubectl("get", PLURALS, "-A", "-o", "json"))["items"]
+        listed = await every(cluster)
         for one in listed:
             one["metadata"]["finalizers"] = []
         if listed:
             await cluster.kubectl("replace", "-f", "-", stdin=written(*listed))
-        await cluster.delete(*DEFINITIONS, "--timeout=60s")
+        await cluster.undefine(*DEFINITIONS)
 
 
 async def test_every_field_of_butlers_survives_our_crds_our_writes_and_the_migration_back(
@@ -197,4 +215,4 @@ async def test_what_another_version_of_butler_has_in_parts_that_we_do_not_read_i
         kept = [list(lost(theirs(one), found[one["kind"], "fields-1"])) for one in objects]
         assert kept == [[] for _ in objects]
     finally:
-        await cluster.delete(*DEFINITIONS, "--timeout=60s")
+        await cluster.undefine(*DEFINITIONS)

@@ -14,7 +14,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 NAMES = [kind.crd_name for kind in crd.KINDS]
 INSTALL = ("upgrade", "--install", "butler-ipam", "manifests/chart", "-n", HOME)
 OTHER = ("install", "other", "manifests/chart", "-n", HOME, "--set", "fullnameOverride=other")
-LEFT = ("--ignore-not-found", "--timeout=60s")
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -24,7 +23,7 @@ async def emptied(cluster: Cluster) -> AsyncIterator[Cluster]:
     yield cluster
     for release in (await cluster.helm("list", "-n", HOME, "-q")).split():
         await cluster.helm("uninstall", release, "-n", HOME)
-    await cluster.delete("crd", *NAMES, *LEFT)
+    await cluster.undefine(*NAMES)
 
 
 async def put(cluster: Cluster, whose: str) -> None:
@@ -40,9 +39,10 @@ async def put(cluster: Cluster, whose: str) -> None:
 
 async def owners(cluster: Cluster) -> set[str]:
     """Return the releases that own the definitions, by Helm's annotation."""
-    path = r"{.metadata.annotations.meta\.helm\.sh/release-name}"
-    asked = ("get", "crd", "-o", f"jsonpath={path}")
-    return {await cluster.kubectl(*asked, name) for name in NAMES}
+    return {
+        one["metadata"].get("annotations", {}).get("meta.helm.sh/release-name", "")
+        for one in await cluster.definitions(*NAMES)
+    }
 
 
 @pytest.mark.parametrize("whose", ["Butler's", "kustomize's", "another release's"])
@@ -57,9 +57,8 @@ async def test_definitions_that_are_there_are_taken_over_if_that_is_said_and_not
     assert await owners(emptied) == before
     await emptied.helm(*INSTALL, "--take-ownership")
     assert await owners(emptied) == {"butler-ipam"}
-    shorts = ("get", "crd", *NAMES, "-o", "jsonpath={.items[*].spec.names.shortNames}")
-    found = await emptied.kubectl(*shorts)
-    assert all(name in found for kind in crd.KINDS for name in kind.short_names)
+    for kind, one in zip(crd.KINDS, await emptied.definitions(*NAMES), strict=True):
+        assert set(kind.short_names) <= set(one["spec"]["names"]["shortNames"])
     # From then on the release goes on by itself.
     await emptied.helm(*INSTALL)
 

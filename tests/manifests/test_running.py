@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from manifests import rendering
-from reconcilers.api import crd
+from reconcilers.api import crd, names
 from tests.manifests.clusters import HOME, MANIFESTS, Cluster, written
 from tests.polling import until
 from tests.reconcilers.cli.commands import Running, started
@@ -108,10 +108,10 @@ async def controller(
 
 async def webhooks_refuse(cluster: Cluster) -> None:
     """Wait until the API server asks the webhooks and takes their word."""
-    create = ("create", "--dry-run=server", "-f", "-")
+    path = f"/apis/{names.API_VERSION}/namespaces/{HOME}/networkpools?dryRun=All"
     await until(
-        lambda: refusal(cluster, *create, stdin=written(STRADDLES)),
-        lambda said: "straddles ranges[0]" in said,
+        lambda: cluster.http.post(path, json=STRADDLES),
+        lambda answer: "straddles ranges[0]" in answer.text,
     )
 
 
@@ -123,7 +123,7 @@ async def refusal(cluster: Cluster, *arguments: str | Path, stdin: str = "") -> 
 
 async def bundles(cluster: Cluster) -> list[str]:
     """Return the certificate authorities that the API server trusts, by webhook."""
-    found = json.loads(await cluster.kubectl("get", HOOKS, "butler-ipam", "-o", "json"))
+    found = await cluster.read(f"/apis/admissionregistration.k8s.io/v1/{HOOKS}s/butler-ipam")
     return [webhook["clientConfig"].get("caBundle", "") for webhook in found["webhooks"]]
 
 
@@ -132,7 +132,7 @@ async def ranges(cluster: Cluster) -> dict[str, tuple[int, int]]:
 
     Addresses of the two families are numbers far apart: those of IPv6 samples are above 2^96.
     """
-    listed = json.loads(await cluster.kubectl("get", "ipallocations", "-A", "-o", "json"))
+    listed = await cluster.read(f"/apis/{names.API_VERSION}/ipallocations")
     found = {
         one["metadata"]["name"]: (
             int(ip_address(one["status"]["startAddress"])),
@@ -168,8 +168,7 @@ async def test_what_is_installed_serves_the_samples_and_leaves_nothing_behind(
     port = free_port()
     documents = installed(port)
     await cluster.apply("-f", "-", stdin=written(*documents))
-    definitions = [f"crd/{kind.crd_name}" for kind in crd.KINDS]
-    await cluster.kubectl("wait", "--for=condition=Established", *definitions)
+    await cluster.established(*(kind.crd_name for kind in crd.KINDS))
     async with controller(cluster, documents, port) as running:
         await webhooks_refuse(cluster)
         # In a dry run nothing is stored, so the webhooks warn that what is named is not there.

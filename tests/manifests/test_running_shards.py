@@ -1,6 +1,5 @@
 """What was installed with the components `shards` and `ui` runs, and has the rights it needs."""
 
-import json
 import signal
 from pathlib import Path
 
@@ -30,7 +29,7 @@ SOON = ("--leader-elect-retry-period=200ms", "--ui-bind-address=127.0.0.1:0")
 
 async def holders(cluster: Cluster) -> dict[str, str]:
     """Return who holds each Lease, empty if nobody does."""
-    found = json.loads(await cluster.kubectl("get", "leases", "-n", HOME, "-o", "json"))
+    found = await cluster.read(f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases")
     return {
         one["metadata"]["name"]: one["spec"].get("holderIdentity", "") for one in found["items"]
     }
@@ -43,8 +42,7 @@ async def test_replicas_share_the_work_with_the_rights_that_the_component_gives(
     overlay = with_components(tmp_path / "tree", "shards", "ui")
     documents = called_here(await cluster.kubectl("kustomize", overlay), port)
     await cluster.apply("-f", "-", stdin=written(*documents))
-    definitions = [f"crd/{kind.crd_name}" for kind in crd.KINDS]
-    await cluster.kubectl("wait", "--for=condition=Established", *definitions)
+    await cluster.established(*(kind.crd_name for kind in crd.KINDS))
     async with controller(cluster, documents, port, *SOON) as first:
         await webhooks_refuse(cluster)
         held = await until(

@@ -7,7 +7,7 @@ import pytest
 
 from reconcilers.api import crd, names
 from tests.docs.text import GUIDES, commands
-from tests.manifests.clusters import MANIFESTS, SECONDS, Cluster, written
+from tests.manifests.clusters import MANIFESTS, SECONDS, Cluster, condition, written
 from tests.reconcilers.cli.commands import ROOT
 from tests.yamls import read_yaml
 
@@ -46,13 +46,29 @@ async def meant(cluster: Cluster, name: str) -> str:
 
 async def accepted(cluster: Cluster, wanted: list[str]) -> None:
     """Wait until definitions are served by all their names."""
-    for condition in ("NamesAccepted", "Established"):
-        wait = ("wait", f"--for=condition={condition}", "--timeout=60s")
-        await cluster.kubectl(*wait, *(f"crd/{name}" for name in wanted))
-    served = ("api-resources", "--cached=false", "-o", "name")
+    groups = {name.partition(".")[2] for name in wanted}
     with anyio.fail_after(SECONDS):
-        while not set(wanted) <= set((await cluster.kubectl(*served)).split()):
+        for one in await cluster.established(*wanted):
+            assert condition(one, "NamesAccepted") == "True", one["status"]
+        while not set(wanted) <= {
+            f"{each['name']}.{group}" for group in groups for each in await served(cluster, group)
+        }:
             pass
+    # So that kubectl does not go by what it remembers.
+    await cluster.kubectl("api-resources", "--cached=false", "-o", "name")
+
+
+async def served(cluster: Cluster, group: str) -> list[dict[str, Any]]:
+    """Return the resources of a group that discovery has."""
+    answer = await cluster.http.get(f"/apis/{group}")
+    if not answer.is_success:
+        return []
+    versions = [one["groupVersion"] for one in answer.json()["versions"]]
+    return [
+        each
+        for version in versions
+        for each in (await cluster.read(f"/apis/{version}"))["resources"]
+    ]
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -75,7 +91,7 @@ async def test_short_names_mean_our_kinds_beside_those_of_other_projects(cluster
         full = {kind.crd_name: await meant(cluster, kind.crd_name) for kind in crd.KINDS}
         assert full == {name: name for name in ours}
     finally:
-        await cluster.delete("crd", "--ignore-not-found", *ours, *foreign)
+        await cluster.undefine(*ours, *foreign)
 
 
 def test_the_guides_name_kinds_in_full() -> None:
