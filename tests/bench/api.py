@@ -10,6 +10,7 @@ from aiohttp import ClientSession, ClientTimeout
 
 WIDTH = 32
 _PAGE = 500
+_MERGE_PATCH = "application/merge-patch+json"
 Request = tuple[str, str, dict[str, Any] | None]
 """Method, path and body."""
 
@@ -90,12 +91,13 @@ class Api:
                 return found
 
     async def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> bytes:
-        """Send a request; return the body of its answer.
+        """Send a request, a PATCH as a merge patch; return the body of its answer.
 
         Raises:
             Refused: the answer is an error.
         """
-        async with self._session.request(method, path, json=body) as answer:
+        headers = {"Content-Type": _MERGE_PATCH} if method == "PATCH" else None
+        async with self._session.request(method, path, json=body, headers=headers) as answer:
             text = await answer.read()
         if answer.status >= 400:
             raise Refused(f"{method} {path} gave {answer.status}: {text.decode()}")

@@ -14,6 +14,11 @@ POST each, and in churn a DELETE). p50 and p99 are from the first event that sho
 the one that shows it Allocated. Overlapping pairs are looked for in all that the watch showed and
 in what is there at the end; any of ours fails the benchmark.
 
+Below them stands the most that any controller can reach on this machine (tests/bench/bare.py;
+`--only none` prints it alone): the same requests and one bare write for each, without a
+controller, once without a watch and once with the driver's own. A goal above that cannot be
+reached there.
+
 Ours is `butler-ipam run` as the Deployment starts it, but without webhooks, and looking for
 orphans only when the benchmark is over (the TenantClusters of these allocations do not exist).
 Both are administrators, so that no flow control slows one of them down. What else the machine does
@@ -35,14 +40,16 @@ import click
 
 from envtest.settings import PlaneError
 from reconcilers.api import names
+from tests.bench.bare import measure_bare
 from tests.bench.comparison import Start, measure
 from tests.bench.places import REAL, ROOT, Open, places
 from tests.bench.processes import Command, Reachable, as_a_pod, free_port, write_credentials
-from tests.bench.tables import show
+from tests.bench.tables import show, show_bare
 
 PEER = "bench/peer"
 OURS = "butler-ipam"
 CLIENT_GO = "client-go"
+NOBODY = "none"
 WORKERS = 8
 NEVER = "24h"
 
@@ -97,7 +104,11 @@ def built_peer() -> Path | None:
     show_default=True,
     help="How many are created at once; several in turn.",
 )
-@click.option("--only", type=click.Choice([OURS, CLIENT_GO]), help="Measure one controller.")
+@click.option(
+    "--only",
+    type=click.Choice([OURS, CLIENT_GO, NOBODY]),
+    help=f"Measure one controller; {NOBODY}: the most that any of them can reach.",
+)
 @click.option(
     "--type",
     "kind",
@@ -118,16 +129,18 @@ def command(place: str, allocations: Sequence[int], only: str | None, kind: str)
         )
         return
     starts: dict[str, Start] = {}
-    if only != CLIENT_GO:
+    if only in {None, OURS}:
         starts[OURS] = ours
-    if only != OURS and (program := built_peer()) is not None:
+    if only in {None, CLIENT_GO} and (program := built_peer()) is not None:
         starts[CLIENT_GO] = partial(peer, program)
     for number in allocations:
-        _compared(starts, there, number, kind)
+        _compared(starts, there, number, kind, bare=only in {None, NOBODY})
 
 
-def _compared(starts: dict[str, Start], place: Open, number: int, kind: str) -> None:
-    """Measure controllers with one number of allocations, and print it.
+def _compared(
+    starts: dict[str, Start], place: Open, number: int, kind: str, *, bare: bool
+) -> None:
+    """Measure controllers with one number of allocations, and the most, if asked; print it.
 
     Raises:
         ClickException: a server does not start, or two allocations of ours held one address.
@@ -136,10 +149,17 @@ def _compared(starts: dict[str, Start], place: Open, number: int, kind: str) -> 
         results = {
             name: anyio.run(measure, start, place, number, kind) for name, start in starts.items()
         }
+        most = {
+            name: anyio.run(partial(measure_bare, place, number, kind, watched=watched))
+            for name, watched in (("no watch", False), ("one watch", True))
+            if bare
+        }
     except PlaneError as error:
         raise click.ClickException(str(error)) from error
     if results:
         show(number, results)
+    if most:
+        show_bare(most, results, CLIENT_GO)
     if OURS in results and (results[OURS].overlaps or results[OURS].overlaps_left):
         raise click.ClickException("two of our allocations held the same address")
 

@@ -160,13 +160,11 @@ async def measure(start: Start, place: Open, number: int, kind: str) -> Measured
 async def _measure(driver: Driver, view: View, meter: Meter, number: int) -> Measured:
     await view.until(lambda: view.pool is not None and view.pool.ready, "the pool is ready")
     idle = resident(meter.controller)
-    everyone = list(range(number))
-    going = everyone[: number // 2 * 2 : 2]
-    coming = range(number, number + len(going))
-    staying = sorted({*everyone} - {*going})
+    everyone = range(number)
+    going, coming, there = replaced(number)
     filling = await _phase(driver, meter, (), everyone, everyone)
-    churn = await _phase(driver, meter, going, coming, [*staying, *coming])
-    left = await _overlaps_left(driver, [*staying, *coming])
+    churn = await _phase(driver, meter, going, coming, there)
+    left = await overlaps_left(driver, there)
     phases = {FILLING: filling, CHURN: churn}
     return Measured(idle, phases, len(view.overlaps.pairs), left)
 
@@ -207,7 +205,15 @@ async def _phase(
     )
 
 
-async def _overlaps_left(driver: Driver, there: Sequence[int]) -> int:
+def replaced(number: int) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+    """Return which of so many churn deletes, which it creates, and which are there in the end."""
+    going = range(0, number // 2 * 2, 2)
+    coming = range(number, number + len(going))
+    staying = sorted({*range(number)} - {*going})
+    return going, coming, [*staying, *coming]
+
+
+async def overlaps_left(driver: Driver, there: Sequence[int]) -> int:
     """Return how many pairs overlap in the end, by a list.
 
     Raises:

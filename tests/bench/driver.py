@@ -13,7 +13,7 @@ import anyio
 import msgspec
 from aiohttp import ClientSession
 
-from tests.bench.api import Api
+from tests.bench.api import Api, Request
 from tests.bench.overlaps import Overlaps
 
 GROUP = "butler.butlerlabs.dev"
@@ -210,11 +210,19 @@ class Driver(Api):
 
     async def change(self, delete: Sequence[int], create: Sequence[int]) -> None:
         """Delete and create allocations, in turn, many at once; expect that it comes true."""
+        await self.ask_all(self.expect(delete, create))
+
+    def expect(self, delete: Sequence[int], create: Sequence[int]) -> list[Request]:
+        """Return the requests that delete and create, in turn; expect that they come true."""
         self.view.undeleted |= set(map(named, delete))
         self.view.unserved |= set(map(named, create))
-        deletions = [("DELETE", f"{ALLOCATIONS}/{named(number)}", None) for number in delete]
-        creations = [("POST", ALLOCATIONS, self._request(number)) for number in create]
-        await self.ask_all(interleaved(deletions, creations))
+        deletions: list[Request] = [
+            ("DELETE", f"{ALLOCATIONS}/{named(number)}", None) for number in delete
+        ]
+        creations: list[Request] = [
+            ("POST", ALLOCATIONS, self._request(number)) for number in create
+        ]
+        return interleaved(deletions, creations)
 
     def _request(self, number: int) -> dict[str, Any]:
         whole = allocation(number, self._kind)

@@ -49,12 +49,14 @@ class Place:
         session: the driver's client of it, as its administrator.
         server: process number of the API server.
         counts: whether its metrics count the writes.
+        store: process number of etcd, or None if there is none.
     """
 
     access: Access
     session: ClientSession
     server: int
     counts: bool
+    store: int | None = None
 
 
 Definitions = Sequence[dict[str, Any]]
@@ -76,11 +78,12 @@ async def real(assets: Path, more: Definitions = ()) -> AsyncIterator[Place]:
     before = children()
     tokens = token_line(_TOKEN, _ADMINISTRATOR)
     async with real_control_plane(settings, None, "127.0.0.1:0", tokens) as plane:
-        server = program("kube-apiserver", children() - before)
+        started = children() - before
+        server, store = program("kube-apiserver", started), program("etcd", started)
         await plane.install_crds([*crds(), *more])
         access = Access(plane.url, _TOKEN, _authority(plane))
         async with client(plane) as session:
-            yield Place(access, session, server, counts=True)
+            yield Place(access, session, server, counts=True, store=store)
 
 
 @asynccontextmanager

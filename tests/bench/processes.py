@@ -6,7 +6,6 @@ What a process uses is read from /proc, so the numbers need Linux.
 import os
 import socket
 import subprocess
-import sys
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -17,6 +16,8 @@ from urllib.parse import urlsplit
 import anyio
 import yaml
 from anyio.abc import Process
+
+from tests.program import script
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -95,7 +96,7 @@ def as_a_pod(of: Reachable, folder: Path) -> Command:
         "KUBERNETES_SERVICE_HOST": str(where.hostname),
         "KUBERNETES_SERVICE_PORT": str(where.port),
     }
-    return [sys.executable, "-c", _PROGRAM, str(token), "run"], environment
+    return script(_PROGRAM, str(token), "run"), environment
 
 
 def with_a_kubeconfig(of: Reachable, folder: Path) -> Command:
@@ -112,8 +113,8 @@ def with_a_kubeconfig(of: Reachable, folder: Path) -> Command:
     }
     path = folder / "kubeconfig"
     path.write_text(yaml.safe_dump(document))
-    command = [sys.executable, "-c", _PROGRAM, str(folder / "none"), "run"]
-    return [*command, f"--kubeconfig={path}"], {}
+    command = script(_PROGRAM, str(folder / "none"), "run", f"--kubeconfig={path}")
+    return command, {}
 
 
 WAYS: Mapping[str, Callable[[Reachable, Path], Command]] = {

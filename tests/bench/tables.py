@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import click
 
+from tests.bench.bare import Bare
 from tests.bench.comparison import CHURN, FILLING, Measured, Phase
 from tests.bench.writes import done
 
@@ -80,9 +81,44 @@ def show(number: int, results: Mapping[str, Measured]) -> None:
     _line("overlapping pairs in the end", [one.overlaps_left for one in measured], "0")
 
 
-def _heading(text: str, names: Iterable[str]) -> None:
+def show_bare(
+    measured: Mapping[str, Mapping[str, Bare]], results: Mapping[str, Measured], peer: str
+) -> None:
+    """Print the most that any controller can reach.
+
+    Args:
+        measured: what was measured without a controller, by the name of the way and of the phase.
+        results: what was measured of controllers, by name.
+        peer: the name of the one whose rate is to be doubled.
+    """
+    click.echo("the most that any controller can reach here: the requests, and one write for each")
+    for name in (FILLING, CHURN):
+        _heading(name, measured, goal=False)
+        phases = [phases[name] for phases in measured.values()]
+        _line("allocations/s", [one.rate for one in phases])
+        _line("API server's CPU each, ms", [1000 * one.server / one.number for one in phases])
+        _line("etcd's CPU each, ms", [1000 * one.store / one.number for one in phases])
+        rates = {one: of.phases[name].rate for one, of in results.items()}
+        if peer in rates:
+            twice = 2 * rates[peer]
+            needed = [one.processors(twice) for one in phases]
+            _line(f"processors of both for {twice:.0f}/s", needed)
+            click.echo(f"  {_verdict(twice, phases, max(rates.values()))}")
+
+
+def _verdict(twice: float, phases: Sequence[Bare], fastest: float) -> str:
+    """Return whether a rate can be reached, if that can be said."""
+    if fastest > max(one.rate for one in phases):
+        return "a controller was faster: something else used the processors; measure again"
+    there = os.cpu_count() or 1
+    least = min(one.processors(twice) for one in phases)
+    word = "out of reach" if least >= there else "not ruled out"
+    return f"twice the peer's rate is {word} on {there} processors"
+
+
+def _heading(text: str, names: Iterable[str], *, goal: bool = True) -> None:
     columns = "".join(f"{name:>{_COLUMN}}" for name in names)
-    click.echo(f"{text:{_LABEL}}{columns}{'ratio':>{_RATIO}}  goal")
+    click.echo(f"{text:{_LABEL}}{columns}" + (f"{'ratio':>{_RATIO}}  goal" if goal else ""))
 
 
 def _line(label: str, values: Sequence[float], goal: str = "", *, ratio: bool = False) -> None:

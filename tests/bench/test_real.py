@@ -15,6 +15,7 @@ from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api.crd import crds
 from tests.bench import bench_real, tables
+from tests.bench.bare import Alone, Bare, measure_bare
 from tests.bench.comparison import CHURN, FILLING, Measured, Phase, Start, measure
 from tests.bench.driver import ALLOCATIONS, FINALIZER, GROUP, Driver, named
 from tests.bench.overlaps import Overlaps
@@ -212,6 +213,86 @@ def test_the_table_shows_numbers_for_each_allocation_and_ratios(
         "overlapping pairs in the end 0.00 1.00 0",
     ):
         assert expected.split() in lines, expected
+
+
+def bare(rate: float, cpu: float) -> dict[str, Bare]:
+    """Return phases of 100 allocations, with so many ms of the servers' CPU for each."""
+    one = Bare(number=100, seconds=100 / rate, server=cpu / 20, store=cpu / 20)
+    return {FILLING: one, CHURN: one}
+
+
+@pytest.mark.parametrize(
+    ("rate", "cpu", "verdict"),
+    [
+        (160.0, 11.0, "twice the peer's rate is out of reach on 2 processors"),
+        (160.0, 9.0, "twice the peer's rate is not ruled out on 2 processors"),
+        (
+            140.0,
+            11.0,
+            "a controller was faster: something else used the processors; measure again",
+        ),
+    ],
+)
+def test_the_table_says_whether_twice_the_peers_rate_can_be_reached(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    rate: float,
+    cpu: float,
+    verdict: str,
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    fast, slow = phase(1 / 1.5, 0.01), phase(1.0, 0.01)
+    results = {
+        "ours": Measured(60.0, {FILLING: fast, CHURN: fast}, 0, 0),
+        "peer": Measured(60.0, {FILLING: slow, CHURN: slow}, 0, 0),
+    }
+    most = {"no watch": bare(rate, cpu), "one watch": bare(rate / 2, cpu * 2)}
+    tables.show_bare(most, results, "peer")
+    lines = capsys.readouterr().out.splitlines()
+    for expected in (
+        f"allocations/s {rate:.2f} {rate / 2:.2f}",
+        f"API server's CPU each, ms {cpu / 2:.2f} {cpu:.2f}",
+        f"etcd's CPU each, ms {cpu / 2:.2f} {cpu:.2f}",
+        f"processors of both for 200/s {cpu / 5:.2f} {2 * cpu / 5:.2f}",
+        verdict,
+    ):
+        assert [line.split() for line in lines].count(expected.split()) == 2, expected
+    tables.show_bare(most, {}, "peer")
+    assert "processors" not in capsys.readouterr().out
+
+
+async def test_without_a_controller_each_request_costs_one_more_write_and_each_deletion_too(
+    session: ClientSession,
+) -> None:
+    real_assets()
+    driver = Alone(session)
+    async with driver.watching():
+        await driver.prepare("10.0.0.0/24")
+        await driver.change((), range(4))
+        await driver.change([1, 3], [4])
+        await driver.done()
+    async with session.get("/metrics") as answer:
+        found = counted(await answer.text(), GROUP)
+    assert found == {
+        Write("ipallocations", "POST"): 5,
+        Write("ipallocations/status", "PATCH"): 5,
+        Write("ipallocations", "DELETE"): 2,
+        Write("ipallocations", "PATCH"): 2,
+        Write("networkpools", "POST"): 1,
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("watched", [False, True])
+async def test_a_small_run_without_a_controller_gives_every_allocation_its_addresses(
+    watched: bool,
+) -> None:
+    phases = await measure_bare(embedded, FEW, "nodes", watched=watched)
+    assert {name: one.number for name, one in phases.items()} == {FILLING: FEW, CHURN: FEW // 2}
+    for one in phases.values():
+        assert one.server > 0
+        assert one.store == 0, "there is no etcd"
+        assert one.rate > 0
 
 
 def test_missing_real_servers_are_reported(

@@ -37,7 +37,10 @@ class Wire:
         """
         await self._send(method, path, body, media)
         code, length = await self._begin()
-        answer = await self._reader.readexactly(length)
+        if length is None:
+            answer = b"".join([piece async for piece in self._pieces()])
+        else:
+            answer = await self._reader.readexactly(length)
         if code >= 400:
             raise RuntimeError(f"{method} {path} gave {code}: {answer.decode()}")
         return answer
@@ -48,8 +51,14 @@ class Wire:
         code, _ = await self._begin()
         if code != 200:
             raise RuntimeError(f"GET {path} gave {code}")
+        async for piece in self._pieces():
+            yield piece
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        """Yield the pieces of an answer whose length was not said, as they were sent."""
         while size := int(await self._reader.readuntil(b"\r\n"), 16):
             yield (await self._reader.readexactly(size + 2))[:-2]
+        await self._reader.readexactly(2)
 
     async def _send(self, method: str, path: str, body: bytes, media: str) -> None:
         kind = f"Content-Type: {media}\r\n" if media else ""
@@ -57,11 +66,13 @@ class Wire:
         self._writer.write(head.encode() + body)
         await self._writer.drain()
 
-    async def _begin(self) -> tuple[int, int]:
-        """Read the head of an answer; return its status and how long its body is."""
+    async def _begin(self) -> tuple[int, int | None]:
+        """Read the head of an answer; return its status and its body's length, None for pieces."""
         head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
         _, found, rest = head.partition(b"content-length:")
-        return int(head[9:12]), int(rest.partition(b"\r\n")[0]) if found else 0
+        if not found:
+            return int(head[9:12]), None if b"transfer-encoding: chunked" in head else 0
+        return int(head[9:12]), int(rest.partition(b"\r\n")[0])
 
     async def __aenter__(self) -> Self:
         return self
