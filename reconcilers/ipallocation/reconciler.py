@@ -47,6 +47,9 @@ from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding, rendered, wi
 from reconcilers.ipallocation.release import InUse, ReleaseCheck
 from reconcilers.settings import AllocationSettings
 
+SHORTEST_LOOK = 2.0
+"""Seconds between two looks at one that waits while its pool hands out ranges, at least: most are
+served before. Of one whose pool gets stuck meanwhile, Pending shows some seconds later for it."""
 LONGEST_LOOK = 15.0
 """Seconds between two looks at one that waits while its pool hands out ranges, at most."""
 LONGEST_WRITE = 5.0
@@ -132,11 +135,11 @@ class IPAllocationReconciler:
             if pool is not None and _is_promised(allocation, pool):
                 return Again(self._settings.requeue_pending)
             waited = self._waited(allocation)
-            left = self._pending_after(allocation, pool) - waited
-            if left > 0:
+            after = self._pending_after(allocation, pool)
+            if waited < after:
                 # Ever less often: one that waits behind thousands costs as little as the first.
-                later = max(self._settings.pending_after, min(waited, LONGEST_LOOK))
-                return Again(min(left, later))
+                least = min(after, SHORTEST_LOOK)
+                return Again(min(after - waited, max(least, min(waited, LONGEST_LOOK))))
         if not shows(allocation, PENDING, reason):
             status = pending_status(allocation, reason, self._clock.now())
             await self._client.patch_status(IP_ALLOCATION, allocation, status)

@@ -315,6 +315,14 @@ async def test_one_that_waits_behind_thousands_is_not_pending_and_hardly_looked_
     assert looks < 15
 
 
+async def test_one_that_waits_in_a_burst_is_not_looked_at_while_nothing_can_be_seen() -> None:
+    lab = _lab(make.allocation("a"), pool=_serving(**_ROOMY))
+    assert await lab.allocation("a") == Again(0.7), "nothing was handed out yet"
+    lab.server.edit("networkpools", "lab", {"status": {"allocatedIPs": 1}})
+    await lab.clock.advance(0.7)
+    assert await lab.allocation("a") == Again(2.0)
+
+
 async def test_a_waiting_allocation_is_pending_once_its_pool_makes_no_progress() -> None:
     lab = _lab(make.allocation("a"), pool=_serving(**_ROOMY))
     await lab.allocation("a")
