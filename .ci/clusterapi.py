@@ -35,8 +35,8 @@ def files() -> Iterator[tuple[Path, str]]:
     """Yield each file with the text that it should have."""
     for definition in crds():
         yield MANIFESTS / "clusterapi-crds" / file_name(definition), as_yaml([definition])
-    for folder, judged in (("clusterapi", CLUSTER_API), ("kubermatic", KUBERMATIC)):
-        added = [{"op": "add", "path": "/webhooks/-", "value": one} for one in entries(judged)]
+    for folder, validated in (("clusterapi", CLUSTER_API), ("kubermatic", KUBERMATIC)):
+        added = [{"op": "add", "path": "/webhooks/-", "value": one} for one in entries(validated)]
         text = yaml.safe_dump(added, sort_keys=False, width=1000)
         yield MANIFESTS / folder / "webhooks.yaml", HEAD + text
 

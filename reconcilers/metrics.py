@@ -5,6 +5,7 @@ can be neither stale nor left behind. Labels are names of pools, of which there 
 a pool's series go when the pool goes.
 """
 
+from functools import cache
 from importlib.metadata import version
 from platform import python_version
 
@@ -22,6 +23,12 @@ LATENCY_SECONDS = (
 )
 
 
+@cache
+def _installed() -> str:
+    """Return our version; each look for it reads folders of the whole path."""
+    return version("butler-ipam")
+
+
 class IpamMetrics:
     """The counters and histograms of one manager.
 
@@ -37,7 +44,7 @@ class IpamMetrics:
             ["version", "python"],
             registry=registry,
         )
-        build.labels(version("butler-ipam"), python_version()).set(1)
+        build.labels(_installed(), python_version()).set(1)
         self._processed = Counter(
             "butler_ip_allocation_processed_total",
             "Allocations that a pool gave a range to (success) or had to refuse (failed).",

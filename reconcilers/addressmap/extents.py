@@ -233,7 +233,7 @@ def _sweep(layers: Iterable[_Layer], cidr: AddressRange) -> Iterator[Extent]:
             active[id(layer)] = layer
         if not active and not cidr.first <= first <= cidr.last:
             continue
-        extent = _judged(AddressRange(first, beyond - 1, cidr.family), active.values())
+        extent = _extent_of(AddressRange(first, beyond - 1, cidr.family), active.values())
         edge = first in {cidr.first, cidr.last + 1}
         if pending is not None and not edge and _joins(pending, extent):
             whole = AddressRange(pending.range.first, extent.range.last, cidr.family)
@@ -246,7 +246,7 @@ def _sweep(layers: Iterable[_Layer], cidr: AddressRange) -> Iterator[Extent]:
         yield pending
 
 
-def _judged(where: AddressRange, layers: Iterable[_Layer]) -> Extent:
+def _extent_of(where: AddressRange, layers: Iterable[_Layer]) -> Extent:
     """Return what is to be said of a range."""
     held = {one.says.allocation: one.says for one in layers if isinstance(one.says, Holder)}
     said = [one.says for one in layers if isinstance(one.says, str)]

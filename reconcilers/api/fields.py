@@ -173,7 +173,7 @@ def in_order(first: str, last: str) -> Rule:
     """
     given = f"has(self.{first}) && has(self.{last})"
     ends = f"self.{first}", f"self.{last}"
-    four, six = (" && ".join(map(judge, ends)) for judge in (is_ipv4, is_ipv6))
+    four, six = (" && ".join(map(rule, ends)) for rule in (is_ipv4, is_ipv6))
     return Rule(
         f"!({given}) || ({four} ? {number(ends[0])} <= {number(ends[1])}"
         f" : !({six}) || {precedes(*ends, equal=True)})",

@@ -240,7 +240,7 @@ class TenantClusterStatus:
 
 _NEW, _OLD = "self.spec.providerConfigRef", "oldSelf.spec.providerConfigRef"
 # Whether a reference that appears, goes, or loses its namespace still means the same one depends
-# on the platform's defaults, so the webhook judges that. CEL reserves `namespace`, hence
+# on the platform's defaults, so the webhook validates that. CEL reserves `namespace`, hence
 # __namespace__; kube-apiserver's cost estimator finds no bound under the plain name.
 KEEPS_PROVIDER = Rule(
     "!has(oldSelf.status)"

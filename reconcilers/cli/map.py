@@ -68,7 +68,7 @@ def draw(
         raise click.UsageError("--svg and --html make two different pictures: give one of them")
     columns = drawing.WIDE if output == "wide" else drawing.COLUMNS
 
-    def people(objects: Objects) -> str:
+    def as_text(objects: Objects) -> str:
         others = objects.integrations.pools_named(names)
         with progress("drawing"):
             pictures = [*_pictures(objects, names, others), *_drawn(objects, others)]
@@ -80,7 +80,7 @@ def draw(
             raise click.UsageError(
                 "--watch shows pictures in the terminal: `butler-ipam ui` pages"
             )
-        followed(where, output, people)
+        followed(where, output, as_text)
         return
     objects = survey(where)
     others = objects.integrations.pools_named(names)
@@ -99,7 +99,7 @@ def draw(
             output,
             lambda: report("PoolMapList", items=map(_item, pictures), **listed),
             named,
-            partial(people, objects),
+            partial(as_text, objects),
         )
 
 

@@ -199,7 +199,7 @@ def show(
     form: Form,
     document: Callable[[], Mapping[str, Any]],
     named: Iterable[tuple[str, str]],
-    people: Callable[[], str],
+    as_text: Callable[[], str],
 ) -> None:
     """Print what a command found in one of the forms.
 
@@ -208,7 +208,7 @@ def show(
         document: gives what programs read.
         named: the objects, as `kubectl get -o name` prints them: kind in small letters, name. A
             kind without group is one of ours.
-        people: gives the text for people.
+        as_text: returns the text for people.
     """
     match form:
         case "name":
@@ -222,7 +222,7 @@ def show(
         case "yaml":
             text = as_yaml([document()])
         case _:
-            text = people()
+            text = as_text()
     click.echo(text, nl=False)
 
 

@@ -70,14 +70,14 @@ def pools(output: Form, watch: bool, **values: Any) -> None:
     moment behind.
     """
 
-    def people(objects: Objects) -> str:
+    def as_text(objects: Objects) -> str:
         mine = fitted(_POOLS, usages(objects), output)
         others = plain(POOL_COLUMNS, objects.integrations.pools)
         return tables(mine, others) or "no NetworkPools were found\n"
 
     where = scope(values)
     if watch:
-        followed(where, output, people)
+        followed(where, output, as_text)
         return
     objects = survey(where)
     found, others = usages(objects), objects.integrations.pools
@@ -85,7 +85,7 @@ def pools(output: Form, watch: bool, **values: Any) -> None:
     named |= dict.fromkeys((one.full_kind, one.key.name) for one in others)
     listed = {"others": [one.document() for one in others]} if others else {}
     document = partial(report, "PoolUsageList", items=map(_usage, found), **listed)
-    show(output, document, named, partial(people, objects))
+    show(output, document, named, partial(as_text, objects))
 
 
 def _usage(one: Usage) -> dict[str, Any]:
@@ -147,11 +147,11 @@ def tenants(output: Form, watch: bool, **values: Any) -> None:
     def of(objects: Objects) -> list[Holding]:
         return [one for one in holdings(objects) if where.namespace in {"", one.key.namespace}]
 
-    def people(objects: Objects) -> str:
+    def as_text(objects: Objects) -> str:
         return fitted(_TENANTS, of(objects), output) or "no TenantClusters were found\n"
 
     if watch:
-        followed(everywhere, output, people)
+        followed(everywhere, output, as_text)
         return
     objects = survey(everywhere)
     found = of(objects)
@@ -160,7 +160,7 @@ def tenants(output: Form, watch: bool, **values: Any) -> None:
         output,
         lambda: report("TenantHoldingList", items=map(_holding, found)),
         named,
-        partial(people, objects),
+        partial(as_text, objects),
     )
 
 

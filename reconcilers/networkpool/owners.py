@@ -25,7 +25,7 @@ class OwnerState(Enum):
     """What the caches show of an allocation's owner."""
 
     PRESENT = auto()
-    """It exists, or cannot be judged now: the allocation is left alone."""
+    """It exists, or cannot be evaluated now: the allocation is left alone."""
     MAYBE_GONE = auto()
     """The cluster with the noted uid is not in the cache."""
     NOT_NOTED = auto()
@@ -61,7 +61,7 @@ def is_settled(allocation: IPAllocation, clusters: Cache[TenantCluster]) -> bool
     """Return whether a sweep has nothing to do about an allocation until something changes.
 
     What may change is the allocation, and whether its owner is there, with which uid. One that
-    cannot be read may go without a change that anybody hears of, so it settles nothing.
+    cannot be read may be deleted without an event, so it settles nothing.
     """
     if allocation.metadata.terminating:
         return True

@@ -3,7 +3,7 @@
 gone?             nothing to do
 being deleted?    the finalizer goes when no TenantCluster refers to it any more
 no finalizer?     add it
-otherwise         judge credentials, scope and pools; write the status if it differs
+otherwise         evaluate credentials, scope and pools; write the status if it differs
 """
 
 from collections.abc import Iterable
@@ -25,8 +25,8 @@ from reconcilers.api.providerconfig import LOCAL, ProviderConfig
 from reconcilers.api.resources import PROVIDER_CONFIG, SECRET, TEAM, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding, rendered, with_findings
-from reconcilers.providerconfig import judgement
-from reconcilers.providerconfig.judgement import Judgement
+from reconcilers.providerconfig import evaluation
+from reconcilers.providerconfig.evaluation import Evaluation
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.provider import refers_to
 
@@ -87,7 +87,7 @@ class ProviderConfigReconciler:
             config = await add_finalizer(
                 self._client, PROVIDER_CONFIG, config, names.FINALIZER_PROVIDER
             )
-            found = await self._judge(config)
+            found = await self._evaluate(config)
             await self._write_status(config, found)
         except (Conflict, NotFound):
             return Again(1.0)
@@ -98,17 +98,17 @@ class ProviderConfigReconciler:
         sound = credentials.status and (team is None or team.exists)
         return settings.resync if sound else settings.requeue_invalid
 
-    async def _judge(self, config: ProviderConfig) -> Judgement:
+    async def _evaluate(self, config: ProviderConfig) -> Evaluation:
         """Check the spec, the credentials Secret, the team and the pools of a ProviderConfig."""
         findings: list[Finding] = []
-        wrong = judgement.validity(config) or await self._team(config)
+        wrong = evaluation.validity(config) or await self._team(config)
         if wrong is not None:
             findings.append(wrong)
-        judged = judgement.pools(config, self._pools_of(config))
-        if judged is not None:
-            findings.append(judged[0])
-        return Judgement(
-            await self._credentials(config), tuple(findings), judged[1] if judged else None
+        evaluated = evaluation.pools(config, self._pools_of(config))
+        if evaluated is not None:
+            findings.append(evaluated[0])
+        return Evaluation(
+            await self._credentials(config), tuple(findings), evaluated[1] if evaluated else None
         )
 
     def _pools_of(self, config: ProviderConfig) -> Iterable[NetworkPool]:
@@ -122,7 +122,7 @@ class ProviderConfigReconciler:
         reference = config.spec.credentialsRef
         if reference is None:
             nothing = () if config.spec.provider == LOCAL else None
-            return judgement.credentials(config, "(no credentialsRef)", nothing)
+            return evaluation.credentials(config, "(no credentialsRef)", nothing)
         where = Key(reference.namespace or config.metadata.namespace, reference.name)
         key, now = config.metadata.key, self._clock.monotonic()
         known = self._secrets.get(key)
@@ -142,11 +142,11 @@ class ProviderConfigReconciler:
         try:
             secret = await self._client.get(SECRET, where)
         except NotFound:
-            return judgement.credentials(config, str(where), None)
+            return evaluation.credentials(config, str(where), None)
         except Forbidden:
-            return judgement.unreadable(str(where))
+            return evaluation.unreadable(str(where))
         filled = [key for key, value in secret.data.items() if value]
-        return judgement.credentials(config, str(where), filled)
+        return evaluation.credentials(config, str(where), filled)
 
     async def _team(self, config: ProviderConfig) -> Finding | None:
         """Return the finding that the provider's team does not exist; None if it does.
@@ -156,7 +156,7 @@ class ProviderConfigReconciler:
         Teams are read if they are served, never required: a 404 without a reason is about the
         kind, and one that may not be read counts as existing.
         """
-        name = judgement.team(config)
+        name = evaluation.team(config)
         if not name:
             self._teams.pop(config.metadata.key, None)
             return None
@@ -166,7 +166,7 @@ class ProviderConfigReconciler:
             settings = self._settings.provider
             fresh = settings.resync if exists else settings.requeue_invalid
             known = self._teams[config.metadata.key] = _Team(name, exists, now, fresh)
-        return None if known.exists else judgement.unknown_team(name)
+        return None if known.exists else evaluation.unknown_team(name)
 
     async def _has_team(self, name: str) -> bool:
         try:
@@ -177,14 +177,14 @@ class ProviderConfigReconciler:
             return True
         return True
 
-    async def _write_status(self, config: ProviderConfig, found: Judgement) -> None:
+    async def _write_status(self, config: ProviderConfig, found: Evaluation) -> None:
         change = self._change(config, found)
         if not change:
             return
         answer = await self._client.patch_status(PROVIDER_CONFIG, config, change)
         self._record(config, answer, found)
 
-    def _change(self, config: ProviderConfig, found: Judgement) -> dict[str, Any]:
+    def _change(self, config: ProviderConfig, found: Evaluation) -> dict[str, Any]:
         """Return the status patch; empty if the status shows it already.
 
         The times of validation and of the last probe move only with a result, so that a provider
@@ -196,8 +196,8 @@ class ProviderConfigReconciler:
         conditions = with_findings(
             status.conditions
             if found.capacity is not None
-            else remove_condition(status.conditions, judgement.POOL_AVAILABLE),
-            [*findings, judgement.overall(found)],
+            else remove_condition(status.conditions, evaluation.POOL_AVAILABLE),
+            [*findings, evaluation.overall(found)],
             config.metadata.generation,
             now,
         )
@@ -214,7 +214,7 @@ class ProviderConfigReconciler:
             change["lastProbeTime"] = rfc3339(now)
         return change
 
-    def _record(self, before: ProviderConfig, after: ProviderConfig, found: Judgement) -> None:
+    def _record(self, before: ProviderConfig, after: ProviderConfig, found: Evaluation) -> None:
         """Record a warning event for each condition that has just turned to False."""
         for finding, reason in (
             (found.credentials, "CredentialsInvalid"),

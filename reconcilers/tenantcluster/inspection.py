@@ -17,7 +17,7 @@ from reconcilers.tenantcluster.elastic.demand import (
     families,
 )
 from reconcilers.tenantcluster.metallb.projection import POOL_NAME, MetalLB, projection
-from reconcilers.tenantcluster.metallb.uptake import complaint, counted, refusal
+from reconcilers.tenantcluster.metallb.uptake import configuration_error, counted, refusal
 from reconcilers.tenantcluster.ownership.pools import (
     SHARED,
     elsewhere_message,
@@ -38,19 +38,19 @@ class Inside:
 
     Args:
         pools: MetalLB's, by name.
-        complaint: what MetalLB says is wrong with its configuration.
+        configuration_error: what MetalLB says is wrong with its configuration.
         services: all of the tenant's.
         management: the identity of the management cluster; empty if it is not known.
     """
 
     pools: Mapping[str, IPAddressPool]
-    complaint: str = ""
+    configuration_error: str = ""
     services: Sequence[Service] = ()
     management: str = ""
 
 
 async def read_inside(client: Client, namespace: str, management: str) -> Inside:
-    """Read what `findings` judges.
+    """Read what `findings` evaluates.
 
     Args:
         client: of the tenant.
@@ -62,8 +62,8 @@ async def read_inside(client: Client, namespace: str, management: str) -> Inside
         ControllerError: the tenant did not answer.
     """
     pools = await MetalLB(client, namespace).pools()
-    said, services = await complaint(client, namespace), (await client.list(SERVICE)).items
-    return Inside(pools, said, services, management)
+    error = await configuration_error(client, namespace)
+    return Inside(pools, error, (await client.list(SERVICE)).items, management)
 
 
 def findings(
@@ -107,7 +107,7 @@ def findings(
         if one.reason != OTHER_CLASS:
             who = f"Service {one.service.metadata.key}"
             yield "TenantServiceWaits", "warning", f"{who} has no address: it asks for {one.asks}"
-    why = refusal(inside.pools) or inside.complaint
+    why = refusal(inside.pools) or inside.configuration_error
     if why or (pool is not None and not _is_read(pool)):
         yield (
             "TenantConfigurationNotRead",

@@ -52,7 +52,7 @@ class Verdict:
 
     Args:
         phase: the cluster's phase.
-        findings: the conditions that the pass can judge.
+        findings: the conditions that the pass can evaluate.
         refs: names of the allocations, by the status field that refers to them; None for none.
         obsolete: types of conditions that do not apply any more.
     """

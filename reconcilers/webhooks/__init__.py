@@ -3,8 +3,8 @@
     networkpool, ipallocation, tenantcluster, providerconfig
                   the rules of one kind each: pure functions of objects
     validators    reads what the rules need of the world: caches, and live where these mislead
-    admission     where each kind is judged, as the manifests say it; from a request of the API
-                  server to the rules and back; what is never judged
+    admission     where each kind is validated, as the manifests say it; from a request of the API
+                  server to the rules and back; what is never validated
 
 Nothing here decides by labels, and nothing here is relied upon: the reconcilers validate the same
 specs by the same functions, and hold every promise without webhooks.

@@ -2,7 +2,7 @@
 
 Each kind has a path, which manifests/webhook names: these are Butler's.
 
-What is never judged, whatever the rules say:
+What is never validated, whatever the rules say:
 
 - a write that leaves the spec as it is: status, labels, finalizers. A spec that was broken before
   the rules existed must not keep its object from being reconciled, or deleted.
@@ -120,7 +120,7 @@ def _answer(request: AdmissionRequest[bytes], verdict: Verdict) -> Answer:
 
 
 def path(resource: Resource[Any]) -> str:
-    """Return where a kind is judged: `/validate-butler-butlerlabs-dev-v1alpha1-networkpool`."""
+    """Return where a kind is validated: `/validate-butler-butlerlabs-dev-v1alpha1-networkpool`."""
     group = resource.group.replace(".", "-")
     return f"/validate-{group}-{resource.version}-{resource.kind.lower()}"
 

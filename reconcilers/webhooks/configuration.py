@@ -22,8 +22,8 @@ NAME = "butler-ipam"
 SERVICE = "butler-ipam-webhook"
 TIMEOUT_SECONDS = 10
 
-Judged = Mapping[str, tuple[Resource[Any], tuple[str, ...]]]
-JUDGED: Judged = {
+Validated = Mapping[str, tuple[Resource[Any], tuple[str, ...]]]
+VALIDATED: Validated = {
     "vnetworkpool.kb.io": (NETWORK_POOL, ("CREATE", "UPDATE", "DELETE")),
     "vipallocation.kb.io": (IP_ALLOCATION, ("CREATE", "UPDATE")),
     "vtenantcluster.kb.io": (TENANT_CLUSTER, ("CREATE", "UPDATE")),
@@ -34,7 +34,7 @@ JUDGED: Judged = {
 Deletions that are never refused are not asked about: nothing is gained by making them wait for us.
 """
 
-CLUSTER_API: Judged = {
+CLUSTER_API: Validated = {
     f"validation.{resource.kind.lower()}.{resource.group}": (
         resource,
         ("CREATE", "UPDATE", "DELETE"),
@@ -43,7 +43,7 @@ CLUSTER_API: Judged = {
 }
 """Those of the integration with Cluster API, under the names that its in-cluster provider has."""
 
-KUBERMATIC: Judged = {IPAM_POOLS.full_name: (IPAM_POOLS, ("CREATE", "UPDATE"))}
+KUBERMATIC: Validated = {IPAM_POOLS.full_name: (IPAM_POOLS, ("CREATE", "UPDATE"))}
 """That of the integration with KKP, under the name that KKP's own has."""
 
 CHANGES_SPEC = {
@@ -60,7 +60,7 @@ looked after, and can always go."""
 
 def service(name: str) -> dict[str, Any]:
     """Return how the API server reaches the webhook called `name`, in a cluster."""
-    kind, _ = {**JUDGED, **CLUSTER_API, **KUBERMATIC}[name]
+    kind, _ = {**VALIDATED, **CLUSTER_API, **KUBERMATIC}[name]
     where = {
         "name": SERVICE,
         "namespace": names.DEFAULT_NAMESPACE,
@@ -83,20 +83,20 @@ def configuration(
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": name},
-        "webhooks": list(entries(JUDGED, client)),
+        "webhooks": list(entries(VALIDATED, client)),
     }
 
 
 def entries(
-    judged: Judged, client: Callable[[str], Mapping[str, Any]] = service
+    validated: Validated, client: Callable[[str], Mapping[str, Any]] = service
 ) -> Iterator[dict[str, Any]]:
     """Yield the entries of a configuration.
 
     Args:
-        judged: the webhooks.
+        validated: the webhooks.
         client: gives the clientConfig of a webhook, by its name.
     """
-    for webhook, (kind, operations) in judged.items():
+    for webhook, (kind, operations) in validated.items():
         yield {
             "name": webhook,
             "clientConfig": dict(client(webhook)),

@@ -41,7 +41,7 @@ def created(
         view: reads the pool's allocations; called only if the verdict depends on them.
         max_addresses: the largest pool, in addresses.
     """
-    alone = judged_alone(new)
+    alone = validated_alone(new)
     if not alone.allowed:
         return alone
     if pool is None:
@@ -58,8 +58,8 @@ def created(
     return Verdict.from_causes(warnings=_waiting_warnings(new, pool, geometry, view))
 
 
-def judged_alone(new: IPAllocation) -> Verdict:
-    """Judge what a request says of itself, whatever pool it names."""
+def validated_alone(new: IPAllocation) -> Verdict:
+    """Validate what a request says of itself, whatever pool it names."""
     try:
         ranges.pinned(new)
     except AllocatorError as malformed:

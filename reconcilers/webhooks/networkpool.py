@@ -6,9 +6,9 @@
     deleted   a pool of which allocations hold addresses
 
 An allocation that names the pool in spec.poolRef counts, labelled or not. Promises count because
-their ranges are written to the allocations soon after: judging by allocations alone would allow an
-edit in between. They are those of the object that the write replaces. The API
-server judges again if that changes before the write is stored, so no promise is made unseen.
+their ranges are written to the allocations soon after: validation by allocations alone would allow
+an edit in between. They are those of the object that the write replaces. The API server asks for
+validation again if that changes before the write is stored, so no promise is made unseen.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

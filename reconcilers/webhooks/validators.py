@@ -2,7 +2,7 @@
 
 Everything is read from the caches, which every replica has, with two exceptions:
 
-- What may leave allocations out, or end a pool, is judged by a view that has read as far as the
+- What may leave allocations out, or end a pool, is validated by a view that has read as far as the
   pool's allocationsRevision, from a LIST if the cache has not. Promises are in the pool itself;
   one that is not there any more was settled by an object that such a view shows. So nothing
   that was handed out is missed, and what is handed out later is chosen by the new spec.
@@ -44,7 +44,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Validator(Protocol[T_contra]):
-    """Judges the writes of one kind that change a spec, or delete."""
+    """Validates the writes of one kind that change a spec, or delete."""
 
     async def created(self, new: T_contra) -> Verdict:
         """Validate a new object."""
@@ -59,8 +59,8 @@ class Validator(Protocol[T_contra]):
         ...
 
 
-class PoolValidator:
-    """Judges NetworkPools.
+class _Validator:
+    """Validates what depends on pools and their allocations.
 
     Args:
         client: for live reads.
@@ -78,11 +78,16 @@ class PoolValidator:
         clock: Clock,
         max_addresses: int,
     ) -> None:
+        self._client = client
         self._pools = pools
         self._allocations = allocations
         # The answer cannot be postponed, so there is no waiting for a cache that is behind.
         self._reader = Reader(allocations, client, clock, wait_seconds=0.0)
         self._limit = max_addresses
+
+
+class PoolValidator(_Validator):
+    """Validates NetworkPools."""
 
     async def created(self, new: NetworkPool) -> Verdict:
         """Validate a new pool."""
@@ -91,18 +96,18 @@ class PoolValidator:
     async def updated(self, new: NetworkPool, old: NetworkPool | None) -> Verdict:
         """Validate an edit; allocations are read only if the pool would lose addresses."""
 
-        def judged(view: View | None) -> Verdict:
+        def validated(view: View | None) -> Verdict:
             return networkpool.updated(new, old, view, self._pools, self._limit)
 
         if not networkpool.gives_up_addresses(new, old, self._limit):
-            return judged(None)
+            return validated(None)
         key = new.metadata.key
         try:
             if old is not None and self._covers(old):
-                verdict = judged(await self._reader.at_least(old, memory(old) or 0))
+                verdict = validated(await self._reader.at_least(old, memory(old) or 0))
                 if verdict.allowed:
                     return verdict
-            return judged(await self._reader.live(key))
+            return validated(await self._reader.live(key))
         except Unreadable as unreadable:
             what = (
                 "cannot tell whose addresses would be left out:"
@@ -137,29 +142,8 @@ class PoolValidator:
         return revision is not None and cache.synced and cache.position >= revision
 
 
-class AllocationValidator:
-    """Judges IPAllocations.
-
-    Args:
-        client: for live reads.
-        pools: all pools.
-        allocations: all allocations, indexed by pool.
-        clock: the time.
-        max_addresses: the largest pool, in addresses.
-    """
-
-    def __init__(
-        self,
-        client: Client,
-        pools: Cache[NetworkPool],
-        allocations: Cache[IPAllocation],
-        clock: Clock,
-        max_addresses: int,
-    ) -> None:
-        self._client = client
-        self._pools = pools
-        self._reader = Reader(allocations, client, clock, wait_seconds=0.0)
-        self._limit = max_addresses
+class AllocationValidator(_Validator):
+    """Validates IPAllocations."""
 
     async def created(self, new: IPAllocation) -> Verdict:
         """Validate a new request, by the pool as it is if what the cache shows is against it."""
@@ -187,7 +171,7 @@ class AllocationValidator:
 
 
 class ClusterValidator:
-    """Judges TenantClusters.
+    """Validates TenantClusters.
 
     Args:
         client: for live reads.
@@ -262,7 +246,7 @@ class ClusterValidator:
 
 
 class ProviderValidator:
-    """Judges ProviderConfigs.
+    """Validates ProviderConfigs.
 
     Args:
         client: for live reads.

@@ -2,20 +2,26 @@
 
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import anyio
 import httpx
-import yaml
 
+from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
 from manifests import folder
-from reconcilers.api import names
+from reconcilers.api import crd, names
+from tests.contract.conftest import administrator
 from tests.reconcilers.cli.commands import butler_ipam, environment
+from tests.yamls import read_all_yaml
 
 HOME = names.DEFAULT_NAMESPACE
 ACCOUNT = f"system:serviceaccount:{HOME}:butler-ipam"
+DATA = Path(__file__).parents[1] / "data"
 PATHS = {
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
@@ -23,6 +29,15 @@ PATHS = {
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
 }
+
+
+async def install_kinds(
+    plane: Plane, integration: str, more: Iterable[Mapping[str, Any]] = ()
+) -> None:
+    """Install our kinds, those of an integration in its folder of tests/data, and `more`."""
+    await plane.install_crds(crd.crds())
+    await plane.install_crds(DATA / integration / "crds.yaml")
+    await plane.install_crds(dict(one) for one in more)
 
 
 async def under_shipped_roles(
@@ -42,7 +57,7 @@ async def under_shipped_roles(
         one for part in ("rbac", integration) for one in sorted(folder(part).iterdir(), key=str)
     ]
     for file in files:
-        for one in yaml.safe_load_all(file.read_text(encoding="utf-8")):
+        for one in read_all_yaml(file.read_text(encoding="utf-8")):
             if isinstance(one, dict) and one.get("kind") in PATHS:
                 path = PATHS[one["kind"]].format(one["metadata"].get("namespace", HOME))
                 answer = await admin.post(path, json=one)
@@ -87,6 +102,50 @@ def product(
     finally:
         process.kill()
         process.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server on which the product serves an integration.
+
+    Args:
+        plane: the server.
+        admin: the administrator's client.
+        kubeconfig: of the product, with the roles that it is installed with.
+        admin_kubeconfig: the administrator's.
+        process: the product.
+    """
+
+    plane: Plane
+    admin: httpx.AsyncClient
+    kubeconfig: Path
+    admin_kubeconfig: Path
+    process: subprocess.Popen[bytes]
+
+
+@asynccontextmanager
+async def serving(
+    integration: str, where: Path, more: Iterable[Mapping[str, Any]] = ()
+) -> AsyncIterator[Server]:
+    """Start a server with our kinds and an integration's, and the product.
+
+    Args:
+        integration: its name, which is that of its folder in tests/data.
+        where: the folder for kubeconfigs and the log.
+        more: further CRDs.
+
+    Raises:
+        AssertionError: the product was refused something by its roles.
+    """
+    async with ControlPlane.start() as plane, administrator(plane) as admin:
+        await install_kinds(plane, integration, more)
+        kubeconfig = await under_shipped_roles(plane, admin, where, integration)
+        log = where / "log"
+        with product(integration, kubeconfig, log) as process:
+            admin_kubeconfig = plane.write_kubeconfig(where / "admin")
+            yield Server(plane, admin, kubeconfig, admin_kubeconfig, process)
+        text = await anyio.Path(log).read_text(encoding="utf-8")
+        assert "403 Forbidden" not in text, "the shipped roles do not suffice"
 
 
 @contextmanager

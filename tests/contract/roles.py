@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from envtest.faults import Call
 from manifests import folder
 from reconcilers.api import names
 from reconcilers.api.tenantcluster import TenantCluster
+from tests.yamls import read_all_yaml
 
 HOME = names.DEFAULT_NAMESPACE
 Json = dict[str, Any]
@@ -45,7 +44,7 @@ def documents(name: str) -> Iterator[Json]:
     """Yield the objects in a folder of manifests; patches of others are none."""
     for file in sorted(folder(name).iterdir(), key=lambda one: one.name):
         if file.name.endswith(".yaml") and file.name != "kustomization.yaml":
-            found = yaml.safe_load_all(file.read_text(encoding="utf-8"))
+            found = read_all_yaml(file.read_text(encoding="utf-8"))
             yield from (one for one in found if isinstance(one, dict))
 
 

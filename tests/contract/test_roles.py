@@ -42,7 +42,7 @@ from reconcilers.settings import (
     TenantSettings,
 )
 from reconcilers.webhooks.admission import path
-from reconcilers.webhooks.configuration import JUDGED, NAME, SERVICE, configuration
+from reconcilers.webhooks.configuration import NAME, SERVICE, VALIDATED, configuration
 from reconcilers.wiring import assemble
 from tests.contract.roles import (
     HOME,
@@ -228,7 +228,7 @@ async def call_webhooks(stage: Stage, proxy: Proxy, port: int | None) -> None:
     """Let the API server ask the webhooks, and wait until it has been told whom to trust."""
 
     def called(webhook: str) -> Json:
-        kind, _ = JUDGED[webhook]
+        kind, _ = VALIDATED[webhook]
         return {"url": f"https://127.0.0.1:{port}{path(kind)}"}
 
     await stage.create(configuration(called))

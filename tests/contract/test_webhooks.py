@@ -21,7 +21,7 @@ from reconcilers.api import crd, names
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.settings import AllocationSettings, Settings, TenantSettings
 from reconcilers.webhooks.admission import path
-from reconcilers.webhooks.configuration import JUDGED, NAME, SERVICE, configuration
+from reconcilers.webhooks.configuration import NAME, SERVICE, VALIDATED, configuration
 from reconcilers.wiring import assemble
 
 HOME = names.DEFAULT_NAMESPACE
@@ -115,7 +115,7 @@ class Site:
 
     async def _configure(self, port: int | None) -> None:
         def called(webhook: str) -> Json:
-            kind, _ = JUDGED[webhook]
+            kind, _ = VALIDATED[webhook]
             return {"url": f"https://{HOST}:{port}{path(kind)}"}
 
         where = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"

@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -52,12 +52,17 @@ def flags(name: str) -> set[str]:
     }
 
 
+@pytest.fixture(scope="module")
+def backups() -> Mapping[str, str]:
+    """What was made of the samples, by the form that it is saved in."""
+    return {form: run("plan", "-f", SAMPLES, "-o", form).out for form in ("yaml", "json")}
+
+
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def desk(backups: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder like the reader's: the manifests, and a backup of what was made of the samples."""
     (tmp_path / "manifests").symlink_to(ROOT / "manifests")
-    for form in ("yaml", "json"):
-        saved = run("plan", "-f", SAMPLES, "-o", form).out
+    for form, saved in backups.items():
         (tmp_path / f"ipam-backup.{form}").write_text(saved, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path

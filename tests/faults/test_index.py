@@ -169,7 +169,7 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
         " controllers_that_come_and_go_leave_nothing_on_what_they_shared"
         " objects_that_come_and_go_leave_no_index_keys_and_nothing_else"
         " informers_and_clients_that_come_and_go_leave_no_connection"
-        " a_thousand_reconnects_leave_no_connection_no_task_and_no_event_unseen"
+        " hundreds_of_reconnects_leave_no_connection_no_task_and_no_event_unseen"
         " many_watches_and_many_requests_do_not_starve_each_other",
     ),
 }

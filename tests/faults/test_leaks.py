@@ -24,9 +24,9 @@ from tests.envtest.samples import gauge
 from tests.faults.world import GAUGES, WATCH, Gauge, transport_to, world
 from tests.polling import checked, until
 
-CYCLES = 500
-CHURN = 100_000
-INFORMERS, CUTS = 20, 50
+CYCLES = 100
+CHURN = 20_000
+INFORMERS, CUTS = 10, 40
 WATCHES = 150
 REQUESTS = 20
 
@@ -144,7 +144,7 @@ async def test_informers_and_clients_that_come_and_go_leave_no_connection() -> N
 
 
 @pytest.mark.slow
-async def test_a_thousand_reconnects_leave_no_connection_no_task_and_no_event_unseen() -> None:
+async def test_hundreds_of_reconnects_leave_no_connection_no_task_and_no_event_unseen() -> None:
     async with world() as here:
         busy = await here.create("busy")
         informers = [Informer(GAUGES, here.transport, here.clock) for _ in range(INFORMERS)]
@@ -179,7 +179,7 @@ async def test_a_thousand_reconnects_leave_no_connection_no_task_and_no_event_un
                 for count in range(6, CUTS + 1):
                     await change(count)
                 # A watch that is just being opened or closed has some more or fewer of them: a few
-                # for each informer. What each reconnect left behind would be ten times that.
+                # for each informer. What each reconnect left behind would be nine times that.
                 in_motion = 4 * INFORMERS
                 await until(
                     checked(resources),
@@ -188,7 +188,7 @@ async def test_a_thousand_reconnects_leave_no_connection_no_task_and_no_event_un
                     ),
                 )
             group.cancel_scope.cancel()
-        assert len(here.asked("watch")) >= 1000
+        assert len(here.asked("watch")) >= INFORMERS * CUTS
 
 
 @pytest.mark.slow

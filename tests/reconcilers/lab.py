@@ -215,7 +215,7 @@ class Lab(Replica):
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or AT_ONCE
         self.clock = VirtualClock()
-        self.server = Server(self.clock.now)
+        self.server = Server(self.clock)
         self.tenant_servers: dict[str, Server] = {}
         super().__init__(self)
 
@@ -227,7 +227,7 @@ class Lab(Replica):
         self, name: str, served: Iterable[str] = TENANT_KINDS, *, namespace: str = "team"
     ) -> Server:
         """Start a tenant's API server and store its kubeconfig; its name is all there is to it."""
-        server = self.tenant_servers[name] = Server(self.clock.now, tuple(served))
+        server = self.tenant_servers[name] = Server(self.clock, tuple(served))
         secret = {
             "metadata": {"name": f"{name}-admin-kubeconfig", "namespace": namespace},
             "data": {"admin.conf": base64.b64encode(name.encode()).decode()},

@@ -22,12 +22,12 @@ class Platform:
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or AT_ONCE
         self.clock = VirtualClock()
-        self.server = Server(self.clock.now)
+        self.server = Server(self.clock)
         self.tenants: dict[str, Server] = {}
 
     def tenant(self, name: str, namespace: str = "team") -> Server:
         """Start a tenant's API server, and store the way into it."""
-        self.tenants[name] = Server(self.clock.now, TENANT_KINDS)
+        self.tenants[name] = Server(self.clock, TENANT_KINDS)
         meta = {"name": f"{name}-admin-kubeconfig", "namespace": namespace}
         encoded = _base64(name)
         self.server.add("secrets", {"metadata": meta, "data": {"admin.conf": encoded}})

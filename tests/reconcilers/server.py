@@ -7,10 +7,11 @@ watches. Whatever is about bytes and schemas is tested on the embedded server.
 
 import copy
 import itertools
+import math
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 from urllib.parse import unquote
 
@@ -18,6 +19,7 @@ import anyio
 import msgspec
 from typing_extensions import override
 
+from controller.clock import Clock
 from controller.codec import encode
 from controller.conditions import rfc3339
 from controller.errors import (
@@ -30,33 +32,11 @@ from controller.errors import (
 )
 from controller.transport import NO_QUERY, Transport
 from tests.controller.store import refuse_initial_events
+from tests.reconcilers.served import CLUSTER_SCOPED, KINDS, OPTIONAL, OURS
 
 Json = dict[str, Any]
-OURS = "butler.butlerlabs.dev/v1alpha1"
-METALLB = "metallb.io/v1beta1"
-KINDS = {
-    "networkpools": (OURS, "NetworkPool"),
-    "ipallocations": (OURS, "IPAllocation"),
-    "tenantclusters": (OURS, "TenantCluster"),
-    "providerconfigs": (OURS, "ProviderConfig"),
-    "butlerconfigs": (OURS, "ButlerConfig"),
-    "teams": (OURS, "Team"),
-    "secrets": ("v1", "Secret"),
-    "services": ("v1", "Service"),
-    "events": ("events.k8s.io/v1", "Event"),
-    "ipaddresspools": (METALLB, "IPAddressPool"),
-    "l2advertisements": (METALLB, "L2Advertisement"),
-    "servicebgpstatuses": (METALLB, "ServiceBGPStatus"),
-    "configurationstates": (METALLB, "ConfigurationState"),
-    "namespaces": ("v1", "Namespace"),
-    "configmaps": ("v1", "ConfigMap"),
-    "deployments": ("apps/v1", "Deployment"),
-    "customresourcedefinitions": ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
-}
-CLUSTER_SCOPED = {"butlerconfigs", "namespaces", "customresourcedefinitions"}
-OPTIONAL = {"butlerconfigs", "teams"}
-"""Kinds of the platform that are not served unless a test says so."""
-
+BOOKMARK_SECONDS = 60.0
+"""After how long without news a watch is sent a bookmark, as kube-apiserver does each minute."""
 
 _clusters = itertools.count(1)
 
@@ -103,12 +83,12 @@ class Server(Transport):
     """The objects, and everything that happened to them.
 
     Args:
-        now: the time, for timestamps.
+        clock: gives the time for timestamps, and says when bookmarks are due.
         served: plurals of the kinds that are served.
     """
 
-    def __init__(self, now: Callable[[], datetime], served: tuple[str, ...] = ()) -> None:
-        self._now = now
+    def __init__(self, clock: Clock, served: tuple[str, ...] = ()) -> None:
+        self._clock = clock
         self.served = served or tuple(k for k in KINDS if k not in OPTIONAL)
         self.revision = 100
         self.objects: dict[tuple[str, str, str], Json] = {}
@@ -122,7 +102,7 @@ class Server(Transport):
         self.unknown: frozenset[str] = frozenset()
         """Fields of statuses that the definitions in force do not have: they are dropped."""
         self._faults: list[Fault] = []
-        self._news = anyio.Event()
+        self._news: defaultdict[str, anyio.Event] = defaultdict(anyio.Event)
         self.closed = 0
 
     # What tests do, as users would.
@@ -133,7 +113,7 @@ class Server(Transport):
         meta = whole["metadata"]
         key = (plural, meta.get("namespace", ""), meta["name"])
         stamped = {"uid": f"uid-{plural}-{self.revision}", "generation": 1}
-        stamped |= {"creationTimestamp": rfc3339(self._now())}
+        stamped |= {"creationTimestamp": rfc3339(self._clock.now())}
         given = {name: value for name, value in meta.items() if value}
         api_version, kind = KINDS[plural]
         obj = {**whole, "apiVersion": api_version, "kind": kind, "metadata": stamped | given}
@@ -215,14 +195,16 @@ class Server(Transport):
         refuse_initial_events(query)
         request = replace(self._parsed("GET", path), verb="watch")
         self.requests.append(request)
-        yield self._follow(request.plural, int(query["resourceVersion"]))
+        yield self._follow(request.plural, query)
 
     @override
     async def aclose(self) -> None:
         self.closed += 1
 
-    async def _follow(self, plural: str, since: int) -> AsyncIterator[bytes]:
-        place = 0
+    async def _follow(self, plural: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
+        since, place = int(query["resourceVersion"]), 0
+        interval = BOOKMARK_SECONDS if query.get("allowWatchBookmarks") == "true" else math.inf
+        bookmark = self._clock.monotonic() + interval
         while True:
             while place < len(self.history):
                 event = self.history[place]
@@ -230,7 +212,14 @@ class Server(Transport):
                 if event.plural == plural and event.revision > since:
                     reported = {"type": event.type, "object": event.object}
                     yield msgspec.json.encode(reported) + b"\n"
-            await self._news.wait()
+            with self._clock.move_on_after(bookmark - self._clock.monotonic()):
+                await self._news[plural].wait()
+            if self._clock.monotonic() >= bookmark:
+                bookmark = self._clock.monotonic() + interval
+                api_version, kind = KINDS[plural]
+                meta = {"resourceVersion": str(self.revision)}
+                obj = {"apiVersion": api_version, "kind": kind, "metadata": meta}
+                yield msgspec.json.encode({"type": "BOOKMARK", "object": obj}) + b"\n"
 
     def _fault(self, request: Request) -> Fault | None:
         for fault in self._faults:
@@ -349,7 +338,10 @@ class Server(Transport):
             return {"kind": "Status", "status": "Success"}
         if "deletionTimestamp" in meta:
             return old
-        mark = {"deletionTimestamp": rfc3339(self._now()), "generation": meta["generation"] + 1}
+        mark = {
+            "deletionTimestamp": rfc3339(self._clock.now()),
+            "generation": meta["generation"] + 1,
+        }
         return self._store(key, merged(old, {"metadata": mark}), "MODIFIED")
 
     def _store(self, key: tuple[str, str, str], obj: Json, kind: str) -> Json:
@@ -368,8 +360,7 @@ class Server(Transport):
         self.history.append(happening)
         for listener in self.listeners:
             listener(happening)
-        self._news.set()
-        self._news = anyio.Event()
+        self._news.pop(happening.plural, anyio.Event()).set()
 
 
 def _admit(body: Json) -> None:

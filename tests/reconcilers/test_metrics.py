@@ -4,6 +4,8 @@ from functools import partial
 from importlib.metadata import version
 from platform import python_version
 
+import pytest
+
 from controller.errors import Invalid, NoAnswer
 from controller.manager import Manager
 from reconcilers.api import names
@@ -228,6 +230,7 @@ async def test_growth_and_shrink_are_counted_when_they_are_done() -> None:
         assert _value(manager, growth, **LAB) == 2
 
 
+@pytest.mark.slow
 async def test_whether_a_tenant_is_in_line_is_shown_and_goes_with_it() -> None:
     platform, tenant = _elastic()
     one = {"tenant_cluster": "a", "namespace": "team"}

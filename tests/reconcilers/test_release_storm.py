@@ -105,8 +105,8 @@ class Storm:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.clock = VirtualClock()
-        self.server = Server(self.clock.now)
-        self.tenants = {name: Server(self.clock.now, TENANT_KINDS) for name in TENANTS}
+        self.server = Server(self.clock)
+        self.tenants = {name: Server(self.clock, TENANT_KINDS) for name in TENANTS}
         self.flights: list[Flight] = []
         self.busy: set[tuple[int, Key, str]] = set()
         self.number = 0

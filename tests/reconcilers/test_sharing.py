@@ -193,6 +193,7 @@ async def test_a_pool_and_its_allocations_are_written_by_who_holds_its_shard(cou
             }
 
 
+@pytest.mark.slow
 async def test_requests_of_a_dead_replicas_pools_are_served_when_its_leases_have_expired() -> None:
     async with cluster() as home:
         a, *others = home.start(*"abc")
@@ -208,6 +209,7 @@ async def test_requests_of_a_dead_replicas_pools_are_served_when_its_leases_have
         assert sorted(len(one.held) for one in others) == [2, 2]
 
 
+@pytest.mark.slow
 async def test_a_replica_that_works_on_after_its_leases_have_expired_does_no_harm() -> None:
     async with cluster() as home:
         a, b = home.start(*"ab")
@@ -225,6 +227,7 @@ async def test_a_replica_that_works_on_after_its_leases_have_expired_does_no_har
         assert sorted(len(one.held) for one in home.replicas) == [2, 2]
 
 
+@pytest.mark.slow
 async def test_pools_are_served_while_replicas_come_and_go() -> None:
     async with cluster() as home:
         [a] = home.start("a")
@@ -241,6 +244,7 @@ async def test_pools_are_served_while_replicas_come_and_go() -> None:
         await home.check_apart(144)
 
 
+@pytest.mark.slow
 async def test_at_rest_replicas_send_nothing_but_their_leases() -> None:
     async with cluster() as home:
         replicas = home.start(*"ab")
@@ -255,6 +259,7 @@ async def test_at_rest_replicas_send_nothing_but_their_leases() -> None:
         assert [one for one in sent if "/leases" not in one[1]] == []
 
 
+@pytest.mark.slow
 async def test_pools_are_forgotten_by_who_has_handed_them_over() -> None:
     async with cluster() as home:
         [a] = home.start("a")

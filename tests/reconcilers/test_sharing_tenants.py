@@ -181,6 +181,7 @@ def site(*pools: Any, tenants: bool = True) -> AbstractAsyncContextManager[Site]
     return made()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", ["ab", "abc"])
 async def test_each_tenant_is_watched_by_who_holds_its_shard(names: str) -> None:
     async with site() as home:
@@ -194,6 +195,7 @@ async def test_each_tenant_is_watched_by_who_holds_its_shard(names: str) -> None
         assert set.union(*[replica.own for replica in home.replicas]) == set(TENANTS)
 
 
+@pytest.mark.slow
 async def test_watches_move_to_a_replica_that_comes_and_its_tenants_grow() -> None:
     async with site() as home:
         await home.start("a")
@@ -211,6 +213,7 @@ async def test_watches_move_to_a_replica_that_comes_and_its_tenants_grow() -> No
         assert home.served("three") == TENANTS
 
 
+@pytest.mark.slow
 async def test_tenants_of_a_replica_that_stops_grow_by_another() -> None:
     async with site() as home:
         await home.start("a", "b")
@@ -242,6 +245,7 @@ async def test_clusters_deleted_while_shards_move_give_everything_back() -> None
             assert home.platform.tenants[name].all("ipaddresspools") == []
 
 
+@pytest.mark.slow
 async def test_no_replica_keeps_clients_of_tenants_that_are_gone() -> None:
     async with site() as home:
         await home.start("a", "b")
@@ -256,6 +260,7 @@ async def test_no_replica_keeps_clients_of_tenants_that_are_gone() -> None:
         assert [replica.tenants.open() for replica in home.replicas] == [[], []]
 
 
+@pytest.mark.slow
 async def test_a_client_of_a_tenant_that_is_worked_on_here_stays_open() -> None:
     async with site() as home:
         await home.start("a", "b")
@@ -265,6 +270,7 @@ async def test_a_client_of_a_tenant_that_is_worked_on_here_stays_open() -> None:
             assert {key.name for key in replica.tenants.open()} == replica.own
 
 
+@pytest.mark.slow
 async def test_clusters_that_race_for_the_last_room_of_a_pool_are_all_served() -> None:
     tight, wide = make.pool("tight", cidr="10.40.0.0/27"), make.pool("wide", cidr="10.41.0.0/22")
     async with site(tight, wide, tenants=False) as home:

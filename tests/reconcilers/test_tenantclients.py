@@ -219,7 +219,7 @@ class _Endless(Server):
 async def test_a_list_that_never_ends_is_not_read_for_ever() -> None:
     lab = Lab()
     lab.tenant_server("a")
-    lab.tenant_servers["a"] = _Endless(lab.clock.now, ("services", "namespaces"))
+    lab.tenant_servers["a"] = _Endless(lab.clock, ("services", "namespaces"))
     with pytest.raises(TenantUnavailable, match="larger than"):
         async with lab.tenants.client(make.tenant()) as client:
             await client.list(SERVICE)

@@ -2,13 +2,16 @@
 
 from typing import Any
 
+import pytest
+
 from controller.errors import NoAnswer
 from controller.meta import Key
 from reconcilers.api import names
 from reconcilers.settings import Settings
 from tests.reconcilers import make
 from tests.reconcilers.platform import Platform
-from tests.reconcilers.server import METALLB, Json
+from tests.reconcilers.served import METALLB
+from tests.reconcilers.server import Json
 
 NODES = ("ipallocations", "team-a-nodes")
 BALANCER = ("ipallocations", "team-a-lb")
@@ -240,6 +243,7 @@ async def test_a_service_that_keeps_its_address_causes_no_hot_loop() -> None:
         assert platform.server.see(*BALANCER)["status"]["phase"] == "Allocated", "a new one"
 
 
+@pytest.mark.slow
 async def test_two_managers_that_both_lead_never_overlap() -> None:
     platform = _platform()
     async with platform.running(), platform.running():

@@ -158,7 +158,7 @@ class World:
 def of_world(
     function: Callable[Concatenate[World, P], R],
 ) -> Callable[P, Callable[[World], R]]:
-    """Make of a function of the world and more one that takes the rest first, the world later."""
+    """Return a function of the other arguments, which returns a function of the world."""
 
     def given(*args: P.args, **kwargs: P.kwargs) -> Callable[[World], R]:
         return lambda world: function(world, *args, **kwargs)

@@ -129,7 +129,7 @@ async def _interruptible(work: Callable[[], Awaitable[None]]) -> None:
 def sole_failure(group: ExceptionGroup[Exception]) -> Exception:
     """Return the failure inside nested groups; the group itself if there are different kinds.
 
-    Servers that start at once fail at once, all for one reason: the first speaks for all.
+    Servers that start at once fail at once, all for one reason: the first is reported.
     """
     found = list(_leaves(group))
     return found[0] if len({type(one) for one in found}) == 1 else group

@@ -22,7 +22,7 @@ from reconcilers.cli.local.objects import apply
 from reconcilers.cli.local.servers import ApiServer
 from reconcilers.cli.problems import Problem
 from reconcilers.webhooks.admission import path
-from reconcilers.webhooks.configuration import JUDGED, NAME, SERVICE, configuration
+from reconcilers.webhooks.configuration import NAME, SERVICE, VALIDATED, configuration
 
 HOST = "127.0.0.1"
 SECRET = "butler-ipam-webhook-certificates"  # noqa: S105 - a name
@@ -86,7 +86,7 @@ async def redirect(client: Client, port: int) -> None:
 
 
 def _url(name: str, port: int) -> str:
-    kind, _ = JUDGED[name]
+    kind, _ = VALIDATED[name]
     return f"https://{HOST}:{port}{path(kind)}"
 
 

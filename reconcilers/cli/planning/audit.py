@@ -21,7 +21,7 @@ from reconcilers.cli.reading.findings import Findings, Step, path_of
 from reconcilers.cli.reading.manifests import Manifest, Manifests
 from reconcilers.settings import Settings
 from reconcilers.webhooks import providerconfig, tenantcluster
-from reconcilers.webhooks.ipallocation import judged_alone
+from reconcilers.webhooks.ipallocation import validated_alone
 from reconcilers.webhooks.tenantcluster import Provision
 from reconcilers.webhooks.verdict import Verdict
 
@@ -125,7 +125,7 @@ class Audit:
         if pool is None:
             what = f"names {self._absent('NetworkPool', allocation.pool_key)}"
             self._error(manifest, ("spec", "poolRef", "name"), what)
-        self._causes(manifest, judged_alone(allocation))
+        self._causes(manifest, validated_alone(allocation))
         self._check_range(manifest)
         layouts = self._layouts.get(allocation.pool_key)
         if pool is None or layouts is None or ranges.held(allocation) is not None:

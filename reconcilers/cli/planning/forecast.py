@@ -39,7 +39,7 @@ from reconcilers.networkpool.pending_promises import granted_status, new_refusal
 from reconcilers.networkpool.problems import overlapping_pools
 from reconcilers.networkpool.protocol import Decision, blockers, decide
 from reconcilers.networkpool.view import View
-from reconcilers.providerconfig import judgement
+from reconcilers.providerconfig import evaluation
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
 from reconcilers.tenantcluster.allocations.requests import (
@@ -260,7 +260,7 @@ class Forecast:
         since: Mapping[str, str],
     ) -> Iterator[IPAllocation]:
         with ExitStack() as kept:
-            drafts = self._planner().together(tenant, provider, group, kept)
+            drafts = self._planner().new_allocations(tenant, provider, group, kept)
             if isinstance(drafts, Wanted):
                 return
             for wanted, draft in zip(group, drafts, strict=True):
@@ -316,9 +316,9 @@ def _provider_patch(
     provider: ProviderConfig, pools: Iterator[NetworkPool], now: datetime
 ) -> dict[str, Any]:
     """Return what a ProviderConfig's status says apart from its credentials."""
-    wrong = judgement.validity(provider)
-    judged = judgement.pools(provider, pools)
-    findings = [finding for finding in (wrong, judged and judged[0]) if finding]
+    wrong = evaluation.validity(provider)
+    evaluated = evaluation.pools(provider, pools)
+    findings = [finding for finding in (wrong, evaluated and evaluated[0]) if finding]
     if not findings:
         return {}
     conditions = with_findings(
@@ -327,6 +327,6 @@ def _provider_patch(
     change: dict[str, Any] = {}
     if rendered(conditions) != rendered(provider.status.conditions):
         change["conditions"] = rendered(conditions)
-    if judged is not None and judged[1] != provider.status.capacity:
-        change["capacity"] = judged[1].written(provider.status.capacity)
+    if evaluated is not None and evaluated[1] != provider.status.capacity:
+        change["capacity"] = evaluated[1].written(provider.status.capacity)
     return change | ({"lastProbeTime": rfc3339(now)} if change else {})

@@ -21,7 +21,7 @@ from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.reading.findings import Findings
 from reconcilers.cli.reading.objects import OURS, RawObject, read_objects, why_unknown
-from reconcilers.cli.reading.schema import Judgement
+from reconcilers.cli.reading.schema import Validation
 from reconcilers.integrations import views
 
 T = TypeVar("T", bound=Object)
@@ -153,16 +153,16 @@ def _accept(
     findings: Findings,
 ) -> None:
     """Take an object of ours if it is sound and the first of its name."""
-    judgement = Judgement(raw.kind, raw.body)
-    for path, what in judgement.faults:
+    validation = Validation(raw.kind, raw.body)
+    for path, what in validation.faults:
         findings.error(raw.at(path), raw.sentence(path, what))
-    for path, what in judgement.unknown:
+    for path, what in validation.unknown:
         findings.warning(raw.at(path), raw.sentence(path, what))
     meta = raw.body.get("metadata")
     if not isinstance(meta, dict) or not isinstance(meta.get("name"), str):
         return
     identity = raw.kind, Key(str(meta.get("namespace") or namespace), meta["name"])
-    if judgement.faults:
+    if validation.faults:
         found.refused.add(identity)
         return
     first = accepted.get(identity)
@@ -171,10 +171,10 @@ def _accept(
             raw.place, f"{raw.kind} {identity[1]} is there already, at {first.raw.place}"
         )
         return
-    kept = {**judgement.kept["metadata"], "namespace": identity[1].namespace}
+    kept = {**validation.kept["metadata"], "namespace": identity[1].namespace}
     head: Body = {"apiVersion": raw.api_version, "kind": raw.kind}
     body = head | {"metadata": kept}
-    accepted[identity] = _Accepted(raw, {**body, **judgement.kept, "metadata": kept}, identity[1])
+    accepted[identity] = _Accepted(raw, {**body, **validation.kept, "metadata": kept}, identity[1])
 
 
 def _type(

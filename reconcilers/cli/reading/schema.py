@@ -108,7 +108,7 @@ def _schemas() -> Mapping[str, Schema]:
 
 
 @dataclass(slots=True)
-class Judgement:
+class Validation:
     """The result of validating an object of ours against the schema of its kind."""
 
     kind: str

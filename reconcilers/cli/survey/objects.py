@@ -160,7 +160,7 @@ def in_cluster(where: Scope, what: str, work: Callable[[Any], Awaitable[R]]) -> 
 
 
 def _of_files(where: Scope) -> Objects:
-    from reconcilers.cli.reading.findings import Findings  # with all that judges a file
+    from reconcilers.cli.reading.findings import Findings  # with all that validates a file
     from reconcilers.cli.reading.manifests import Manifest, read
     from reconcilers.integrations import views
 

@@ -6,14 +6,13 @@ bits that vary within it, and everything else is the allocator's arithmetic on n
 blocks are runs, never one by one.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from allocator import AddressRange, Family, InvalidPool, InvalidRange, Layout, Space
+from allocator import AddressRange, Family, InvalidPool, InvalidRange, Layout
 from allocator.addresses import BITS, Span, address_text, minus, parse_address, quoted, union
 from allocator.errors import MalformedText
-from reconcilers.integrations.clusterapi.api import IPPoolSpec, PoolCounts, PrefixPoolSpec
+from reconcilers.integrations.clusterapi.api import IPPoolSpec, PrefixPoolSpec
 
 MOST = 2**63 - 1
 """The largest number that a pool's status shows."""
@@ -74,47 +73,6 @@ class PoolSpace:
         aligned = address_text(found.first << self.shift, self.family)
         same = parse_address(aligned) == parse_address(address)
         return same and self.layout.could_ever_pin(found)
-
-    def occupied(self, holders: Iterable[tuple[str, int]]) -> Space:
-        """Return the pool with what is in use taken.
-
-        Args:
-            holders: address and prefix of each IPAddress that names the pool; what is no address
-                of this family holds nothing.
-        """
-        return Space(self.layout, (one for each in holders if (one := self.held(*each))))
-
-
-def lowest(space: Space) -> int | None:
-    """Return the number of the lowest free block, None if nothing is free."""
-    first = next(space.free_extents(), None)
-    return None if first is None else first.first
-
-
-def take_lowest(space: Space) -> int | None:
-    """Take the lowest free block, None if nothing is free."""
-    block = lowest(space)
-    if block is not None:
-        space.pin(AddressRange(block, block, space.layout.family))
-    return block
-
-
-def counts(space: PoolSpace, holders: Iterable[tuple[str, int]]) -> PoolCounts:
-    """Return the counts of a pool's status.
-
-    Args:
-        space: what the pool may hand out.
-        holders: address and prefix of each IPAddress that names the pool.
-    """
-    used = Counter(holders)
-    outside = {space.held(*one) or one for one in used if not space.hands_out(*one)}
-    total = min(space.total, MOST)
-    return PoolCounts(
-        total=total,
-        used=used.total(),
-        free=max(total - space.occupied(used).used, 0),
-        outOfRange=len(outside),
-    )
 
 
 def ip_space(spec: IPPoolSpec) -> PoolSpace:

@@ -1,4 +1,4 @@
-"""IPAddresses that were made for a claim and that no promise and no addressRef speaks for.
+"""IPAddresses that were made for a claim and that no promise and no addressRef names.
 
 A create has no precondition: a replica that froze before it made an IPAddress may make it when the
 address is another claim's by then. No addressRef ever leads to it, as the claim has moved on; but
@@ -45,7 +45,7 @@ class Leftovers:
         self._answers = Answers(client, world)
         self._clock = clock
         self._since: dict[Key, tuple[str, float]] = {}
-        """By key: the uid of an IPAddress, and since when (monotonic) nobody speaks for it."""
+        """By key: the uid of an IPAddress, and since when (monotonic) nothing names it."""
 
     async def collect(
         self, kind: Resource[Any], view: View[IPAddressClaim], choice: Choice[IPAddressClaim]

@@ -64,7 +64,7 @@ class PoolParts:
         world: the caches.
         reader: reads claims and IPAddresses.
         granting: writes claims.
-        leftovers: takes away IPAddresses that nobody speaks for.
+        leftovers: takes away IPAddresses that no promise and no claim names.
         statuses: writes the pools' statuses.
         clock: the time.
         settings: intervals, and how much is done at once.

@@ -139,7 +139,7 @@ def choose(  # noqa: PLR0913 - what was read, and the space
     to_blocks: Callable[[AddressRange], AddressRange],
     to_addresses: Callable[[AddressRange], AddressRange],
     also_held: Sequence[AddressRange],
-    take: Callable[[R], AddressRange | None],
+    take: Take[R],
     batch: int,
 ) -> Choice[R]:
     """Serve those who wait, the oldest first, from what is neither held nor promised.

@@ -25,7 +25,7 @@ from reconcilers.integrations.kubermatic.holdings import Problem
 from reconcilers.integrations.kubermatic.planning import POOL_EXHAUSTED
 from reconcilers.integrations.kubermatic.pools import INVALID_POOL
 from reconcilers.integrations.kubermatic.reading import World
-from reconcilers.integrations.kubermatic.telling import Told
+from reconcilers.integrations.kubermatic.reports import Reports
 
 log = structlog.get_logger(__name__)
 
@@ -45,9 +45,9 @@ def chain(cluster: Cluster, pool: str, problem: Problem) -> str:
     )
 
 
-def condition_of(cluster: Cluster, told: Mapping[str, Problem | None]) -> ClusterCondition:
+def condition_of(cluster: Cluster, problems: Mapping[str, Problem | None]) -> ClusterCondition:
     """Return the condition that a cluster has to have, without its time."""
-    said = [(pool, one) for pool, one in sorted(told.items()) if one is not None]
+    said = [(pool, one) for pool, one in sorted(problems.items()) if one is not None]
     failing = [(pool, one) for pool, one in said if not one.harmless]
     if failing:
         message = "; ".join(chain(cluster, pool, one) for pool, one in failing)
@@ -55,10 +55,10 @@ def condition_of(cluster: Cluster, told: Mapping[str, Problem | None]) -> Cluste
     if said:
         message = "; ".join(f"IPAMPool {pool}: {one.message}" for pool, one in said)
         return ClusterCondition("True", said[0][1].reason, message)
-    if not told:
+    if not problems:
         text = f"no IPAMPool names datacenter {cluster.datacenter}"
         return ClusterCondition("True", NO_POOL, text)
-    return ClusterCondition("True", ALLOCATED, f"addresses of {', '.join(sorted(told))}")
+    return ClusterCondition("True", ALLOCATED, f"addresses of {', '.join(sorted(problems))}")
 
 
 class ClusterReconciler:
@@ -67,14 +67,14 @@ class ClusterReconciler:
     Args:
         client: for the writes.
         world: the caches.
-        told: what passes over pools say.
+        reports: what passes over pools report.
         clock: the time.
     """
 
-    def __init__(self, client: Client, world: World, told: Told, clock: Clock) -> None:
+    def __init__(self, client: Client, world: World, reports: Reports, clock: Clock) -> None:
         self._client = client
         self._world = world
-        self._told = told
+        self._reports = reports
         self._clock = clock
         self._said: dict[Key, Mapping[str, str]] = {}
 
@@ -82,16 +82,16 @@ class ClusterReconciler:
         """Bring the condition of one Cluster up to date."""
         cluster = self._world.clusters.get(key)
         if cluster is None:
-            self._told.forget_cluster(key)
+            self._reports.forget_cluster(key)
             self._said.pop(key, None)
             return SETTLED
         if not cluster.is_served(self._world.worker):
             return SETTLED
-        told = self._told.of_cluster(key)
-        wanted = condition_of(cluster, told)
-        if wanted.status == "True" and self._awaits_pools(cluster, told):
+        problems = self._reports.of_cluster(key)
+        wanted = condition_of(cluster, problems)
+        if wanted.status == "True" and self._awaits_pools(cluster, problems):
             return SETTLED
-        self._record(cluster, told)
+        self._record(cluster, problems)
         has = cluster.status.conditions.get(CONDITION, ClusterCondition())
         if (has.status, has.reason, has.message) == (wanted.status, wanted.reason, wanted.message):
             return SETTLED
@@ -103,30 +103,29 @@ class ClusterReconciler:
             log.debug("The cluster is gone", cluster=str(key))
         return SETTLED
 
-    def _awaits_pools(self, cluster: Cluster, told: Mapping[str, Problem | None]) -> bool:
+    def _awaits_pools(self, cluster: Cluster, problems: Mapping[str, Problem | None]) -> bool:
         """Return whether a pool of its datacenter has said nothing yet; when it does is an event.
 
         So it is when this process has just begun: what the one before wrote stays until then.
         """
         return any(
-            cluster.datacenter in pool.spec.datacenters and pool.metadata.name not in told
-            for pool in self._world.pools
-            if not pool.metadata.terminating
+            pool.metadata.name not in problems and not pool.metadata.terminating
+            for pool in self._world.pools_in([cluster.datacenter])
         )
 
-    def _record(self, cluster: Cluster, told: Mapping[str, Problem | None]) -> None:
+    def _record(self, cluster: Cluster, problems: Mapping[str, Problem | None]) -> None:
         """Record an event for what keeps a cluster from addresses, once until it changes."""
         key = cluster.metadata.key
         said = self._said.get(key, {})
         texts = {
             name: chain(cluster, name, one)
-            for name, one in sorted(told.items())
+            for name, one in sorted(problems.items())
             if one and not one.harmless
         }
         for name, text in texts.items():
             pool = self._world.pools.get(Key("", name))
             if pool is not None and said.get(name) != text:
-                self._told.of_error(cluster, pool, text)
+                self._reports.record_error(cluster, pool, text)
         self._said[key] = texts
 
     def _status(self, has: ClusterCondition, wanted: ClusterCondition) -> Mapping[str, Any]:

@@ -73,13 +73,13 @@ def _span(part: Any) -> str:
 
 def _refused(world: World, one: DatacenterContents) -> Iterator[Planned]:
     """Yield the clusters to which a datacenter gives nothing, with the reason."""
-    told: Mapping[Key, Problem | None]
+    by_cluster: Mapping[Key, Problem | None]
     if one.space is None:
         problem = Problem("InvalidPool", one.fault)
-        told = {cluster.metadata.key: problem for cluster in world.served(one.name)}
+        by_cluster = {cluster.metadata.key: problem for cluster in world.served(one.name)}
     else:
-        told = _plan(world, one).told
-    for key, found in told.items():
+        by_cluster = _plan(world, one).by_cluster
+    for key, found in by_cluster.items():
         if found is not None and not found.harmless:
             cluster = world.clusters.get(key)
             assert cluster is not None, "it was planned for"

@@ -17,16 +17,20 @@ from reconcilers.integrations.kubermatic.api import (
     IPAMAllocation,
     IPAMPool,
 )
-from reconcilers.integrations.kubermatic.reading import World
+from reconcilers.integrations.kubermatic.reading import (
+    ALLOCATION_INDEXES,
+    CLUSTER_INDEXES,
+    POOL_INDEXES,
+    World,
+)
 from reconcilers.integrations.kubermatic.views import contents_of, shown
-from reconcilers.integrations.kubermatic.worlds import ALLOCATION_INDEXES, CLUSTER_INDEXES
 
 
 def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
     """Return the IPAMPools; None where one of KKP's kinds is not served."""
     if not all(one in served for one in KINDS):
         return None
-    pools = source.informer(POOLS, {})
+    pools = source.informer(POOLS, POOL_INDEXES)
     allocations = source.informer(ALLOCATIONS, ALLOCATION_INDEXES)
     clusters = source.informer(CLUSTERS, CLUSTER_INDEXES)
     world = World(pools.cache, allocations.cache, clusters.cache)

@@ -1,7 +1,7 @@
 """KKP allocates by itself: what its IPAMAllocations hold is nobody else's.
 
 NetworkPools over the same space keep clear of these addresses and count them as in use. KKP knows
-nothing of NetworkPools, so both may come to hold an address: that is told on both, by the
+nothing of NetworkPools, so both may come to hold an address: that is reported on both, by the
 condition RangesOverlap of the NetworkPool and an event on the IPAMAllocation. Nothing of KKP is
 written. An allocation holds its addresses in every NetworkPool that has them: which sites have
 addresses of their own, nothing says.
@@ -25,7 +25,7 @@ from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, IPAMAllocation
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, held
-from reconcilers.integrations.kubermatic.telling import ACTION
+from reconcilers.integrations.kubermatic.reports import ACTION
 from reconcilers.networkpool.view import Behind, OtherHolders
 
 UNKNOWN_RETRY = 0.5

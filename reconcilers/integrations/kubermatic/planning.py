@@ -44,14 +44,15 @@ class Plan:
 
     Args:
         grants: what is to be promised.
-        told: what each cluster is told; None that all is well. Those in flight are missing.
+        by_cluster: what is wrong for each cluster; None that all is well. Those to which a
+            promise is open are missing.
         unserved: allocations without addresses for which there are none.
         faults: what is wrong with allocations.
         more: whether a full batch left others for the next pass.
     """
 
     grants: list[Grant] = field(default_factory=list)
-    told: dict[Key, Problem | None] = field(default_factory=dict)
+    by_cluster: dict[Key, Problem | None] = field(default_factory=dict)
     unserved: list[IPAMAllocation] = field(default_factory=list)
     faults: Mapping[Key, Problem] = field(default_factory=dict)
     more: bool = False
@@ -64,13 +65,13 @@ class Decided:
     Args:
         journal: the journal as it was, without what is settled.
         plans: the plan of each datacenter that can be served.
-        told: what clusters are told.
+        by_cluster: what is wrong for each cluster; None that all is well.
         problems: what is wrong with the pool.
     """
 
     journal: Journal
     plans: dict[str, Plan] = field(default_factory=dict)
-    told: dict[Key, Problem | None] = field(default_factory=dict)
+    by_cluster: dict[Key, Problem | None] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
     @property
@@ -86,7 +87,7 @@ class Decided:
 
 def exhausted(name: str, made: Plan) -> Iterable[Problem]:
     """Return what a pool says of a datacenter that has not enough for all."""
-    waiting = [one for one in made.told.values() if one and one.reason == POOL_EXHAUSTED]
+    waiting = [one for one in made.by_cluster.values() if one and one.reason == POOL_EXHAUSTED]
     if waiting:
         yield Problem(POOL_EXHAUSTED, f"datacenter {name}: {waiting[0].message}")
 
@@ -137,7 +138,7 @@ def plan(content: Content, clusters: Iterable[Cluster], room: int) -> Plan:
                 continue
             fault = made.faults.get(allocation.metadata.key)
             if fault is not None:
-                made.told[cluster.metadata.key] = fault
+                made.by_cluster[cluster.metadata.key] = fault
                 if fault.reason != OVERLAPPING and not fault.harmless:
                     continue  # whoever made it so has to say what it should be
         if room <= 0:
@@ -145,7 +146,7 @@ def plan(content: Content, clusters: Iterable[Cluster], room: int) -> Plan:
         try:
             ranges = taking.take(allocation)
         except Refused as refused:
-            made.told[cluster.metadata.key] = refused.problem
+            made.by_cluster[cluster.metadata.key] = refused.problem
             if allocation is not None and allocation.empty:
                 made.unserved.append(allocation)
             continue
@@ -153,12 +154,12 @@ def plan(content: Content, clusters: Iterable[Cluster], room: int) -> Plan:
             room -= len(ranges)
             made.grants.append(Grant(cluster, content.datacenter, allocation, ranges))
         else:
-            made.told.setdefault(cluster.metadata.key, None)
+            made.by_cluster.setdefault(cluster.metadata.key, None)
     return made
 
 
 def _with_more(made: Plan) -> Plan:
-    return Plan(made.grants, made.told, made.unserved, made.faults, more=True)
+    return Plan(made.grants, made.by_cluster, made.unserved, made.faults, more=True)
 
 
 class _Taking:

@@ -2,7 +2,7 @@
 
 gone, or being deleted?   hand out nothing; its allocations go with it, by their owner references
 otherwise                 read, plan, make allocations, write the journal, write the addresses
-                          delete what clusters of other datacenters have of it, repair, tell
+                          delete what clusters of other datacenters have of it, repair, report
 
 An allocation is made without addresses only if there are some for it, and one that stays without
 is deleted. The journal is an annotation of the pool, which has no status.
@@ -48,8 +48,8 @@ from reconcilers.integrations.kubermatic.planning import (
     plan,
 )
 from reconcilers.integrations.kubermatic.reading import Reader, View, World
+from reconcilers.integrations.kubermatic.reports import RECONCILING_ERROR, Reports
 from reconcilers.integrations.kubermatic.spaces import space_of
-from reconcilers.integrations.kubermatic.telling import RECONCILING_ERROR, Told
 from reconcilers.networkpool.pending_promises import WriteResult
 from reconcilers.networkpool.view import Behind
 from reconcilers.settings import PoolSettings
@@ -64,7 +64,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         client: for the requests.
         world: the caches.
         reader: reads allocations.
-        told: takes what is to be said.
+        reports: takes what is to be reported.
         clock: the time.
         settings: intervals, and how much is done at once.
     """
@@ -74,14 +74,14 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         client: Client,
         world: World,
         reader: Reader,
-        told: Told,
+        reports: Reports,
         clock: Clock,
         settings: PoolSettings,
     ) -> None:
         super().__init__(POOLS, client, clock, settings)
         self._world = world
         self._reader = reader
-        self._told = told
+        self._reports = reports
         self._allocations = Allocations(client, settings.width)
 
     @override
@@ -98,7 +98,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
 
     @override
     def _forget(self, key: Key) -> None:
-        self._told.forget_pool(key.name)
+        self._reports.forget_pool(key.name)
         self._reader.forget(key.name)
 
     @override
@@ -145,16 +145,16 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
             if made is not None:
                 room -= sum(len(grant.ranges) for grant in made.grants)
                 decided.plans[name] = made
-                decided.told.update(made.told)
+                decided.by_cluster.update(made.by_cluster)
                 decided.problems += exhausted(name, made)
-        for name, others in overlaps(pool, self._world.pools).items():
+        for name, others in overlaps(pool, self._world.pools_in(pool.spec.datacenters)).items():
             named = ", ".join(others)
             text = f"datacenter {name}: addresses are also handed out by IPAMPool {named}"
             problem = Problem(OVERLAPPING, text, harmless=True)
             decided.problems.append(problem)
             for cluster in self._world.served(name):
-                if decided.told.get(cluster.metadata.key, problem) is None:
-                    decided.told[cluster.metadata.key] = problem
+                if decided.by_cluster.get(cluster.metadata.key, problem) is None:
+                    decided.by_cluster[cluster.metadata.key] = problem
         return decided
 
     def _plan(
@@ -173,7 +173,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
             problem = Problem(INVALID_POOL, "; ".join(invalid.messages))
             text = f"datacenter {name}: {problem.message}"
             decided.problems.append(Problem(INVALID_POOL, text))
-            decided.told.update((one.metadata.key, problem) for one in clusters)
+            decided.by_cluster.update((one.metadata.key, problem) for one in clusters)
             return None
         here = [one for one in view.allocations if one.spec.dc == name]
         promised: dict[str, list[AddressRange]] = {}
@@ -203,7 +203,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         pool = await self._promise(pool, journal, added, decided.journal)
         results = await self._keep(pool, view, journal, fresh)
         await self._allocations.repair(self._complete(pool, view, journal), pool)
-        self._tell(pool, view, decided, failed)
+        self._report(pool, view, decided, failed)
         if failed:
             return Again(RETRY)
         return self._next(pool, decided.journal, results, more=decided.more)
@@ -340,7 +340,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
                 found.append((one, pool.spec.datacenters[cluster.datacenter].type))
         return found
 
-    def _tell(
+    def _report(
         self,
         pool: IPAMPool,
         view: View,
@@ -348,8 +348,8 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         failed: Sequence[tuple[Grant, ControllerError]],
     ) -> None:
         name = pool.metadata.name
-        told = dict(decided.told)
-        told.update(
+        by_cluster = dict(decided.by_cluster)
+        by_cluster.update(
             (grant.cluster.metadata.key, Problem(RECONCILING_ERROR, str(error)))
             for grant, error in failed
         )
@@ -358,8 +358,8 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
             for datacenter in pool.spec.datacenters
             for one in self._world.served(datacenter)
         }
-        self._told.keep_only(name, served)
-        self._told.tell(name, told)
-        self._told.of_pool(pool, decided.problems)
+        self._reports.keep_only(name, served)
+        self._reports.note(name, by_cluster)
+        self._reports.record_pool(pool, decided.problems)
         faults = {key: one for made in decided.plans.values() for key, one in made.faults.items()}
-        self._told.of_allocations(name, faults, view.find)
+        self._reports.record_allocations(name, faults, view.find)

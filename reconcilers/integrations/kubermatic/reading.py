@@ -3,12 +3,14 @@
 The position is what the watch of allocations delivered; own answers never move it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
+from controller.indexes import IndexFunction
 from controller.meta import Key
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
@@ -23,19 +25,17 @@ DATACENTER_INDEX = "datacenter"
 NAMESPACE_INDEX = "namespace"
 
 
-def pool_index(allocation: IPAMAllocation) -> Iterable[str]:
-    """Return the pool of an allocation, for an index."""
-    return (allocation.metadata.name,)
-
-
-def datacenter_index(cluster: Cluster) -> Iterable[str]:
-    """Return the datacenter of a cluster, for an index."""
-    return (cluster.datacenter,)
-
-
-def namespace_index(cluster: Cluster) -> Iterable[str]:
-    """Return the namespace of a cluster, for an index."""
-    return (cluster.namespace,) if cluster.namespace else ()
+POOL_INDEXES: Mapping[str, IndexFunction[IPAMPool]] = {
+    DATACENTER_INDEX: lambda pool: tuple(pool.spec.datacenters),
+}
+ALLOCATION_INDEXES: Mapping[str, IndexFunction[IPAMAllocation]] = {
+    POOL_INDEX: lambda allocation: (allocation.metadata.name,),
+    NAMESPACE_INDEX: lambda allocation: (allocation.metadata.namespace,),
+}
+CLUSTER_INDEXES: Mapping[str, IndexFunction[Cluster]] = {
+    DATACENTER_INDEX: lambda cluster: (cluster.datacenter,),
+    NAMESPACE_INDEX: lambda cluster: (cluster.namespace,) if cluster.namespace else (),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ class World:
     """The caches of this integration.
 
     Args:
-        pools: all IPAMPools.
-        allocations: all IPAMAllocations, with POOL_INDEX.
-        clusters: all Clusters, with DATACENTER_INDEX and NAMESPACE_INDEX.
+        pools: all IPAMPools, with POOL_INDEXES.
+        allocations: all IPAMAllocations, with ALLOCATION_INDEXES.
+        clusters: all Clusters, with CLUSTER_INDEXES.
         worker: the worker name whose clusters are served.
     """
 
@@ -67,6 +67,12 @@ class World:
         return sorted(
             mine, key=lambda one: (str(one.metadata.creationTimestamp), one.metadata.key)
         )
+
+    def pools_in(self, datacenters: Iterable[str]) -> Iterable[IPAMPool]:
+        """Return the pools that name one of these datacenters, sorted by name."""
+        found = (self.pools.by_index(DATACENTER_INDEX, name) for name in datacenters)
+        by_name = {pool.metadata.name: pool for pool in chain.from_iterable(found)}
+        return [pool for _, pool in sorted(by_name.items())]
 
     def cluster_in(self, namespace: str) -> Cluster | None:
         """Return the cluster whose namespace this is, if it is served."""

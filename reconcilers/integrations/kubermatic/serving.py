@@ -27,16 +27,15 @@ from reconcilers.integrations.kubermatic.api import (
 from reconcilers.integrations.kubermatic.clusters import ClusterReconciler
 from reconcilers.integrations.kubermatic.pools import PoolReconciler
 from reconcilers.integrations.kubermatic.reading import (
+    ALLOCATION_INDEXES,
+    CLUSTER_INDEXES,
     DATACENTER_INDEX,
     NAMESPACE_INDEX,
-    POOL_INDEX,
+    POOL_INDEXES,
     Reader,
     World,
-    datacenter_index,
-    namespace_index,
-    pool_index,
 )
-from reconcilers.integrations.kubermatic.telling import Told
+from reconcilers.integrations.kubermatic.reports import Reports
 from reconcilers.settings import Settings
 
 
@@ -62,18 +61,15 @@ class Kubermatic(AllKindsIntegration):
     def _work(self) -> Work:
         self._log.info("Serving IPAMPools of KKP")
         extension = self._manager.extension()
-        pools = extension.informer(POOLS)
-        allocations = extension.informer(ALLOCATIONS, indexes={POOL_INDEX: pool_index})
-        clusters = extension.informer(
-            CLUSTERS,
-            indexes={DATACENTER_INDEX: datacenter_index, NAMESPACE_INDEX: namespace_index},
-        )
+        pools = extension.informer(POOLS, indexes=POOL_INDEXES)
+        allocations = extension.informer(ALLOCATIONS, indexes=ALLOCATION_INDEXES)
+        clusters = extension.informer(CLUSTERS, indexes=CLUSTER_INDEXES)
         worker = self._settings.kubermatic.worker_name
         world = World(pools.cache, allocations.cache, clusters.cache, worker)
         client = extension.client.with_field_manager(names.FIELD_MANAGER)
-        settings, told = self._settings.pool, Told(self._recorder)
+        settings, reports = self._settings.pool, Reports(self._recorder)
         reader = Reader(client, allocations.cache, self._clock, settings.cache_patience)
-        reconciler = PoolReconciler(client, world, reader, told, self._clock, settings)
+        reconciler = PoolReconciler(client, world, reader, reports, self._clock, settings)
         extension.controller(
             "kubermatic-ipampool",
             reconciler.reconcile,
@@ -88,12 +84,12 @@ class Kubermatic(AllKindsIntegration):
 
         condition = extension.controller(
             "kubermatic-cluster",
-            ClusterReconciler(client, world, told, self._clock).reconcile,
+            ClusterReconciler(client, world, reports, self._clock).reconcile,
             # A pool that comes or goes may be the one that a cluster waits to hear from.
             watches=[Watch(clusters, to_self), Watch(pools, in_datacenters, spec_changed)],
             concurrency=settings.width,
         )
-        told.changed = condition.queue.add
+        reports.changed = condition.queue.add
 
         figures = KeptFigures(
             lambda now: (views.figures_of(one, now) for one in views.contents_of(world)),
@@ -124,16 +120,12 @@ class Kubermatic(AllKindsIntegration):
             return self._settings.pool.gather
 
         def of_cluster(cluster: Cluster) -> Iterable[Key]:
-            for pool in world.pools:
-                mine = Key(cluster.namespace, pool.metadata.name)
-                if cluster.datacenter in pool.spec.datacenters or mine in world.allocations:
-                    yield pool.metadata.key
+            yield from (pool.metadata.key for pool in world.pools_in([cluster.datacenter]))
+            theirs = world.allocations.by_index(NAMESPACE_INDEX, cluster.namespace)
+            yield from (one.pool for one in theirs)
 
         def beside(pool: IPAMPool) -> Iterable[Key]:
-            datacenters = set(pool.spec.datacenters)
-            for other in world.pools:
-                if datacenters & set(other.spec.datacenters):
-                    yield other.metadata.key
+            return (one.metadata.key for one in world.pools_in(pool.spec.datacenters))
 
         return [
             Watch(pools, to_self),

@@ -229,7 +229,7 @@ def audit(
     for one in contents:
         yield from _of_datacenter(one)
     for pool in sorted(world.pools, key=lambda one: one.metadata.key):
-        for name, others in overlaps(pool, world.pools).items():
+        for name, others in overlaps(pool, world.pools_in(pool.spec.datacenters)).items():
             for other in others:
                 if pool.metadata.name < other:
                     text = f"hands out addresses that IPAMPool {other} hands out, too"

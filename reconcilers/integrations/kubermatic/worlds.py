@@ -6,23 +6,17 @@ from typing import Any
 from reconcilers.integrations.core.objects import Objects, is_of
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, POOLS
 from reconcilers.integrations.kubermatic.reading import (
-    DATACENTER_INDEX,
-    NAMESPACE_INDEX,
-    POOL_INDEX,
+    ALLOCATION_INDEXES,
+    CLUSTER_INDEXES,
+    POOL_INDEXES,
     World,
-    datacenter_index,
-    namespace_index,
-    pool_index,
 )
-
-CLUSTER_INDEXES = {DATACENTER_INDEX: datacenter_index, NAMESPACE_INDEX: namespace_index}
-ALLOCATION_INDEXES = {POOL_INDEX: pool_index}
 
 
 def world_of(objects: Objects) -> World:
     """Return the caches of what was read; clusters of any worker name count as served by none."""
     return World(
-        objects.cache(POOLS),
+        objects.cache(POOLS, indexes=POOL_INDEXES),
         objects.cache(ALLOCATIONS, indexes=ALLOCATION_INDEXES),
         objects.cache(CLUSTERS, indexes=CLUSTER_INDEXES),
     )

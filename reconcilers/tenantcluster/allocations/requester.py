@@ -239,7 +239,7 @@ class Requester:
         Their addresses are kept from other choices until the cache shows the allocations.
         """
         with ExitStack() as reserved:
-            found = self._planner.together(tenant, provider, group, reserved)
+            found = self._planner.new_allocations(tenant, provider, group, reserved)
             if isinstance(found, Wanted):
                 absent = self._choice.absent(provider)
                 alone = len(absent) == len(provider.spec.networking.pools_in_order())

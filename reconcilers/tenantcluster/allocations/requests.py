@@ -183,7 +183,7 @@ class RequestPlanner:
         name = membership.free_name(tenant, wanted.kind, self._allocations, namespace)
         return _new_allocation(tenant, name, pool, wanted.kind, wanted.count(pool), role)
 
-    def together(
+    def new_allocations(
         self,
         tenant: TenantCluster,
         provider: ProviderConfig,

@@ -91,9 +91,9 @@ def demand_of(services: Iterable[Service], ours: str, families: Collection[int])
     services = list(services)
     used = frozenset(ip for one in services if is_ours(one, ours) for ip in addresses(one))
     without = [one for one in services if _is_without(one)]
-    judged = [(one, _elsewhere(one, ours, families)) for one in without]
-    waiting = tuple(service for service, found in judged if found is None)
-    elsewhere = tuple(found for _, found in judged if found is not None)
+    checked = [(one, _elsewhere(one, ours, families)) for one in without]
+    waiting = tuple(service for service, found in checked if found is None)
+    elsewhere = tuple(found for _, found in checked if found is not None)
     shown = frozenset(ip for one in services for ip in addresses(one))
     return Demand(used, waiting, elsewhere, shown)
 

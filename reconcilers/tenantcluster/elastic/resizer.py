@@ -157,7 +157,7 @@ class Resizer:
 
         What did not help while the tenant took no ranges may help once it does, so the memory of
         that is dropped then. One that did not answer for a moment may have had them all the time:
-        each such moment would make it grow in vain once more.
+        each such moment would make it grow without effect once more.
 
         Raises:
             Conflict: the cluster changed since it was read; begin again.

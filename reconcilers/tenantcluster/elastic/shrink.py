@@ -63,7 +63,7 @@ def disuse(
         demand: what the tenant's Services show.
         now: the time.
         grace: for how many seconds it must be out of use, and how old it must be.
-        settling: for how many seconds it is not judged from when it stands in the tenant's pool:
+        settling: for how many seconds it is not checked from when it stands in the tenant's pool:
             MetalLB is about to use it, and the disuse would be written only to be removed again.
         in_pool: for how many seconds its range has stood there; None if it does not.
     """

@@ -20,7 +20,11 @@ from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantcluster.metallb.poolwatch import PoolWatches
 from reconcilers.tenantcluster.metallb.projection import Projection
-from reconcilers.tenantcluster.metallb.uptake import as_metallb_counts, complaint, counted
+from reconcilers.tenantcluster.metallb.uptake import (
+    as_metallb_counts,
+    configuration_error,
+    counted,
+)
 
 NOT_RUNNING = "MetalLBNotRunning"
 """The reason while MetalLB has not read the pool, for longer than it takes one that runs."""
@@ -81,7 +85,7 @@ class Reading:
         waited = now - since >= MOMENT
         if not waited and is_true(tenant.status.conditions, LOAD_BALANCER_READY):
             return ""
-        why = await complaint(client, self._pool.namespace) if waited else ""
+        why = await configuration_error(client, self._pool.namespace) if waited else ""
         return (
             "MetalLB in the tenant has not read the pool: it does not run, or cannot use its"
             " configuration" + (f": {why}" if why else "")

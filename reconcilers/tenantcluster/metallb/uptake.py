@@ -17,7 +17,7 @@ used that MetalLB may know from before. A marker that was made just now, because
 the last one, may have the number of that one: MetalLB then counts by its old configuration what it
 finds under the name. So a new marker proves nothing before it was given a second number.
 
-An older MetalLB shows nothing. Its pools are judged here instead, and a while is waited; as it is
+An older MetalLB shows nothing. Its pools are checked here instead, and a while is waited; as it is
 where MetalLB's kinds are not served any more, for the process that may have read them before.
 """
 
@@ -47,8 +47,8 @@ from reconcilers.tenantcluster.metallb.projection import POOL_NAME, basis_of, is
 MARKER = names.METALLB_MARKER
 NOT_READ = "MetalLB in the tenant has not read its pools since the range was taken out"
 MOST_ENTRIES = 4_096
-"""How many entries of a tenant's pools are judged; what a tenant has beyond that is not looked at,
-so that nobody waits for the arithmetic."""
+"""How many entries of a tenant's pools are checked; what a tenant has beyond that is not read,
+so that no pass waits for the arithmetic."""
 _LARGEST = 250
 _NEW = 1
 """The generation of an object whose spec was not written since it was created."""
@@ -273,7 +273,7 @@ class Uptake:
         await client.create(IP_ADDRESS_POOL, self._settings.metallb_namespace, body)
 
     async def _not_read(self, client: Client, pools: Mapping[str, IPAddressPool]) -> str:
-        why = refusal(pools) or await complaint(client, self._settings.metallb_namespace)
+        why = refusal(pools) or await configuration_error(client, self._settings.metallb_namespace)
         return f"{NOT_READ}: {why}" if why else NOT_READ
 
     def end(self, allocation: tuple[str, int]) -> str:
@@ -319,7 +319,7 @@ class Uptake:
         return False
 
 
-async def complaint(client: Client, namespace: str) -> str:
+async def configuration_error(client: Client, namespace: str) -> str:
     """Return what MetalLB itself says is wrong with its configuration; empty if nothing is.
 
     Raises:

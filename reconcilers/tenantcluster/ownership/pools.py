@@ -36,7 +36,7 @@ from reconcilers.tenantcluster.metallb.projection import (
 SHARED = "TenantShared"
 """The reason where another TenantCluster leads to the same cluster, and goes first."""
 _MOST_ENTRIES = 4_096
-"""How many entries of a pool are judged; one with more was not made by any controller."""
+"""How many entries of a pool are checked; one with more was not made by any controller."""
 _NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 _NOTE = re.compile(f"(?P<namespace>{_NAME})/(?P<name>{_NAME})")
 """What is read of a tenant as `namespace/name`: it goes into the path of a request."""

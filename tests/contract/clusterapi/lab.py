@@ -24,7 +24,6 @@ Body = dict[str, Any]
 PAUSED = {"cluster.x-k8s.io/paused": "true"}
 CLAIM_FINALIZER = f"{IPAM}/ReleaseAddress"
 ADDRESS_FINALIZER = f"{IPAM}/ProtectAddress"
-POOL_FINALIZER = f"{IPAM}/ProtectPool"
 
 
 def condition(body: Body | None, kind: str = "Ready") -> Body:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.clusterapi.conftest import Server
 from tests.contract.clusterapi.lab import ADDRESS_FINALIZER, Lab
 from tests.contract.clusterapi.test_release import by_hand
+from tests.contract.product import Server
 from tests.reconcilers.cli.commandline import run_beside
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
@@ -22,7 +22,7 @@ async def test_pools_and_addresses_of_claims_are_found_on_a_server(
     await lab.claim("b", "p")
     await lab.says("b", "PoolExhausted")
     await lab.counts("p", (1, 1, 0, 0))
-    asked = (f"--kubeconfig={server.kubeconfig}", "-n", lab.namespace)
+    asked = (f"--kubeconfig={server.admin_kubeconfig}", "-n", lab.namespace)
     pools = json.loads((await run_beside("pools", *asked, "-o", "json")).out)
     mine = next(one for one in pools["others"] if one["kind"] == "InClusterIPPool")
     assert mine == {
@@ -67,7 +67,7 @@ async def test_an_address_without_a_claim_is_released_when_a_person_wants_it(
     await lab.create("IPAddress", "gone", spec, finalizers=[ADDRESS_FINALIZER])
     await lab.claim("a", "p")
     assert await lab.served("a") == "10.78.0.2"
-    asked = (f"--kubeconfig={server.kubeconfig}", "-n", lab.namespace)
+    asked = (f"--kubeconfig={server.admin_kubeconfig}", "-n", lab.namespace)
     checked = await run_beside("check", *asked, "-o", "json")
     report = deleting(checked.out, "Unclaimed", "gone", tmp_path)
     done = await run_beside("check", *asked, "--repair", str(report))
@@ -82,7 +82,7 @@ async def test_a_report_about_an_address_that_changed_since_is_not_carried_out(
     await lab.pool("p", "10.79.0.1")
     spec = by_hand("gone", "p", "10.79.0.1")
     await lab.create("IPAddress", "gone", spec, finalizers=[ADDRESS_FINALIZER])
-    asked = (f"--kubeconfig={server.kubeconfig}", "-n", lab.namespace)
+    asked = (f"--kubeconfig={server.admin_kubeconfig}", "-n", lab.namespace)
     await lab.counts("p", (1, 1, 0, 0))
     checked = await run_beside("check", *asked, "-o", "json")
     report = deleting(checked.out, "Unclaimed", "gone", tmp_path)
@@ -103,7 +103,7 @@ async def test_the_younger_of_two_holders_of_an_address_is_removed_when_a_person
     assert await lab.served("a") == "10.80.0.1"
     await lab.delete("IPAddress", "by-hand")
     await lab.create("IPAddress", "by-hand", by_hand("by-hand", "p", "10.80.0.1"))
-    asked = (f"--kubeconfig={server.kubeconfig}", "-n", lab.namespace)
+    asked = (f"--kubeconfig={server.admin_kubeconfig}", "-n", lab.namespace)
     checked = await run_beside("check", *asked, "-o", "json")
     assert checked.code == 1
     report = deleting(checked.out, "Overlap", "by-hand", tmp_path)

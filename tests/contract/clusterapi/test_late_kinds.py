@@ -7,9 +7,8 @@ import httpx
 
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api import crd
-from tests.contract.clusterapi.conftest import DATA
 from tests.contract.clusterapi.lab import Lab
-from tests.contract.product import product
+from tests.contract.product import DATA, product
 from tests.polling import until
 
 
@@ -25,8 +24,8 @@ async def test_claims_are_served_once_their_kinds_are_and_by_definitions_without
             return await anyio.Path(log).read_text(encoding="utf-8")
 
         await until(logged, lambda text: "waiting for them" in text)
-        await plane.install_crds(DATA / "in-cluster-pools.yaml")
-        await plane.install_crds(DATA / "crds.yaml")
+        await plane.install_crds(DATA / "clusterapi" / "in-cluster-pools.yaml")
+        await plane.install_crds(DATA / "clusterapi" / "crds.yaml")
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "late"}}
         assert (await admin.post("/api/v1/namespaces", json=namespace)).status_code == 201
         lab.namespace = "late"

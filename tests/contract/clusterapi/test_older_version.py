@@ -9,15 +9,14 @@ import yaml
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api import crd
 from reconcilers.integrations.clusterapi import crds
-from tests.contract.clusterapi.conftest import DATA
 from tests.contract.clusterapi.lab import PATHS, Lab, condition
-from tests.contract.product import product
+from tests.contract.product import DATA, product
 from tests.polling import until
 
 
 def older() -> list[dict[str, Any]]:
     """Return Cluster API's definitions without v1beta2."""
-    found = list(yaml.safe_load_all((DATA / "crds.yaml").read_text()))
+    found = list(yaml.safe_load_all((DATA / "clusterapi" / "crds.yaml").read_text()))
     for one in found:
         [kept] = [v for v in one["spec"]["versions"] if v["name"] == "v1beta1"]
         one["spec"]["versions"] = [kept | {"storage": True}]

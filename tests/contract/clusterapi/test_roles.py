@@ -13,10 +13,10 @@ from envtest import ControlPlane
 from envtest.faults import LateRequest, Match, Pause, Proxy, Refusal
 from envtest.plane import ControlPlane as Plane
 from envtest.settings import read_settings
-from tests.contract.clusterapi.conftest import install
+from reconcilers.integrations.clusterapi import crds
 from tests.contract.clusterapi.lab import IPAM, PATHS, Lab, condition
 from tests.contract.conftest import administrator
-from tests.contract.product import ACCOUNT, product, under_shipped_roles
+from tests.contract.product import ACCOUNT, install_kinds, product, under_shipped_roles
 from tests.contract.roles import Rule, rules
 from tests.polling import SECONDS, until
 
@@ -33,7 +33,7 @@ POOLS: dict[str, dict[str, Any]] = {
 async def test_claims_need_every_rule_of_the_shipped_role_and_no_other(
     plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    await install(plane)
+    await install_kinds(plane, "clusterapi", crds.crds())
     lab, log = Lab(admin, "machines"), tmp_path / "log"
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": lab.namespace}}
     assert (await admin.post("/api/v1/namespaces", json=namespace)).status_code == 201
@@ -104,7 +104,7 @@ async def test_addresses_get_their_owners_only_by_the_rules_about_finalizers(
     tmp_path: Path,
 ) -> None:
     async with ControlPlane.start() as plane, administrator(plane) as admin:
-        await install(plane)
+        await install_kinds(plane, "clusterapi", crds.crds())
         lab = Lab(admin, "machines")
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": lab.namespace}}
         assert (await admin.post("/api/v1/namespaces", json=namespace)).status_code == 201

@@ -6,10 +6,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.contract.clusterapi.conftest import Server
 from tests.contract.clusterapi.lab import Body, Lab
-from tests.contract.product import frozen, product
+from tests.contract.product import Server, frozen, product
 from tests.polling import until
+from tests.reconcilers.cli.commands import installed
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.slow]
 
@@ -47,7 +47,7 @@ async def test_two_live_processes_never_give_an_address_twice_though_one_is_froz
 ) -> None:
     await lab.pool("p", "10.7.0.0/20", prefix=20)
     log = tmp_path / "log"
-    with product("clusterapi", server.account, log) as other:
+    with product("clusterapi", server.kubeconfig, log, program=installed) as other:
         await until(lambda: _read(log), lambda text: "controller=clusterapi-claim" in text)
         async with anyio.create_task_group() as group:
             group.start_soon(claims, lab, 0, 60)

@@ -1,11 +1,8 @@
 """One server with KKP's kinds, and the product as a process, for all of these tests."""
 
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 
 import anyio
 import httpx
@@ -16,54 +13,24 @@ from controller.clock import SystemClock
 from controller.config import connect
 from controller.manager import Manager
 from controller.options import ManagerOptions, SelfSigned
-from envtest import ControlPlane
-from reconcilers.api import crd
 from reconcilers.integrations.kubermatic.api import POOLS
 from reconcilers.webhooks.admission import path
 from reconcilers.webhooks.configuration import KUBERMATIC, SERVICE, entries
 from reconcilers.webhooks.kubermatic import kubermatic_webhooks
-from tests.contract.conftest import administrator
 from tests.contract.kubermatic.lab import Lab
-from tests.contract.product import product, under_shipped_roles
+from tests.contract.product import Server, serving
 from tests.polling import until
-from tests.reconcilers.cli.commands import installed
 
-DATA = Path(__file__).parents[2] / "data" / "kubermatic"
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 HOST, HOOK = "127.0.0.1", "kubermatic"
 _numbers = count()
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
-    """A server on which the product serves IPAMPools.
-
-    Args:
-        admin: the administrator's client.
-        kubeconfig: of the product, with the roles that it is installed with.
-        admin_kubeconfig: the administrator's.
-        process: the product.
-    """
-
-    admin: httpx.AsyncClient
-    kubeconfig: Path
-    admin_kubeconfig: Path
-    process: subprocess.Popen[bytes]
-
-
 @pytest_asyncio.fixture(scope="package", loop_scope="package")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
     """A server on which the product serves IPAMPools."""
-    folder = tmp_path_factory.mktemp("kubermatic")
-    async with ControlPlane.start() as plane, administrator(plane) as admin:
-        await plane.install_crds(crd.crds())
-        await plane.install_crds(DATA / "crds.yaml")
-        kubeconfig = await under_shipped_roles(plane, admin, folder, "kubermatic")
-        log = folder / "log"
-        with product("kubermatic", kubeconfig, log, program=installed) as process:
-            yield Server(admin, kubeconfig, plane.write_kubeconfig(folder / "admin"), process)
-        text = await anyio.Path(log).read_text(encoding="utf-8")
-        assert "403 Forbidden" not in text, "the shipped roles do not suffice"
+    async with serving("kubermatic", tmp_path_factory.mktemp("kubermatic")) as server:
+        yield server
 
 
 @pytest_asyncio.fixture(loop_scope="package")

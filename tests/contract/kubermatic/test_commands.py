@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.kubermatic.conftest import Server
 from tests.contract.kubermatic.lab import Lab, ranges
+from tests.contract.product import Server
 from tests.reconcilers.cli.commandline import run_beside
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")

@@ -11,9 +11,8 @@ import pytest_asyncio
 from envtest import ControlPlane
 from reconcilers.api import crd, names
 from tests.contract.conftest import administrator
-from tests.contract.kubermatic.conftest import DATA
 from tests.contract.kubermatic.lab import Body, Lab, ranges
-from tests.contract.product import product, under_shipped_roles
+from tests.contract.product import DATA, product, under_shipped_roles
 from tests.polling import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
@@ -27,7 +26,7 @@ async def observed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ht
     folder = tmp_path_factory.mktemp("observed")
     async with ControlPlane.start() as plane, administrator(plane) as admin:
         await plane.install_crds(crd.crds())
-        await plane.install_crds(DATA / "crds.yaml")
+        await plane.install_crds(DATA / "kubermatic" / "crds.yaml")
         kubeconfig = await under_shipped_roles(plane, admin, folder, "kubermatic")
         with product("kubermatic", kubeconfig, folder / "log", "--kubermatic-observe"):
             yield admin

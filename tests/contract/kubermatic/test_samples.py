@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.contract.kubermatic.conftest import Server, hooked
+from tests.contract.kubermatic.conftest import hooked
 from tests.contract.kubermatic.lab import ROOT, Body, Lab
+from tests.contract.product import Server
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 SAMPLES = Path(__file__).parents[3] / "examples" / "kubermatic" / "pools.yaml"

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from reconcilers.api import names
-from tests.contract.kubermatic.conftest import Server
 from tests.contract.kubermatic.lab import Lab, condition, prefixes, ranges
-from tests.contract.product import product
+from tests.contract.product import Server, product
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 

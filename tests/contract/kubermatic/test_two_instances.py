@@ -5,10 +5,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.contract.kubermatic.conftest import Server
 from tests.contract.kubermatic.lab import ROOT, Lab, ranges
-from tests.contract.product import frozen, product
+from tests.contract.product import Server, frozen, product
 from tests.polling import until
+from tests.reconcilers.cli.commands import installed
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.slow]
 
@@ -40,7 +40,7 @@ async def test_two_live_processes_never_give_an_address_twice_though_one_is_froz
 ) -> None:
     await clusters(lab, 0, 16)
     log = tmp_path / "log"
-    with product("kubermatic", server.kubeconfig, log) as other:
+    with product("kubermatic", server.kubeconfig, log, program=installed) as other:
         await until(lambda: _read(log), lambda text: "controller=kubermatic-cluster" in text)
         await lab.pool("p", dc=ranges("10.0.0.0/22", 4))
         with frozen(server.process):

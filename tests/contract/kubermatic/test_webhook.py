@@ -2,8 +2,9 @@
 
 import pytest
 
-from tests.contract.kubermatic.conftest import Server, hooked
+from tests.contract.kubermatic.conftest import hooked
 from tests.contract.kubermatic.lab import Body, Lab, prefixes, ranges
+from tests.contract.product import Server
 from tests.polling import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.vitistack.conftest import Server
+from tests.contract.product import Server
 from tests.contract.vitistack.lab import Lab
 from tests.reconcilers.cli.commandline import run_beside
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.contract.vitistack.conftest import Server
+from tests.contract.product import Server
 from tests.contract.vitistack.lab import Lab
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")

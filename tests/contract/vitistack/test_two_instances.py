@@ -5,10 +5,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.contract.product import frozen, product
-from tests.contract.vitistack.conftest import Server
+from tests.contract.product import Server, frozen, product
 from tests.contract.vitistack.lab import Lab, status
 from tests.polling import until
+from tests.reconcilers.cli.commands import installed
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.slow]
 
@@ -35,7 +35,7 @@ async def test_two_live_processes_never_give_an_address_twice_though_one_is_froz
 ) -> None:
     await ask(lab, 0, 16)
     log = tmp_path / "log"
-    with product("vitistack", server.kubeconfig, log) as other:
+    with product("vitistack", server.kubeconfig, log, program=installed) as other:
         path = anyio.Path(log)
         await until(
             lambda: path.read_text(encoding="utf-8"),

@@ -14,9 +14,9 @@ from unittest.mock import patch
 
 import anyio
 import structlog
-import yaml
 
 from reconcilers.cli.main import main
+from tests.yamls import written_yaml
 
 API = "butler.butlerlabs.dev/v1alpha1"
 NAMESPACE = "butler-system"
@@ -89,7 +89,7 @@ async def run_beside(*arguments: str | Path) -> Outcome:
 
 def plan(*objects: Mapping[str, Any], options: Sequence[str] = ()) -> Outcome:
     """Plan objects given as values; the outcome is JSON."""
-    text = yaml.safe_dump_all(objects, sort_keys=False)
+    text = written_yaml(objects)
     return run("plan", "-f", "-", "-o", "json", *options, stdin=text.encode())
 
 

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.reconcilers.cli.commandline import Outcome, allocation, holding, run, thing
+from tests.yamls import written_yaml
 
 FINALIZER = "butler.butlerlabs.dev/ipallocation"
 UID = "butler.butlerlabs.dev/tenant-uid"
@@ -43,5 +42,5 @@ def cluster(name: str = "one", namespace: str = "others", uid: str = "u1") -> di
 
 def ask(folder: Path, *arguments: str, objects: tuple[Mapping[str, Any], ...]) -> Outcome:
     saved = folder / "saved.yaml"
-    saved.write_text(yaml.safe_dump_all(objects, sort_keys=False))
+    saved.write_text(written_yaml(objects))
     return run(*arguments, "-f", saved)

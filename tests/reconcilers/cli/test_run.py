@@ -27,7 +27,7 @@ from reconcilers.cli.run import run
 from reconcilers.settings import Settings
 from reconcilers.webhooks.admission import path
 from tests.reconcilers.cli import commandline
-from tests.reconcilers.cli.commands import call, installed, started
+from tests.reconcilers.cli.commands import Running, call, installed, started
 
 PORTS_OFF = ("--metrics-bind-address=0", "--health-probe-bind-address=0")
 LEASE = Key("butler-system", LEASE_NAME)
@@ -251,7 +251,7 @@ async def test_webhooks_serve_with_a_certificate_that_their_configuration_trusts
         async with started(
             "run",
             kubeconfig(server, tmp_path),
-            *FAST,
+            "--leader-elect",
             "--metrics-bind-address=0",
             f"--health-probe-bind-address={probes}",
             f"--webhook-port={port}",
@@ -262,7 +262,7 @@ async def test_webhooks_serve_with_a_certificate_that_their_configuration_trusts
             await running.until("Wrote the CA bundle")
             status, printed = await _readyz(probes)
             assert "[+]webhook-certificate ok" in printed, status
-            refusal = await _refusal(server)
+            refusal = await _refusal(server, running)
             assert 'webhook "pools.example.com" denied' in refusal.message
             assert [cause.field for cause in refusal.causes] == ["spec.cidr"]
             assert await running.stop() == 0
@@ -288,9 +288,14 @@ def _registration(port: int) -> dict[str, Any]:
     return {"metadata": {"name": "rules"}, "webhooks": [hook]}
 
 
-async def _refusal(server: ApiServer) -> ApiError:
-    """Return the refusal of a pool that is too large, once the server has learnt to ask."""
+async def _refusal(server: ApiServer, running: Running) -> ApiError:
+    """Return the refusal of a pool that is too large, once the server has learnt to ask.
+
+    Raises:
+        AssertionError: the program, which is to be asked, has ended.
+    """
     for number in itertools.count():
+        assert running.process.returncode is None, running.complained
         body = {"metadata": {"name": f"large-{number}"}, "spec": {"cidr": "10.0.0.0/8"}}
         try:
             await server.client.create(NETWORK_POOL, "butler-system", body)

@@ -73,7 +73,6 @@ async def test_run_serves_the_page_to_whom_rbac_lets(tmp_path: Path) -> None:
             kubeconfig(server, tmp_path),
             *OFF,
             "--ui-bind-address=127.0.0.1:0",
-            program=installed,
         ) as running:
             match = await running.until(r"ui-address\W+(127\.0\.0\.1:[0-9]+)")
             url = f"https://{match[1]}"

@@ -2,7 +2,7 @@
 
 import json
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +13,10 @@ from anyio.from_thread import start_blocking_portal
 
 from envtest.settings import read_settings
 from manifests import folder
-from tests.reconcilers.cli.commands import Kubectl, Running, call, installed, started
+from tests.reconcilers.cli.commands import Kubectl, Running, butler_ipam, call, installed, started
 
 READY = "Ctrl-C ends it"
 LAB = "tenantcluster/lab-cluster"
-INGRESS = ".status.loadBalancer.ingress[0].ip"
 IN_TEAM = ("-n", "team-platform")
 AT_HOME = ("-n", "butler-system")
 
@@ -41,14 +40,14 @@ class Shared:
 
 
 @contextmanager
-def shared(tmp_path: Path, *arguments: str) -> Iterator[Shared]:
+def shared(
+    tmp_path: Path, *arguments: str, program: Callable[..., list[str]] = butler_ipam
+) -> Iterator[Shared]:
     """Run `up`, in the loop of a thread, as it outlives the loops of the tests."""
     flag, kubectl, tenant = in_files(tmp_path)
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(
-            started("up", *arguments, flag, program=installed)
-        ) as up,
+        portal.wrap_async_context_manager(started("up", *arguments, flag, program=program)) as up,
     ):
         portal.call(up.until, READY)
         yield Shared(up, flag, kubectl, tenant)
@@ -58,7 +57,7 @@ def shared(tmp_path: Path, *arguments: str) -> Iterator[Shared]:
 @pytest.fixture(scope="module")
 def sampled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
     """With the samples; who changes something takes it back."""
-    with shared(tmp_path_factory.mktemp("sampled")) as up:
+    with shared(tmp_path_factory.mktemp("sampled"), program=installed) as up:
         yield up
 
 

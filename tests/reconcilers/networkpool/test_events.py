@@ -183,6 +183,7 @@ async def test_a_burst_in_one_pool_leaves_the_events_of_another_alone() -> None:
     assert lab.recorded.related[-1] == "calm"
 
 
+@pytest.mark.slow
 async def test_a_thousand_allocations_cost_few_events() -> None:
     lab = _lab(1000, cidr="10.40.0.0/16")
     async with _telling(lab) as one_pass:

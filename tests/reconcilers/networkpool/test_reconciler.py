@@ -65,6 +65,7 @@ async def test_everybody_who_waits_is_served_in_one_pass() -> None:
     ]
 
 
+@pytest.mark.slow
 async def test_a_thousand_allocations_cost_hardly_more_than_one_write_each() -> None:
     lab = _lab(pool=make.pool(cidr="10.0.0.0/16"))
     for number in range(1000):

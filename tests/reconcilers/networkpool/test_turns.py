@@ -169,6 +169,7 @@ def _example(
     return example(list(first), [then], True)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(NAMES, _requests()), max_size=12),
     st.lists(STEPS, max_size=12),

@@ -6,7 +6,7 @@ import pytest
 
 from controller.errors import Forbidden
 from controller.outcome import SETTLED, Again, Blocked
-from reconcilers.providerconfig.judgement import REQUIRED_KEYS
+from reconcilers.providerconfig.evaluation import REQUIRED_KEYS
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.server import Json

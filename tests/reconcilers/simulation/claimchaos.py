@@ -1,15 +1,15 @@
 """Claims of Cluster API under the same chaos: replicas, lost requests, lags, deaths, edits."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from random import Random
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from controller.cache import Cache
-from controller.events import Recorder
+from controller.client import Client
 from reconcilers.integrations.clusterapi import api
+from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.granting import Granting
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
@@ -25,40 +25,26 @@ from reconcilers.integrations.clusterapi.world import (
     space_of,
 )
 from reconcilers.integrations.core.contents import SPACE_INDEX
-from reconcilers.settings import PoolSettings
-from tests.clock import VirtualClock
 from tests.reconcilers.simulation.chaos import NAMES
 from tests.reconcilers.simulation.claimlaws import ClaimJudge, given_twice, left_undone
 from tests.reconcilers.simulation.journalchaos import (
     Harm,
+    JournalReplica,
     JournalRun,
-    MakesReplica,
-    integration_client,
+    Working,
 )
 from tests.reconcilers.simulation.laws import FIRST, SPANS, Judge
-from tests.reconcilers.simulation.replica import Feed, Passes, Silent
-from tests.reconcilers.simulation.wire import Flight
 from tests.reconcilers.simulation.world import ADDRESSES, CLAIM_POOLS, CLAIMS, CLUSTERS, Json
-from tests.reconcilers.simulation.world import World as Server
-
-PLURALS = (CLAIM_POOLS, CLAIMS, ADDRESSES)
 
 
-class ClaimReplica(Passes):
+class ClaimReplica(JournalReplica):
     """A process that believes it leads, and serves claims."""
 
     clusters: ClassVar[bool] = False
     """Whether Clusters are served."""
 
-    def __init__(
-        self,
-        server: Server,
-        flights: list[Flight],
-        clock: VirtualClock,
-        rnd: Random,
-        *,
-        patience: float,
-    ) -> None:
+    @override
+    def _set_up(self) -> Working:
         version = api.CONTRACT_VERSIONS[0]
         claim_kind, address_kind = api.claims(version), api.addresses(version)
         indexes = {SPACE_INDEX: space_of, CLUSTER_INDEX: cluster_index}
@@ -66,40 +52,37 @@ class ClaimReplica(Passes):
         claims = Cache(claim_kind, indexes=indexes)
         addresses = Cache(address_kind, indexes=indexes)
         clusters = Cache(api.clusters(version)) if self.clusters else None
-        caches: tuple[Cache[Any], ...] = (pools, claims, addresses)
-        client = integration_client(flights, *caches)
+        self.pools = self._feed(CLAIM_POOLS, pools)
+        self.claims = self._feed(CLAIMS, claims)
+        self.addresses = self._feed(ADDRESSES, addresses)
+        client = self._client()
+        if clusters is not None:
+            self._feed(CLUSTERS, clusters)
         world = World(
             claims, addresses, clusters, {"InClusterIPPool": pools}, claim_kind, address_kind
         )
-        settings, recorder = PoolSettings(foreign_patience=patience), cast("Recorder", Silent())
-        offers = Offers(world.pools, lambda _, pool: geometry_of(pool))
-        parts = PoolParts(
+        parts = self._parts(client, world, lambda _, pool: geometry_of(pool))
+        of_pools = PoolReconciler(api.IN_CLUSTER_IP_POOL, parts)
+        of_claims = ClaimReconciler(client, world, self.recorder, self.clock)
+        return (
+            (of_pools.reconcile, (self.pools,)),
+            (of_claims.reconcile, (self.claims, self.addresses)),
+        )
+
+    def _parts(
+        self, client: Client, world: World, offered: Callable[[str, Any], PoolSpace]
+    ) -> PoolParts:
+        """Return what passes over pools work with."""
+        clock, settings, recorder = self.clock, self.settings, self.recorder
+        return PoolParts(
             client,
             world,
             Reader(client, world, clock, settings.cache_patience),
             Granting(client, world, recorder, clock, settings.width),
             Leftovers(client, world, clock),
-            PoolStatuses(client, recorder, clock, offers),
+            PoolStatuses(client, recorder, clock, Offers(world.pools, offered)),
             clock,
             settings,
-        )
-        self.pools, self.claims, self.addresses = (
-            Feed(cache, server.history[plural], server)
-            for plural, cache in zip(PLURALS, caches, strict=True)
-        )
-        feeds = [self.pools, self.claims, self.addresses]
-        if clusters is not None:
-            feeds.append(Feed(clusters, server.history[CLUSTERS], server))
-        super().__init__(
-            rnd,
-            feeds,
-            (
-                (PoolReconciler(api.IN_CLUSTER_IP_POOL, parts).reconcile, (self.pools,)),
-                (
-                    ClaimReconciler(client, world, recorder, clock).reconcile,
-                    (self.claims, self.addresses),
-                ),
-            ),
         )
 
 
@@ -110,7 +93,7 @@ class ClaimRun(JournalRun):
     pools = CLAIM_POOLS
     asking = CLAIMS
     results: ClassVar[Sequence[str]] = ("addressRef", "conditions")
-    replica: ClassVar[MakesReplica] = ClaimReplica
+    replica: ClassVar[type[JournalReplica]] = ClaimReplica
     pool_spec: ClassVar[Json] = {}
     """What else the pools say."""
 

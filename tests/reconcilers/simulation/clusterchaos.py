@@ -9,7 +9,7 @@ from typing_extensions import override
 from tests.reconcilers.simulation.chaos import Plan
 from tests.reconcilers.simulation.claimchaos import ClaimReplica, ClaimRun
 from tests.reconcilers.simulation.claimlaws import ClaimJudge, address_of, left_undone, refers
-from tests.reconcilers.simulation.journalchaos import Harm, MakesReplica
+from tests.reconcilers.simulation.journalchaos import Harm, JournalReplica
 from tests.reconcilers.simulation.laws import Judge
 from tests.reconcilers.simulation.world import CLAIMS, CLUSTERS, Json
 
@@ -62,7 +62,7 @@ class ClusterReplica(ClaimReplica):
 class ClusterRun(ClaimRun):
     """One seed with Clusters and a grace period, played."""
 
-    replica: ClassVar[MakesReplica] = ClusterReplica
+    replica: ClassVar[type[JournalReplica]] = ClusterReplica
     pool_spec: ClassVar[Json] = {"addressReuseGracePeriodSeconds": GRACE_SECONDS}
 
     @override

@@ -1,50 +1,46 @@
 """What the simulations of integrations share: the journal is an annotation of the pool."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, cast
 
 import msgspec
 from typing_extensions import override
 
 from controller.cache import Cache
 from controller.client import Client
+from controller.events import Recorder
 from controller.meta import Object, ObjectMeta, Version
 from controller.resource import Resource
+from controller.runner import Reconcile
 from reconcilers.api import names
 from reconcilers.integrations.core.journal import ANNOTATION, Journal, journal_patch
+from reconcilers.settings import PoolSettings
 from tests.clock import VirtualClock
 from tests.reconcilers.simulation.chaos import Run
-from tests.reconcilers.simulation.replica import Passes
+from tests.reconcilers.simulation.replica import Feed, Passes, Silent
 from tests.reconcilers.simulation.wire import Flight, Wire
 from tests.reconcilers.simulation.world import Json, World
 
 Harm = Callable[[], object]
+Working = Sequence[tuple[Reconcile, Sequence[Feed]]]
+"""Reconcilers, each with the feeds of the objects that it works on."""
 
 
-def integration_client(flights: list[Flight], *caches: Cache[Any]) -> Client:
-    """Return a client whose requests fly, and whose answers enter the caches."""
-    by_kind = {cache.resource.kind: cache for cache in caches}
+class JournalReplica(Passes, ABC):
+    """A process that believes it leads, and serves an integration; it has read nothing yet.
 
-    def answered(resource: Resource[Any], obj: Object) -> None:
-        by_kind[resource.kind].apply_own_write(obj)
+    Args:
+        server: whose objects its caches read.
+        flights: where its requests wait until they run.
+        clock: the time.
+        rnd: decides how far caches read, and what is worked on.
+        patience: seconds that promises of other replicas are left to these.
+    """
 
-    def deleted(resource: Resource[Any], version: Version) -> None:
-        by_kind[resource.kind].mark_deleted(version)
-
-    return Client(
-        Wire(flights),
-        on_object=answered,
-        on_deleted=deleted,
-        field_manager=names.FIELD_MANAGER,
-    )
-
-
-class MakesReplica(Protocol):
-    """How a replica of an integration is made; it has read nothing yet."""
-
-    def __call__(
+    def __init__(
         self,
         server: World,
         flights: list[Flight],
@@ -52,7 +48,41 @@ class MakesReplica(Protocol):
         rnd: Random,
         *,
         patience: float,
-    ) -> Passes: ...
+    ) -> None:
+        self._server = server
+        self._flights = flights
+        self.clock = clock
+        self.settings = PoolSettings(foreign_patience=patience)
+        self.recorder = cast("Recorder", Silent())
+        self._made: list[Feed] = []
+        super().__init__(rnd, self._made, self._set_up())
+
+    @abstractmethod
+    def _set_up(self) -> Working:
+        """Make the caches, their feeds and the reconcilers; return the latter."""
+
+    def _feed(self, plural: str, cache: Cache[Any]) -> Feed:
+        """Return the feed of a cache, which reads from now on."""
+        feed = Feed(cache, self._server.history[plural], self._server)
+        self._made.append(feed)
+        return feed
+
+    def _client(self) -> Client:
+        """Return a client whose requests fly, and whose answers enter the caches."""
+        by_kind = {feed.cache.resource.kind: feed.cache for feed in self._made}
+
+        def answered(resource: Resource[Any], obj: Object) -> None:
+            by_kind[resource.kind].apply_own_write(obj)
+
+        def deleted(resource: Resource[Any], version: Version) -> None:
+            by_kind[resource.kind].mark_deleted(version)
+
+        return Client(
+            Wire(self._flights),
+            on_object=answered,
+            on_deleted=deleted,
+            field_manager=names.FIELD_MANAGER,
+        )
 
 
 @dataclass
@@ -65,7 +95,7 @@ class JournalRun(Run):
     """The plural of the objects that ask for addresses."""
     results: ClassVar[Sequence[str]]
     """The fields of their status that a reset wipes."""
-    replica: ClassVar[MakesReplica]
+    replica: ClassVar[type[JournalReplica]]
 
     @override
     def _replica(self, *, stale: bool) -> Passes:

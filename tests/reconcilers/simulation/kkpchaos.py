@@ -3,40 +3,31 @@
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from random import Random
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from typing_extensions import override
 
 from controller.cache import Cache
-from controller.events import Recorder
 from reconcilers.integrations.kubermatic import api
 from reconcilers.integrations.kubermatic.clusters import ClusterReconciler
 from reconcilers.integrations.kubermatic.pools import PoolReconciler
 from reconcilers.integrations.kubermatic.reading import (
-    DATACENTER_INDEX,
-    NAMESPACE_INDEX,
-    POOL_INDEX,
+    ALLOCATION_INDEXES,
+    CLUSTER_INDEXES,
+    POOL_INDEXES,
     Reader,
     World,
-    datacenter_index,
-    namespace_index,
-    pool_index,
 )
-from reconcilers.integrations.kubermatic.telling import Told
-from reconcilers.settings import PoolSettings
-from tests.clock import VirtualClock
+from reconcilers.integrations.kubermatic.reports import Reports
 from tests.reconcilers.simulation.chaos import NAMES
 from tests.reconcilers.simulation.journalchaos import (
     Harm,
+    JournalReplica,
     JournalRun,
-    MakesReplica,
-    integration_client,
+    Working,
 )
 from tests.reconcilers.simulation.kkplaws import DATACENTERS, KkpJudge, both_have, left_undone
 from tests.reconcilers.simulation.laws import Judge
-from tests.reconcilers.simulation.replica import Feed, Passes, Silent
-from tests.reconcilers.simulation.wire import Flight
 from tests.reconcilers.simulation.world import (
     KKP_ALLOCATIONS,
     KKP_CLUSTERS,
@@ -49,40 +40,23 @@ FINALIZER = "kubermatic.k8c.io/cleanup"
 """On a Cluster until its namespace is gone."""
 
 
-class KkpReplica(Passes):
+class KkpReplica(JournalReplica):
     """A process that believes it leads, and serves KKP's pools."""
 
-    def __init__(
-        self,
-        server: Server,
-        flights: list[Flight],
-        clock: VirtualClock,
-        rnd: Random,
-        *,
-        patience: float,
-    ) -> None:
-        pools = Cache(api.POOLS)
-        allocations = Cache(api.ALLOCATIONS, indexes={POOL_INDEX: pool_index})
-        clusters = Cache(
-            api.CLUSTERS,
-            indexes={DATACENTER_INDEX: datacenter_index, NAMESPACE_INDEX: namespace_index},
-        )
-        client = integration_client(flights, pools, allocations, clusters)
-        world, told = World(pools, allocations, clusters), Told(cast("Recorder", Silent()))
-        settings = PoolSettings(foreign_patience=patience)
-        reader = Reader(client, allocations, clock, settings.cache_patience)
-        of_pools = PoolReconciler(client, world, reader, told, clock, settings)
-        self.pools = Feed(pools, server.history[KKP_POOLS], server)
-        self.allocations = Feed(allocations, server.history[KKP_ALLOCATIONS], server)
-        self.clusters = Feed(clusters, server.history[KKP_CLUSTERS], server)
-        super().__init__(
-            rnd,
-            (self.pools, self.allocations, self.clusters),
-            (
-                (of_pools.reconcile, (self.pools,)),
-                (ClusterReconciler(client, world, told, clock).reconcile, (self.clusters,)),
-            ),
-        )
+    @override
+    def _set_up(self) -> Working:
+        pools = Cache(api.POOLS, indexes=POOL_INDEXES)
+        allocations = Cache(api.ALLOCATIONS, indexes=ALLOCATION_INDEXES)
+        clusters = Cache(api.CLUSTERS, indexes=CLUSTER_INDEXES)
+        self.pools = self._feed(KKP_POOLS, pools)
+        self.allocations = self._feed(KKP_ALLOCATIONS, allocations)
+        self.clusters = self._feed(KKP_CLUSTERS, clusters)
+        client, world = self._client(), World(pools, allocations, clusters)
+        reports, clock = Reports(self.recorder), self.clock
+        reader = Reader(client, allocations, clock, self.settings.cache_patience)
+        of_pools = PoolReconciler(client, world, reader, reports, clock, self.settings)
+        of_clusters = ClusterReconciler(client, world, reports, clock)
+        return (of_pools.reconcile, (self.pools,)), (of_clusters.reconcile, (self.clusters,))
 
 
 @dataclass
@@ -92,7 +66,7 @@ class KkpRun(JournalRun):
     pools = KKP_POOLS
     asking = KKP_ALLOCATIONS
     results: ClassVar[Sequence[str]] = ("addresses", "cidr")
-    replica: ClassVar[MakesReplica] = KkpReplica
+    replica: ClassVar[type[JournalReplica]] = KkpReplica
 
     @override
     def _make_judge(self) -> Judge:

@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from random import Random
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from typing_extensions import override
 
 from controller.cache import Cache
-from controller.events import Recorder
 from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.vitistack import api
 from reconcilers.integrations.vitistack.allocations import AllocationReconciler
@@ -24,19 +22,15 @@ from reconcilers.integrations.vitistack.world import (
     space_name,
 )
 from reconcilers.integrations.vitistack.writing import Writer
-from reconcilers.settings import PoolSettings
-from tests.clock import VirtualClock
 from tests.reconcilers.simulation.chaos import NAMES
 from tests.reconcilers.simulation.journalchaos import (
     Harm,
+    JournalReplica,
     JournalRun,
-    MakesReplica,
-    integration_client,
+    Working,
 )
 from tests.reconcilers.simulation.laws import SPANS, Judge
 from tests.reconcilers.simulation.networklaws import NetworkJudge, address, both_have, left_undone
-from tests.reconcilers.simulation.replica import Feed, Passes, Silent
-from tests.reconcilers.simulation.wire import Flight
 from tests.reconcilers.simulation.world import INTERFACES, NETWORK_ADDRESSES, NETWORKS, Json
 from tests.reconcilers.simulation.world import World as Server
 
@@ -44,18 +38,11 @@ MACHINES = ("m0", "m1")
 PROVIDER = "butler-ipam"
 
 
-class NetworkReplica(Passes):
+class NetworkReplica(JournalReplica):
     """A process that believes it leads, and serves vitistack's networks."""
 
-    def __init__(
-        self,
-        server: Server,
-        flights: list[Flight],
-        clock: VirtualClock,
-        rnd: Random,
-        *,
-        patience: float,
-    ) -> None:
+    @override
+    def _set_up(self) -> Working:
         by_namespace = {NAMESPACE_INDEX: namespace_of}
         networks = Cache(api.NETWORKS, indexes=by_namespace)
         configurations = Cache(api.CONFIGURATIONS, indexes=by_namespace)
@@ -63,29 +50,23 @@ class NetworkReplica(Passes):
             api.ALLOCATIONS,
             indexes={SPACE_INDEX: space_name, CONFIGURATION_INDEX: configuration_name},
         )
-        client = integration_client(flights, networks, allocations, configurations)
+        self.networks = self._feed(NETWORKS, networks)
+        self.allocations = self._feed(NETWORK_ADDRESSES, allocations)
+        self.configurations = self._feed(INTERFACES, configurations)
+        client, clock = self._client(), self.clock
+        settings, recorder = self.settings, self.recorder
         world = World(networks, allocations, configurations, PROVIDER)
-        settings, recorder = PoolSettings(foreign_patience=patience), cast("Recorder", Silent())
         writer = Writer(client, recorder, clock, settings.width)
         reader = Reader(client, world, clock, settings.cache_patience)
         of_networks = NetworkReconciler(
             client, world, reader, writer, recorder=recorder, clock=clock, settings=settings
         )
-        self.networks = Feed(networks, server.history[NETWORKS], server)
-        self.allocations = Feed(allocations, server.history[NETWORK_ADDRESSES], server)
-        self.configurations = Feed(configurations, server.history[INTERFACES], server)
         of_allocations = AllocationReconciler(client, world, writer, recorder, clock)
-        super().__init__(
-            rnd,
-            (self.networks, self.allocations, self.configurations),
-            (
-                (of_networks.reconcile, (self.networks,)),
-                (of_allocations.reconcile, (self.allocations,)),
-                (
-                    ConfigurationReconciler(client, world, clock).reconcile,
-                    (self.configurations,),
-                ),
-            ),
+        of_configurations = ConfigurationReconciler(client, world, clock)
+        return (
+            (of_networks.reconcile, (self.networks,)),
+            (of_allocations.reconcile, (self.allocations,)),
+            (of_configurations.reconcile, (self.configurations,)),
         )
 
 
@@ -96,7 +77,7 @@ class NetworkRun(JournalRun):
     pools = NETWORKS
     asking = NETWORK_ADDRESSES
     results: ClassVar[Sequence[str]] = ("phase", "address", "message")
-    replica: ClassVar[MakesReplica] = NetworkReplica
+    replica: ClassVar[type[JournalReplica]] = NetworkReplica
 
     @override
     def _make_judge(self) -> Judge:

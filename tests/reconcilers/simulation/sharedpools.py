@@ -6,29 +6,21 @@ The replicas have the reconcilers of both, and the chaos is that of both.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from random import Random
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from controller.cache import Cache
-from controller.events import Recorder
 from reconcilers.api import names
 from reconcilers.api.ipallocation import POOL_INDEX, pool_index
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
-from reconcilers.integrations.clusterapi.granting import Granting
-from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.networkpools import (
     ClaimHolders,
     NetworkPoolClaims,
     network_pool_space,
 )
-from reconcilers.integrations.clusterapi.overlaps import Offers
-from reconcilers.integrations.clusterapi.pools import PoolParts
-from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
-from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.clusterapi.world import (
     CLUSTER_INDEX,
     World,
@@ -41,32 +33,21 @@ from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.view import OtherHolders
 from reconcilers.settings import AllocationSettings, PoolSettings
-from tests.clock import VirtualClock
 from tests.reconcilers.simulation.chaos import Run
-from tests.reconcilers.simulation.claimchaos import ClaimRun
+from tests.reconcilers.simulation.claimchaos import ClaimReplica, ClaimRun
 from tests.reconcilers.simulation.claimlaws import ClaimJudge, address_of, given_twice, left_undone
-from tests.reconcilers.simulation.journalchaos import Harm, MakesReplica, integration_client
+from tests.reconcilers.simulation.journalchaos import Harm, JournalReplica, Working
 from tests.reconcilers.simulation.laws import FIRST, SPANS, Judge, held, overlap
-from tests.reconcilers.simulation.replica import Feed, OpenGate, Passes, Silent
-from tests.reconcilers.simulation.wire import Flight
+from tests.reconcilers.simulation.replica import OpenGate
 from tests.reconcilers.simulation.world import ADDRESSES, ALLOCATIONS, CLAIMS, POOLS, Json
 from tests.reconcilers.simulation.world import World as Server
 
-PLURALS = (POOLS, ALLOCATIONS, CLAIMS, ADDRESSES)
 
-
-class SharedReplica(Passes):
+class SharedReplica(ClaimReplica):
     """A process that believes it leads, and serves allocations and claims."""
 
-    def __init__(
-        self,
-        server: Server,
-        flights: list[Flight],
-        clock: VirtualClock,
-        rnd: Random,
-        *,
-        patience: float,
-    ) -> None:
+    @override
+    def _set_up(self) -> Working:
         version = api.CONTRACT_VERSIONS[0]
         claim_kind, address_kind = api.claims(version), api.addresses(version)
         indexes = {SPACE_INDEX: space_of, CLUSTER_INDEX: cluster_index}
@@ -74,23 +55,17 @@ class SharedReplica(Passes):
         allocations = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
         claims = Cache(claim_kind, indexes=indexes)
         addresses = Cache(address_kind, indexes=indexes)
-        caches: tuple[Cache[Any], ...] = (pools, allocations, claims, addresses)
-        client = integration_client(flights, *caches)
+        self.pools = self._feed(POOLS, pools)
+        self.allocations = self._feed(ALLOCATIONS, allocations)
+        self.claims = self._feed(CLAIMS, claims)
+        self.addresses = self._feed(ADDRESSES, addresses)
+        client, clock = self._client(), self.clock
         world = World(claims, addresses, None, {"NetworkPool": pools}, claim_kind, address_kind)
-        settings, recorder = PoolSettings(foreign_patience=patience), cast("Recorder", Silent())
-        parts = PoolParts(
-            client,
-            world,
-            Reader(client, world, clock, settings.cache_patience),
-            Granting(client, world, recorder, clock, settings.width),
-            Leftovers(client, world, clock),
-            PoolStatuses(client, recorder, clock, Offers(world.pools, _offered)),
-            clock,
-            settings,
-        )
-        of_claims = NetworkPoolClaims(parts, allocations, OtherHolders())
+        settings, recorder = self.settings, self.recorder
+        parts = self._parts(client, world, _offered)
+        of_pools_claims = NetworkPoolClaims(parts, allocations, OtherHolders())
         holders = ClaimHolders()
-        holders.known, holders.pools = True, of_claims
+        holders.known, holders.pools = True, of_pools_claims
         events = PoolEvents(recorder, clock, settings.event_interval)
         of_pools = NetworkPoolReconciler(
             client, pools, allocations, events, clock, settings, others=holders
@@ -98,22 +73,12 @@ class SharedReplica(Passes):
         of_allocations = IPAllocationReconciler(
             client, allocations, pools, OpenGate(), clock, AllocationSettings()
         )
-        feeds = self.pools, self.allocations, self.claims, self.addresses = [
-            Feed(cache, server.history[plural], server)
-            for plural, cache in zip(PLURALS, caches, strict=True)
-        ]
-        super().__init__(
-            rnd,
-            feeds,
-            (
-                (of_pools.reconcile, (self.pools,)),
-                (of_allocations.reconcile, (self.allocations,)),
-                (of_claims.reconcile, (self.pools,)),
-                (
-                    ClaimReconciler(client, world, recorder, clock).reconcile,
-                    (self.claims, self.addresses),
-                ),
-            ),
+        of_claims = ClaimReconciler(client, world, recorder, clock)
+        return (
+            (of_pools.reconcile, (self.pools,)),
+            (of_allocations.reconcile, (self.allocations,)),
+            (of_pools_claims.reconcile, (self.pools,)),
+            (of_claims.reconcile, (self.claims, self.addresses)),
         )
 
 
@@ -171,7 +136,7 @@ class SharedRun(ClaimRun):
     """One seed of the simulation of allocations and claims together, played."""
 
     pools = POOLS
-    replica: ClassVar[MakesReplica] = SharedReplica
+    replica: ClassVar[type[JournalReplica]] = SharedReplica
 
     @override
     def _make_judge(self) -> Judge:

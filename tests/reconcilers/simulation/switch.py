@@ -53,6 +53,28 @@ def check(switch: Switch, play: Callable[[int], str | None], note: Note) -> None
     assert play(seed) is None
 
 
+def check_scene(
+    off: Callable[[pytest.MonkeyPatch], None],
+    play: Callable[[], str | None],
+    sign: str,
+    rule: str = "",
+) -> None:
+    """Assert that a scene ends badly with a rule switched off, and well with it.
+
+    Args:
+        off: switches it off.
+        play: plays the scene, and returns what went wrong.
+        sign: part of what the scene says without the rule.
+        rule: which, in a sentence.
+    """
+    assert play() is None
+    with pytest.MonkeyPatch.context() as patch:
+        off(patch)
+        verdict = play()
+    assert verdict is not None, f"nothing is amiss without the rule: {rule or off.__name__}"
+    assert sign in verdict
+
+
 def _noticed(switch: Switch, play: Callable[[int], str | None]) -> int:
     """Return the first seed that fails with the rule switched off, for the reason it should."""
     seeds: list[int] = [switch.seed, *range(SEARCHED)]

@@ -90,8 +90,8 @@ class Tenancy:
         self.random = random.Random(seed)
         self.faults = faults or Faults()
         self.clock = VirtualClock()
-        self.server = Server(self.clock.now)
-        self.tenants = {name: Server(self.clock.now, TENANT_KINDS) for name in TENANTS}
+        self.server = Server(self.clock)
+        self.tenants = {name: Server(self.clock, TENANT_KINDS) for name in TENANTS}
         counts = self.faults.counting
         self.balancers = {
             name: Balancer(tenant, counts=counts) for name, tenant in self.tenants.items()

@@ -16,7 +16,7 @@ from tests.reconcilers.simulation.chaos import Plan
 from tests.reconcilers.simulation.kkpchaos import KkpRun
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, integration_plans
 from tests.reconcilers.simulation.stage import played
-from tests.reconcilers.simulation.switch import Switch, check
+from tests.reconcilers.simulation.switch import Switch, check, check_scene
 from tests.reconcilers.simulation.test_claim_switches import BOTH_HAVE
 from tests.reconcilers.simulation.test_switches import _LAGGING
 
@@ -102,9 +102,4 @@ def test_without_a_rule_the_simulation_fails_and_with_it_the_same_seed_is_clean(
 @pytest.mark.parametrize("number", SCENES)
 def test_without_a_rule_the_scene_ends_badly_and_with_it_well(number: str) -> None:
     off, scene, sign = SCENES[number]
-    assert played(scene, scenes.KkpStage) is None
-    with pytest.MonkeyPatch.context() as patch:
-        off(patch)
-        verdict = played(scene, scenes.KkpStage)
-    assert verdict is not None
-    assert sign in verdict
+    check_scene(off, lambda: played(scene, scenes.KkpStage), sign)

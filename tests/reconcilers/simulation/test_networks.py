@@ -17,7 +17,7 @@ from tests.reconcilers.simulation.chaos import Plan
 from tests.reconcilers.simulation.networkchaos import NetworkRun
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, integration_plans
 from tests.reconcilers.simulation.stage import played
-from tests.reconcilers.simulation.switch import Switch, check
+from tests.reconcilers.simulation.switch import Switch, check, check_scene
 from tests.reconcilers.simulation.test_claim_switches import BOTH_HAVE
 from tests.reconcilers.simulation.test_switches import _LAGGING, _SHARP
 
@@ -89,9 +89,4 @@ def test_without_a_rule_the_scene_ends_with_one_address_given_twice_and_with_it_
     number: str,
 ) -> None:
     off, scene = SCENES[number]
-    assert played(scene, scenes.NetworkStage) is None
-    with pytest.MonkeyPatch.context() as patch:
-        off(patch)
-        verdict = played(scene, scenes.NetworkStage)
-    assert verdict is not None
-    assert BOTH_HAVE in verdict
+    check_scene(off, lambda: played(scene, scenes.NetworkStage), BOTH_HAVE)

@@ -10,6 +10,7 @@ from tests.reconcilers.simulation.chaos import Plan
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, integration_plans
 from tests.reconcilers.simulation.sharedpools import SharedRun
 from tests.reconcilers.simulation.stage import played
+from tests.reconcilers.simulation.switch import check_scene
 
 SCENES = {
     "a lost journal is fenced before allocations are served": (
@@ -48,12 +49,9 @@ def test_claims_and_allocations_of_one_pool_never_share_an_address_and_what_fits
 @pytest.mark.parametrize("rule", SCENES)
 def test_without_a_rule_the_scene_ends_badly_and_with_it_well(rule: str) -> None:
     off, scene = SCENES[rule]
-    assert played(scene, scenes.SharedStage) is None
-    with pytest.MonkeyPatch.context() as patch:
-        off(patch)
-        verdict = played(scene, scenes.SharedStage)
-    assert verdict is not None
-    assert "claim c and allocation a both have" in verdict
+    check_scene(
+        off, lambda: played(scene, scenes.SharedStage), "claim c and allocation a both have", rule
+    )
 
 
 def test_a_deleted_pool_that_waits_for_claims_asks_for_nothing() -> None:

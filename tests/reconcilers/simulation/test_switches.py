@@ -20,7 +20,7 @@ from tests.reconcilers.simulation import poolrules as rules
 from tests.reconcilers.simulation import scenes
 from tests.reconcilers.simulation.chaos import Plan, Run
 from tests.reconcilers.simulation.stage import Scene, played
-from tests.reconcilers.simulation.switch import Switch, check
+from tests.reconcilers.simulation.switch import Switch, check, check_scene
 
 _SHARP = Plan(
     users=0.12,
@@ -242,9 +242,4 @@ def test_where_replicas_share_the_pools_a_rule_is_missed_as_well(
 @pytest.mark.parametrize("number", SCENES)
 def test_without_a_rule_the_scene_ends_badly_and_with_it_well(number: str) -> None:
     rule, off, scene, sign = SCENES[number]
-    assert played(scene) is None
-    with pytest.MonkeyPatch.context() as patch:
-        off(patch)
-        verdict = played(scene)
-    assert verdict is not None, f"nothing is amiss without the rule: {rule}"
-    assert sign in verdict
+    check_scene(off, lambda: played(scene), sign, rule)

@@ -110,7 +110,7 @@ def _elastic() -> tuple[Lab, Hostile]:
     lab.server.add("tenantclusters", make.tenant())
     lab.tenant_server("a")
     kinds = (*TENANT_KINDS, "servicebgpstatuses", "configurationstates")
-    hostile = lab.tenant_servers["a"] = Hostile(lab.clock.now, kinds)
+    hostile = lab.tenant_servers["a"] = Hostile(lab.clock, kinds)
     for number in range(3):
         status = {"loadBalancer": {"ingress": [{"ip": f"10.40.0.{number}"}] * (number < 2)}}
         meta = {"name": f"web-{number}", "namespace": "default"}

@@ -128,7 +128,7 @@ def test_services_that_wait_for_what_is_not_ours_are_found_and_named() -> None:
 
 
 def test_metallbs_own_complaint_is_passed_on() -> None:
-    inside = Inside({"default-pool": _pool(RIGHT)}, complaint="no such community")
+    inside = Inside({"default-pool": _pool(RIGHT)}, configuration_error="no such community")
     [(_, _, text)] = findings(inside, OURS, SPACES)
     assert text.endswith(": no such community")
 

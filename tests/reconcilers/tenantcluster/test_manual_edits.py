@@ -219,6 +219,7 @@ async def test_a_contest_is_over_when_the_other_writer_is_quiet() -> None:
     assert _reported(lab) == ("True", "Ready")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", [POOL, ADVERTISEMENT], ids=["pool", "advertisement"])
 async def test_a_contest_is_over_when_the_other_writer_takes_its_last_edit_back(
     what: tuple[str, str],

@@ -23,7 +23,7 @@ async def _moved() -> tuple[Lab, Server, Server]:
     Balancer(first)
     for number in range(12):
         service(first, f"web-{number}")
-    second = lab.tenant_servers["b"] = Server(lab.clock.now, first.served)
+    second = lab.tenant_servers["b"] = Server(lab.clock, first.served)
     encoded = base64.b64encode(b"b").decode()
     lab.server.edit(
         "secrets", "a-admin-kubeconfig", {"data": {"admin.conf": encoded}}, namespace="team"

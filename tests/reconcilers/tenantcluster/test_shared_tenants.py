@@ -263,7 +263,7 @@ async def test_a_management_cluster_that_could_not_be_read_is_read_again_and_rec
 
 async def test_a_kubeconfig_that_leads_elsewhere_now_does_not_say_that_a_range_is_free() -> None:
     lab, _ = await _both()
-    own = lab.tenant_servers["b"] = Server(lab.clock.now, ("services", "namespaces"))
+    own = lab.tenant_servers["b"] = Server(lab.clock, ("services", "namespaces"))
     noted = {IDENTITY: own.identity, names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"}
     lab.server.edit("tenantclusters", "b", {"metadata": {"annotations": noted}}, namespace="team")
     lab.server.delete("tenantclusters", "b", namespace="team")

@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from controller.clock import SystemClock
 from controller.httpserver import Bind
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
@@ -43,6 +45,7 @@ def tenant_held(name: str, start: str, end: str) -> dict[str, Any]:
     return held(name, start, end, tenant="team/red")
 
 
+@pytest.mark.slow
 async def test_allocations_appear_and_go_and_the_map_stays_where_it_is(tmp_path: Path) -> None:
     async with live(tmp_path) as (page, one):
         await page.value(f"{LAB}.querySelector('canvas').focus()")
@@ -61,6 +64,7 @@ async def test_allocations_appear_and_go_and_the_map_stays_where_it_is(tmp_path:
         assert await page.value("window.stayed"), "the page was not loaded anew"
 
 
+@pytest.mark.slow
 async def test_pools_and_events_appear(tmp_path: Path) -> None:
     async with live(tmp_path) as (page, one):
         await one.create(pool("other", "10.9.0.0/26"))
@@ -75,6 +79,7 @@ async def test_pools_and_events_appear(tmp_path: Path) -> None:
         assert "Allocated IPAllocation butler-system/a: It holds <b>10.0.0.8</b>." in shown
 
 
+@pytest.mark.slow
 async def test_pools_of_claims_appear_and_change(tmp_path: Path) -> None:
     async with live(tmp_path) as (page, one):
         machines = "document.querySelector('[data-pool=\"InClusterIPPool b/machines\"]')"
@@ -90,6 +95,7 @@ async def test_pools_of_claims_appear_and_change(tmp_path: Path) -> None:
         await page.until(f"!{machines}")
 
 
+@pytest.mark.slow
 async def test_the_token_leaves_the_address_bar_and_survives_a_reload(tmp_path: Path) -> None:
     async with live(tmp_path) as (page, one):
         assert "token" not in await page.value("location.href")
@@ -98,6 +104,7 @@ async def test_the_token_leaves_the_address_bar_and_survives_a_reload(tmp_path: 
         await page.until(f"{LAB} && {LAB}.textContent.includes('240 of 256 free')")
 
 
+@pytest.mark.slow
 async def test_who_has_no_token_is_asked_for_one(tmp_path: Path) -> None:
     async with live(tmp_path, "#token=wrong") as (page, _):
         await page.until("document.getElementById('sign-in')?.hidden === false")
@@ -106,6 +113,7 @@ async def test_who_has_no_token_is_asked_for_one(tmp_path: Path) -> None:
         assert "printed by `butler-ipam ui`" in await page.value(STATUS)
 
 
+@pytest.mark.slow
 async def test_nothing_but_the_pages_own_script_runs(tmp_path: Path) -> None:
     """The policy is obeyed: what gets into the page by some mistake does not run."""
     async with live(tmp_path) as (page, _):
@@ -121,6 +129,7 @@ async def test_nothing_but_the_pages_own_script_runs(tmp_path: Path) -> None:
         assert refused == 1
 
 
+@pytest.mark.slow
 async def test_a_page_whose_server_is_gone_says_so_and_comes_back(tmp_path: Path) -> None:
     clock = SystemClock()
     one = Cluster(clock)

@@ -6,7 +6,7 @@ from manifests import folder
 from reconcilers.api import crd, names
 from reconcilers.cli.managerflags import manager_options
 from reconcilers.webhooks.admission import path
-from reconcilers.webhooks.configuration import JUDGED, NAME, SERVICE, configuration
+from reconcilers.webhooks.configuration import NAME, SERVICE, VALIDATED, configuration
 from tests.yamls import read_yaml
 
 
@@ -33,8 +33,8 @@ def test_the_flags_defaults_name_the_same_objects() -> None:
 
 
 def test_every_kind_is_judged_at_butlers_path() -> None:
-    assert {kind.kind for kind, _ in JUDGED.values()} == {kind.kind for kind in crd.KINDS}
-    for name, (kind, _) in JUDGED.items():
+    assert {kind.kind for kind, _ in VALIDATED.values()} == {kind.kind for kind in crd.KINDS}
+    for name, (kind, _) in VALIDATED.items():
         assert name == f"v{kind.kind.lower()}.kb.io"
         assert path(kind) == f"/validate-butler-butlerlabs-dev-v1alpha1-{kind.kind.lower()}"
 

@@ -3,6 +3,7 @@
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -134,6 +135,7 @@ def edited(new: NetworkPool, old: NetworkPool, allocations: list[IPAllocation]) 
     return networkpool.updated(new, old, view, (), LIMIT)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(POOLS)
 def test_what_is_accepted_is_what_the_pools_controller_accepts(new: NetworkPool) -> None:
@@ -141,6 +143,7 @@ def test_what_is_accepted_is_what_the_pools_controller_accepts(new: NetworkPool)
     assert verdict.allowed is (oracle(new.spec) is not None)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(POOLS, POOLS, HELD)
 def test_an_edit_passes_exactly_if_nobody_loses_an_address(
@@ -163,6 +166,7 @@ def test_an_edit_passes_exactly_if_nobody_loses_an_address(
     assert verdict.allowed is (not losers and not shrunk)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=75)
 @given(POOLS, POOLS, POOLS, HELD)
 def test_no_row_of_accepted_edits_leaves_an_allocation_outside(

@@ -6,6 +6,7 @@ The reverse does not hold: CEL cannot tell who holds what, nor that a reservatio
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 
 from envtest.schema import CompiledSchema
@@ -45,6 +46,7 @@ def faults(new: NetworkPool, old: NetworkPool | None = None) -> set[str]:
 STRADDLING = "straddles ranges["
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(POOLS)
 def test_schema_and_webhook_refuse_the_same_new_pools(new: NetworkPool) -> None:
@@ -53,6 +55,7 @@ def test_schema_and_webhook_refuse_the_same_new_pools(new: NetworkPool) -> None:
     assert bool(by_cel) is any(STRADDLING not in message for message in said), (by_cel, said)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(POOLS, POOLS)
 def test_the_schema_refuses_no_edit_that_the_webhook_lets_through(

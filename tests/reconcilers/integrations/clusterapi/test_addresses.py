@@ -9,15 +9,23 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from allocator import InvalidPool
+from controller.meta import ObjectMeta
 from reconcilers.integrations.clusterapi.addresses import (
     MOST,
-    counts,
+    PoolSpace,
     ip_space,
-    lowest,
     prefix_space,
-    take_lowest,
 )
-from reconcilers.integrations.clusterapi.api import IPPoolSpec, PoolCounts, PrefixPoolSpec
+from reconcilers.integrations.clusterapi.api import (
+    AddressSpec,
+    IPAddress,
+    IPPoolSpec,
+    PoolCounts,
+    PrefixPoolSpec,
+)
+from reconcilers.integrations.clusterapi.poolstatus import counts_of
+from reconcilers.integrations.clusterapi.world import address_holding
+from reconcilers.integrations.core.contents import Contents
 
 BASES = {4: int(IPv4Address("10.0.0.0")), 6: int(IPv6Address("2001:db8::"))}
 SIZE = 64
@@ -101,17 +109,35 @@ def pools(draw: st.DrawFn) -> Drawn:
     return Drawn(spec, family, usable)
 
 
+def contents_of(space: PoolSpace, holders: Iterable[tuple[str, int]] = ()) -> Contents:
+    """Return the contents of a pool with an IPAddress of each address and prefix."""
+    contents = Contents(space.layout)
+    for number, (address, prefix) in enumerate(holders):
+        meta = ObjectMeta(name=f"address-{number}")
+        one = IPAddress(meta, AddressSpec(address=address, prefix=prefix))
+        contents.put("addresses", meta.key, address_holding(one, space))
+    return contents
+
+
+def all_free(space: PoolSpace, contents: Contents) -> list[str]:
+    """Take all that is free, and return the first address of each block in that order."""
+    taken = []
+    while contents.space.free:
+        [block] = contents.space.first(1)
+        taken.append(space.text(block.first))
+    return taken
+
+
 @given(pools())
 def test_a_pool_hands_out_what_its_texts_say_lowest_first(drawn: Drawn) -> None:
     space = ip_space(drawn.spec)
-    free = space.occupied(())
-    given_out = []
-    while (block := take_lowest(free)) is not None:
-        given_out.append(space.text(block))
-    assert given_out == [text(drawn.family, one) for one in sorted(drawn.usable)]
+    assert all_free(space, contents_of(space)) == [
+        text(drawn.family, one) for one in sorted(drawn.usable)
+    ]
     assert space.total == len(drawn.usable)
 
 
+@pytest.mark.slow
 @given(pools(), st.lists(st.integers(0, SIZE + 8), max_size=80))
 def test_what_is_in_use_is_counted_and_the_lowest_of_the_rest_is_next(
     drawn: Drawn, offsets: list[int]
@@ -119,23 +145,24 @@ def test_what_is_in_use_is_counted_and_the_lowest_of_the_rest_is_next(
     space = ip_space(drawn.spec)
     holders = [(text(drawn.family, one), drawn.spec.prefix) for one in offsets]
     left = drawn.usable - set(offsets)
-    assert counts(space, holders) == PoolCounts(
+    contents = contents_of(space, holders)
+    assert counts_of(space, contents) == PoolCounts(
         total=len(drawn.usable),
         used=len(offsets),
         free=len(left),
         outOfRange=len(set(offsets) - drawn.usable),
     )
-    block = lowest(space.occupied(holders))
-    found = None if block is None else space.text(block)
-    assert found == (text(drawn.family, min(left)) if left else None)
+    assert all_free(space, contents) == [text(drawn.family, one) for one in sorted(left)]
 
 
+@pytest.mark.slow
 @given(pools(), st.integers(0, SIZE + 8))
 def test_a_pool_tells_what_it_may_hand_out(drawn: Drawn, offset: int) -> None:
     space = ip_space(drawn.spec)
     assert space.hands_out(text(drawn.family, offset), 7) == (offset in drawn.usable)
 
 
+@pytest.mark.slow
 @given(
     st.lists(entries(6), min_size=1, max_size=4),
     st.lists(entries(6), max_size=4),
@@ -163,11 +190,10 @@ def test_a_prefix_pool_hands_out_whole_blocks_that_touch_nothing_excluded_or_in_
     }
     free = [one for one in usable if not one & taken]
     assert space.total == len(usable)
-    found = counts(space, held)
+    contents = contents_of(space, held)
+    found = counts_of(space, contents)
     assert (found.used, found.free) == (len(held), len(free))
-    block = lowest(space.occupied(held))
-    assert (block is None) == (not free)
-    assert block is None or space.text(block) == text(6, min(free[0]))
+    assert all_free(space, contents) == [text(6, min(one)) for one in free]
     for offset, prefix in in_use:
         whole = frozenset(range(offset, offset + size))
         exact = prefix == length and whole in usable
@@ -191,31 +217,31 @@ def test_a_subnets_ends_are_reserved_where_it_has_more_than_two_addresses(
     addresses: str, prefix: int, handed_out: list[str]
 ) -> None:
     space = ip_space(IPPoolSpec(addresses=(addresses,), prefix=prefix))
-    free = space.occupied(())
-    found = [space.text(block) for _ in range(9) if (block := take_lowest(free)) is not None]
-    assert found == handed_out
+    assert all_free(space, contents_of(space)) == handed_out
 
 
 def test_the_counts_of_an_immense_pool_end_at_the_largest_number_of_the_api() -> None:
     space = ip_space(IPPoolSpec(addresses=("2001:db8::/32",), prefix=32))
     in_use = [("2001:db8::1", 32), ("2001:db8:0:0:0:0:0:2", 32), ("::5", 32), ("none", 32)]
-    assert counts(space, ()) == PoolCounts(total=MOST, free=MOST)
-    assert counts(space, in_use) == PoolCounts(total=MOST, used=4, free=MOST - 2, outOfRange=2)
-    block = lowest(space.occupied(in_use))
-    assert block is not None
-    assert space.text(block) == "2001:db8::3"
+    contents = contents_of(space, in_use)
+    assert counts_of(space, contents_of(space)) == PoolCounts(total=MOST, free=MOST)
+    assert counts_of(space, contents) == PoolCounts(total=MOST, used=4, free=MOST, outOfRange=2)
+    [lowest] = contents.space.first(1)
+    assert space.text(lowest.first) == "2001:db8::3"
 
 
 def test_what_is_no_address_of_the_pools_family_holds_nothing_and_is_counted() -> None:
     space = ip_space(IPPoolSpec(addresses=("10.0.0.1-10.0.0.2",), prefix=24))
     odd = [("2001:db8::1", 64), ("", 24), ("010.0.0.1", 24), ("10.0.0.1/24", 24)]
-    assert counts(space, odd) == PoolCounts(total=2, used=4, free=2, outOfRange=4)
+    assert counts_of(space, contents_of(space, odd)) == PoolCounts(
+        total=2, used=4, free=2, outOfRange=4
+    )
 
 
 def test_an_address_that_two_objects_hold_is_used_twice_and_not_free_once() -> None:
     space = ip_space(IPPoolSpec(addresses=("10.0.0.1-10.0.0.2",), prefix=24))
     twice = [("10.0.0.1", 24), ("10.0.0.1", 24)]
-    assert counts(space, twice) == PoolCounts(total=2, used=2, free=1)
+    assert counts_of(space, contents_of(space, twice)) == PoolCounts(total=2, used=2, free=1)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,6 +75,7 @@ KEYS = st.builds(Key, st.sampled_from("abcdefgh"), st.sampled_from("pq"))
 ADDRESSES = st.sampled_from(["", "10.0.0.1", "10.0.0.1", "10.0.0.1-10.0.0.9"])
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(KEYS, ADDRESSES), max_size=40))
 def test_a_pool_concerns_those_whose_condition_reads_otherwise_for_it(
     steps: list[tuple[Key, str]],

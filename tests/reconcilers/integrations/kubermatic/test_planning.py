@@ -99,9 +99,9 @@ def test_each_cluster_gets_the_lowest_free_addresses_in_the_order_of_their_age(
             assert got.pop(name) == free[:wanted]
             del free[:wanted]
         else:
-            told = made.told[_cluster(name).metadata.key]
-            assert told is not None
-            assert told.reason == POOL_EXHAUSTED
+            problem = made.by_cluster[_cluster(name).metadata.key]
+            assert problem is not None
+            assert problem.reason == POOL_EXHAUSTED
     assert got == {}
 
 
@@ -201,9 +201,9 @@ def test_a_range_with_addresses_that_were_excluded_later_grows_and_is_reported()
     mine = _allocation("a", type=RANGE, addresses=("10.0.0.0-10.0.0.1",))
     made = _plan(datacenter, [mine], ["a"])
     assert [grant.ranges[0].text for grant in made.grants] == ["10.0.0.2/31"]
-    told = made.told[_cluster("a").metadata.key]
-    assert told is not None
-    assert (told.reason, told.harmless) == ("OutOfPool", True)
+    problem = made.by_cluster[_cluster("a").metadata.key]
+    assert problem is not None
+    assert (problem.reason, problem.harmless) == ("OutOfPool", True)
     assert mine.metadata.key in made.faults
 
 

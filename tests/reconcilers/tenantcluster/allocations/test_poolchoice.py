@@ -82,6 +82,7 @@ STEPS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @example([("pin", "a", 32), ("pin", "b", 0), ("pin", "b", 32)], 4)
 @settings(max_examples=60, deadline=None)
 @given(st.lists(STEPS, max_size=25), st.sampled_from([4, 6]))

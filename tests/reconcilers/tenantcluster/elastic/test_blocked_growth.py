@@ -1,5 +1,7 @@
 """No growth while more addresses would not be handed out; Ready waits for a MetalLB that runs."""
 
+import pytest
+
 from reconcilers.api import names
 from tests.reconcilers.balancer import Balancer, address_of, service
 from tests.reconcilers.lab import TENANT_KINDS
@@ -63,6 +65,7 @@ async def test_many_services_make_nothing_grow_while_metallb_is_down() -> None:
         assert None not in {address_of(tenant, f"web-{number}") for number in range(21)}
 
 
+@pytest.mark.slow
 async def test_a_range_that_stands_in_the_pool_of_a_metallb_that_is_down_is_kept() -> None:
     platform, tenant, metallb = _counting()
     async with platform.running():

@@ -1,5 +1,7 @@
 """A range that does not reach the tenant's pool says nothing about what its Services need."""
 
+import pytest
+
 from controller.errors import Forbidden, ServerFailure
 from tests.reconcilers.balancer import Balancer, address_of, pool_entries, service
 from tests.reconcilers.server import Server
@@ -20,6 +22,7 @@ def _refuse(tenant: Server) -> None:
     tenant.fail(REFUSED, verb="patch", plural="ipaddresspools", times=10**6)
 
 
+@pytest.mark.slow
 async def test_a_range_is_not_taken_back_while_the_tenant_refuses_it_and_serves_afterwards() -> (
     None
 ):
@@ -64,6 +67,7 @@ async def test_growth_that_did_not_help_is_forgotten_when_the_tenant_accepts_ran
         assert address_of(tenant, "odd") is not None
 
 
+@pytest.mark.slow
 async def test_a_tenant_that_is_silent_now_and_then_does_not_grow_in_vain_each_time() -> None:
     platform, tenant = elastic_platform(sizing={"initialPoolSize": 2})
     Balancer(tenant, "odd")
@@ -79,6 +83,7 @@ async def test_a_tenant_that_is_silent_now_and_then_does_not_grow_in_vain_each_t
         assert "ipallocations" not in {one.plural for one in made}
 
 
+@pytest.mark.slow
 async def test_disuse_counts_from_when_the_range_is_in_the_pool() -> None:
     platform, tenant = elastic_platform(sizing={"initialPoolSize": 2})
     Balancer(tenant)

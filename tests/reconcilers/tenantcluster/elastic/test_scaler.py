@@ -15,6 +15,7 @@ from tests.reconcilers.tenantcluster.elastic.site import (
 )
 
 
+@pytest.mark.slow
 async def test_growth_comes_within_two_seconds_of_the_age_threshold() -> None:
     platform, tenant = elastic_platform()
     Balancer(tenant)
@@ -187,6 +188,7 @@ async def test_services_that_may_share_an_address_count_once() -> None:
         assert len(balancer_ranges(platform)) == 2
 
 
+@pytest.mark.slow
 async def test_an_address_lost_does_not_make_growth_due_at_once() -> None:
     platform, tenant = elastic_platform()
     balancer = Balancer(tenant)
@@ -274,6 +276,7 @@ async def test_a_growth_name_that_is_anothers_gets_a_hash() -> None:
         assert address_of(tenant, "three") is not None
 
 
+@pytest.mark.slow
 async def test_growth_without_room_is_reported_and_happens_when_there_is_room() -> None:
     platform, tenant = elastic_platform(
         make.pool(cidr="10.40.0.0/29"), sizing={"initialPoolSize": 2}

@@ -54,6 +54,7 @@ async def test_shrink_is_logged_as_the_documentation_says(
     assert "shrinking unused allocation" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 async def test_shrink_takes_ten_minutes_of_disuse_and_goes_tenant_first() -> None:
     platform, tenant = elastic_platform()
     Balancer(tenant)
@@ -74,6 +75,7 @@ async def test_shrink_takes_ten_minutes_of_disuse_and_goes_tenant_first() -> Non
     assert tenant.history[begun[0]].plural == "ipaddresspools"
 
 
+@pytest.mark.slow
 async def test_disuse_begins_anew_when_a_service_takes_an_address() -> None:
     platform, tenant = elastic_platform()
     Balancer(tenant)
@@ -92,6 +94,7 @@ async def test_disuse_begins_anew_when_a_service_takes_an_address() -> None:
         assert len(balancer_ranges(platform)) == 1
 
 
+@pytest.mark.slow
 async def test_disuse_is_remembered_through_a_restart() -> None:
     platform, tenant = elastic_platform()
     Balancer(tenant)
@@ -108,6 +111,7 @@ async def test_disuse_is_remembered_through_a_restart() -> None:
         assert len(balancer_ranges(platform)) == 1
 
 
+@pytest.mark.slow
 async def test_first_and_pinned_ranges_are_never_shrunk() -> None:
     platform, tenant = elastic_platform()
     Balancer(tenant)
@@ -120,6 +124,7 @@ async def test_first_and_pinned_ranges_are_never_shrunk() -> None:
         assert list(balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-7"]
 
 
+@pytest.mark.slow
 async def test_a_growth_range_that_served_nobody_is_not_grown_again_for_the_same_service() -> None:
     platform, tenant = elastic_platform()
     Balancer(tenant, "odd")
@@ -214,6 +219,7 @@ async def test_a_tenant_that_becomes_static_keeps_what_it_has_and_ends_what_was_
         assert "LoadBalancerDemandMet" not in [one["type"] for one in conditions]
 
 
+@pytest.mark.slow
 async def test_with_all_addresses_in_use_nothing_oscillates() -> None:
     """The arithmetic trigger of old grew and shrank for ever at exactly this point."""
     platform, tenant = elastic_platform(sizing={"initialPoolSize": 2, "growthIncrement": 1})

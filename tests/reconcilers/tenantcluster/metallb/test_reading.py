@@ -32,7 +32,7 @@ async def test_a_watch_that_hears_nothing_new_does_not_make_metallb_look_down(
     shown: Json | None,
 ) -> None:
     clock, tenant = VirtualClock(), make.tenant(status={"phase": "Ready"})
-    server = Server(clock.now, (*TENANT_KINDS, "servicebgpstatuses"))
+    server = Server(clock, (*TENANT_KINDS, "servicebgpstatuses"))
     server.add("ipaddresspools", _pool({"assignedIPv4": 3, "availableIPv4": 5}))
     cache = Cache(IP_ADDRESS_POOL)
     cache.replace([msgspec.convert(_pool(shown), IPAddressPool)], 1)
@@ -46,7 +46,7 @@ async def test_a_watch_that_hears_nothing_new_does_not_make_metallb_look_down(
 
 async def test_what_the_watch_shows_as_read_costs_no_request() -> None:
     clock, tenant = VirtualClock(), make.tenant(status={"phase": "Ready"})
-    server = Server(clock.now, TENANT_KINDS)
+    server = Server(clock, TENANT_KINDS)
     cache = Cache(IP_ADDRESS_POOL)
     cache.replace([msgspec.convert(_pool({"availableIPv4": 8}), IPAddressPool)], 1)
     watches = SimpleNamespace(pools=SimpleNamespace(cache=lambda _: cache))

@@ -14,7 +14,6 @@ from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.server import Json, Server
 
-METALLB = "metallb-system"
 CLUSTER = Key("team", "a")
 
 

@@ -35,7 +35,7 @@ POOL_AVAILABLE = "PoolAvailable"
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class Evaluation:
     """What was found of a ProviderConfig.
 
     Args:
@@ -184,9 +184,9 @@ def estimated_tenants(pool: NetworkPool, free: int, network: ProviderNetwork) ->
     return free // each
 
 
-def overall(judgement: Judgement) -> Finding:
-    """Return the Ready condition: everything that was judged holds."""
-    for finding in (judgement.credentials, *judgement.findings):
+def overall(evaluation: Evaluation) -> Finding:
+    """Return the Ready condition: everything that was evaluated holds."""
+    for finding in (evaluation.credentials, *evaluation.findings):
         if not finding.status:
             return Finding(READY, False, finding.reason, finding.message)
     return Finding(READY, True, "Ready", "the provider can be used")

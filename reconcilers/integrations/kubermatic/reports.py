@@ -1,7 +1,7 @@
-"""What passes over pools say: to each Cluster through its condition, and as events.
+"""What passes over pools report: in the condition of each Cluster, and as events.
 
 A pool has no status, so what is wrong with it is an event on it, once until it changes. What a
-Cluster is told of each pool is kept here until the pass over the Cluster writes it.
+pass found for a Cluster is kept here until the pass over the Cluster writes it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,8 +22,8 @@ RECONCILING_ERROR = "ReconcilingError"
 ACTION = "Reconciling"
 
 
-class Told:
-    """What clusters are told of each pool, and what was said of pools and allocations.
+class Reports:
+    """What each pool means for each cluster, and the problems that events were recorded of.
 
     Args:
         recorder: takes the events.
@@ -32,42 +32,46 @@ class Told:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._clusters: dict[Key, dict[str, Problem | None]] = {}
+        self._by_pool: dict[str, set[Key]] = {}
         self._pools: dict[str, frozenset[Problem]] = {}
         self._allocations: dict[str, dict[Key, Problem]] = {}
         self.changed: Callable[[Key], None] = lambda _: None
-        """Called with the key of a Cluster that is told something else."""
+        """Called with the key of a Cluster for which something else is noted."""
 
     def of_cluster(self, cluster: Key) -> Mapping[str, Problem | None]:
-        """Return what a cluster is told, by pool; None that all is well."""
+        """Return what is wrong for a cluster, by pool; None that all is well."""
         return self._clusters.get(cluster, {})
 
-    def tell(self, pool: str, clusters: Mapping[Key, Problem | None]) -> None:
-        """Note what clusters are told of a pool by one pass; what is missing stays as it is."""
+    def note(self, pool: str, clusters: Mapping[Key, Problem | None]) -> None:
+        """Note what one pass over a pool found for clusters; what is missing stays as it is."""
         for key, problem in clusters.items():
             known = self._clusters.setdefault(key, {})
+            self._by_pool.setdefault(pool, set()).add(key)
             if pool not in known or known[pool] != problem:
                 known[pool] = problem
                 self.changed(key)
 
     def keep_only(self, pool: str, clusters: set[Key]) -> None:
-        """Forget what other clusters were told of a pool."""
-        for key, known in list(self._clusters.items()):
-            if pool in known and key not in clusters:
-                del known[pool]
-                self.changed(key)
+        """Forget what was noted of a pool for other clusters."""
+        for key in sorted(self._by_pool.get(pool, set()) - clusters):
+            self._by_pool[pool].discard(key)
+            del self._clusters[key][pool]
+            self.changed(key)
 
     def forget_cluster(self, cluster: Key) -> None:
         """Forget a cluster that is gone."""
-        self._clusters.pop(cluster, None)
+        for pool in self._clusters.pop(cluster, {}):
+            self._by_pool[pool].discard(cluster)
 
     def forget_pool(self, pool: str) -> None:
         """Forget a pool that is gone."""
         self.keep_only(pool, set())
+        self._by_pool.pop(pool, None)
         self._pools.pop(pool, None)
         self._allocations.pop(pool, None)
 
-    def of_pool(self, pool: IPAMPool, problems: Sequence[Problem]) -> None:
-        """Say what is wrong with a pool, as far as it was not wrong at the last pass."""
+    def record_pool(self, pool: IPAMPool, problems: Sequence[Problem]) -> None:
+        """Record what is wrong with a pool, as far as it was not wrong at the last pass."""
         name = pool.metadata.name
         texts: dict[str, list[str]] = {}
         for one in problems:
@@ -80,13 +84,13 @@ class Told:
             )
         self._pools[name] = found
 
-    def of_allocations(
+    def record_allocations(
         self,
         pool: str,
         problems: Mapping[Key, Problem],
         find: Callable[[Key], IPAMAllocation | None],
     ) -> None:
-        """Say what is wrong with allocations, as far as it was not wrong at the last pass."""
+        """Record what is wrong with allocations, as far as it was not wrong at the last pass."""
         known = self._allocations.get(pool, {})
         for key, problem in problems.items():
             allocation = find(key)
@@ -101,8 +105,8 @@ class Told:
                 )
         self._allocations[pool] = dict(problems)
 
-    def of_error(self, cluster: Cluster, pool: IPAMPool, message: str) -> None:
-        """Say on a Cluster why it did not get addresses of a pool, with the words of KKP."""
+    def record_error(self, cluster: Cluster, pool: IPAMPool, message: str) -> None:
+        """Record on a Cluster why it did not get addresses of a pool, with the words of KKP."""
         self._recorder.record(
             CLUSTERS,
             cluster,

@@ -1,0 +1,26 @@
+"""The kinds that the API server in memory can serve, by plural: API version and kind."""
+
+OURS = "butler.butlerlabs.dev/v1alpha1"
+METALLB = "metallb.io/v1beta1"
+KINDS = {
+    "networkpools": (OURS, "NetworkPool"),
+    "ipallocations": (OURS, "IPAllocation"),
+    "tenantclusters": (OURS, "TenantCluster"),
+    "providerconfigs": (OURS, "ProviderConfig"),
+    "butlerconfigs": (OURS, "ButlerConfig"),
+    "teams": (OURS, "Team"),
+    "secrets": ("v1", "Secret"),
+    "services": ("v1", "Service"),
+    "events": ("events.k8s.io/v1", "Event"),
+    "ipaddresspools": (METALLB, "IPAddressPool"),
+    "l2advertisements": (METALLB, "L2Advertisement"),
+    "servicebgpstatuses": (METALLB, "ServiceBGPStatus"),
+    "configurationstates": (METALLB, "ConfigurationState"),
+    "namespaces": ("v1", "Namespace"),
+    "configmaps": ("v1", "ConfigMap"),
+    "deployments": ("apps/v1", "Deployment"),
+    "customresourcedefinitions": ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+}
+CLUSTER_SCOPED = {"butlerconfigs", "namespaces", "customresourcedefinitions"}
+OPTIONAL = {"butlerconfigs", "teams"}
+"""Kinds of the platform that are not served unless a test says so."""
