@@ -9,8 +9,8 @@ connections between watches and requests (so 100 watches block all requests), an
 import re
 import socket
 from asyncio.sslproto import SSLProtocol
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from time import perf_counter
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -124,6 +124,8 @@ class HttpTransport(Transport):
         self._requests: aiohttp.ClientSession | None = None
         self._watches: aiohttp.ClientSession | None = None
         self._is_closed = False
+        self._under_way: set[anyio.CancelScope] = set()
+        self._open_watches: set[aiohttp.ClientResponse] = set()
 
     @property
     def server(self) -> str:
@@ -179,14 +181,23 @@ class HttpTransport(Transport):
             if not await self._endpoint.credentials.renew():
                 raise
             response = await self._open_watch(session, url, accept)
+        self._open_watches.add(response)
         try:
+            self._check_open()
             yield _Chunks(response, lambda: self._is_closed)
         finally:
+            self._open_watches.discard(response)
             response.close()
 
     @override
     async def aclose(self) -> None:
         self._is_closed = True
+        # Left to itself, aiohttp raises RuntimeError or CancelledError to some of those who wait,
+        # and lets those wait for ever whose response has begun.
+        for scope in self._under_way:
+            scope.cancel()
+        for response in self._open_watches:
+            response.close()
         for session in (self._requests, self._watches):
             if session is not None:
                 await session.close()
@@ -198,9 +209,31 @@ class HttpTransport(Transport):
         Raises:
             NoAnswer: the transport was closed.
         """
+        self._check_open()
+        return _session(self._endpoint, limit=limit)
+
+    def _check_open(self) -> None:
+        """Raise NoAnswer if the transport was closed."""
         if self._is_closed:
             raise NoAnswer(f"the connections to {self._endpoint.server} were closed")
-        return _session(self._endpoint, limit=limit)
+
+    @contextmanager
+    def _until_closed(self) -> Iterator[None]:
+        """Let `aclose` end what runs in the context, which then raises NoAnswer."""
+        self._check_open()
+        with anyio.CancelScope() as scope:
+            self._under_way.add(scope)
+            try:
+                yield
+            except RuntimeError as error:
+                # aiohttp's to who reads on before the cancellation comes.
+                if self._is_closed:
+                    raise NoAnswer(f"the connection was closed: {error}") from error
+                raise
+            finally:
+                self._under_way.discard(scope)
+        if scope.cancelled_caught:
+            self._check_open()  # it is not: only `aclose` cancels
 
     def _url(self, path: str, query: Mapping[str, str]) -> URL:
         tail = f"?{urlencode(query)}" if query else ""
@@ -211,9 +244,10 @@ class HttpTransport(Transport):
     ) -> bytes:
         """Send a request; return the body of a 2xx response, raise an error for any other."""
         try:
-            response = await self._send(session, method, url, arguments)
-            async with response:
-                data = await self._read(response)
+            with self._until_closed():
+                response = await self._send(session, method, url, arguments)
+                async with response:
+                    data = await self._read(response)
         except (aiohttp.ClientError, OSError) as error:
             raise _connection_error(f"{method} {url}", error) from error
         if not 200 <= response.status <= 299:
@@ -230,14 +264,15 @@ class HttpTransport(Transport):
         timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS)
         headers = {"Accept": accept}
         try:
-            with anyio.fail_after(HEADERS_SECONDS):
-                arguments = {"headers": headers, "timeout": timeout}
-                response = await self._send(session, "GET", url, arguments)
-            if response.status == 200:
-                return response
-            async with response:
+            with self._until_closed():
                 with anyio.fail_after(HEADERS_SECONDS):
-                    data = await self._read(response)
+                    arguments = {"headers": headers, "timeout": timeout}
+                    response = await self._send(session, "GET", url, arguments)
+                if response.status == 200:
+                    return response
+                async with response:
+                    with anyio.fail_after(HEADERS_SECONDS):
+                        data = await self._read(response)
         except (aiohttp.ClientError, OSError) as error:
             raise _connection_error(f"watch {url}", error) from error
         raise _response_error(response, data)
