@@ -204,11 +204,7 @@ class HttpTransport(Transport):
         self._requests = self._watches = None
 
     def _session(self, *, limit: int) -> aiohttp.ClientSession:
-        """Return a new session of at most `limit` connections, 0 for any number.
-
-        Raises:
-            NoAnswer: the transport was closed.
-        """
+        """Return a new session of at most `limit` connections, 0 for any; none if closed."""
         self._check_open()
         return _session(self._endpoint, limit=limit)
 

@@ -1,13 +1,9 @@
 """The transport, against a small HTTP server."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
-from itertools import product
 
 import anyio
-import anyio.lowlevel
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -197,77 +193,6 @@ async def test_a_refused_connection_gives_no_answer_with_its_cause() -> None:
             pass
     assert isinstance(caught.value.__cause__, OSError)
     await transport.aclose()
-
-
-async def test_a_closed_transport_gives_no_answer_to_anything_under_way_or_later() -> None:
-    async def trickle(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await response.write(b"{}")
-        await anyio.sleep_forever()
-        raise AssertionError
-
-    async with answering(trickle) as transport, transport.stream("/x") as chunks:
-        assert await anext(chunks) == b"{}"
-        await transport.aclose()
-        with pytest.raises(NoAnswer):
-            await anext(chunks)
-        with pytest.raises(NoAnswer, match="were closed"):
-            await transport.request("GET", "/x")
-        with pytest.raises(NoAnswer, match="were closed"):
-            async with transport.stream("/x"):
-                pass
-
-
-async def test_closing_gives_no_answer_to_requests_in_whatever_state_they_are() -> None:
-    """Left to aiohttp they got a RuntimeError, a CancelledError, or waited for ever."""
-
-    async def late(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await closed.wait()
-        return response
-
-    class SlowToken(StaticToken):
-        """Takes a turn of the event loop to return its token."""
-
-        @override
-        async def authorization(self) -> str:
-            await anyio.lowlevel.checkpoint()
-            return await super().authorization()
-
-    outcomes: list[BaseException] = []
-
-    async def keep(ask: Callable[[], Awaitable[object]]) -> None:
-        try:
-            await ask()
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - judged below
-            outcomes.append(error)
-
-    moments = list(product((StaticToken("t"), SlowToken("t")), range(0, 60, 3)))
-    for count, (token, turns) in enumerate(moments, start=1):
-        closed = anyio.Event()
-        async with (
-            answering(late, token) as transport,
-            anyio.create_task_group() as group,
-        ):
-            for _ in range(102):  # two more than there are connections
-                group.start_soon(keep, partial(transport.request, "GET", "/x", timeout=None))
-            group.start_soon(keep, partial(_read_watch, transport))
-            for _ in range(turns):
-                await anyio.lowlevel.checkpoint()
-            group.start_soon(transport.aclose)
-            group.start_soon(keep, partial(transport.request, "GET", "/x"))
-            while len(outcomes) < 104 * count:
-                await anyio.lowlevel.checkpoint()
-            closed.set()
-    assert len(outcomes) == len(moments) * 104
-    assert {type(error) for error in outcomes} == {NoAnswer}
-
-
-async def _read_watch(transport: HttpTransport) -> None:
-    async with transport.stream("/x") as chunks:
-        await anext(chunks)
 
 
 async def test_a_response_that_is_not_http_is_malformed() -> None:
