@@ -91,6 +91,35 @@ async def test_releases_and_relabellings_of_many_cost_few_passes_and_one_write(
         assert platform.server.see("networkpools", "lab")["status"]["allocatedIPs"] == 14 * 8
 
 
+async def test_releases_that_go_on_while_the_pool_is_written_are_gathered_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    platform = Platform()
+    answer = platform.server.request
+
+    async def slow(method: str, path: str, **arguments: Any) -> bytes:
+        answered = await answer(method, path, **arguments)
+        if method == "PATCH":
+            await platform.clock.sleep(0.02)
+        return answered
+
+    monkeypatch.setattr(platform.server, "request", slow)
+    platform.server.add("networkpools", make.pool(cidr="10.40.0.0/20"))
+    for number in range(128):
+        held = make.allocation(f"held-{number:03}", held=_range(number), size=8)
+        platform.server.add("ipallocations", held)
+    async with platform.running():
+        await platform.clock.advance(2)
+        platform.server.requests.clear()
+        for number in range(100):
+            platform.server.vanish("ipallocations", f"held-{number:03}")
+            await platform.clock.advance(0.01)
+        await platform.clock.advance(1)
+        # A second of releases, gathered for a tenth of a second each time.
+        assert platform.server.count(verb="patch", plural="networkpools") <= 11
+        assert platform.server.see("networkpools", "lab")["status"]["allocatedIPs"] == 28 * 8
+
+
 async def test_a_request_does_not_wait_for_releases_to_gather() -> None:
     platform = Platform()
     settings = replace(platform.settings.pool, gather=5.0)
