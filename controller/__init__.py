@@ -50,7 +50,14 @@ if TYPE_CHECKING:
     from controller.signals import run_until_signal
     from controller.tenantconfig import parse_kubeconfig, tenant_transport
     from controller.transport import HttpTransport, Transport
-    from controller.triggers import ClusterWatch, Watch, generation_changed, to_owner, to_self
+    from controller.triggers import (
+        ClusterWatch,
+        Watch,
+        generation_changed,
+        spec_at_once,
+        to_owner,
+        to_self,
+    )
 
 __all__ = [
     "SETTLED",
@@ -110,6 +117,7 @@ __all__ = [
     "run_until_signal",
     "set_condition",
     "shard_of",
+    "spec_at_once",
     "tenant_transport",
     "to_owner",
     "to_self",
@@ -144,7 +152,7 @@ _MODULES = {
     "signals": "run_until_signal",
     "tenantconfig": "parse_kubeconfig tenant_transport",
     "transport": "HttpTransport Transport",
-    "triggers": "ClusterWatch Watch generation_changed to_owner to_self",
+    "triggers": "ClusterWatch Watch generation_changed spec_at_once to_owner to_self",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 

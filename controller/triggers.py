@@ -81,6 +81,23 @@ def generation_changed(change: Change[Any]) -> bool:
     return bool(old.metadata.generation != new.metadata.generation)
 
 
+def spec_at_once(others: float) -> Delay:
+    """Return a delay of `others` seconds for changes that `generation_changed` does not pass.
+
+    For kinds whose reconciler counts, in a status or an annotation, what changes in bursts. The
+    answer to its own write is a change, too: were that due at once, each write would bring the
+    next one, however long other changes are gathered.
+
+    Args:
+        others: seconds until changes of status and metadata are due; those of spec are at once.
+    """
+
+    def delay(change: Change[Any]) -> float:
+        return 0.0 if generation_changed(change) else others
+
+    return delay
+
+
 @dataclass(frozen=True, slots=True)
 class Watch(Generic[T]):
     """Enqueues keys when objects of one kind change.

@@ -10,7 +10,7 @@ from controller.cache import Change
 from controller.conditions import find, is_true
 from controller.meta import Key
 from controller.runner import Controller
-from controller.triggers import ClusterWatch, Watch, generation_changed, to_self
+from controller.triggers import ClusterWatch, Watch, generation_changed, spec_at_once, to_self
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, POOL_INDEX, TENANT_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -69,11 +69,6 @@ def add_networkpools(shared: Shared, others: OtherHolders | None = None) -> Cont
         serves = pool is not None and is_true(pool.status.conditions, READY)
         return not serves or concerns_pool(change, shared.client.field_manager)
 
-    def counted(change: Change[NetworkPool]) -> float:
-        # The answer to an own write is such a change, too: were it due at once, each write of the
-        # counters would bring the next one while ranges are being released.
-        return 0.0 if generation_changed(change) else settings.pool.gather
-
     def gathered(change: Change[IPAllocation]) -> float:
         # Requests are served at once; while they are, those that come meanwhile gather anyway.
         return 0.0 if change.new is not None and waits(change.new) else settings.pool.gather
@@ -82,7 +77,7 @@ def add_networkpools(shared: Shared, others: OtherHolders | None = None) -> Cont
         "networkpool",
         reconciler.reconcile,
         watches=[
-            Watch(pools, to_self, delay=counted),
+            Watch(pools, to_self, delay=spec_at_once(settings.pool.gather)),
             Watch(pools, overlapping, generation_changed),
             Watch(allocations, lambda allocation: [allocation.pool_key], concerns, gathered),
         ],

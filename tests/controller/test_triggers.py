@@ -6,7 +6,14 @@ from controller.cache import Change
 from controller.clock import Clock
 from controller.informer import Informer
 from controller.meta import Key, ObjectMeta, OwnerReference
-from controller.triggers import Watch, generation_changed, keys_of, to_owner, to_self
+from controller.triggers import (
+    Watch,
+    generation_changed,
+    keys_of,
+    spec_at_once,
+    to_owner,
+    to_self,
+)
 from controller.workqueue import LOW_PRIORITY, WorkQueue
 from tests.clock import VirtualClock
 from tests.controller.scripted import Scripted
@@ -115,6 +122,28 @@ async def test_changes_with_a_delay_are_gathered_and_those_without_are_due_at_on
     informer.cache.apply_own_write(widget("a", 4, color="red"))
     assert queue.statistics().ready == {}
     informer.cache.apply_own_write(widget("a", 5, color="blue"))
+    assert await queue.get() == Key("default", "a")
+
+
+async def test_spec_at_once_gathers_what_does_not_change_the_spec() -> None:
+    clock = VirtualClock()
+    informer = Informer(WIDGETS, Scripted([]), clock)
+
+    def at(revision: int, generation: int) -> Widget:
+        found = widget("a", revision)
+        return replace(found, metadata=replace(found.metadata, generation=generation))
+
+    queue = connected(clock, Watch(informer, to_self, delay=spec_at_once(0.1)))
+    informer.cache.apply_own_write(at(1, 1))
+    assert await queue.get() == Key("default", "a"), "one that came is due at once"
+    queue.done(Key("default", "a"))
+    informer.cache.apply_own_write(at(2, 1))
+    await clock.advance(0.09)
+    assert queue.statistics().ready == {}
+    await clock.advance(0.02)
+    assert await queue.get() == Key("default", "a")
+    queue.done(Key("default", "a"))
+    informer.cache.apply_own_write(at(3, 2))
     assert await queue.get() == Key("default", "a")
 
 

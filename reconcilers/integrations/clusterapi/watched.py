@@ -13,7 +13,7 @@ from controller.cache import Change
 from controller.informer import Informer
 from controller.meta import Key, Object
 from controller.resource import Resource
-from controller.triggers import Watch, to_self
+from controller.triggers import Watch, spec_at_once, to_self
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
@@ -63,7 +63,7 @@ class Watched:
             return self.offers.concerned(other, pool, kind.kind)
 
         watches: list[Watch[Any]] = [
-            Watch(self.pools[kind.kind], to_self),
+            Watch(self.pools[kind.kind], to_self, delay=spec_at_once(self.gather)),
             *self.of_names(kind),
             *(
                 Watch(pools, partial(overlapping, other), offer_changed)

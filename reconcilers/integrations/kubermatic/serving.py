@@ -10,7 +10,7 @@ from controller.events import Recorder
 from controller.informer import Informer
 from controller.manager import Manager
 from controller.meta import Key
-from controller.triggers import Watch, generation_changed, to_self
+from controller.triggers import Watch, generation_changed, spec_at_once, to_self
 from reconcilers.api import names
 from reconcilers.integrations.core.discovery import Work
 from reconcilers.integrations.core.gauges import KeptFigures, PoolGauges, shown
@@ -128,7 +128,7 @@ class Kubermatic(AllKindsIntegration):
             return (one.metadata.key for one in world.pools_in(pool.spec.datacenters))
 
         return [
-            Watch(pools, to_self),
+            Watch(pools, to_self, delay=spec_at_once(self._settings.pool.gather)),
             Watch(pools, beside, spec_changed),
             Watch(allocations, lambda one: [one.pool], None, gathered),
             Watch(clusters, of_cluster, concerns, gathered),

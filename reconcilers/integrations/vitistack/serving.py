@@ -10,7 +10,7 @@ from controller.events import Recorder
 from controller.informer import Informer
 from controller.manager import Manager
 from controller.meta import Key
-from controller.triggers import Watch, generation_changed, to_self
+from controller.triggers import Watch, generation_changed, spec_at_once, to_self
 from controller.workqueue import LOW_PRIORITY
 from reconcilers.api import names
 from reconcilers.integrations.core.contents import SPACE_INDEX
@@ -127,7 +127,7 @@ class Vitistack(AllKindsIntegration):
             return self._settings.pool.gather
 
         return [
-            Watch(networks, to_self),
+            Watch(networks, to_self, delay=spec_at_once(self._settings.pool.gather)),
             # Who only says that others hand out the same lets those pass who wait for addresses.
             Watch(networks, beside, ranges_changed, gathered, LOW_PRIORITY),
             Watch(allocations, lambda one: [one.network], concerns, gathered),
