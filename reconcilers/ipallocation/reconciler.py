@@ -38,6 +38,7 @@ from controller import (
     remove_finalizer,
 )
 from controller.conditions import find, is_true, rfc3339
+from controller.meta import Object
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, PENDING, RELEASED, IPAllocation
@@ -132,7 +133,7 @@ class IPAllocationReconciler:
         pool = self._pools.get(allocation.pool_key)
         reason = waiting_for(allocation, pool)
         if reason.reason == "Reconciling":
-            if pool is not None and _is_promised(allocation, pool):
+            if pool is not None and self._activity.promises(pool, allocation):
                 return Again(self._settings.requeue_pending)
             waited = self._waited(allocation)
             after = self._pending_after(allocation, pool)
@@ -228,14 +229,6 @@ def waiting_for(allocation: IPAllocation, pool: NetworkPool | None) -> Finding:
     )
 
 
-def _is_promised(allocation: IPAllocation, pool: NetworkPool) -> bool:
-    meta = allocation.metadata
-    return any(
-        (promise.uid, promise.resourceVersion) == (meta.uid, meta.resourceVersion)
-        for promise in pool.status.assignments
-    )
-
-
 def shows(allocation: IPAllocation, phase: str | None, finding: Finding) -> bool:
     """Return whether the allocation's status carries this phase and finding already."""
     said = find(allocation.status.conditions, finding.type)
@@ -282,9 +275,17 @@ class _Seen:
     moved: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Promised:
+    """The versions of allocations that one version of a pool promises ranges to."""
+
+    version: tuple[str, str]
+    allocations: frozenset[tuple[str, str]]
+
+
 @dataclass(slots=True)
 class PoolActivity:
-    """Whether a pool is handing out ranges just now.
+    """Whether a pool is handing out ranges just now, and to whom.
 
     Args:
         allocations: shows whether a promise is still open.
@@ -294,6 +295,19 @@ class PoolActivity:
     allocations: Cache[IPAllocation]
     clock: Clock
     _seen: dict[Key, _Seen] = field(default_factory=dict)
+    _promised: dict[Key, _Promised] = field(default_factory=dict)
+
+    def promises(self, pool: NetworkPool, allocation: IPAllocation) -> bool:
+        """Return whether the pool promises a range to this very version of the allocation.
+
+        Hundreds that wait in a burst ask this of one version of their pool.
+        """
+        key, version = pool.metadata.key, _version(pool)
+        known = self._promised.get(key)
+        if known is None or known.version != version:
+            named = frozenset((one.uid, one.resourceVersion) for one in pool.status.assignments)
+            known = self._promised[key] = _Promised(version, named)
+        return _version(allocation) in known.allocations
 
     def busy(self, pool: NetworkPool) -> bool:
         """Return whether the pool's status changed just now, or its promises are being kept."""
@@ -305,17 +319,17 @@ class PoolActivity:
 
     def forget_gone(self, pools: Container[Key]) -> None:
         """Forget pools that are gone."""
-        for key in [key for key in self._seen if key not in pools]:
-            del self._seen[key]
+        for known in (self._seen, self._promised):
+            for key in [key for key in known if key not in pools]:
+                del known[key]
 
     def _look(self, pool: NetworkPool) -> _Seen:
         """Return how far a pool has come, noting when that is further than at the last look."""
-        meta = pool.metadata
-        version, kept = (meta.uid, meta.resourceVersion), self._kept(pool)
-        seen = self._seen.get(meta.key)
+        key, version, kept = pool.metadata.key, _version(pool), self._kept(pool)
+        seen = self._seen.get(key)
         if seen is None or (seen.version, seen.kept) != (version, kept):
-            moved = seen is not None and seen.version[0] == meta.uid
-            seen = self._seen[meta.key] = _Seen(version, kept, self.clock.monotonic(), moved)
+            moved = seen is not None and seen.version[0] == pool.metadata.uid
+            seen = self._seen[key] = _Seen(version, kept, self.clock.monotonic(), moved)
         return seen
 
     def _kept(self, pool: NetworkPool) -> int:
@@ -330,7 +344,9 @@ class PoolActivity:
 
     def _is_open(self, pool: NetworkPool, promise: Assignment) -> bool:
         found = self.allocations.get(Key(pool.metadata.namespace, promise.name))
-        return found is not None and (found.metadata.uid, found.metadata.resourceVersion) == (
-            promise.uid,
-            promise.resourceVersion,
-        )
+        return found is not None and _version(found) == (promise.uid, promise.resourceVersion)
+
+
+def _version(obj: Object) -> tuple[str, str]:
+    """Return the uid and the resourceVersion of an object."""
+    return obj.metadata.uid, obj.metadata.resourceVersion
