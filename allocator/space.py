@@ -73,9 +73,7 @@ class Overlaps:
         at = max(bisect_right(self._edges, first) - 1, 0)
         while at < len(self._edges) and self._edges[at] <= last:
             if self._depths[at]:
-                end = min(last, self._edges[at + 1] - 1)
-                if end >= first:
-                    yield max(first, self._edges[at]), end
+                yield max(first, self._edges[at]), min(last, self._edges[at + 1] - 1)
             at += 1
 
     def _change(self, first: int, last: int, by: int) -> None:

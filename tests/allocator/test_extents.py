@@ -80,3 +80,9 @@ def test_a_run_that_is_long_enough_and_lies_across_a_boundary_has_no_aligned_blo
     assert list(free) == [(1, 6), (9, 14)]
     assert free.take_aligned(2) == 2
     assert list(free) == [(1, 1), (4, 6), (9, 14)]
+
+
+def test_nothing_is_taken_of_a_space_without_a_free_address() -> None:
+    free = FreeExtents([(10, 12)], 32)
+    assert free.take_first(5) == (10, 12)
+    assert free.take_first(1) is None
