@@ -68,6 +68,11 @@ def pytest_xdist_auto_num_workers() -> int | None:
     return processors + processors // 2
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests first that wait for long: one of them would run on alone in the end."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 __all__ = [
     "pytest_collection_finish",
     "pytest_configure",

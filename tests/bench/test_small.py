@@ -56,6 +56,7 @@ async def test_allocations_of_one_family_and_of_both_are_counted(
     assert "IPv4 and IPv6 20 with" in capsys.readouterr().out
 
 
+@pytest.mark.long
 async def test_every_change_of_leaders_ends_with_a_grant(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_failover, "HELD", 20)
     monkeypatch.setattr(bench_failover, "TURNS", 2)

@@ -169,6 +169,7 @@ async def test_two_that_both_lead_never_assign_one_address_twice_though_one_is_f
         assert not any(a.overlaps(b) for a, b in combinations(held, 2))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 async def test_a_leader_frozen_beyond_its_lease_ends_when_it_wakes_and_no_ranges_overlap(
     kubeconfig: Path,

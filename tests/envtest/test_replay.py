@@ -36,6 +36,7 @@ async def client(url: str) -> AsyncIterator[httpx.AsyncClient]:
         yield found
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", names())
 async def test_the_recorded_answers_come_back(

@@ -120,6 +120,7 @@ async def _rests(here: Estate[Proxy]) -> None:
     raise AssertionError(f"no rest: {sent}")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(SEEDS))
 async def test_after_random_faults_everything_is_right_and_nothing_more_is_sent(seed: int) -> None:
     async with estate(seed) as here:
@@ -131,6 +132,7 @@ async def test_after_random_faults_everything_is_right_and_nothing_more_is_sent(
         assert here.witness.clashes == []
 
 
+@pytest.mark.long
 async def test_what_happened_in_a_gap_of_the_watches_is_served() -> None:
     async with estate() as here:
         for gap, fault in _GAPS.items():
@@ -175,6 +177,7 @@ async def test_a_tenant_that_fails_keeps_its_addresses_until_they_are_withdrawn_
         assert here.witness.clashes == []
 
 
+@pytest.mark.long
 async def test_replicas_whose_clocks_are_hours_apart_agree_and_come_to_rest() -> None:
     async with estate() as here:
         here.start(timedelta(hours=5))

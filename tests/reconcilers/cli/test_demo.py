@@ -65,6 +65,7 @@ def asked_parts() -> tuple[str, str]:
     return server, metallb
 
 
+@pytest.mark.long
 async def test_the_demo_plays_all_its_steps_on_the_servers_that_the_environment_names() -> None:
     done = await call("demo", "--step-timeout=60s", seconds=300.0, program=installed)
     printed = done.stdout.decode()

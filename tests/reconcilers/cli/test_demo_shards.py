@@ -23,6 +23,7 @@ def both_work(world: World) -> list[str]:
     return [f"all of {sorted(map(str, holders))} hold shards"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 async def test_a_replica_that_is_lost_in_a_burst_is_replaced_where_replicas_share_the_pools(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

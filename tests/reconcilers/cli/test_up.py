@@ -150,6 +150,7 @@ async def test_webhooks_of_a_process_that_was_killed_do_not_stop_the_next(tmp_pa
     assert "straddles" in refused.stderr.decode(), "only a webhook can tell"
 
 
+@pytest.mark.long
 async def test_a_deleted_cluster_gives_its_addresses_back(tmp_path: Path) -> None:
     flag, kubectl, tenant = in_files(tmp_path)
     async with started("up", flag) as up:
