@@ -176,11 +176,20 @@ def _is_own(allocation: IPAllocation, tenant: TenantCluster, kind: str) -> bool:
     return served == (tenant.metadata.key, kind) and not is_foreign(allocation, tenant)
 
 
-def repairs(allocation: IPAllocation, tenant: TenantCluster) -> dict[str, Any]:
+def notes_owner(allocation: IPAllocation) -> bool:
+    """Return whether an allocation carries the uid of the TenantCluster that it was made for."""
+    return bool(allocation.metadata.annotations.get(names.ANNOTATION_TENANT_UID))
+
+
+def repairs(allocation: IPAllocation, tenant: TenantCluster, uid: str = "") -> dict[str, Any]:
     """Return the merge patch that repairs an allocation's metadata; empty if nothing is wrong.
 
-    Labels follow reconcilers/labels.py, the role's among them. The tenant's uid is noted where
-    none is.
+    Labels follow reconcilers/labels.py, the role's among them.
+
+    Args:
+        allocation: as it is.
+        tenant: that it is of.
+        uid: of the tenant, by a live read, to be noted where none is; empty to note none.
     """
     meta = allocation.metadata
     if allocation.spec.type == names.TYPE_LOADBALANCER:
@@ -189,8 +198,8 @@ def repairs(allocation: IPAllocation, tenant: TenantCluster) -> dict[str, Any]:
         wanted_role = meta.labels.get(names.LABEL_ROLE) or names.ROLE_INITIAL
     wrong = labels.repairs(allocation, wanted_role)
     change: dict[str, Any] = {"labels": wrong} if wrong else {}
-    if not meta.annotations.get(names.ANNOTATION_TENANT_UID):
-        change["annotations"] = {names.ANNOTATION_TENANT_UID: tenant.metadata.uid}
+    if uid and not notes_owner(allocation):
+        change["annotations"] = {names.ANNOTATION_TENANT_UID: uid}
     return {"metadata": change} if change else {}
 
 

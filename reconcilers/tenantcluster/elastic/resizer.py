@@ -19,12 +19,12 @@ from controller.meta import Key, Version
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.providerconfig import ELASTIC, ProviderConfig
-from reconcilers.api.resources import IP_ALLOCATION, SERVICE, Service
+from reconcilers.api.resources import IP_ALLOCATION, SERVICE, TENANT_CLUSTER, Service
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import UNAUTHORIZED, TenantClients, TenantUnavailable
-from reconcilers.tenantcluster.allocations.membership import members, repairs
+from reconcilers.tenantcluster.allocations.membership import members, notes_owner, repairs
 from reconcilers.tenantcluster.elastic.scaler import Scaler
 from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
 from reconcilers.tenantcluster.metallb.reading import NOT_RUNNING
@@ -209,15 +209,30 @@ class Resizer:
 
         Those that wait for a range are left alone: a new version of one voids what it is promised.
         """
+        uid: str | None = None
         for allocation in members(self._allocations, tenant):
             if allocation.metadata.terminating or allocation.status.phase != ALLOCATED:
                 continue
-            patch = repairs(allocation, tenant)
+            if uid is None and not notes_owner(allocation):
+                uid = await self._live_uid(tenant)
+            patch = repairs(allocation, tenant, uid or "")
             if not patch:
                 continue
             await self._client.patch(IP_ALLOCATION, Version.from_object(allocation), patch)
             if names.LABEL_ROLE in patch["metadata"].get("labels", {}):
                 _log.info("migrated allocation-role label", allocation=allocation.metadata.name)
+
+    async def _live_uid(self, tenant: TenantCluster) -> str:
+        """Read a tenant live, and return its uid; empty if it is another one by now, or leaving.
+
+        A uid out of an old cache would later cost an allocation its range: it may have been made
+        for the next cluster of that name.
+        """
+        meta = tenant.metadata
+        found = await self._client.find(TENANT_CLUSTER, meta.key)
+        if found is None or found.metadata.terminating or found.metadata.uid != meta.uid:
+            return ""
+        return meta.uid
 
 
 def unlabelled_platform(services: Iterable[Service], platform: str) -> Service | None:

@@ -108,8 +108,9 @@ def test_an_empty_stamp_is_none_and_is_filled_in() -> None:
     lab.server.add("ipallocations", make.allocation("by-hand", annotations=stamp))
     found = membership.members(lab.caches["ipallocations"], tenant)
     assert [a.metadata.name for a in found] == ["by-hand"]
-    change = membership.repairs(found[0], tenant)["metadata"]["annotations"]
-    assert change == {names.ANNOTATION_TENANT_UID: tenant.metadata.uid}
+    uid = tenant.metadata.uid
+    change = membership.repairs(found[0], tenant, uid)["metadata"]["annotations"]
+    assert change == {names.ANNOTATION_TENANT_UID: uid}
 
 
 @pytest.mark.parametrize("kind", ["loadbalancer", "nodes"])

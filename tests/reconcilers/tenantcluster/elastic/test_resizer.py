@@ -6,6 +6,7 @@ from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, address_of, service
 from tests.reconcilers.tenantcluster.elastic.site import (
     TENANT,
+    annotations_of,
     balancer_ranges,
     become_ready,
     demand_condition,
@@ -33,6 +34,25 @@ async def test_unlabelled_allocations_of_older_controllers_are_given_their_role_
         patches = platform.server.count(verb="patch", plural="ipallocations", name="odd")
         await platform.clock.advance(300)
         assert platform.server.count(verb="patch", plural="ipallocations", name="odd") == patches
+
+
+async def test_an_allocation_for_the_next_cluster_of_a_name_is_not_given_the_uid_of_the_last() -> (
+    None
+):
+    platform, tenant = elastic_platform()
+    Balancer(tenant)
+    async with platform.running():
+        await become_ready(platform, tenant)
+        # The cluster was made anew, and the watch has not shown it yet.
+        platform.server.objects["tenantclusters", "team", "a"]["metadata"]["uid"] = "the next"
+        pinned = make.allocation("pinned", held=("10.40.0.40", "10.40.0.41"))
+        platform.server.add("ipallocations", pinned)
+        await platform.clock.advance(30)
+        noted = annotations_of(platform, "pinned").get(names.ANNOTATION_TENANT_UID)
+        assert noted in {None, "the next"}
+        platform.server.edit("tenantclusters", "a", {"metadata": {"labels": {}}}, namespace="team")
+        await platform.clock.advance(300)
+        assert annotations_of(platform, "pinned")[names.ANNOTATION_TENANT_UID] == "the next"
 
 
 async def test_the_platforms_load_balancer_is_labelled() -> None:
