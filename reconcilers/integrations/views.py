@@ -15,7 +15,7 @@ from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.clusterapi import auditing, objects, planning, views
 from reconcilers.integrations.core.objects import Objects, from_bodies, is_of, read
-from reconcilers.integrations.core.views import Planned, Views, together
+from reconcilers.integrations.core.views import Planned, Views, together, views_of
 from reconcilers.integrations.kubermatic.api import KINDS as KUBERMATIC
 from reconcilers.integrations.vitistack.api import KINDS as VITISTACK
 
@@ -162,7 +162,7 @@ def _of_manifests(
 def _of_kubermatic(found: Objects, now: datetime, *, planned: bool) -> Views:
     if found.empty:
         return Views()
-    from reconcilers.integrations.kubermatic.views import audit, contents_of, shown
+    from reconcilers.integrations.kubermatic.views import audit, contents_of, drawing_of, view_of
     from reconcilers.integrations.kubermatic.worlds import world_of
 
     world = world_of(found)
@@ -173,13 +173,14 @@ def _of_kubermatic(found: Objects, now: datetime, *, planned: bool) -> Views:
         plan, bodies = forecast(world, found.bodies)
     contents = list(contents_of(world))
     troubles = list(audit(world, contents, found.unreadable))
-    return replace(shown(contents, now), troubles=troubles, planned=plan, bodies=bodies)
+    shown = views_of(contents, now, view_of, drawing_of)
+    return replace(shown, troubles=troubles, planned=plan, bodies=bodies)
 
 
 def _of_vitistack(found: Objects, now: datetime, *, planned: bool) -> Views:
     if found.empty:
         return Views()
-    from reconcilers.integrations.vitistack.views import audit, contents_of, shown
+    from reconcilers.integrations.vitistack.views import audit, contents_of, drawing_of, view_of
     from reconcilers.integrations.vitistack.worlds import world_of
 
     world = world_of(found)
@@ -190,4 +191,5 @@ def _of_vitistack(found: Objects, now: datetime, *, planned: bool) -> Views:
         plan, bodies = forecast(world, found.bodies, now)
     contents = list(contents_of(world))
     troubles = list(audit(world, contents, found.unreadable, now))
-    return replace(shown(contents, now), troubles=troubles, planned=plan, bodies=bodies)
+    shown = views_of(contents, now, view_of, drawing_of)
+    return replace(shown, troubles=troubles, planned=plan, bodies=bodies)

@@ -5,7 +5,8 @@ The command line prints these, and knows nothing else of an integration's kinds.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from datetime import datetime
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from allocator import AddressRange
 from controller.meta import Key, Object
@@ -14,6 +15,8 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 
 Severity = Literal["error", "warning"]
+ContentsT = TypeVar("ContentsT")
+"""A pool of some kind with what is held of it."""
 
 
 class PoolName(NamedTuple):
@@ -270,6 +273,26 @@ class Views:
         """Return what pools, NetworkPools excepted, say of these addresses."""
         pools = (one for one in self.pools if one.kind != "NetworkPool")
         return [(one, stretch) for one in pools for stretch in one.at(addresses)]
+
+
+def views_of(
+    contents: Iterable[ContentsT],
+    now: datetime,
+    view_of: Callable[[ContentsT, datetime], PoolView],
+    drawing_of: Callable[[ContentsT, PoolView], Drawing],
+) -> Views:
+    """Return pools of one kind as commands and pages show them, without what is wrong with them.
+
+    Args:
+        contents: the pools with their contents.
+        now: the time.
+        view_of: returns a pool in text and numbers at a time.
+        drawing_of: returns a pool as pictures take it.
+    """
+    every = [(one, view_of(one, now)) for one in contents]
+    return Views(
+        [view for _, view in every], drawings=[drawing_of(one, view) for one, view in every]
+    )
 
 
 def together(parts: Iterable[Views]) -> Views:

@@ -7,7 +7,7 @@ from typing import Any
 from controller.cache import Change
 from controller.resource import Resource
 from reconcilers.integrations.core.live import Live, Platform, Source, Watched, either, names_of
-from reconcilers.integrations.core.views import PoolName, Views, Wanted
+from reconcilers.integrations.core.views import PoolName, Views, Wanted, views_of
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     CLUSTERS,
@@ -23,7 +23,7 @@ from reconcilers.integrations.kubermatic.reading import (
     POOL_INDEXES,
     World,
 )
-from reconcilers.integrations.kubermatic.views import contents_of, shown
+from reconcilers.integrations.kubermatic.views import contents_of, drawing_of, view_of
 
 
 def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
@@ -50,7 +50,7 @@ def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
         return names_of(POOLS.kind, pools.cache)
 
     def show(wanted: Wanted, now: datetime) -> Views:
-        return shown(contents_of(world, wanted), now)
+        return views_of(contents_of(world, wanted), now, view_of, drawing_of)
 
     watched = [
         Watched(pools, either(itself)),

@@ -20,7 +20,6 @@ from reconcilers.integrations.core.views import (
     PoolView,
     Severity,
     Trouble,
-    Views,
     Wanted,
     every_pool,
     unreadable_troubles,
@@ -203,14 +202,6 @@ def _requests(one: DatacenterContents) -> Iterator[IPAllocation]:
     for cluster in one.waiting:
         name = cluster.metadata.name
         yield Request(CLUSTERS.kind, cluster.metadata, pool, Key("", name), "cluster").waiting()
-
-
-def shown(contents: Iterable[DatacenterContents], now: datetime) -> Views:
-    """Return what people see of the datacenters of pools at the time `now`."""
-    every = [(one, view_of(one, now)) for one in contents]
-    return Views(
-        [view for _, view in every], drawings=[drawing_of(one, view) for one, view in every]
-    )
 
 
 def audit(

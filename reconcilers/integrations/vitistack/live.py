@@ -11,7 +11,7 @@ from controller.cache import Cache
 from controller.resource import Resource
 from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.live import Live, Platform, Source, Watched, either, names_of
-from reconcilers.integrations.core.views import PoolName, Views, Wanted
+from reconcilers.integrations.core.views import PoolName, Views, Wanted, views_of
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     CONFIGURATIONS,
@@ -19,7 +19,7 @@ from reconcilers.integrations.vitistack.api import (
     IPAllocation,
     NetworkNamespace,
 )
-from reconcilers.integrations.vitistack.views import contents_of, shown
+from reconcilers.integrations.vitistack.views import contents_of, drawing_of, view_of
 from reconcilers.integrations.vitistack.world import World, space_name
 
 
@@ -41,7 +41,7 @@ def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
         return names_of(NETWORKS.kind, networks.cache)
 
     def show(wanted: Wanted, now: datetime) -> Views:
-        return shown(contents_of(world, wanted), now)
+        return views_of(contents_of(world, wanted), now, view_of, drawing_of)
 
     watched = [Watched(networks, either(itself)), Watched(allocations, either(of_allocation))]
     return Live(watched, names, show)

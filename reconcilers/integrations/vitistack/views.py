@@ -20,7 +20,6 @@ from reconcilers.integrations.core.views import (
     PoolName,
     PoolView,
     Trouble,
-    Views,
     Wanted,
     every_pool,
     unreadable_troubles,
@@ -182,14 +181,6 @@ def _requests(one: NetworkContents) -> Iterator[OurAllocation]:
     for key, each in one.allocations.items():
         if each.waits:
             yield made[key].waiting()
-
-
-def shown(contents: Iterable[NetworkContents], now: datetime) -> Views:
-    """Return what people see of networks at the time `now`."""
-    every = [(one, view_of(one, now)) for one in contents]
-    return Views(
-        [view for _, view in every], drawings=[drawing_of(one, view) for one, view in every]
-    )
 
 
 def audit(
