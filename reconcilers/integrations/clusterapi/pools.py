@@ -89,16 +89,9 @@ class PoolReconciler(JournalReconciler[Any]):
     """
 
     def __init__(self, kind: Resource[Any], parts: PoolParts) -> None:
-        super().__init__(kind, parts.client, parts.clock, parts.settings)
+        pools = parts.world.pools[kind.kind]
+        super().__init__(pools, parts.world, parts.client, parts.clock, parts.settings)
         self._parts = parts
-
-    @override
-    def _cached(self, key: Key) -> Any:
-        return self._parts.world.pools[self.kind.kind].get(key)
-
-    @override
-    def _history_confirmed(self) -> bool:
-        return self._parts.world.history_confirmed
 
     @override
     def _is_left_alone(self, pool: Any) -> bool:

@@ -7,14 +7,14 @@ is written with the version that was read.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
+from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
 from controller.errors import Conflict, NotFound
 from controller.meta import Key, Object, Version
 from controller.outcome import SETTLED, Again, Outcome
-from controller.resource import Resource
 from reconcilers.integrations.core.due import RETRY, DuePromises
 from reconcilers.integrations.core.journal import Journal, Promise, journal_of, journal_patch
 from reconcilers.networkpool.pending_promises import WriteResult
@@ -29,33 +29,41 @@ Kept = tuple[Promise, WriteResult]
 """A promise, and the result of the write that was to keep it."""
 
 
+class World(Protocol):
+    """All caches that a pass reads."""
+
+    @property
+    def history_confirmed(self) -> bool:
+        """Whether all caches are known to follow the API server's present history."""
+
+
 class JournalReconciler(ABC, Generic[PoolT]):
     """Reconciles the objects of one kind that hand out addresses by a journal.
 
     Args:
-        kind: of the objects.
+        pools: the cache of the objects.
+        world: all caches that a pass reads.
         client: for the requests.
         clock: the time.
         settings: intervals, and how much is done at once.
     """
 
     def __init__(
-        self, kind: Resource[PoolT], client: Client, clock: Clock, settings: PoolSettings
+        self,
+        pools: Cache[PoolT],
+        world: World,
+        client: Client,
+        clock: Clock,
+        settings: PoolSettings,
     ) -> None:
-        self.kind = kind
+        self.kind = pools.resource
         """The kind of the objects."""
+        self._pools = pools
+        self._caches = world
         self._client = client
         self._clock = clock
         self._settings = settings
         self._due: dict[Key, DuePromises] = {}
-
-    @abstractmethod
-    def _cached(self, key: Key) -> PoolT | None:
-        """Return an object as the cache shows it."""
-
-    @abstractmethod
-    def _history_confirmed(self) -> bool:
-        """Return whether all caches are known to follow the API server's present history."""
 
     @abstractmethod
     def _is_left_alone(self, pool: PoolT) -> bool:
@@ -77,9 +85,9 @@ class JournalReconciler(ABC, Generic[PoolT]):
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring one object, and those who wait for it, up to date."""
-        pool = self._cached(key)
+        pool = self._pools.get(key)
         for _ in range(ATTEMPTS):
-            if not self._history_confirmed():
+            if not self._caches.history_confirmed:
                 return Again(RETRY)
             if pool is None or self._is_left_alone(pool):
                 self._due.pop(key, None)

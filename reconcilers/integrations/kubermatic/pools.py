@@ -78,19 +78,11 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         clock: Clock,
         settings: PoolSettings,
     ) -> None:
-        super().__init__(POOLS, client, clock, settings)
+        super().__init__(world.pools, world, client, clock, settings)
         self._world = world
         self._reader = reader
         self._reports = reports
         self._allocations = Allocations(client, settings.width)
-
-    @override
-    def _cached(self, key: Key) -> IPAMPool | None:
-        return self._world.pools.get(key)
-
-    @override
-    def _history_confirmed(self) -> bool:
-        return self._world.history_confirmed
 
     @override
     def _is_left_alone(self, pool: IPAMPool) -> bool:

@@ -80,7 +80,7 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         clock: Clock,
         settings: PoolSettings,
     ) -> None:
-        super().__init__(NETWORKS, client, clock, settings)
+        super().__init__(world.networks, world, client, clock, settings)
         self._world = world
         self._reader = reader
         self._writer = writer
@@ -88,14 +88,6 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         self._said: dict[Key, Problem] = {}
         self._shown = ShownAddresses(world)
         self._statuses = NetworkStatuses(client, world, recorder, clock)
-
-    @override
-    def _cached(self, key: Key) -> NetworkNamespace | None:
-        return self._world.networks.get(key)
-
-    @override
-    def _history_confirmed(self) -> bool:
-        return self._world.history_confirmed
 
     @override
     def _is_left_alone(self, pool: NetworkNamespace) -> bool:
