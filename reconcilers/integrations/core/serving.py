@@ -2,15 +2,17 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import structlog
 from typing_extensions import override
 
 from controller.clock import Clock
+from controller.events import Recorder
 from controller.manager import Manager
 from controller.resource import Resource
 from reconcilers.integrations.core.discovery import Discovery, Work
+from reconcilers.settings import Settings
 
 S = TypeVar("S")
 
@@ -51,26 +53,21 @@ class AllKindsIntegration(Integration[bool]):
     Args:
         manager: runs it.
         clock: the time.
-        name: of the service.
-        kinds: what it needs, all of one API group.
-        missing: what the log says is not served, such as "The kinds of KKP".
     """
 
-    def __init__(
-        self,
-        manager: Manager,
-        clock: Clock,
-        name: str,
-        kinds: Sequence[Resource[Any]],
-        missing: str,
-    ) -> None:
-        super().__init__(manager, clock, name, [kinds[0].group])
-        self._kinds = kinds
-        self._missing = missing
+    service: ClassVar[str]
+    """The name of the service."""
+    kinds: ClassVar[Sequence[Resource[Any]]]
+    """What it needs, all of one API group."""
+    missing: ClassVar[str]
+    """What the log says is not served, such as "The kinds of KKP"."""
+
+    def __init__(self, manager: Manager, clock: Clock) -> None:
+        super().__init__(manager, clock, self.service, [self.kinds[0].group])
 
     @override
     async def _served(self) -> bool:
-        for kind in self._kinds:
+        for kind in self.kinds:
             if not await self._manager.client.served(kind):
                 return False
         return True
@@ -78,10 +75,33 @@ class AllKindsIntegration(Integration[bool]):
     @override
     def _begin(self, served: bool) -> Work | None:
         if not served:
-            self._log.info(f"{self._missing} are not served by the API server: waiting for them")
+            self._log.info(f"{self.missing} are not served by the API server: waiting for them")
             return None
         return self._work()
 
     @abstractmethod
     def _work(self) -> Work:
         """Return what runs the informers and controllers; say in the log what they serve."""
+
+
+class AllocatingIntegration(AllKindsIntegration):
+    """An integration that gives addresses to objects of kinds of another platform.
+
+    Args:
+        manager: runs it.
+        recorder: takes the events.
+        clock: the time.
+        settings: intervals, and how much is done at once.
+    """
+
+    def __init__(
+        self, manager: Manager, recorder: Recorder, clock: Clock, settings: Settings
+    ) -> None:
+        super().__init__(manager, clock)
+        self._recorder = recorder
+        self._settings = settings
+
+    def _gather(self, change: object) -> float:
+        """Return for how many seconds a change is gathered with others before a pass."""
+        del change
+        return self._settings.pool.gather

@@ -1,11 +1,15 @@
 """Observing a KKP that allocates by itself, as a service, while its IPAMAllocations are served."""
 
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
 from typing_extensions import override
 
 from controller.clock import Clock
 from controller.events import Recorder
 from controller.informer import Informer
 from controller.manager import Manager
+from controller.resource import Resource
 from controller.runner import Controller
 from controller.triggers import Watch, to_self
 from reconcilers.api.ipallocation import IPAllocation
@@ -32,6 +36,10 @@ class KubermaticObserver(AllKindsIntegration):
         clock: the time.
     """
 
+    service = "kubermatic"
+    kinds: ClassVar[Sequence[Resource[Any]]] = (ALLOCATIONS,)
+    missing = "IPAMAllocations"
+
     def __init__(
         self,
         manager: Manager,
@@ -40,7 +48,7 @@ class KubermaticObserver(AllKindsIntegration):
         recorder: Recorder,
         clock: Clock,
     ) -> None:
-        super().__init__(manager, clock, "kubermatic", [ALLOCATIONS], "IPAMAllocations")
+        super().__init__(manager, clock)
         self.holders = ObservedHolders()
         """What KKP holds of NetworkPools, for the reconciler of these."""
         self._pools = networkpools

@@ -1,24 +1,24 @@
 """The integration as a service: it runs while the API server serves the kinds of KKP."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from controller.cache import Change
-from controller.clock import Clock
-from controller.events import Recorder
 from controller.informer import Informer
-from controller.manager import Manager
 from controller.meta import Key
+from controller.resource import Resource
 from controller.triggers import Watch, generation_changed, spec_at_once, to_self
 from reconcilers.api import names
 from reconcilers.integrations.core.discovery import Work
 from reconcilers.integrations.core.gauges import KeptFigures, PoolGauges, shown
-from reconcilers.integrations.core.serving import AllKindsIntegration
+from reconcilers.integrations.core.serving import AllocatingIntegration
 from reconcilers.integrations.kubermatic import views
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     CLUSTERS,
+    KINDS,
     POOLS,
     Cluster,
     IPAMAllocation,
@@ -36,26 +36,14 @@ from reconcilers.integrations.kubermatic.reading import (
     World,
 )
 from reconcilers.integrations.kubermatic.reports import Reports
-from reconcilers.settings import Settings
 
 
-class Kubermatic(AllKindsIntegration):
-    """Serves KKP's IPAMPools while their kinds are served.
+class Kubermatic(AllocatingIntegration):
+    """Serves KKP's IPAMPools while their kinds are served."""
 
-    Args:
-        manager: runs it.
-        recorder: takes the events.
-        clock: the time.
-        settings: intervals, and how much is done at once.
-    """
-
-    def __init__(
-        self, manager: Manager, recorder: Recorder, clock: Clock, settings: Settings
-    ) -> None:
-        kinds = (POOLS, ALLOCATIONS, CLUSTERS)
-        super().__init__(manager, clock, "kubermatic", kinds, "The kinds of KKP")
-        self._recorder = recorder
-        self._settings = settings
+    service = "kubermatic"
+    kinds: ClassVar[Sequence[Resource[Any]]] = KINDS
+    missing = "The kinds of KKP"
 
     @override
     def _work(self) -> Work:
@@ -115,10 +103,6 @@ class Kubermatic(AllKindsIntegration):
     ) -> list[Watch[IPAMPool] | Watch[IPAMAllocation] | Watch[Cluster]]:
         """Return which changes lead to a pass over which pools."""
 
-        def gathered(change: object) -> float:
-            del change
-            return self._settings.pool.gather
-
         def of_cluster(cluster: Cluster) -> Iterable[Key]:
             yield from (pool.metadata.key for pool in world.pools_in([cluster.datacenter]))
             theirs = world.allocations.by_index(NAMESPACE_INDEX, cluster.namespace)
@@ -130,8 +114,8 @@ class Kubermatic(AllKindsIntegration):
         return [
             Watch(pools, to_self, delay=spec_at_once(self._settings.pool.gather)),
             Watch(pools, beside, spec_changed),
-            Watch(allocations, lambda one: [one.pool], None, gathered),
-            Watch(clusters, of_cluster, concerns, gathered),
+            Watch(allocations, lambda one: [one.pool], None, self._gather),
+            Watch(clusters, of_cluster, concerns, self._gather),
         ]
 
 

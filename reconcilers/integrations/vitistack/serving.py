@@ -1,27 +1,27 @@
 """The integration as a service: it runs while the API server serves the kinds of vitistack."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from controller.cache import Change
-from controller.clock import Clock
-from controller.events import Recorder
 from controller.informer import Informer
-from controller.manager import Manager
 from controller.meta import Key
+from controller.resource import Resource
 from controller.triggers import Watch, generation_changed, spec_at_once, to_self
 from controller.workqueue import LOW_PRIORITY
 from reconcilers.api import names
 from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.discovery import Work
 from reconcilers.integrations.core.gauges import PoolGauges, shown
-from reconcilers.integrations.core.serving import AllKindsIntegration
+from reconcilers.integrations.core.serving import AllocatingIntegration
 from reconcilers.integrations.vitistack import views
 from reconcilers.integrations.vitistack.allocations import AllocationReconciler
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     CONFIGURATIONS,
+    KINDS,
     NETWORKS,
     IPAllocation,
     NetworkConfiguration,
@@ -41,26 +41,14 @@ from reconcilers.integrations.vitistack.world import (
     space_name,
 )
 from reconcilers.integrations.vitistack.writing import Writer
-from reconcilers.settings import Settings
 
 
-class Vitistack(AllKindsIntegration):
-    """Serves vitistack's IPAllocations while their kinds are served.
+class Vitistack(AllocatingIntegration):
+    """Serves vitistack's IPAllocations while their kinds are served."""
 
-    Args:
-        manager: runs it.
-        recorder: takes the events.
-        clock: the time.
-        settings: intervals, and how much is done at once.
-    """
-
-    def __init__(
-        self, manager: Manager, recorder: Recorder, clock: Clock, settings: Settings
-    ) -> None:
-        kinds = (NETWORKS, ALLOCATIONS, CONFIGURATIONS)
-        super().__init__(manager, clock, "vitistack", kinds, "The kinds of vitistack")
-        self._recorder = recorder
-        self._settings = settings
+    service = "vitistack"
+    kinds: ClassVar[Sequence[Resource[Any]]] = KINDS
+    missing = "The kinds of vitistack"
 
     @override
     def _work(self) -> Work:
@@ -122,15 +110,11 @@ class Vitistack(AllKindsIntegration):
         def beside(network: NetworkNamespace) -> Iterable[Key]:
             return overlaps(network, world.networks)
 
-        def gathered(change: object) -> float:
-            del change
-            return self._settings.pool.gather
-
         return [
             Watch(networks, to_self, delay=spec_at_once(self._settings.pool.gather)),
             # Who only says that others hand out the same lets those pass who wait for addresses.
-            Watch(networks, beside, ranges_changed, gathered, LOW_PRIORITY),
-            Watch(allocations, lambda one: [one.network], concerns, gathered),
+            Watch(networks, beside, ranges_changed, self._gather, LOW_PRIORITY),
+            Watch(allocations, lambda one: [one.network], concerns, self._gather),
         ]
 
 
