@@ -153,17 +153,17 @@ def _of_manifests(
     if not any(is_of(one, kinds) for one in bodies):
         return Objects()
     if kinds is KUBERMATIC:
-        from reconcilers.integrations.kubermatic.worlds import filled
+        from reconcilers.integrations.kubermatic.reading import filled
     else:
-        from reconcilers.integrations.vitistack.worlds import filled
+        from reconcilers.integrations.vitistack.world import filled
     return from_bodies(bodies, kinds, namespace, only, now, filled)
 
 
 def _of_kubermatic(found: Objects, now: datetime, *, planned: bool) -> Views:
     if found.empty:
         return Views()
+    from reconcilers.integrations.kubermatic.reading import world_of
     from reconcilers.integrations.kubermatic.views import audit, contents_of, drawing_of, view_of
-    from reconcilers.integrations.kubermatic.worlds import world_of
 
     world = world_of(found)
     plan, bodies = list[Planned](), list[Mapping[str, Any]]()
@@ -181,7 +181,7 @@ def _of_vitistack(found: Objects, now: datetime, *, planned: bool) -> Views:
     if found.empty:
         return Views()
     from reconcilers.integrations.vitistack.views import audit, contents_of, drawing_of, view_of
-    from reconcilers.integrations.vitistack.worlds import world_of
+    from reconcilers.integrations.vitistack.world import world_of
 
     world = world_of(found)
     plan, bodies = list[Planned](), list[Mapping[str, Any]]()

@@ -1,19 +1,23 @@
-"""What a pass over a pool reads: its allocations in all namespaces, as far as it has to.
+"""What is read of KKP: the caches of its kinds, and a pool's allocations, as far as a pass has to.
 
-The position is what the watch of allocations delivered; own answers never move it.
+The position of a view is what the watch of allocations delivered; own answers never move it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
 from controller.indexes import IndexFunction
 from controller.meta import Key
+from reconcilers.integrations.core.objects import Objects, is_of
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
+    CLUSTERS,
+    POOLS,
     Cluster,
     IPAMAllocation,
     IPAMPool,
@@ -78,6 +82,24 @@ class World:
         """Return the cluster whose namespace this is, if it is served."""
         found = self.clusters.by_index(NAMESPACE_INDEX, namespace)
         return next((one for one in found if one.is_served(self.worker)), None)
+
+
+def world_of(objects: Objects) -> World:
+    """Return the caches of what was read; clusters of any worker name count as served by none."""
+    return World(
+        objects.cache(POOLS, indexes=POOL_INDEXES),
+        objects.cache(ALLOCATIONS, indexes=ALLOCATION_INDEXES),
+        objects.cache(CLUSTERS, indexes=CLUSTER_INDEXES),
+    )
+
+
+def filled(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a manifest as KKP leaves it: each Cluster gets a namespace."""
+    status = dict(body.get("status") or {})
+    if not is_of(body, [CLUSTERS]) or status.get("namespaceName"):
+        return body
+    name = (body.get("metadata") or {}).get("name", "")
+    return {**body, "status": {**status, "namespaceName": f"cluster-{name}"}}
 
 
 @dataclass(frozen=True, slots=True)

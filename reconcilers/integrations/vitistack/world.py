@@ -4,16 +4,21 @@ A network is ours by its `ipAllocation.provider`; all reconcilers ask here, so t
 some other object serves one that is not.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from allocator import InvalidPool
 from controller.cache import Cache
 from controller.meta import Key
 from reconcilers.api.names import NAME_MAX, shortened
 from reconcilers.integrations.core.contents import SPACE_INDEX, Holding
+from reconcilers.integrations.core.objects import Objects, is_of
 from reconcilers.integrations.vitistack.api import (
+    ALLOCATIONS,
+    CONFIGURATIONS,
     ERROR,
+    NETWORKS,
     PENDING,
     PROVISIONED,
     RELEASED,
@@ -129,6 +134,26 @@ class World:
         """Return the allocations that name a NetworkConfiguration, by their names."""
         found = self.allocations.by_index(CONFIGURATION_INDEX, str(configuration))
         return sorted(found, key=lambda one: one.metadata.name)
+
+
+def world_of(objects: Objects) -> World:
+    """Return the caches of what was read."""
+    by_namespace = {NAMESPACE_INDEX: namespace_of}
+    indexes = {SPACE_INDEX: space_name, CONFIGURATION_INDEX: configuration_name}
+    return World(
+        objects.cache(NETWORKS, indexes=by_namespace),
+        objects.cache(ALLOCATIONS, indexes=indexes),
+        objects.cache(CONFIGURATIONS, indexes=by_namespace),
+        provider="",
+    )
+
+
+def filled(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a manifest as vitistack leaves it: each NetworkNamespace is provisioned."""
+    status = dict(body.get("status") or {})
+    if not is_of(body, [NETWORKS]) or status.get("provisioningPhase"):
+        return body
+    return {**body, "status": {**status, "provisioningPhase": PROVISIONED}}
 
 
 def allocation_name(configuration: str, interface: str) -> str:

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from controller.client import Client
 from reconcilers.integrations.core.objects import from_bodies
-from reconcilers.integrations.vitistack import views, worlds
+from reconcilers.integrations.vitistack import views, world
 from reconcilers.integrations.vitistack.api import KINDS
 from reconcilers.integrations.vitistack.figures import NetworkFigures
 from reconcilers.integrations.vitistack.reading import Reader
@@ -44,11 +44,11 @@ def test_figures_of_kept_contents_are_those_of_all_objects() -> None:
         request("net", "waits"),
         request("broken", "waits-too"),
     ]
-    found = from_bodies(bodies, KINDS, "n", "", clock.now(), worlds.filled)
-    world, now = worlds.world_of(found), clock.now()
-    seen = [views.figures_of(one, now) for one in views.contents_of(world)]
+    found = from_bodies(bodies, KINDS, "n", "", clock.now(), world.filled)
+    objects, now = world.world_of(found), clock.now()
+    seen = [views.figures_of(one, now) for one in views.contents_of(objects)]
     expected = {one.labels: one for one in seen}
-    figures = NetworkFigures(world, Reader(cast("Client", None), world, clock, 1.0), clock)
+    figures = NetworkFigures(objects, Reader(cast("Client", None), objects, clock, 1.0), clock)
     assert {one.labels: one for one in figures()} == expected
     assert {
         one.labels[1]: (one.used, one.free, one.outside, one.waiting) for one in figures()
