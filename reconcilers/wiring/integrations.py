@@ -6,7 +6,7 @@ from controller.client import Client
 from controller.webhooks import Webhook
 from reconcilers.integrations.clusterapi.serving import ClusterApi
 from reconcilers.integrations.core.holders import AllHolders
-from reconcilers.integrations.kubermatic.observer import KubermaticObserver
+from reconcilers.integrations.kubermatic.observing import KubermaticObserver
 from reconcilers.integrations.kubermatic.serving import Kubermatic
 from reconcilers.integrations.vitistack.serving import Vitistack
 from reconcilers.settings import CLUSTER_API, KUBERMATIC, VITISTACK, Settings
