@@ -36,9 +36,7 @@ from reconcilers.integrations.vitistack.api import (
     Static,
 )
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
-from reconcilers.integrations.vitistack.reading import Reader
-from reconcilers.integrations.vitistack.shown import ShownAddresses
-from reconcilers.integrations.vitistack.statuses import NetworkStatuses
+from reconcilers.integrations.vitistack.reading import Reader, ShownAddresses
 from reconcilers.integrations.vitistack.world import (
     INVALID_RANGE,
     Problem,
@@ -46,7 +44,7 @@ from reconcilers.integrations.vitistack.world import (
     static_of,
     why_not,
 )
-from reconcilers.integrations.vitistack.writing import ACTION, Writer
+from reconcilers.integrations.vitistack.writing import ACTION, NetworkStatuses, Writer
 from reconcilers.networkpool.pending_promises import WriteResult
 from reconcilers.settings import PoolSettings
 

@@ -28,7 +28,6 @@ from reconcilers.integrations.vitistack.api import (
     NetworkNamespace,
 )
 from reconcilers.integrations.vitistack.configurations import ConfigurationReconciler
-from reconcilers.integrations.vitistack.figures import NetworkFigures
 from reconcilers.integrations.vitistack.networks import NetworkReconciler
 from reconcilers.integrations.vitistack.overlaps import overlaps
 from reconcilers.integrations.vitistack.reading import Reader
@@ -95,7 +94,7 @@ class Vitistack(AllocatingIntegration):
             concurrency=settings.width,
         )
 
-        figures = NetworkFigures(world, reader, clock)
+        figures = views.NetworkFigures(world, reader, clock)
         gauges = PoolGauges(views.METRICS, "a NetworkNamespace", views.LABELS, figures)
         return shown(gauges, self._manager.metrics.registry, extension.run)
 

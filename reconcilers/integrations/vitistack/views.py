@@ -1,6 +1,7 @@
 """What NetworkNamespaces look like to people, worked out from their IPAllocations.
 
-A network's own summary may be a moment behind. Networks of type dhcp are not shown.
+A network's own summary may be a moment behind. Networks of type dhcp are not shown. Metrics show
+the same figures.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,11 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from allocator import AddressRange, InvalidPool
+from controller.clock import Clock
 from controller.meta import Key
 from reconcilers.api.ipallocation import IPAllocation as OurAllocation
 from reconcilers.integrations.core.contents import Contents
 from reconcilers.integrations.core.drawings import Request, drawing, not_drawn
 from reconcilers.integrations.core.journal import journal_of
+from reconcilers.integrations.core.rules import settle
 from reconcilers.integrations.core.stretches import HeldPart, stretches
 from reconcilers.integrations.core.views import (
     Drawing,
@@ -35,6 +38,7 @@ from reconcilers.integrations.vitistack.api import (
 )
 from reconcilers.integrations.vitistack.overlaps import overlaps
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
+from reconcilers.integrations.vitistack.reading import Reader
 from reconcilers.integrations.vitistack.world import World, holding, static_of, why_not
 
 METRICS = "butler_vitistack_network"
@@ -249,3 +253,62 @@ def _of_allocations(world: World, now: datetime) -> Iterator[Trouble]:
         if one.holds and expired is not None and now - expired > LATE_AFTER:
             sentence = f"expired at {expired.isoformat()}, and was not renewed or released"
             yield Trouble("Expired", "warning", kind, key, sentence)
+
+
+class NetworkFigures:
+    """The figures of all networks that are served, from what passes over them keep.
+
+    So a scrape costs what has changed.
+
+    Args:
+        world: the caches.
+        reader: keeps what is held of each network.
+        clock: for ages.
+    """
+
+    def __init__(self, world: World, reader: Reader, clock: Clock) -> None:
+        self._world = world
+        self._reader = reader
+        self._clock = clock
+
+    def __call__(self) -> Iterable[PoolFigures]:
+        """Return the figures of all networks with a static configuration."""
+        now = self._clock.now()
+        return [
+            self._of(network, _space(network), now)
+            for network in self._world.networks
+            if self._world.is_ours(network) and static_of(network) is not None
+        ]
+
+    def _of(
+        self, network: NetworkNamespace, space: NetworkSpace | None, now: datetime
+    ) -> PoolFigures:
+        key = network.metadata.key
+        labels = (key.namespace, key.name)
+        if space is None:
+            found = [one for one in self._world.of_network(key) if one.waits]
+            born = [one.metadata.creationTimestamp for one in found]
+            since = min((one for one in born if one is not None), default=None)
+            return PoolFigures(labels, 0, 0, 0, 0, len(found), _age(since, now))
+        view = self._reader.cached(key, space)
+        contents = view.contents
+        with contents.space.trial():
+            for promise in settle(journal_of(network.metadata), view).promises:
+                if promise.range is not None:
+                    contents.space.hold(promise.range)
+            free = contents.space.free
+        total = space.layout.total
+        waiting, age = contents.waiting, _age(contents.oldest, now)
+        return PoolFigures(labels, total, total - free, free, contents.outside, waiting, age)
+
+
+def _space(network: NetworkNamespace) -> NetworkSpace | None:
+    static = static_of(network)
+    try:
+        return space_of(static) if static is not None else None
+    except InvalidPool:
+        return None  # it hands out nothing, and says why itself
+
+
+def _age(since: datetime | None, now: datetime) -> float:
+    return max(0.0, (now - since).total_seconds()) if since is not None else 0.0

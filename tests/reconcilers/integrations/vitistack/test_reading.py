@@ -22,7 +22,7 @@ from reconcilers.integrations.vitistack.api import (
     IPAllocation,
     NetworkConfiguration,
 )
-from reconcilers.integrations.vitistack.shown import ShownAddresses
+from reconcilers.integrations.vitistack.reading import ShownAddresses
 from reconcilers.integrations.vitistack.world import (
     CONFIGURATION_INDEX,
     NAMESPACE_INDEX,

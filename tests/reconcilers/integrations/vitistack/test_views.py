@@ -6,7 +6,6 @@ from controller.client import Client
 from reconcilers.integrations.core.objects import from_bodies
 from reconcilers.integrations.vitistack import views, world
 from reconcilers.integrations.vitistack.api import KINDS
-from reconcilers.integrations.vitistack.figures import NetworkFigures
 from reconcilers.integrations.vitistack.reading import Reader
 from tests.clock import VirtualClock
 
@@ -48,7 +47,9 @@ def test_figures_of_kept_contents_are_those_of_all_objects() -> None:
     objects, now = world.world_of(found), clock.now()
     seen = [views.figures_of(one, now) for one in views.contents_of(objects)]
     expected = {one.labels: one for one in seen}
-    figures = NetworkFigures(objects, Reader(cast("Client", None), objects, clock, 1.0), clock)
+    figures = views.NetworkFigures(
+        objects, Reader(cast("Client", None), objects, clock, 1.0), clock
+    )
     assert {one.labels: one for one in figures()} == expected
     assert {
         one.labels[1]: (one.used, one.free, one.outside, one.waiting) for one in figures()
