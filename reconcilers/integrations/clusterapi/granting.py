@@ -28,10 +28,10 @@ from reconcilers.integrations.clusterapi.choosing import blocks_of
 from reconcilers.integrations.clusterapi.claimevents import ClaimEvents, Told
 from reconcilers.integrations.clusterapi.statuses import message_of, shows, with_ready
 from reconcilers.integrations.clusterapi.world import World
+from reconcilers.integrations.core.concurrency import run_concurrently
 from reconcilers.integrations.core.journal import Promise
 from reconcilers.integrations.core.passes import Kept
 from reconcilers.integrations.core.rules import Refusal
-from reconcilers.integrations.core.together import at_once
 from reconcilers.networkpool.pending_promises import WriteResult
 
 Granted = tuple[Promise, IPAddressClaim]
@@ -90,7 +90,7 @@ class Granting:
             else:
                 results.append((promise, WriteResult.WRITTEN))
 
-        await at_once([partial(keep_one, one) for one in granted], self._width)
+        await run_concurrently([partial(keep_one, one) for one in granted], self._width)
         self._events.told(pool_kind, pool, told)
         return results
 
@@ -137,7 +137,7 @@ class Granting:
             finding = Finding(READY, False, refusal.reason, refusal.message)
             told.extend(await self._tell(refusal.request, finding))
 
-        await at_once([partial(tell, one) for one in refusals], self._width)
+        await run_concurrently([partial(tell, one) for one in refusals], self._width)
         self._events.told(pool_kind, pool, told)
 
     async def void(self, claims: Sequence[IPAddressClaim], pool: str) -> bool:
@@ -166,7 +166,7 @@ class Granting:
             except (Conflict, NotFound):
                 missed.append(claim)
 
-        await at_once([partial(void_one, one) for one in claims], self._width)
+        await run_concurrently([partial(void_one, one) for one in claims], self._width)
         return not missed
 
     async def _tell(self, claim: IPAddressClaim, finding: Finding) -> Sequence[Told]:

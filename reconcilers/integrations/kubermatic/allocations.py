@@ -19,9 +19,9 @@ from controller.errors import (
 )
 from controller.meta import OwnerReference, Version
 from reconcilers.api import names
+from reconcilers.integrations.core.concurrency import run_concurrently
 from reconcilers.integrations.core.journal import Promise
 from reconcilers.integrations.core.passes import Kept
-from reconcilers.integrations.core.together import at_once
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     GROUP,
@@ -163,7 +163,7 @@ class Allocations:
             else:
                 made.append((grant, one))
 
-        await at_once([partial(make_one, one) for one in grants], self._width)
+        await run_concurrently([partial(make_one, one) for one in grants], self._width)
         return made, failed
 
     async def keep(self, work: Sequence[Work], pool: IPAMPool) -> list[Kept]:
@@ -187,7 +187,7 @@ class Allocations:
             except ControllerError as error:
                 results.append((promises[0], WriteResult.of_error(error)))
 
-        await at_once([partial(keep_one, one) for one in work], self._width)
+        await run_concurrently([partial(keep_one, one) for one in work], self._width)
         return results
 
     async def repair(self, found: Sequence[tuple[IPAMAllocation, str]], pool: IPAMPool) -> None:
@@ -204,7 +204,7 @@ class Allocations:
                     self._client.patch(ALLOCATIONS, Version.from_object(allocation), patch)
                 )
 
-        await at_once([partial(repair_one, *one) for one in found], self._width)
+        await run_concurrently([partial(repair_one, *one) for one in found], self._width)
 
     async def void(self, found: Sequence[IPAMAllocation], since: str) -> None:
         """Write each once, so that no promise to its present version can be kept."""
@@ -216,7 +216,7 @@ class Allocations:
             except (Conflict, NotFound):
                 return  # it has moved on, which voids as well
 
-        await at_once([partial(void_one, one) for one in found], self._width)
+        await run_concurrently([partial(void_one, one) for one in found], self._width)
 
     async def delete(self, found: Sequence[IPAMAllocation]) -> None:
         """Delete these, as they were read."""
@@ -224,7 +224,7 @@ class Allocations:
         async def delete_one(one: IPAMAllocation) -> None:
             await self._tolerant(self._client.delete(ALLOCATIONS, Version.from_object(one)))
 
-        await at_once([partial(delete_one, one) for one in found], self._width)
+        await run_concurrently([partial(delete_one, one) for one in found], self._width)
 
     async def _tolerant(self, write: Awaitable[object]) -> None:
         """Await a write; one that comes too late is seen to by the next pass."""

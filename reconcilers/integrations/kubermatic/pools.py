@@ -19,11 +19,11 @@ from controller.clock import Clock
 from controller.errors import ControllerError
 from controller.meta import Key
 from controller.outcome import Again, Outcome
+from reconcilers.integrations.core.concurrency import run_concurrently
 from reconcilers.integrations.core.due import RETRY
 from reconcilers.integrations.core.journal import MOST_PROMISES, Journal, Promise, journal_of
 from reconcilers.integrations.core.passes import JournalReconciler
 from reconcilers.integrations.core.rules import settle
-from reconcilers.integrations.core.together import at_once
 from reconcilers.integrations.kubermatic.allocations import (
     Allocations,
     Work,
@@ -283,7 +283,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
                 confirmed.append(one)
 
         work = [partial(look, one, cluster.metadata.key) for one, cluster in found]
-        await at_once(work, self._settings.width)
+        await run_concurrently(work, self._settings.width)
         return confirmed
 
     async def _keep(

@@ -21,10 +21,10 @@ from controller.errors import (
 )
 from controller.events import Recorder
 from reconcilers.conditions import rendered, with_findings
+from reconcilers.integrations.core.concurrency import run_concurrently
 from reconcilers.integrations.core.contents import Contents
 from reconcilers.integrations.core.journal import Promise
 from reconcilers.integrations.core.passes import Kept
-from reconcilers.integrations.core.together import at_once
 from reconcilers.integrations.vitistack.api import (
     ALLOCATED,
     ALLOCATIONS,
@@ -123,13 +123,13 @@ class Writer:
             except ControllerError as error:
                 results.append((promise, WriteResult.of_error(error)))
 
-        await at_once([partial(keep_one, *one) for one in granted], self._width)
+        await run_concurrently([partial(keep_one, *one) for one in granted], self._width)
         return results
 
     async def say(self, said: Sequence[tuple[IPAllocation, Problem]]) -> None:
         """Say on each IPAllocation why it has no address, unless it says so already."""
         news = [(one, problem) for one, problem in said if not shows(one, problem)]
-        await at_once([partial(self._say_one, *one) for one in news], self._width)
+        await run_concurrently([partial(self._say_one, *one) for one in news], self._width)
 
     async def _say_one(self, one: IPAllocation, problem: Problem) -> None:
         try:
@@ -161,7 +161,7 @@ class Writer:
             except (Conflict, NotFound):
                 return  # it has moved on, which voids as well
 
-        await at_once([partial(void_one, one) for one in found], self._width)
+        await run_concurrently([partial(void_one, one) for one in found], self._width)
 
 
 def shows(allocation: IPAllocation, problem: Problem) -> bool:

@@ -1,4 +1,4 @@
-"""Several requests at once: a failure stops nobody, and is the error that it is."""
+"""Several requests at once: a failure stops no other, and is raised as it is."""
 
 from functools import partial
 
@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from controller.errors import NoAnswer
-from reconcilers.integrations.core.together import at_once
+from reconcilers.integrations.core.concurrency import run_concurrently
 
 
 async def test_a_failure_cancels_no_other_request_and_is_raised_after_all_of_them() -> None:
@@ -19,7 +19,7 @@ async def test_a_failure_cancels_no_other_request_and_is_raised_after_all_of_the
         done.append(number)
 
     with pytest.raises(NoAnswer, match="timed out"):
-        await at_once([partial(one, number) for number in range(4)], 2)
+        await run_concurrently([partial(one, number) for number in range(4)], 2)
     assert sorted(done) == [0, 2, 3]
 
 
@@ -33,5 +33,5 @@ async def test_no_more_requests_are_under_way_than_are_allowed() -> None:
         await anyio.lowlevel.checkpoint()
         under_way -= 1
 
-    await at_once([one] * 10, 3)
+    await run_concurrently([one] * 10, 3)
     assert most == 3

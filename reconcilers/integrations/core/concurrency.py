@@ -1,4 +1,4 @@
-"""Several requests at once, whose failures do not stop one another."""
+"""Runs several requests at once, whose failures do not stop one another."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -7,8 +7,8 @@ import anyio
 from controller.errors import ControllerError
 
 
-async def at_once(work: Sequence[Callable[[], Awaitable[None]]], width: int) -> None:
-    """Do all of it, `width` at once.
+async def run_concurrently(work: Sequence[Callable[[], Awaitable[None]]], width: int) -> None:
+    """Run all of it, `width` at once, and return when none is under way.
 
     A task group alone would cancel the others at the first failure, and raise a group, which is
     none of the errors that say who may retry.
