@@ -21,7 +21,7 @@ from controller.transport import Transport
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.clusterapi.live import PLATFORM as _CLUSTER_API
 from reconcilers.integrations.core.live import Indexes, Live, Platform, Source, Watched
-from reconcilers.integrations.core.views import PoolName, Views, Wanted, every_pool, together
+from reconcilers.integrations.core.views import PoolName, Views, Wanted, every_pool, merge_views
 from reconcilers.integrations.kubermatic.live import PLATFORM as _KUBERMATIC
 from reconcilers.integrations.vitistack.live import PLATFORM as _VITISTACK
 from reconcilers.settings import CLUSTER_API, KUBERMATIC, VITISTACK
@@ -120,7 +120,7 @@ class LiveViews:
     def views(self, wanted: Wanted = every_pool) -> Views:
         """Return what is shown now of the pools that are wanted."""
         now = self._clock.now()
-        return together([live.shown(wanted, now) for live in self._shown()])
+        return merge_views([live.views(wanted, now) for live in self._shown()])
 
     def failures(self) -> Iterator[str]:
         """Yield why what is shown may be out of date."""

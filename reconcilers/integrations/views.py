@@ -15,7 +15,7 @@ from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.clusterapi import auditing, objects, planning, views
 from reconcilers.integrations.core.objects import Objects, from_bodies, is_of, read
-from reconcilers.integrations.core.views import Planned, Views, together, views_of
+from reconcilers.integrations.core.views import Planned, Views, merge_views, views_of
 from reconcilers.integrations.kubermatic.api import KINDS as KUBERMATIC
 from reconcilers.integrations.vitistack.api import KINDS as VITISTACK
 
@@ -120,7 +120,7 @@ def _views(
         _of_kubermatic(found.kubermatic, now, planned=planned),
         _of_vitistack(found.vitistack, now, planned=planned),
     )
-    return together(every)
+    return merge_views(every)
 
 
 def _of_clusterapi(

@@ -4,10 +4,10 @@ Two kinds of objects say so: the requests themselves, and what answers them (or 
 or by another controller). Several objects may hold the same addresses; those of one name speak of
 one request, so the IPAddress of a claim and the record in the claim's status are one holder.
 
-A change notes a key, nothing else; whoever asks for the contents next reads the noted objects
-from the caches. So what is kept is never ahead of or behind them, and a pass costs what has
+A change notes a key, nothing else; the next call of `contents` reads the noted objects from the
+caches. So what is kept is never ahead of or behind them, and a pass costs what has
 changed, not what the space holds. What cannot be parsed or lies outside holds nothing that could
-be handed out, and stands in nobody's way.
+be handed out, and blocks no request.
 """
 
 from bisect import bisect_left, insort
@@ -23,7 +23,7 @@ from controller.cache import Cache, Change
 from controller.meta import Key, Object
 
 Place = tuple[datetime, Key]
-"""A place in the queue: since when an address is asked for, and the key as tie-break."""
+"""A place in the queue: since when an address is requested, and the key as tie-break."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Contents:
 
     @property
     def oldest(self) -> datetime | None:
-        """Since when the oldest has waited; None if nobody does."""
+        """Since when the oldest has waited; None if none waits."""
         return self._queue[0][0] if self._queue else None
 
     def held(self) -> Iterable[AddressRange]:
@@ -113,7 +113,7 @@ class Contents:
             self._outside += Counter()  # drops what is zero
 
     def other_holder(self, blocks: AddressRange, key: Key) -> Key | None:
-        """Return who else than `key` holds some of `blocks`; None if nobody does."""
+        """Return the first other holder than `key` of some of `blocks`; None if there is none."""
         if self._large or blocks.size > 1:  # few spaces have any
             found = (k for held, ks in self._holders.items() if held.overlaps(blocks) for k in ks)
         else:

@@ -29,8 +29,8 @@ DEFINITIONS = Resource(
     namespaced=False,
 )
 SETTLING_SECONDS = 10.0
-"""How long discovery is asked again after a definition changed: it shows a kind a little later."""
-LOOK_SECONDS = 0.5
+"""How long discovery is polled after a definition changed: it shows a kind a little later."""
+POLL_SECONDS = 0.5
 RETRY_SECONDS = 2.0
 
 log = structlog.get_logger(__name__)
@@ -42,7 +42,7 @@ class Discovery(Generic[S]):
     Args:
         manager: watches the definitions.
         groups: the API groups of the kinds.
-        look: returns what is served, by discovery; it is compared with what was served before.
+        find_served: returns what is served, by discovery; it is compared with what was before.
         clock: the time.
     """
 
@@ -50,15 +50,15 @@ class Discovery(Generic[S]):
         self,
         manager: Manager,
         groups: Collection[str],
-        look: Callable[[], Awaitable[S]],
+        find_served: Callable[[], Awaitable[S]],
         clock: Clock,
     ) -> None:
         self._groups = groups
-        self._look = look
+        self._find_served = find_served
         self._clock = clock
         self._definitions = manager.informer(DEFINITIONS)
         self._changed = anyio.Event()
-        self._look_until = 0.0
+        self._poll_until = 0.0
 
     async def run(self, begin: Callable[[S], Work | None]) -> None:
         """Run what `begin` returns for what is served, each time anew, until cancelled.
@@ -79,7 +79,7 @@ class Discovery(Generic[S]):
         if definition is None or change.initial:
             return
         if definition.metadata.name.partition(".")[2] in self._groups:
-            self._look_until = self._clock.monotonic() + SETTLING_SECONDS
+            self._poll_until = self._clock.monotonic() + SETTLING_SECONDS
             self._changed.set()
 
     async def _run_until_other(self, served: S, work: Work | None) -> S:
@@ -94,11 +94,11 @@ class Discovery(Generic[S]):
     async def _other(self, served: S) -> S:
         """Return what is served as soon as that is something else."""
         while True:
-            while self._clock.monotonic() < self._look_until:
+            while self._clock.monotonic() < self._poll_until:
                 found = await self._served()
                 if found != served:
                     return found
-                await self._clock.sleep(LOOK_SECONDS)
+                await self._clock.sleep(POLL_SECONDS)
             self._changed = anyio.Event()
             await self._changed.wait()
 
@@ -106,7 +106,7 @@ class Discovery(Generic[S]):
         """Return what is served, once the API server says so."""
         while True:
             try:
-                return await self._look()
+                return await self._find_served()
             except ControllerError as error:
                 log.warning("Cannot find out which kinds are served", error=str(error))
             await self._clock.sleep(RETRY_SECONDS)

@@ -30,7 +30,7 @@ GAUGES: Sequence[tuple[str, str, Callable[[PoolFigures], float]]] = (
 
 
 class PoolGauges(Collector):
-    """Shows them.
+    """Collects the metrics of all pools at a scrape.
 
     Args:
         prefix: of the metrics' names.
@@ -99,14 +99,14 @@ class KeptFigures:
         ]
 
 
-def shown(
+def with_gauges(
     gauges: PoolGauges, registry: CollectorRegistry, run: Callable[[], Coroutine[Any, Any, None]]
 ) -> Callable[[], Coroutine[Any, Any, None]]:
-    """Return work that shows metrics while it runs.
+    """Return work whose metrics are registered while it runs.
 
     Args:
         gauges: the metrics.
-        registry: where they are shown.
+        registry: where they are registered.
         run: the work.
     """
 

@@ -19,7 +19,7 @@ class SharesNetworkPools(Protocol):
         """What it holds, for the reconciler of NetworkPools."""
 
     def enqueue_networkpools(self, controller: Controller) -> None:
-        """Have a controller look at NetworkPools whose addresses it gives out or takes back."""
+        """Have a controller reconcile NetworkPools when it gives or takes their addresses."""
 
 
 class AllHolders(OtherHolders):

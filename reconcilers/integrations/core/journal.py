@@ -13,7 +13,7 @@ another uid is none, and an object without one hands out nothing until it is fen
 for tools that replace objects with all annotations: losing the journal costs a fence, nothing
 else.
 
-Rejected: an object of our own beside each pool (two objects cannot be written at once, and its
+Rejected: an object of our own for each pool (two objects cannot be written at once, and its
 deletion would have to be tied to the pool's), and promises in the claims (a claim is no
 serialisation point for the pool).
 """
@@ -68,12 +68,12 @@ class Promise:
 
     @property
     def version(self) -> int | None:
-        """The version as a number; None if somebody has edited it into something else."""
+        """The version as a number; None if it was edited into something else."""
         return int(self.resourceVersion) if self.resourceVersion.isdecimal() else None
 
     @property
     def range(self) -> AddressRange | None:
-        """What is promised; None if somebody has edited it into what is no range."""
+        """What is promised; None if it was edited into what is no range."""
         return _parsed(self.startAddress, self.endAddress)
 
 

@@ -21,7 +21,7 @@ class Watched:
 
     Args:
         informer: of the kind.
-        concerned: returns the pools that may look different after a change.
+        concerned: returns the pools whose views may differ after a change.
     """
 
     informer: Informer[Any]
@@ -35,12 +35,12 @@ class Live:
     Args:
         watched: its kinds.
         names: returns the pools that there are now, NetworkPools excepted, in order.
-        shown: returns what people see of the pools that are wanted, at a time.
+        views: returns the views of the pools that are wanted, at a time.
     """
 
     watched: Sequence[Watched]
     names: Callable[[], list[PoolName]]
-    shown: Callable[[Wanted, datetime], Views]
+    views: Callable[[Wanted, datetime], Views]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Source:
     """What a platform is watched by.
 
     Args:
-        informer: makes an informer of a kind with these indexes; whoever asks runs it.
+        informer: makes an informer of a kind with these indexes; the caller runs it.
         networkpools: all NetworkPools, as others watch them.
     """
 
@@ -75,7 +75,7 @@ def names_of(kind: str, pools: Cache[Any]) -> list[PoolName]:
 
 
 def either(of: Callable[[Any], Iterable[PoolName]]) -> Callable[[Change[Any]], set[PoolName]]:
-    """Return what concerns the pools of an object as it was, and as it is.
+    """Return a function from a change to the pools of the object before it and after it.
 
     Args:
         of: returns the pools of an object.

@@ -27,11 +27,11 @@ class PoolName(NamedTuple):
 
 
 Wanted = Callable[[PoolName], bool]
-"""Returns whether something is asked of a pool."""
+"""Returns whether a pool is wanted."""
 
 
 def every_pool(_: PoolName) -> bool:
-    """Return that something is asked of any pool."""
+    """Return True for every pool."""
     return True
 
 
@@ -295,8 +295,8 @@ def views_of(
     )
 
 
-def together(parts: Iterable[Views]) -> Views:
-    """Return what several platforms show, in their order; only one of them has holders of a pool.
+def merge_views(parts: Iterable[Views]) -> Views:
+    """Merge what several platforms show, in their order; only one of them has holders of a pool.
 
     Args:
         parts: what each shows.

@@ -35,7 +35,7 @@ RETRY = 0.2
 _GENERATED = (POOL_EXHAUSTED, INVALID_POOL)
 
 
-def chain(cluster: Cluster, pool: str, problem: Problem) -> str:
+def failure_message(cluster: Cluster, pool: str, problem: Problem) -> str:
     """Return the message of KKP's controller for what keeps a cluster from addresses."""
     generated = "failed to generate object: " if problem.reason in _GENERATED else ""
     return (
@@ -47,14 +47,14 @@ def chain(cluster: Cluster, pool: str, problem: Problem) -> str:
 
 def condition_of(cluster: Cluster, problems: Mapping[str, Problem | None]) -> ClusterCondition:
     """Return the condition that a cluster has to have, without its time."""
-    said = [(pool, one) for pool, one in sorted(problems.items()) if one is not None]
-    failing = [(pool, one) for pool, one in said if not one.harmless]
+    found = [(pool, one) for pool, one in sorted(problems.items()) if one is not None]
+    failing = [(pool, one) for pool, one in found if not one.harmless]
     if failing:
-        message = "; ".join(chain(cluster, pool, one) for pool, one in failing)
+        message = "; ".join(failure_message(cluster, pool, one) for pool, one in failing)
         return ClusterCondition("False", failing[0][1].reason, message)
-    if said:
-        message = "; ".join(f"IPAMPool {pool}: {one.message}" for pool, one in said)
-        return ClusterCondition("True", said[0][1].reason, message)
+    if found:
+        message = "; ".join(f"IPAMPool {pool}: {one.message}" for pool, one in found)
+        return ClusterCondition("True", found[0][1].reason, message)
     if not problems:
         text = f"no IPAMPool names datacenter {cluster.datacenter}"
         return ClusterCondition("True", NO_POOL, text)
@@ -76,14 +76,14 @@ class ClusterReconciler:
         self._world = world
         self._reports = reports
         self._clock = clock
-        self._said: dict[Key, Mapping[str, str]] = {}
+        self._recorded: dict[Key, Mapping[str, str]] = {}
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring the condition of one Cluster up to date."""
         cluster = self._world.clusters.get(key)
         if cluster is None:
             self._reports.forget_cluster(key)
-            self._said.pop(key, None)
+            self._recorded.pop(key, None)
             return SETTLED
         if not cluster.is_served(self._world.worker):
             return SETTLED
@@ -104,7 +104,7 @@ class ClusterReconciler:
         return SETTLED
 
     def _awaits_pools(self, cluster: Cluster, problems: Mapping[str, Problem | None]) -> bool:
-        """Return whether a pool of its datacenter has said nothing yet; when it does is an event.
+        """Return whether a pool of its datacenter has had no pass yet; its pass leads to the next.
 
         So it is when this process has just begun: what the one before wrote stays until then.
         """
@@ -116,17 +116,17 @@ class ClusterReconciler:
     def _record(self, cluster: Cluster, problems: Mapping[str, Problem | None]) -> None:
         """Record an event for what keeps a cluster from addresses, once until it changes."""
         key = cluster.metadata.key
-        said = self._said.get(key, {})
+        recorded = self._recorded.get(key, {})
         texts = {
-            name: chain(cluster, name, one)
+            name: failure_message(cluster, name, one)
             for name, one in sorted(problems.items())
             if one and not one.harmless
         }
         for name, text in texts.items():
             pool = self._world.pools.get(Key("", name))
-            if pool is not None and said.get(name) != text:
+            if pool is not None and recorded.get(name) != text:
                 self._reports.record_error(cluster, pool, text)
-        self._said[key] = texts
+        self._recorded[key] = texts
 
     def _status(self, has: ClusterCondition, wanted: ClusterCondition) -> Mapping[str, Any]:
         now = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -10,14 +10,14 @@ from controller.meta import Key
 from reconcilers.integrations.core.views import Planned
 from reconcilers.integrations.kubermatic.allocations import content, owner_of
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, POOLS, IPAMAllocation
-from reconcilers.integrations.kubermatic.clusters import chain
+from reconcilers.integrations.kubermatic.clusters import failure_message
 from reconcilers.integrations.kubermatic.holdings import Problem
 from reconcilers.integrations.kubermatic.planning import Content, Grant, plan
 from reconcilers.integrations.kubermatic.reading import World
 from reconcilers.integrations.kubermatic.views import DatacenterContents, contents_of
 
 ALL = 1 << 30
-"""A forecast is of everybody, not of one batch."""
+"""A forecast is of all clusters, not of one batch."""
 Body = Mapping[str, Any]
 
 
@@ -47,7 +47,7 @@ def _planned(one: DatacenterContents, key: Key, gets: str, reason: str) -> Plann
 
 
 def _plan(world: World, one: DatacenterContents) -> Any:
-    assert one.space is not None, "it was looked at"
+    assert one.space is not None, "the caller has checked"
     found = Content(
         one.pool.metadata.name,
         one.name,
@@ -83,7 +83,7 @@ def _refused(world: World, one: DatacenterContents) -> Iterator[Planned]:
         if found is not None and not found.harmless:
             cluster = world.clusters.get(key)
             assert cluster is not None, "it was planned for"
-            reason = f"{found.reason}: {chain(cluster, one.pool.metadata.name, found)}"
+            reason = f"{found.reason}: {failure_message(cluster, one.pool.metadata.name, found)}"
             yield _planned(one, key, "", reason)
 
 

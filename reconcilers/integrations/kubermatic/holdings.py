@@ -1,6 +1,6 @@
 """What IPAMAllocations hold, whoever made them. Pure functions.
 
-One that cannot be read holds what of it can be, stands in nobody's way, and is reported itself.
+One that cannot be read holds what of it can be, blocks no other, and is reported itself.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

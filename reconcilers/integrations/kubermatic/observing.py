@@ -1,4 +1,4 @@
-"""KKP allocates by itself: what its IPAMAllocations hold is nobody else's.
+"""KKP allocates by itself: what its IPAMAllocations hold, NetworkPools do not hand out.
 
 NetworkPools over the same space keep clear of these addresses and count them as in use. KKP knows
 nothing of NetworkPools, so both may come to hold an address: that is reported on both, by the
@@ -94,7 +94,7 @@ def pools_of(pools: Iterable[NetworkPool], one: IPAMAllocation) -> Iterable[Key]
 
 
 class ConflictReconciler:
-    """Tells IPAMAllocations which of their addresses IPAllocations hold, too.
+    """Records on IPAMAllocations which of their addresses IPAllocations hold, too.
 
     Args:
         observed: all IPAMAllocations.
@@ -114,18 +114,18 @@ class ConflictReconciler:
         self._pools = pools
         self._allocations = allocations
         self._recorder = recorder
-        self._said: dict[Key, str] = {}
+        self._recorded: dict[Key, str] = {}
 
     async def reconcile(self, key: Key) -> Outcome:
-        """Say what is wrong with one IPAMAllocation, once until it changes."""
+        """Record who shares addresses of one IPAMAllocation, once until that changes."""
         one = self._observed.get(key)
         found = sorted(self._conflicts(one)) if one is not None else []
         if one is None or not found:
-            self._said.pop(key, None)
+            self._recorded.pop(key, None)
             return SETTLED
         text = f"addresses of this allocation are also held by {', '.join(found)}"
-        if self._said.get(key) != text:
-            self._said[key] = text
+        if self._recorded.get(key) != text:
+            self._recorded[key] = text
             self._recorder.record(ALLOCATIONS, one, "Warning", OVERLAPPING, text, action=ACTION)
         return SETTLED
 
@@ -186,7 +186,7 @@ class KubermaticObserver(AllKindsIntegration):
         self._networkpools: Controller | None = None
 
     def enqueue_networkpools(self, controller: Controller) -> None:
-        """Have a controller look at NetworkPools whose addresses KKP gives out or takes back."""
+        """Have a controller reconcile NetworkPools when KKP gives or takes their addresses."""
         self._networkpools = controller
 
     @override

@@ -15,7 +15,7 @@ def overlaps(pool: IPAMPool, pools: Iterable[IPAMPool]) -> Mapping[str, Sequence
     for other in pools:
         if other.metadata.name == pool.metadata.name:
             continue
-        # Most pools have no datacenter in common: what they hand out is not looked at.
+        # Most pools have no datacenter in common: what they hand out is not compared.
         for name in mine.keys() & other.spec.datacenters.keys():
             one, theirs = mine[name], _space(other.spec.datacenters[name])
             if one is not None and theirs is not None and shares(one, theirs):

@@ -112,7 +112,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
     async def _fenced(self, pool: IPAMPool) -> IPAMPool:
         """Void whatever was promised before the pool was read, then give it a memory.
 
-        All allocations are written once: what looks complete now may have lacked something when
+        All allocations are written once: what is complete now may have lacked something when
         the promise was made, before the pool's spec or the cluster's datacenter was changed.
         """
         name = pool.metadata.name
@@ -184,7 +184,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         return plan(content, clusters, room)
 
     async def _serve(self, pool: IPAMPool, view: View, decided: Decided) -> Outcome:
-        """Write promises to the pool, then addresses to allocations, then say what is wrong."""
+        """Write promises to the pool, then addresses to allocations, then report what is wrong."""
         view, decided, granted, failed = await self._make(pool, view, decided)
         await self._delete_leftovers(pool, view, decided)
         fresh: list[Work] = [
@@ -277,12 +277,12 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
             return []
         confirmed: list[IPAMAllocation] = []
 
-        async def look(one: IPAMAllocation, key: Key) -> None:
+        async def confirm_one(one: IPAMAllocation, key: Key) -> None:
             cluster = await self._client.find(CLUSTERS, key)
             if cluster is not None and cluster.datacenter not in live.spec.datacenters:
                 confirmed.append(one)
 
-        work = [partial(look, one, cluster.metadata.key) for one, cluster in found]
+        work = [partial(confirm_one, one, cluster.metadata.key) for one, cluster in found]
         await run_concurrently(work, self._settings.width)
         return confirmed
 

@@ -76,7 +76,7 @@ class Reports:
         texts: dict[str, list[str]] = {}
         for one in problems:
             texts.setdefault(one.reason, []).append(one.message)
-        found = frozenset(Problem(reason, "; ".join(said)) for reason, said in texts.items())
+        found = frozenset(Problem(reason, "; ".join(every)) for reason, every in texts.items())
         known = self._pools.get(name, frozenset())
         for problem in sorted(found - known, key=lambda one: (one.reason, one.message)):
             self._recorder.record(

@@ -160,7 +160,7 @@ def exclusions(datacenter: Datacenter) -> list[AddressRange]:
 def warnings(new: IPAMPool, old: IPAMPool | None = None) -> Iterable[str]:
     """Yield what is odd about a pool that is accepted."""
     if not new.spec.datacenters:
-        yield "spec.datacenters is empty: the pool serves nobody"
+        yield "spec.datacenters is empty: the pool serves no cluster"
     for name, mine in sorted(new.spec.datacenters.items()):
         whole = parse_prefix(mine.poolCidr)
         for one in exclusions(mine):

@@ -12,7 +12,7 @@ from controller.resource import Resource
 from controller.triggers import Watch, generation_changed, spec_at_once, to_self
 from reconcilers.api import names
 from reconcilers.integrations.core.discovery import Work
-from reconcilers.integrations.core.gauges import KeptFigures, PoolGauges, shown
+from reconcilers.integrations.core.gauges import KeptFigures, PoolGauges, with_gauges
 from reconcilers.integrations.core.serving import AllocatingIntegration
 from reconcilers.integrations.kubermatic import views
 from reconcilers.integrations.kubermatic.api import (
@@ -73,7 +73,7 @@ class Kubermatic(AllocatingIntegration):
         condition = extension.controller(
             "kubermatic-cluster",
             ClusterReconciler(client, world, reports, self._clock).reconcile,
-            # A pool that comes or goes may be the one that a cluster waits to hear from.
+            # A condition may wait for the pass over a pool that comes, or for one that goes.
             watches=[Watch(clusters, to_self), Watch(pools, in_datacenters, spec_changed)],
             concurrency=settings.width,
         )
@@ -92,7 +92,7 @@ class Kubermatic(AllocatingIntegration):
 
         clusters.cache.subscribe(note)
         gauges = PoolGauges(views.METRICS, "an IPAMPool", views.LABELS, figures)
-        return shown(gauges, self._manager.metrics.registry, extension.run)
+        return with_gauges(gauges, self._manager.metrics.registry, extension.run)
 
     def _watches(
         self,
@@ -108,12 +108,12 @@ class Kubermatic(AllocatingIntegration):
             theirs = world.allocations.by_index(NAMESPACE_INDEX, cluster.namespace)
             yield from (one.pool for one in theirs)
 
-        def beside(pool: IPAMPool) -> Iterable[Key]:
+        def in_same_datacenters(pool: IPAMPool) -> Iterable[Key]:
             return (one.metadata.key for one in world.pools_in(pool.spec.datacenters))
 
         return [
             Watch(pools, to_self, delay=spec_at_once(self._settings.pool.gather)),
-            Watch(pools, beside, spec_changed),
+            Watch(pools, in_same_datacenters, spec_changed),
             Watch(allocations, lambda one: [one.pool], None, self._gather),
             Watch(clusters, of_cluster, concerns, self._gather),
         ]

@@ -1,4 +1,4 @@
-"""What IPAMPools look like to people, worked out from Clusters and IPAMAllocations.
+"""What people see of IPAMPools, worked out from Clusters and IPAMAllocations.
 
 Each datacenter of a pool hands out by itself, and is shown as a pool of its own.
 """
@@ -250,7 +250,7 @@ def _trouble(kind: str, severity: Severity, one: IPAMAllocation, sentence: str) 
 
 
 def _of_allocations(world: World) -> Iterator[Trouble]:
-    """Yield the allocations that nobody uses, or that nobody can use."""
+    """Yield what is wrong with allocations that are not used, or cannot be."""
     for one in sorted(world.allocations, key=_key):
         key, pool = one.metadata.key, world.pools.get(one.pool)
         if one.empty:

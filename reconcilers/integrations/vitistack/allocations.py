@@ -1,9 +1,9 @@
 """One pass over one IPAllocation of vitistack: all but the choice of its address.
 
-waits, its network hands out nothing    say why
+waits, its network hands out nothing    write why
 waits otherwise                         its network's pass serves it (`networks.py`)
 holds its address                       show what changed of the network; renew, or release
-released                                ask again, once its NetworkConfiguration is there
+released                                request again, once its NetworkConfiguration is there
 
 An address in use is never taken away or moved, whatever becomes of the network. In use means that
 the NetworkConfiguration exists, by a live read: then the expiry is moved ahead before it passes,
@@ -35,7 +35,7 @@ from reconcilers.integrations.vitistack.api import (
     Static,
 )
 from reconcilers.integrations.vitistack.ranges import space_of
-from reconcilers.integrations.vitistack.world import Problem, World, static_of, why_not
+from reconcilers.integrations.vitistack.world import Problem, World, problem_of, static_of
 from reconcilers.integrations.vitistack.writing import (
     ACTION,
     Writer,
@@ -120,14 +120,14 @@ class AllocationReconciler:
 
     async def _reconcile(self, one: IPAllocation) -> Outcome:
         if one.status.phase == RELEASED:
-            return await self._ask_again(one)
+            return await self._request_again(one)
         if one.status.phase and await self._adopt(one):
             return SETTLED  # the answer to that write is an event
         if one.holds:
             return await self._keep(one)
-        problem = why_not(self._world.network_of(one), one.spec.networkNamespaceName)
+        problem = problem_of(self._world.network_of(one), one.spec.networkNamespaceName)
         if problem is not None:
-            await self._writer.say([(one, problem)])
+            await self._writer.write_problems([(one, problem)])
         return SETTLED
 
     async def _adopt(self, one: IPAllocation) -> bool:
@@ -170,7 +170,7 @@ class AllocationReconciler:
             elif left <= 0:
                 return await self._release(one)
             else:
-                left += margin  # nobody uses it: the next look is when it passes
+                left += margin  # it is not used: the next pass is when it expires
         if changes:
             await self._client.patch_status(ALLOCATIONS, one, changes)
         return Again(max(left - margin, SOONEST))
@@ -182,7 +182,7 @@ class AllocationReconciler:
         self._recorder.record(ALLOCATIONS, written, "Normal", EXPIRED, text, action=ACTION)
         return SETTLED
 
-    async def _ask_again(self, one: IPAllocation) -> Outcome:
+    async def _request_again(self, one: IPAllocation) -> Outcome:
         """Have a released IPAllocation wait again if its NetworkConfiguration is there."""
         configuration = self._world.configurations.get(one.configuration)
         if configuration is None or one.owner not in {"", configuration.metadata.uid}:
@@ -191,7 +191,7 @@ class AllocationReconciler:
         if live is None or live.metadata.terminating or one.owner not in {"", live.metadata.uid}:
             return SETTLED
         text = f"NetworkConfiguration {live.metadata.name} is there again"
-        await self._writer.say([(one, Problem(PENDING, "", text))])
+        await self._writer.write_problems([(one, Problem(PENDING, "", text))])
         return SETTLED
 
 

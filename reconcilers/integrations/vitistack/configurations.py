@@ -34,13 +34,13 @@ from reconcilers.integrations.vitistack.api import (
 from reconcilers.integrations.vitistack.interfaces import (
     FAILED,
     READY,
-    Shown,
+    WantedStatus,
     by_interface,
     name_of,
-    shown,
+    wanted_status,
 )
 from reconcilers.integrations.vitistack.ranges import space_of
-from reconcilers.integrations.vitistack.world import World, allocation_name, static_of, why_not
+from reconcilers.integrations.vitistack.world import World, allocation_name, problem_of, static_of
 from reconcilers.integrations.vitistack.writing import released
 
 RETRY = 0.2
@@ -77,7 +77,7 @@ class ConfigurationReconciler:
     async def _reconcile(self, one: NetworkConfiguration) -> Outcome:
         network = network_of(self._world, one)
         if isinstance(network, str):
-            await self._show(one, Shown(ERROR, FAILED, ERROR, network))
+            await self._show(one, WantedStatus(ERROR, FAILED, ERROR, network))
             return SETTLED
         how = network.spec.ipAllocation
         if how is None or how.type != STATIC or not self._world.is_ours(network):
@@ -89,7 +89,7 @@ class ConfigurationReconciler:
             if name_of(interface, index) not in found:
                 await self._make(one, network, name_of(interface, index))
         await self._remove(one, allocations, found.values())
-        await self._show(one, shown(one, found))
+        await self._show(one, wanted_status(one, found))
         return SETTLED
 
     async def _make(
@@ -125,7 +125,7 @@ class ConfigurationReconciler:
                 last = await self._client.patch_status(ALLOCATIONS, each, released(text))
             await self._client.delete(ALLOCATIONS, Version.from_object(last))
 
-    async def _show(self, one: NetworkConfiguration, wanted: Shown) -> None:
+    async def _show(self, one: NetworkConfiguration, wanted: WantedStatus) -> None:
         """Write the status of a NetworkConfiguration if it differs."""
         now, meta, has = self._clock.now(), one.metadata, one.status
         finding = Finding(READY, wanted.phase == READY, wanted.reason, wanted.message)
@@ -212,7 +212,7 @@ def allocation_for(
 def _hands_out(network: NetworkNamespace, text: str) -> bool:
     """Return whether a network hands out an address."""
     static = static_of(network)
-    if static is None or why_not(network, network.metadata.name) is not None:
+    if static is None or problem_of(network, network.metadata.name) is not None:
         return False
     space = space_of(static)
     address = space.address(text)

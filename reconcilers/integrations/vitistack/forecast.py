@@ -36,9 +36,9 @@ from reconcilers.integrations.vitistack.world import (
     World,
     configuration_name,
     is_made_for,
+    problem_of,
     space_name,
     static_of,
-    why_not,
 )
 from reconcilers.integrations.vitistack.writing import given, refused
 
@@ -95,7 +95,7 @@ def _made(world: World, planned: list[Planned]) -> Iterator[tuple[Key, tuple[Bod
 
 
 def _agree(one: str, other: str) -> bool:
-    """Return whether two providers may be the same: nobody in particular is any."""
+    """Return whether two providers may be the same; an empty one may be any."""
     first, second = one.strip().lower(), other.strip().lower()
     return not first or not second or first == second
 
@@ -142,15 +142,15 @@ def _outcomes(world: World) -> Iterator[Outcome]:
         if found.contents is not None and not found.fault:
             yield from _served(world, found)
     for one in sorted(world.allocations, key=lambda each: each.metadata.key):
-        problem = why_not(world.network_of(one), one.spec.networkNamespaceName)
+        problem = problem_of(world.network_of(one), one.spec.networkNamespaceName)
         if one.waits and problem is not None:
             yield one, "", problem
 
 
 def _served(world: World, found: NetworkContents) -> Iterator[Outcome]:
     """Yield what a network gives to those that wait for it, the oldest first."""
-    assert found.contents is not None, "it was looked at"
-    assert found.space is not None, "it was looked at"
+    assert found.contents is not None, "the caller has checked"
+    assert found.space is not None, "the caller has checked"
     name, find = found.network.metadata.name, found.allocations.get
     view = View(0, found.contents, find, find)
     shown = dict(_shown(world, found.space, found.allocations.values()))

@@ -23,7 +23,7 @@ READY = "Ready"
 CONFIGURED = "Configured"
 RECONCILING = "Reconciling"
 FAILED = "Failed"
-SHOWN = (
+DECIDED = (
     "ipv4Addresses",
     "ipv4Subnet",
     "ipv4Gateway",
@@ -36,7 +36,7 @@ SHOWN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class WantedStatus:
     """The status of a NetworkConfiguration, without times.
 
     Args:
@@ -78,13 +78,15 @@ def by_interface(
             if one.spec.interfaceName == name or one.metadata.name == made
         ]
         if mine:
-            # With an address first, then the one that we made: others may be beside it.
+            # With an address first, then the one that we made: there may be others.
             found[name] = min(mine, key=lambda one: (not one.holds, one.metadata.name != made))
     return found
 
 
-def shown(configuration: NetworkConfiguration, allocations: Mapping[str, IPAllocation]) -> Shown:
-    """Return what a NetworkConfiguration has to show.
+def wanted_status(
+    configuration: NetworkConfiguration, allocations: Mapping[str, IPAllocation]
+) -> WantedStatus:
+    """Return the status that a NetworkConfiguration has to have, by its IPAllocations.
 
     Args:
         configuration: whose interfaces.
@@ -103,14 +105,14 @@ def shown(configuration: NetworkConfiguration, allocations: Mapping[str, IPAlloc
             errors.append(_error(name, one.status.message))
     every = tuple(interfaces)
     if errors:
-        return Shown(ERROR, FAILED, ERROR, "; ".join(errors), every)
+        return WantedStatus(ERROR, FAILED, ERROR, "; ".join(errors), every)
     if waiting or not every:
         text = f"waiting for the addresses of {', '.join(waiting)}"
-        return Shown(
+        return WantedStatus(
             "Pending", "Pending", RECONCILING, text if waiting else "no interfaces", every
         )
     text = f"All {len(every)} interfaces allocated static IPs via IPAllocation CRs"
-    return Shown(READY, "Success", CONFIGURED, text, every)
+    return WantedStatus(READY, "Success", CONFIGURED, text, every)
 
 
 def _error(name: str, message: str) -> str:
@@ -130,16 +132,16 @@ def _interface(
         before: what is shown of it now. An address that its IPAllocation is about to get stays
             there: the machine has it, and whoever reads it must not see it go.
     """
-    asks = one is None or (one.waits and one.status.phase != ERROR)
-    had = addresses_of(before) if before is not None and asks else ()
+    still_waits = one is None or (one.waits and one.status.phase != ERROR)
+    had = addresses_of(before) if before is not None and still_waits else ()
     if before is not None and had and (one is None or one.spec.requestedAddress in had):
         return dict(before)
-    said = {name: value for name, value in interface.items() if name not in SHOWN}
+    kept = {name: value for name, value in interface.items() if name not in DECIDED}
     if one is None or not one.holds:
-        return {**said, "ipAllocated": False}
+        return {**kept, "ipAllocated": False}
     status = one.status
     found: dict[str, Any] = {
-        **said,
+        **kept,
         "ipv4Addresses": [status.address],
         "ipv4Subnet": AddressRange.parse_cidr(f"{status.address}/{status.prefix}").text,
         "ipv4Gateway": status.gateway,

@@ -3,12 +3,12 @@
 gone, or not ours?          leave it
 hands out nothing now?      say who hands out the same; each IPAllocation says why it waits
                             (`allocations.py`)
-somebody waits, no memory?  fence it: void whatever was promised before
+requests wait, no memory?   fence it: void whatever was promised before
 otherwise                   read, choose, write the journal, write the IPAllocations, count
 
 The lowest free address comes first, the oldest request, too. A requested address is given or
-refused by its name, never replaced by another; whoever was refused is asked about in each pass, so
-that it is served when the address is free. An Error goes by Pending: the address is set aside in
+refused by its name, never replaced by another; one that was refused is tried in each pass, so that
+it is served when the address is free. An Error goes by Pending: the address is set aside in
 the pass that ends it, and promised in the next.
 """
 
@@ -41,8 +41,8 @@ from reconcilers.integrations.vitistack.world import (
     INVALID_RANGE,
     Problem,
     World,
+    problem_of,
     static_of,
-    why_not,
 )
 from reconcilers.integrations.vitistack.writing import ACTION, NetworkStatuses, Writer
 from reconcilers.networkpool.pending_promises import WriteResult
@@ -83,7 +83,7 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         self._reader = reader
         self._writer = writer
         self._recorder = recorder
-        self._said: dict[Key, Problem] = {}
+        self._recorded: dict[Key, Problem] = {}
         self._shown = ShownAddresses(world)
         self._statuses = NetworkStatuses(client, world, recorder, clock)
 
@@ -93,15 +93,15 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
 
     @override
     def _forget(self, key: Key) -> None:
-        self._said.pop(key, None)
+        self._recorded.pop(key, None)
         self._reader.forget(key)
 
     @override
     async def _pass(self, pool: NetworkNamespace) -> Outcome:
         network, static = pool, static_of(pool)
-        problem = why_not(network, network.metadata.name)
+        problem = problem_of(network, network.metadata.name)
         if static is None or problem is not None:
-            self._tell(network, problem if problem and problem.reason == INVALID_RANGE else None)
+            self._record(network, problem if problem and problem.reason == INVALID_RANGE else None)
             if not network.metadata.terminating:
                 await self._statuses.write_overlaps(network)
             return SETTLED
@@ -147,11 +147,11 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         promised = [grant.promise for grant in choice.grants]
         network = await self._promise(network, choice.journal, promised, choice.settled)
         results = await self._keep(network, static, view, choice)
-        said = [(one.request, _problem(one.reason, one.message)) for one in choice.refusals]
+        refused = [(one.request, _problem(one.reason, one.message)) for one in choice.refusals]
         retry = Problem(PENDING, "", "trying again")
-        await self._writer.say([*said, *((one, retry) for one in again)])
-        full = [problem for _, problem in said if problem.reason == POOL_EXHAUSTED]
-        self._tell(network, full[0] if full else None)
+        await self._writer.write_problems([*refused, *((one, retry) for one in again)])
+        full = [problem for _, problem in refused if problem.reason == POOL_EXHAUSTED]
+        self._record(network, full[0] if full else None)
         contents = self._reader.cached(network.metadata.key, space).contents
         await self._statuses.write(network, static, space, contents)
         return self._next(network, choice.settled, results, more=choice.more)
@@ -197,13 +197,13 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         ]
         return self._note(network, await self._writer.keep([*earlier, *fresh], static))
 
-    def _tell(self, network: NetworkNamespace, problem: Problem | None) -> None:
-        """Say by an event what is wrong with a network, once until it changes."""
+    def _record(self, network: NetworkNamespace, problem: Problem | None) -> None:
+        """Record an event for what is wrong with a network, once until it changes."""
         key = network.metadata.key
         if problem is None:
-            self._said.pop(key, None)
-        elif self._said.get(key) != problem:
-            self._said[key] = problem
+            self._recorded.pop(key, None)
+        elif self._recorded.get(key) != problem:
+            self._recorded[key] = problem
             self._recorder.record(
                 NETWORKS, network, "Warning", problem.reason, problem.message, action=ACTION
             )
@@ -255,7 +255,7 @@ class Taking:
         return address
 
     def _own(self, one: IPAllocation) -> AddressRange | None:
-        """Return the address that it shows already, where that is nobody else's."""
+        """Return the address that it shows already, where no other holds it."""
         shown = self._space.address(one.status.address) if one.status.address else None
         if shown is None or not self._space.hands_out(shown) or shown in self._promised:
             return None

@@ -98,7 +98,7 @@ class ShownAddresses:
     def of_network(self, network: Key) -> Mapping[str, Key]:
         """Return addresses of a network with the NetworkConfigurations that show them."""
         while self._noted:
-            self._look(self._noted.pop())
+            self._read_machine(self._noted.pop())
         found: dict[str, Key] = {}
         for key, texts in self._shown.get(network.namespace, {}).items():
             one = self._world.configurations.get(key)
@@ -109,7 +109,7 @@ class ShownAddresses:
                 found.update(dict.fromkeys(texts, key))
         return found
 
-    def _look(self, key: Key) -> None:
+    def _read_machine(self, key: Key) -> None:
         one = self._world.configurations.get(key)
         texts = frozenset(_shown_by(one, self._world)) if one is not None else frozenset[str]()
         here = self._shown.setdefault(key.namespace, {})

@@ -14,7 +14,7 @@ from controller.workqueue import LOW_PRIORITY
 from reconcilers.api import names
 from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.discovery import Work
-from reconcilers.integrations.core.gauges import PoolGauges, shown
+from reconcilers.integrations.core.gauges import PoolGauges, with_gauges
 from reconcilers.integrations.core.serving import AllocatingIntegration
 from reconcilers.integrations.vitistack import views
 from reconcilers.integrations.vitistack.allocations import AllocationReconciler
@@ -96,7 +96,7 @@ class Vitistack(AllocatingIntegration):
 
         figures = views.NetworkFigures(world, reader, clock)
         gauges = PoolGauges(views.METRICS, "a NetworkNamespace", views.LABELS, figures)
-        return shown(gauges, self._manager.metrics.registry, extension.run)
+        return with_gauges(gauges, self._manager.metrics.registry, extension.run)
 
     def _of_networks(
         self,
@@ -106,13 +106,13 @@ class Vitistack(AllocatingIntegration):
     ) -> list[Watch[NetworkNamespace] | Watch[IPAllocation]]:
         """Return which changes lead to a pass over which networks."""
 
-        def beside(network: NetworkNamespace) -> Iterable[Key]:
+        def sharing_ranges(network: NetworkNamespace) -> Iterable[Key]:
             return overlaps(network, world.networks)
 
         return [
             Watch(networks, to_self, delay=spec_at_once(self._settings.pool.gather)),
-            # Who only says that others hand out the same lets those pass who wait for addresses.
-            Watch(networks, beside, ranges_changed, self._gather, LOW_PRIORITY),
+            # A pass that only reports overlaps comes after those that give addresses.
+            Watch(networks, sharing_ranges, ranges_changed, self._gather, LOW_PRIORITY),
             Watch(allocations, lambda one: [one.network], concerns, self._gather),
         ]
 

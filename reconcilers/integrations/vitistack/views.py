@@ -1,4 +1,4 @@
-"""What NetworkNamespaces look like to people, worked out from their IPAllocations.
+"""What people see of NetworkNamespaces, worked out from their IPAllocations.
 
 A network's own summary may be a moment behind. Networks of type dhcp are not shown. Metrics show
 the same figures.
@@ -39,12 +39,12 @@ from reconcilers.integrations.vitistack.api import (
 from reconcilers.integrations.vitistack.overlaps import overlaps
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
 from reconcilers.integrations.vitistack.reading import Reader
-from reconcilers.integrations.vitistack.world import World, holding, static_of, why_not
+from reconcilers.integrations.vitistack.world import World, holding, problem_of, static_of
 
 METRICS = "butler_vitistack_network"
 LABELS = ("namespace", "network")
 LATE_AFTER = timedelta(minutes=5)
-"""For so long after an address has expired nobody need have noticed."""
+"""For so long after its expiry an address is not reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def contents_of(world: World, wanted: Wanted = every_pool) -> Iterator[NetworkCo
         if static is None or not wanted(PoolName(NETWORKS.kind, network.metadata.key)):
             continue
         found = {one.metadata.key: one for one in world.of_network(network.metadata.key)}
-        problem = why_not(network, network.metadata.name)
+        problem = problem_of(network, network.metadata.name)
         fault = problem.message if problem is not None else ""
         try:
             space = space_of(static)

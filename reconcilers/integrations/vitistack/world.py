@@ -1,7 +1,7 @@
 """What the reconcilers of this integration read, and whose business a network is.
 
-A network is ours by its `ipAllocation.provider`; all reconcilers ask here, so that no event of
-some other object serves one that is not.
+A network is ours by its `ipAllocation.provider`; all reconcilers decide by this module, so that no
+event of some other object serves one that is not.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -108,7 +108,7 @@ class World:
         return all(cache.history_confirmed for cache in caches)
 
     def names_us(self, provider: str) -> bool:
-        """Return whether a provider is us, in letters of any case, or nobody in particular."""
+        """Return whether a provider is us, in letters of any case; an empty one by `unnamed`."""
         text = provider.strip().lower()
         return text == self.provider if text else self.unnamed
 
@@ -183,7 +183,7 @@ def static_of(network: NetworkNamespace | None) -> Static | None:
     return how.static if how is not None and how.type == STATIC else None
 
 
-def why_not(network: NetworkNamespace | None, name: str) -> Problem | None:
+def problem_of(network: NetworkNamespace | None, name: str) -> Problem | None:
     """Return why a network hands out nothing; None if it does.
 
     Args:

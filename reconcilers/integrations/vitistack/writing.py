@@ -126,12 +126,12 @@ class Writer:
         await run_concurrently([partial(keep_one, *one) for one in granted], self._width)
         return results
 
-    async def say(self, said: Sequence[tuple[IPAllocation, Problem]]) -> None:
-        """Say on each IPAllocation why it has no address, unless it says so already."""
-        news = [(one, problem) for one, problem in said if not shows(one, problem)]
-        await run_concurrently([partial(self._say_one, *one) for one in news], self._width)
+    async def write_problems(self, found: Sequence[tuple[IPAllocation, Problem]]) -> None:
+        """Write on each IPAllocation why it has no address, unless it says so already."""
+        fresh = [(one, problem) for one, problem in found if not has_problem(one, problem)]
+        await run_concurrently([partial(self._write_problem, *one) for one in fresh], self._width)
 
-    async def _say_one(self, one: IPAllocation, problem: Problem) -> None:
+    async def _write_problem(self, one: IPAllocation, problem: Problem) -> None:
         try:
             written = await self._client.patch_status(ALLOCATIONS, one, refused(problem))
         except (Conflict, NotFound):
@@ -164,11 +164,11 @@ class Writer:
         await run_concurrently([partial(void_one, one) for one in found], self._width)
 
 
-def shows(allocation: IPAllocation, problem: Problem) -> bool:
+def has_problem(allocation: IPAllocation, problem: Problem) -> bool:
     """Return whether an IPAllocation says already why it has no address."""
     status = allocation.status
-    said = (status.phase, status.message, status.address)
-    return said == (problem.phase, problem.message, "")
+    written = (status.phase, status.message, status.address)
+    return written == (problem.phase, problem.message, "")
 
 
 class NetworkStatuses:

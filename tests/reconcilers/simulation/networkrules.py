@@ -7,7 +7,7 @@ import pytest
 from allocator import AddressRange
 from reconcilers.integrations.core import rules
 from reconcilers.integrations.vitistack import configurations, networks
-from reconcilers.integrations.vitistack.interfaces import Shown, shown
+from reconcilers.integrations.vitistack.interfaces import WantedStatus, wanted_status
 from reconcilers.integrations.vitistack.writing import Writer
 from tests.reconcilers.simulation.journalrules import (
     promises_dropped_at_once,
@@ -62,9 +62,9 @@ def ready_by_what_is_there(mp: Patch) -> None:
     """A configuration is Ready once all IPAllocations that the cache shows have addresses."""
 
     def hasty(one: Any, allocations: Any) -> Any:
-        said = shown(one, allocations)
+        said = wanted_status(one, allocations)
         if said.phase == "Pending" and all(each.holds for each in allocations.values()):
-            return Shown("Ready", "Success", "Configured", "All allocated", said.interfaces)
+            return WantedStatus("Ready", "Success", "Configured", "All allocated", said.interfaces)
         return said
 
-    mp.setattr(configurations, "shown", hasty)
+    mp.setattr(configurations, "wanted_status", hasty)

@@ -11,7 +11,7 @@ from reconcilers.integrations.vitistack.api import (
     IPAllocation,
     NetworkConfiguration,
 )
-from reconcilers.integrations.vitistack.interfaces import shown
+from reconcilers.integrations.vitistack.interfaces import wanted_status
 
 HAD = {"name": "eth0", "ipv4Addresses": ["10.0.2.7"], "ipAllocated": True}
 
@@ -33,7 +33,7 @@ def allocation(phase: str, requested: str, address: str = "") -> IPAllocation:
 
 
 def addresses(one: NetworkConfiguration, mine: IPAllocation | None) -> list[str]:
-    said = shown(one, {} if mine is None else {"eth0": mine})
+    said = wanted_status(one, {} if mine is None else {"eth0": mine})
     assert (said.phase == "Ready") == (mine is not None and mine.holds)
     return [text for each in said.interfaces for text in each.get("ipv4Addresses", ())]
 
@@ -43,7 +43,7 @@ def test_an_address_that_the_machine_has_stays_shown_until_its_allocation_has_it
     assert addresses(machine, None) == ["10.0.2.7"]
     assert addresses(machine, allocation("Pending", "10.0.2.7")) == ["10.0.2.7"]
     assert addresses(machine, allocation("Allocated", "10.0.2.7", "10.0.2.7")) == ["10.0.2.7"]
-    assert shown(machine, {}).phase == "Pending"
+    assert wanted_status(machine, {}).phase == "Pending"
 
 
 def test_an_address_that_the_machine_does_not_get_is_not_shown() -> None:
