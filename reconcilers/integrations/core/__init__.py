@@ -6,5 +6,6 @@ object that gets an address by one write. The rules are those of ARCHITECTURE.md
 never overlap".
 
 Read in this order: `journal` (promises, and where they are kept), `contents` (what is held and who
-waits, kept from pass to pass), `rules` (pure functions), `due` (which promises to complete).
+waits, kept from pass to pass), `rules` (pure functions), `passes` (what surrounds each pass over a
+pool, and which promises it completes).
 """

@@ -20,9 +20,8 @@ from controller.errors import ControllerError
 from controller.meta import Key
 from controller.outcome import Again, Outcome
 from reconcilers.integrations.core.concurrency import run_concurrently
-from reconcilers.integrations.core.due import RETRY
 from reconcilers.integrations.core.journal import MOST_PROMISES, Journal, Promise, journal_of
-from reconcilers.integrations.core.passes import JournalReconciler
+from reconcilers.integrations.core.passes import RETRY, JournalReconciler
 from reconcilers.integrations.core.rules import settle
 from reconcilers.integrations.kubermatic.allocations import (
     Allocations,

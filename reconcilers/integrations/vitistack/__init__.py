@@ -1,6 +1,7 @@
 """Vitistack's IPAllocations: the addresses of NetworkNamespaces, one object for each.
 
-Read in this order: `api` (the kinds), `ranges` (what a network hands out), `world` (what is read),
-`networks` (the pass that hands out), `allocations` (one IPAllocation: expiry, what it shows of its
-network), `configurations` (one NetworkConfiguration: makes IPAllocations and shows them).
+Read in this order: `api` (the kinds), `ranges` (what a network hands out), `world` (the caches),
+`reading` and `writing` (what a pass over a network reads, and what it writes), `networks` (the
+pass that hands out), `allocations` (one IPAllocation: expiry, what it shows of its network),
+`configurations` (one NetworkConfiguration: makes IPAllocations and shows them).
 """
