@@ -21,6 +21,7 @@ from controller.meta import OwnerReference, Version
 from reconcilers.api import names
 from reconcilers.integrations.core.concurrency import run_concurrently
 from reconcilers.integrations.core.journal import Promise
+from reconcilers.integrations.core.owners import owner_reference, rendered_owner
 from reconcilers.integrations.core.passes import Kept
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
@@ -36,17 +37,6 @@ from reconcilers.networkpool.pending_promises import WriteResult
 
 VOIDED = names.ANNOTATION_PROMISES_VOID
 """Annotation: no promise made before then can be kept; it goes with the next addresses."""
-
-
-def owner_of(pool: IPAMPool) -> dict[str, Any]:
-    """Return the owner reference that allocations of a pool have."""
-    meta = pool.metadata
-    return {
-        "apiVersion": POOLS.api_version,
-        "kind": POOLS.kind,
-        "name": meta.name,
-        "uid": meta.uid,
-    }
 
 
 def is_pool(owner: OwnerReference) -> bool:
@@ -65,18 +55,9 @@ def owners_patch(allocation: IPAMAllocation, pool: IPAMPool) -> Mapping[str, Any
     if is_owned(allocation, pool):
         return {}
     others = [
-        {
-            "apiVersion": one.apiVersion,
-            "kind": one.kind,
-            "name": one.name,
-            "uid": one.uid,
-            **({"controller": True} if one.controller else {}),
-            **({"blockOwnerDeletion": True} if one.blockOwnerDeletion else {}),
-        }
-        for one in allocation.metadata.ownerReferences
-        if not is_pool(one)
+        rendered_owner(one) for one in allocation.metadata.ownerReferences if not is_pool(one)
     ]
-    return {"ownerReferences": [*others, owner_of(pool)]}
+    return {"ownerReferences": [*others, owner_reference(pool, POOLS)]}
 
 
 def content(
@@ -151,7 +132,10 @@ class Allocations:
                 return
             kind = pool.spec.datacenters[grant.datacenter].type
             body = {
-                "metadata": {"name": pool.metadata.name, "ownerReferences": [owner_of(pool)]},
+                "metadata": {
+                    "name": pool.metadata.name,
+                    "ownerReferences": [owner_reference(pool, POOLS)],
+                },
                 "spec": {"type": kind, "dc": grant.datacenter},
             }
             try:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from controller.meta import Key
+from reconcilers.integrations.core.owners import owner_reference
 from reconcilers.integrations.core.views import Planned
-from reconcilers.integrations.kubermatic.allocations import content, owner_of
+from reconcilers.integrations.kubermatic.allocations import content
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, POOLS, IPAMAllocation
 from reconcilers.integrations.kubermatic.clusters import failure_message
 from reconcilers.integrations.kubermatic.holdings import Problem
@@ -96,7 +97,7 @@ def _body(one: DatacenterContents, grant: Grant, bodies: Mapping[tuple[str, Key]
         "metadata": {
             "name": name,
             "namespace": namespace,
-            "ownerReferences": [owner_of(one.pool)],
+            "ownerReferences": [owner_reference(one.pool, POOLS)],
         },
     }
     settings = one.pool.spec.datacenters[grant.datacenter]

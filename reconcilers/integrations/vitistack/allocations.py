@@ -23,6 +23,7 @@ from controller.events import Recorder
 from controller.meta import Key, Version
 from controller.outcome import SETTLED, Again, Outcome
 from reconcilers.api.names import label_value
+from reconcilers.integrations.core.owners import owner_reference, rendered_owner
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     CONFIGURATIONS,
@@ -52,17 +53,6 @@ EXPIRED = "Expired"
 def labels_of(network: str, configuration: str) -> dict[str, str]:
     """Return the labels that an IPAllocation has to have; nothing is decided by them."""
     return {LABEL_NETWORK: label_value(network), LABEL_CONFIGURATION: label_value(configuration)}
-
-
-def owner_of(configuration: NetworkConfiguration) -> dict[str, Any]:
-    """Return the owner reference of the IPAllocations of a NetworkConfiguration."""
-    meta = configuration.metadata
-    return {
-        "apiVersion": CONFIGURATIONS.api_version,
-        "kind": CONFIGURATIONS.kind,
-        "name": meta.name,
-        "uid": meta.uid,
-    }
 
 
 def renewal(uid: str, ttl: int) -> float:
@@ -140,8 +130,8 @@ class AllocationReconciler:
             # The cache may be behind: an owner that is gone would have the collector take it.
             owner = await self._configuration(one)
             if owner is not None and not owner.metadata.terminating:
-                others = [_reference(each) for each in one.metadata.ownerReferences]
-                metadata["ownerReferences"] = [*others, owner_of(owner)]
+                others = [rendered_owner(each) for each in one.metadata.ownerReferences]
+                metadata["ownerReferences"] = [*others, owner_reference(owner, CONFIGURATIONS)]
         if not metadata:
             return False
         await self._client.patch(ALLOCATIONS, Version.from_object(one), {"metadata": metadata})
@@ -215,10 +205,3 @@ def _changes(one: IPAllocation, static: Static | None) -> dict[str, Any]:
     }
     wanted = of_network(static)
     return {name: value for name, value in wanted.items() if shown[name] != value}
-
-
-def _reference(owner: Any) -> dict[str, Any]:
-    """Return an owner reference as it is written."""
-    flags = {name: True for name in ("controller", "blockOwnerDeletion") if getattr(owner, name)}
-    names = ("apiVersion", "kind", "name", "uid")
-    return {**{name: getattr(owner, name) for name in names}, **flags}

@@ -19,7 +19,8 @@ from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
 from controller.meta import Key, Version
 from controller.outcome import SETTLED, Again, Outcome
 from reconcilers.conditions import Finding, rendered, with_findings
-from reconcilers.integrations.vitistack.allocations import labels_of, owner_of
+from reconcilers.integrations.core.owners import owner_reference
+from reconcilers.integrations.vitistack.allocations import labels_of
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     CONFIGURATIONS,
@@ -205,7 +206,11 @@ def allocation_for(
     if had and _hands_out(network, had):
         spec["requestedAddress"] = had
     labels = labels_of(network.metadata.name, one.metadata.name)
-    metadata = {"name": name, "labels": labels, "ownerReferences": [owner_of(one)]}
+    metadata = {
+        "name": name,
+        "labels": labels,
+        "ownerReferences": [owner_reference(one, CONFIGURATIONS)],
+    }
     return {"metadata": metadata, "spec": spec}
 
 

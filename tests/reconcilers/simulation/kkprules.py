@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from controller.errors import ControllerError
+from reconcilers.integrations.core.owners import owner_reference
 from reconcilers.integrations.kubermatic import allocations, planning, pools
-from reconcilers.integrations.kubermatic.allocations import Allocations, owner_of
-from reconcilers.integrations.kubermatic.api import ALLOCATIONS, IPAMAllocation, IPAMPool
+from reconcilers.integrations.kubermatic.allocations import Allocations
+from reconcilers.integrations.kubermatic.api import ALLOCATIONS, POOLS, IPAMAllocation, IPAMPool
 from reconcilers.integrations.kubermatic.planning import Content, Decided, Grant
 from reconcilers.integrations.kubermatic.pools import PoolReconciler
 from reconcilers.integrations.kubermatic.reading import Reader, View
@@ -111,7 +112,10 @@ def made_with_addresses(mp: Patch) -> None:
                 settings = pool.spec.datacenters[grant.datacenter]
                 spec = allocations.content(empty, grant.datacenter, settings, grant.ranges)
                 body = {
-                    "metadata": {"name": pool.metadata.name, "ownerReferences": [owner_of(pool)]},
+                    "metadata": {
+                        "name": pool.metadata.name,
+                        "ownerReferences": [owner_reference(pool, POOLS)],
+                    },
                     "spec": {key: value for key, value in spec.items() if value is not None},
                 }
                 await self._client.create(ALLOCATIONS, grant.cluster.namespace, body)
