@@ -79,6 +79,22 @@ def settle(journal: Journal, view: Requests[Object]) -> Journal:
     return Journal(revision, tuple(still_open))
 
 
+def needs_fence(journal: Journal, position: int, *, wanted: bool) -> bool:
+    """Return whether what an object may have promised has to be voided before it hands out.
+
+    Its journal was never written, is lost, or is of another cluster's history. One of the latter
+    is fenced even if nothing is to be handed out, or each pass would list to find out.
+
+    Args:
+        journal: of the object.
+        position: the revision up to which all requests were read, by a list if the caches had not.
+        wanted: whether something is to be handed out.
+    """
+    if journal.revision is None:
+        return wanted
+    return position < journal.revision
+
+
 @dataclass(frozen=True, slots=True)
 class Grant(Generic[R]):
     """Blocks chosen for a request at the version that was read, and the promise of them."""

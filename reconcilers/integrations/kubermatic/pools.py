@@ -22,7 +22,7 @@ from controller.outcome import Again, Outcome
 from reconcilers.integrations.core.concurrency import run_concurrently
 from reconcilers.integrations.core.journal import MOST_PROMISES, Journal, Promise, journal_of
 from reconcilers.integrations.core.passes import RETRY, JournalReconciler
-from reconcilers.integrations.core.rules import settle
+from reconcilers.integrations.core.rules import needs_fence, settle
 from reconcilers.integrations.kubermatic.allocations import (
     Allocations,
     Work,
@@ -94,13 +94,10 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
 
     @override
     async def _pass(self, pool: IPAMPool) -> Outcome:
-        revision = journal_of(pool.metadata).revision
-        view = await self._reader.at_least(pool.metadata.name, revision or 0)
-        known = revision is not None and view.position >= revision
+        journal = journal_of(pool.metadata)
+        view = await self._reader.at_least(pool.metadata.name, journal.revision or 0)
         decided = self._decide(pool, view)
-        if not known and (decided.grants or revision is not None):
-            # Never written, lost, or of another cluster's history: void what it may have promised.
-            # The latter at once, or each pass would list to find out.
+        if needs_fence(journal, view.position, wanted=bool(decided.grants)):
             pool = await self._fenced(pool)
             view = await self._reader.at_least(
                 pool.metadata.name, journal_of(pool.metadata).revision or 0

@@ -26,7 +26,7 @@ from controller.meta import Key
 from controller.outcome import SETTLED, Outcome
 from reconcilers.integrations.core.journal import Journal, journal_of
 from reconcilers.integrations.core.passes import JournalReconciler
-from reconcilers.integrations.core.rules import Choice, Refused, View, choose, settle
+from reconcilers.integrations.core.rules import Choice, Refused, View, choose, needs_fence, settle
 from reconcilers.integrations.vitistack.api import (
     ERROR,
     NETWORKS,
@@ -106,13 +106,9 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
                 await self._statuses.write_overlaps(network)
             return SETTLED
         space = space_of(static)
-        revision = journal_of(network.metadata).revision
-        view = await self._reader.at_least(network.metadata.key, space, revision or 0)
-        known = revision is not None and view.position >= revision
-        waiting = next(view.contents.queue(), None) is not None
-        if not known and (waiting or revision is not None):
-            # Never written, lost, or of another cluster's history: void what it may have promised.
-            # The latter at once, or each pass would list to find out.
+        journal = journal_of(network.metadata)
+        view = await self._reader.at_least(network.metadata.key, space, journal.revision or 0)
+        if needs_fence(journal, view.position, wanted=view.contents.waiting > 0):
             network = await self._fenced(network)
             revision = journal_of(network.metadata).revision or 0
             view = await self._reader.at_least(network.metadata.key, space, revision)

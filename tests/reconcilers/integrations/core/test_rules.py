@@ -1,0 +1,17 @@
+"""When an object with a journal is fenced before it hands out."""
+
+import pytest
+
+from reconcilers.integrations.core.journal import Journal
+from reconcilers.integrations.core.rules import needs_fence
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_one_that_was_never_written_is_fenced_once_something_is_wanted(wanted: bool) -> None:
+    assert needs_fence(Journal(), 7, wanted=wanted) == wanted
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+@pytest.mark.parametrize("position", [6, 7, 8])
+def test_one_of_another_history_is_fenced_whatever_is_wanted(position: int, wanted: bool) -> None:
+    assert needs_fence(Journal(7), position, wanted=wanted) == (position < 7)
