@@ -91,8 +91,8 @@ class Journal:
 
     Args:
         revision: the highest resourceVersion of the requests that settled earlier promises:
-            whoever hands out has to have read so far. None without memory: nothing may be handed
-            out.
+            a replica that hands out has to have read so far. None without memory: nothing may be
+            handed out.
         promises: those that may still take effect.
     """
 

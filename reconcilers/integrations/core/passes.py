@@ -6,7 +6,8 @@ is written with the version that was read.
 
 Of the promises that are open one replica writes its own at once. Those of others it writes only
 after it saw them unchanged for a while, so that two live replicas do not double every write. One
-whose write was refused for good, by an admission webhook say, is tried again once per resync.
+whose write was refused for good, by an admission webhook for example, is tried again once per
+resync.
 """
 
 from abc import ABC, abstractmethod

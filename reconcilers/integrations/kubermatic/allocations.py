@@ -1,8 +1,8 @@
 """The writes of IPAMAllocations: made without addresses, then given what was promised, repaired.
 
 A create has no precondition, so an allocation is made without addresses first; only what a journal
-promises to exactly that version is written into it. Whoever froze before its create makes an
-allocation that holds nothing.
+promises to exactly that version is written into it. A replica that froze before its create
+makes an allocation that holds nothing.
 """
 
 from collections.abc import Awaitable, Mapping, Sequence
@@ -71,7 +71,7 @@ def content(
     Args:
         allocation: at the version that the promise names.
         name: of the datacenter.
-        datacenter: what the pool says of it.
+        datacenter: its settings in the pool.
         ranges: what is promised.
     """
     spec: dict[str, Any] = {"type": datacenter.type, "dc": name}

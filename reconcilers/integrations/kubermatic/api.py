@@ -125,7 +125,7 @@ class Cluster:
         return self.status.namespaceName
 
     def is_served(self, worker: str) -> bool:
-        """Return whether allocations are made for it now, by whoever has this worker name."""
+        """Return whether allocations are made for it now, by the process with this worker name."""
         meta = self.metadata
         idle = meta.terminating or self.spec.pause or not self.namespace
         return not idle and meta.labels.get(WORKER_LABEL, "") == worker

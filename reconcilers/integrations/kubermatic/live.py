@@ -49,7 +49,7 @@ def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
     def names() -> list[PoolName]:
         return names_of(POOLS.kind, pools.cache)
 
-    def show(wanted: Wanted, now: datetime) -> Views:
+    def make_views(wanted: Wanted, now: datetime) -> Views:
         return views_of(contents_of(world, wanted), now, view_of, drawing_of)
 
     watched = [
@@ -57,11 +57,11 @@ def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
         Watched(allocations, either(of_allocation)),
         Watched(clusters, of_cluster),
     ]
-    return Live(watched, names, show)
+    return Live(watched, names, make_views)
 
 
 def _place(one: Cluster) -> tuple[str, str, bool]:
-    """Return all of a cluster that shows: its status says more, and changes often."""
+    """Return what views have of a cluster; its status has more, and changes often."""
     return one.datacenter, one.namespace, one.is_served("")
 
 

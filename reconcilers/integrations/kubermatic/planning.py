@@ -86,7 +86,7 @@ class Decided:
 
 
 def exhausted(name: str, made: Plan) -> Iterable[Problem]:
-    """Return what a pool says of a datacenter that has not enough for all."""
+    """Yield the problem of a datacenter that has not enough for all its clusters."""
     waiting = [one for one in made.by_cluster.values() if one and one.reason == POOL_EXHAUSTED]
     if waiting:
         yield Problem(POOL_EXHAUSTED, f"datacenter {name}: {waiting[0].message}")
@@ -140,7 +140,7 @@ def plan(content: Content, clusters: Iterable[Cluster], room: int) -> Plan:
             if fault is not None:
                 made.by_cluster[cluster.metadata.key] = fault
                 if fault.reason != OVERLAPPING and not fault.harmless:
-                    continue  # whoever made it so has to say what it should be
+                    continue  # only a person can correct it
         if room <= 0:
             return _with_more(made)
         try:
@@ -230,7 +230,7 @@ class _Taking:
         return (self._content.space.addresses(blocks),)
 
     def _moved(self, ranges: Sequence[AddressRange]) -> tuple[AddressRange, ...]:
-        """Return what an allocation gets that says another datacenter: the same, if it can."""
+        """Return what an allocation of another datacenter gets: the same, if it can."""
         space = self._content.space
         same = [space.blocks(part) for part in ranges]
         mine = [blocks for blocks in same if blocks is not None]

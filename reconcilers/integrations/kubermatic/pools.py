@@ -206,8 +206,8 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
     ]:
         """Make the allocations that are not there.
 
-        What a cluster was to get whose allocation cannot be made, as its namespace is missing,
-        say, is others': so decide again without it.
+        If the allocation of a cluster cannot be made, for want of its namespace for example, what
+        it was to get is for other clusters: so decide again without it.
 
         Returns:
             The view by which it is decided in the end, what is, the grants that can be promised

@@ -124,7 +124,7 @@ class Reader:
         client: for lists.
         allocations: the cache.
         clock: the time.
-        patience: seconds to wait for the cache before the server is asked.
+        patience: seconds to wait for the cache before the server is read.
     """
 
     def __init__(

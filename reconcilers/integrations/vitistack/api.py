@@ -81,7 +81,7 @@ class NetworkStatus:
 
 @dataclass(frozen=True, slots=True)
 class NetworkNamespace:
-    """A network; its addresses are handed out by whoever its spec names."""
+    """A network; its addresses are handed out by the provider that its spec names."""
 
     metadata: ObjectMeta
     spec: NetworkSpec = field(default_factory=NetworkSpec)

@@ -78,7 +78,7 @@ class ConfigurationReconciler:
     async def _reconcile(self, one: NetworkConfiguration) -> Outcome:
         network = network_of(self._world, one)
         if isinstance(network, str):
-            await self._show(one, WantedStatus(ERROR, FAILED, ERROR, network))
+            await self._write_status(one, WantedStatus(ERROR, FAILED, ERROR, network))
             return SETTLED
         how = network.spec.ipAllocation
         if how is None or how.type != STATIC or not self._world.is_ours(network):
@@ -90,7 +90,7 @@ class ConfigurationReconciler:
             if name_of(interface, index) not in found:
                 await self._make(one, network, name_of(interface, index))
         await self._remove(one, allocations, found.values())
-        await self._show(one, wanted_status(one, found))
+        await self._write_status(one, wanted_status(one, found))
         return SETTLED
 
     async def _make(
@@ -126,7 +126,7 @@ class ConfigurationReconciler:
                 last = await self._client.patch_status(ALLOCATIONS, each, released(text))
             await self._client.delete(ALLOCATIONS, Version.from_object(last))
 
-    async def _show(self, one: NetworkConfiguration, wanted: WantedStatus) -> None:
+    async def _write_status(self, one: NetworkConfiguration, wanted: WantedStatus) -> None:
         """Write the status of a NetworkConfiguration if it differs."""
         now, meta, has = self._clock.now(), one.metadata, one.status
         finding = Finding(READY, wanted.phase == READY, wanted.reason, wanted.message)

@@ -130,7 +130,7 @@ def _interface(
         interface: as its spec says.
         one: its IPAllocation; None if it has none.
         before: what is shown of it now. An address that its IPAllocation is about to get stays
-            there: the machine has it, and whoever reads it must not see it go.
+            there: the machine has it, and readers must not see it go.
     """
     still_waits = one is None or (one.waits and one.status.phase != ERROR)
     had = addresses_of(before) if before is not None and still_waits else ()

@@ -40,11 +40,11 @@ def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
     def names() -> list[PoolName]:
         return names_of(NETWORKS.kind, networks.cache)
 
-    def show(wanted: Wanted, now: datetime) -> Views:
+    def make_views(wanted: Wanted, now: datetime) -> Views:
         return views_of(contents_of(world, wanted), now, view_of, drawing_of)
 
     watched = [Watched(networks, either(itself)), Watched(allocations, either(of_allocation))]
-    return Live(watched, names, show)
+    return Live(watched, names, make_views)
 
 
 PLATFORM = Platform((NETWORKS, ALLOCATIONS), _live)

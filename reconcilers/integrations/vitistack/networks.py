@@ -1,7 +1,7 @@
 """One pass over one NetworkNamespace.
 
 gone, or not ours?          leave it
-hands out nothing now?      say who hands out the same; each IPAllocation says why it waits
+hands out nothing now?      report who hands out the same; IPAllocations say why they wait
                             (`allocations.py`)
 requests wait, no memory?   fence it: void whatever was promised before
 otherwise                   read, choose, write the journal, write the IPAllocations, count

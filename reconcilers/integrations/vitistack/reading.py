@@ -31,7 +31,7 @@ class Reader:
         client: for lists.
         world: the caches.
         clock: the time.
-        patience: seconds to wait for the cache before the server is asked.
+        patience: seconds to wait for the cache before the server is read.
     """
 
     def __init__(self, client: Client, world: World, clock: Clock, patience: float) -> None:
