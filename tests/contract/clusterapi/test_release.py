@@ -100,6 +100,7 @@ async def test_an_ipaddress_whose_claim_vanished_is_released_though_its_owner_wa
     await lab.claim("a", "p")
     await lab.served("a")
     await lab.patch("InClusterIPPool", "p", {"metadata": {"annotations": PAUSED}})
+    await lab.settled()
     await lab.delete("IPAddressClaim", "a")
     await lab.patch("IPAddressClaim", "a", {"metadata": {"finalizers": None}})
     await lab.gone("IPAddressClaim", "a")
