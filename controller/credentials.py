@@ -142,10 +142,11 @@ def file_state(files: Iterable[Path]) -> FileState:
     The resolved path is part of it: kubelet replaces the files of a Secret volume by changing the
     target of one symlink, and the new file may have the age and the size of the old one.
     """
-    return tuple(_state(file) for file in files)
+    return tuple(_file_version(file) for file in files)
 
 
-def _state(file: Path) -> tuple[str, int, int, int] | None:
+def _file_version(file: Path) -> tuple[str, int, int, int] | None:
+    """Return path, inode, mtime (ns) and size (bytes) of a file; None if it cannot be read."""
     try:
         real = file.resolve()
         found = real.stat()

@@ -150,7 +150,7 @@ class ShardLeases:
             LeaderLost: a shard was lost, and its work does not end; the process must exit.
         """
         async with anyio.create_task_group() as group:
-            group.start_soon(self._be_member)
+            group.start_soon(self._renew_membership)
             group.start_soon(self._look_regularly)
             for shard, elector in enumerate(self._electors.values()):
                 group.start_soon(self._take_part, shard, elector)
@@ -185,15 +185,17 @@ class ShardLeases:
             self._problem = str(error)
             log.warning("A request for the leases of shards failed", error=str(error))
 
-    async def _be_member(self) -> None:
-        """Keep the Lease of this replica renewed."""
+    async def _renew_membership(self) -> None:
+        """Acquire and renew the Lease of this replica, anew after each loss, until cancelled."""
         while True:
             await self._member.acquire()
             self._joined.set()
             try:
                 await guarded(self._member.hold)
             except LeaderLost as error:
-                log.warning("This replica counts as gone", reason=str(error))
+                log.warning(
+                    "Membership lease lost, other replicas take its shards", reason=str(error)
+                )
 
     async def _look_regularly(self) -> None:
         await self._joined.wait()
