@@ -42,7 +42,7 @@ class Subject:
 
     @property
     def text(self) -> str:
-        """What people call it."""
+        """Return `Kind namespace/name`."""
         return f"{self.kind} {self.namespace}/{self.name}"
 
     @classmethod
@@ -107,7 +107,7 @@ def _pools(objects: Objects) -> Iterator[Finding]:
             continue
         yield from _overlaps(one, objects)
         yield from _strays(one, objects)
-        yield from _status(pool, allocations)
+        yield from _status_drift(pool, allocations)
         pictures.append(one)
     yield from _pools_among_each_other(pictures)
 
@@ -180,8 +180,8 @@ def _strays(one: Picture, objects: Objects) -> Iterator[Finding]:
         yield Finding("OutOfRange", "error", subject, sentence, choices=("none", "delete"))
 
 
-def _status(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Iterator[Finding]:
-    """Yield a finding if a pool's status does not say what the allocations say."""
+def _status_drift(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Iterator[Finding]:
+    """Yield a finding if the status counters differ from the allocations."""
     status = pool.status
     if status.observedGeneration != pool.metadata.generation:
         return  # it has not been looked at yet, and says so

@@ -13,14 +13,8 @@ from reconcilers.addressmap.objects import read_objects
 from reconcilers.cli.flags import option
 from reconcilers.cli.output import Cell, Column, Form, output_option, show, table
 from reconcilers.cli.problems import EXIT_PROBLEM, say
-from reconcilers.cli.progress import doing, progress
-from reconcilers.cli.survey.objects import (
-    Scope,
-    in_cluster,
-    scope,
-    scope_options,
-    survey,
-)
+from reconcilers.cli.progress import progress, show_progress
+from reconcilers.cli.survey.objects import Scope, in_cluster, scope, scope_options, survey
 from reconcilers.cli.survey.repair import Outcome, Report, read_report, repair, report
 
 _COLOURS = {"error": "red", "warning": "yellow"}
@@ -87,7 +81,11 @@ def check(
         ctx.exit(EXIT_PROBLEM if any(one.failed for one in outcomes) else 0)
     if tenants and where.files:
         raise click.UsageError("--tenants asks the tenants: it needs a cluster, not files")
-    found = in_cluster(where, _WHAT, partial(_with_tenants, where)) if tenants else _audited(where)
+    found = (
+        in_cluster(where, _WHAT, partial(_audit_with_tenants, where))
+        if tenants
+        else _audited(where)
+    )
     named = ((one.subject.kind.lower(), one.subject.name) for one in found)
     shown = table(_COLUMNS, found, wide=output == "wide") or "nothing is wrong\n"
     show(output, lambda: report(found), named, lambda: shown)
@@ -104,14 +102,14 @@ def _audited(where: Scope) -> list[Finding]:
 async def _repaired(where: Scope, wanted: Report, client: Any) -> list[Outcome]:
     objects = await read_objects(client, where.namespace)
     found = audit(objects, datetime.now(UTC))
-    doing("carrying out the report")
+    show_progress("carrying out the report")
     return [outcome async for outcome in repair(client, wanted, found)]
 
 
-async def _with_tenants(where: Scope, client: Any) -> list[Finding]:
+async def _audit_with_tenants(where: Scope, client: Any) -> list[Finding]:
     from reconcilers.cli.survey.tenantdrift import tenant_drift
 
     objects = await read_objects(client, where.namespace)
     found = audit(objects, datetime.now(UTC))
-    doing("asking the tenants")
+    show_progress("asking the tenants")
     return [*found, *await tenant_drift(client, objects)]

@@ -64,8 +64,8 @@ def advance(done: int, of: int) -> None:
         work.done, work.of = done, of
 
 
-def doing(what: str) -> None:
-    """Show that the work under `progress` is at this now; nothing where there is none."""
+def show_progress(what: str) -> None:
+    """Show what the work under `progress` does now; nothing outside of it."""
     work = _work.get()
     if work is not None:
         work.what = what

@@ -149,7 +149,7 @@ class LiveViews:
                 yield session.shows
 
     async def _look(self, group: anyio.abc.TaskGroup) -> None:
-        """Begin and end what changed of what is served."""
+        """Read which kinds are served, and restart the watches of platforms where that changed."""
         client = Client(self._transport)
         kinds = [kind for platform in self._platforms for kind in platform.kinds]
         try:
@@ -162,7 +162,7 @@ class LiveViews:
         for at, platform in enumerate(self._platforms):
             known, mine = self._sessions.get(at), served.intersection(platform.kinds)
             if known is None or known.served != mine:
-                self._begin(at, platform, mine, group)
+                self._restart_watches(at, platform, mine, group)
         if not self.looked.is_set():
             with self._clock.move_on_after(FIRST_SECONDS):
                 for session in self._sessions.values():
@@ -170,14 +170,14 @@ class LiveViews:
                         await one.informer.wait_synced()
             self.looked.set()
 
-    def _begin(
+    def _restart_watches(
         self,
         at: int,
         platform: Platform,
         served: frozenset[Resource[Any]],
         group: anyio.abc.TaskGroup,
     ) -> None:
-        """Watch a platform by the kinds that are served, and no longer by those before."""
+        """Stop the watches of the platform at position `at`, and start those of served kinds."""
         known = self._sessions.get(at)
         if known is not None:
             known.scope.cancel()

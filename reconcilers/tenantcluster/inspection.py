@@ -108,7 +108,7 @@ def findings(
             who = f"Service {one.service.metadata.key}"
             yield "TenantServiceWaits", "warning", f"{who} has no address: it asks for {one.asks}"
     why = refusal(inside.pools) or inside.configuration_error
-    if why or (pool is not None and not _is_read(pool)):
+    if why or (pool is not None and not _metallb_counts_all(pool)):
         yield (
             "TenantConfigurationNotRead",
             "error",
@@ -128,10 +128,11 @@ def findings(
         )
 
 
-def _is_read(pool: IPAddressPool) -> bool:
-    """Return whether MetalLB counts as many addresses in a pool as it has; true if it counts none.
+def _metallb_counts_all(pool: IPAddressPool) -> bool:
+    """Return whether the counters in a pool's status fit the addresses in its spec.
 
-    One that leaves addresses out, as avoidBuggyIPs has it do, counts fewer.
+    They may be lower: with avoidBuggyIPs, MetalLB leaves addresses out. If they are higher,
+    MetalLB still serves an older spec. True, too, if the status has no counters.
     """
     spans = [ranges.parsed_entry(text) for text in pool.spec.addresses]
     count = counted(pool.status)

@@ -131,14 +131,14 @@ class Stopwatch:
         """Begin now."""
         self._begun = world.now()
 
-    def sooner_than(self, seconds: float, usually: str) -> Check:
-        """See that less has passed than what something usually takes."""
+    def check_faster_than(self, limit: float, name: str) -> Check:
+        """Return a check that less than `limit` seconds have passed since `start`."""
 
         def check(world: World) -> list[str]:
             took = world.now() - self._begun
-            if took >= seconds:
-                raise Broken(f"it took {took:.1f} s, no less than {usually}")
-            return [f"that took {took:.1f} s; {usually} is {seconds:g} s"]
+            if took >= limit:
+                raise Broken(f"it took {took:.1f} s, no less than {name}")
+            return [f"that took {took:.1f} s; {name} is {limit:g} s"]
 
         return check
 

@@ -67,7 +67,7 @@ def story(overlaps: OverlapWatch, releases: ReleaseWatch, silent_url: str) -> li
         "let_go_first": lambda count: partial(releases.let_go_first, count=count),
         "never_overlapped": lambda: overlaps.never,
         "leader_replaced": lambda: loss.see,
-        "sooner_than_usual": lambda: watch.sooner_than(
+        "sooner_than_usual": lambda: watch.check_faster_than(
             TenantSettings().growth_after, "the usual wait"
         ),
     }

@@ -30,7 +30,7 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.local.metallb import DEFINITION, wait_established
 from reconcilers.cli.local.platform import Platform
 from reconcilers.cli.local.servers import ApiServer
-from reconcilers.cli.progress import doing
+from reconcilers.cli.progress import show_progress
 from reconcilers.cli.standin.pools import GROUP as METALLB
 from reconcilers.ui.watched import READ_EVENTS, ReadEvent
 
@@ -146,7 +146,7 @@ class World:
                 return look(self)
             except NotYet as why:
                 last = why
-            doing(f"waiting: {last}")
+            show_progress(f"waiting: {last}")
             before = self._clock.monotonic()
             with self._clock.move_on_after(seconds) as waiting:
                 await changed.wait()

@@ -55,12 +55,12 @@ async def wait_established(transport: Transport, clock: Clock, definitions: Defi
     informer = Informer(DEFINITION, transport, clock)
     done = anyio.Event()
 
-    def look(_: object) -> None:
+    def check_established(_: object) -> None:
         found = [informer.cache.get(key) for key in needed]
         if all(one is not None and is_established(one) for one in found):
             done.set()
 
-    informer.add_handler(look)
+    informer.add_handler(check_established)
     async with running([informer.run]):
         await done.wait()
 

@@ -98,7 +98,7 @@ def _age(service: Service) -> tuple[str, str]:
 def _keeps(service: Service, shown: Sequence[AddressRange], pools: Sequence[Pool]) -> Pool | None:
     """Return the pool of the addresses that a Service shows; None if it may not keep them."""
     pool = next((one for one in pools if all(address in one for address in shown)), None)
-    if not shown or pool is None or _asks(service, WANTED_POOL) not in ("", pool.name):
+    if not shown or pool is None or _first_annotation(service, WANTED_POOL) not in ("", pool.name):
         return None
     wanted = _wanted(service)
     keeps = wanted is not None and (not wanted or set(wanted) == set(shown))
@@ -113,15 +113,15 @@ def _parsed(texts: Iterable[str]) -> list[AddressRange]:
         return []
 
 
-def _asks(service: Service, annotations: tuple[str, ...]) -> str:
-    """Return the first of `annotations` that the Service carries; empty if none."""
+def _first_annotation(service: Service, annotations: tuple[str, ...]) -> str:
+    """Return the value of the first of `annotations` that the Service has; empty if none."""
     carried = service.metadata.annotations
     return next((carried[name] for name in annotations if carried.get(name)), "")
 
 
 def _wanted(service: Service) -> list[AddressRange] | None:
     """Return the addresses that the Service asks for by name; None if it asks for nonsense."""
-    text = _asks(service, WANTED_ADDRESSES) or service.spec.loadBalancerIP
+    text = _first_annotation(service, WANTED_ADDRESSES) or service.spec.loadBalancerIP
     return _parsed(part.strip() for part in text.split(",")) or None if text else []
 
 
@@ -140,7 +140,7 @@ def _chosen(
     service: Service, pools: Sequence[Pool], taken: set[AddressRange]
 ) -> tuple[Pool, list[AddressRange]]:
     """Return a pool and free addresses of it; raise CannotServe if there are none."""
-    wanted, name = _wanted(service), _asks(service, WANTED_POOL)
+    wanted, name = _wanted(service), _first_annotation(service, WANTED_POOL)
     if wanted is None:
         raise CannotServe("the requested addresses are none")
     if name and name not in {pool.name for pool in pools}:

@@ -94,7 +94,7 @@ def configuration(declared: Iterable[AddressPool]) -> tuple[Pool, ...]:
     Raises:
         InvalidConfig: they are none; says which entry of which pool, and why.
     """
-    pools = tuple(_pool(one) for one in sorted(declared, key=lambda pool: pool.metadata.name))
+    pools = tuple(map(_parse_pool, sorted(declared, key=lambda pool: pool.metadata.name)))
     entries = [(pool.name, *entry) for pool in pools for entry in pool.entries.items()]
     for (_, earlier, first), (name, later, second) in combinations(entries, 2):
         if second.overlaps(first):
@@ -104,7 +104,8 @@ def configuration(declared: Iterable[AddressPool]) -> tuple[Pool, ...]:
     return pools
 
 
-def _pool(declared: AddressPool) -> Pool:
+def _parse_pool(declared: AddressPool) -> Pool:
+    """Return a declared pool with its entries parsed; raise InvalidConfig for a wrong one."""
     meta, spec = declared.metadata, declared.spec
     where = f"parsing address pool {meta.name}: "
     if meta.namespace != NAMESPACE:

@@ -18,7 +18,7 @@ async def run_concurrently(work: Sequence[Callable[[], Awaitable[None]]], width:
     """
     limit, failures = anyio.CapacityLimiter(width), list[ControllerError]()
 
-    async def do(one: Callable[[], Awaitable[None]]) -> None:
+    async def run_one(one: Callable[[], Awaitable[None]]) -> None:
         async with limit:
             try:
                 await one()
@@ -27,6 +27,6 @@ async def run_concurrently(work: Sequence[Callable[[], Awaitable[None]]], width:
 
     async with anyio.create_task_group() as group:
         for one in work:
-            group.start_soon(do, one)
+            group.start_soon(run_one, one)
     if failures:
         raise failures[0]

@@ -245,6 +245,7 @@ class PoolForecast:
 
 
 def _promises(pool: NetworkPool) -> dict[str, Assignment]:
+    """Return the pool's valid open promises by uid."""
     return {
         promise.uid: promise
         for promise in pool.status.assignments

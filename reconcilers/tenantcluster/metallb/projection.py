@@ -382,7 +382,7 @@ def is_empty(pool: IPAddressPool) -> bool:
 
 
 def basis_annotation(wanted: Projection) -> dict[str, str]:
-    """Return the annotation that says which reader `wanted` is from."""
+    """Return the annotations with the cache position that `wanted` was read at, and its owner."""
     return {names.ANNOTATION_PROJECTION_BASIS: str(wanted.basis), **wanted.owner}
 
 

@@ -169,7 +169,14 @@ class TenantReleaseCheck(ReleaseCheck):
         return await self._check_until_grace(present or vanished, allocation, mark)
 
     async def _owner(self, allocation: IPAllocation) -> TenantCluster | None:
-        """Return the TenantCluster; that there is none is believed of a live read only."""
+        """Return the allocation's TenantCluster; None if it is gone.
+
+        It is returned from the cache if it is there; before None is returned, the API server is
+        read, as the cache may be late.
+
+        Raises:
+            ControllerError: the API server did not answer, or not with a plain NotFound.
+        """
         key = allocation.spec.tenantClusterRef.key
         cached = self._clusters.get(key)
         if cached is not None and not is_foreign(allocation, cached):

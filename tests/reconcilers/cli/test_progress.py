@@ -16,7 +16,7 @@ from reconcilers.cli import progress as module
 from reconcilers.cli.demo.story import WEB
 from reconcilers.cli.local.platform import Tenant, platform
 from reconcilers.cli.problems import say
-from reconcilers.cli.progress import Work, advance, counted, doing, progress
+from reconcilers.cli.progress import Work, advance, counted, progress, show_progress
 from reconcilers.cli.up import load
 from reconcilers.settings import Settings
 from tests.reconcilers.cli.commandline import pool
@@ -114,7 +114,7 @@ def test_nothing_is_shown_without_a_terminal_or_for_quick_work(
         pass
     monkeypatch.setattr(module, "PROGRESS_SECONDS", 0.0)
     with redirect_stderr(file), progress("reading files"):
-        doing("something else")
+        show_progress("something else")
     assert (quick.getvalue(), file.getvalue()) == ("", "")
 
 
