@@ -92,7 +92,7 @@ class AccountTokens:
                 },
                 "status": {
                     "token": self._sign(meta, audiences, ends),
-                    "expirationTimestamp": _moment(ends),
+                    "expirationTimestamp": _rfc3339(ends),
                 },
             },
         )
@@ -197,7 +197,8 @@ def _check_time(claims: dict[str, Any]) -> None:
         raise TokenRefused("service account token has expired")
 
 
-def _moment(seconds: int) -> str:
+def _rfc3339(seconds: int) -> str:
+    """Return a time, in seconds since the epoch, as RFC 3339 text in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -80,29 +80,31 @@ class NamespaceRules(BuiltinRules):
 class KeyedRules(BuiltinRules):
     """Config maps: keys are checked, and `immutable` holds."""
 
-    # Where values are texts, and where they are base64; and what is too long with all of them.
-    plain: tuple[str, ...] = ("data",)
-    coded: tuple[str, ...] = ("binaryData",)
+    # Fields whose values are texts, and base64; and the path that a size error of all names.
+    text_fields: tuple[str, ...] = ("data",)
+    base64_fields: tuple[str, ...] = ("binaryData",)
     whole = "[]"
 
     @property
-    def parts(self) -> tuple[str, ...]:
-        """The maps that hold values."""
-        return (*self.plain, *self.coded)
+    def data_fields(self) -> tuple[str, ...]:
+        """Return the names of the fields that map keys to values."""
+        return (*self.text_fields, *self.base64_fields)
 
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
         found = [
             invalid(f"{part}[{key}]", key, error)
-            for part in self.parts
+            for part in self.data_fields
             for key in body.get(part, ())
             for error in _key_errors(key)
         ]
-        for part, other in permutations(self.parts, 2):
+        for part, other in permutations(self.data_fields, 2):
             both = [key for key in body.get(part, ()) if key in body.get(other, ())]
             text = f"duplicate of key present in {other}"
             found += [invalid(f"{part}[{key}]", key, text) for key in both]
-        sizes = (_sizes(body, part, coded=part in self.coded) for part in self.parts)
+        sizes = (
+            _sizes(body, part, is_base64=part in self.base64_fields) for part in self.data_fields
+        )
         if sum(chain.from_iterable(sizes)) > _LARGEST:
             found.append(too_long(self.whole, _LARGEST))
         if old is not None and old.get("immutable"):
@@ -110,7 +112,7 @@ class KeyedRules(BuiltinRules):
                 found.append(forbidden("immutable", "field is immutable when `immutable` is set"))
             found += [
                 forbidden(part, "field is immutable when `immutable` is set")
-                for part in self.parts
+                for part in self.data_fields
                 if body.get(part) != old.get(part)
             ]
         return found
@@ -119,8 +121,8 @@ class KeyedRules(BuiltinRules):
 class SecretRules(KeyedRules):
     """Secrets: stringData becomes data, the type is immutable, known types have their keys."""
 
-    plain: tuple[str, ...] = ()
-    coded: tuple[str, ...] = ("data",)
+    text_fields: tuple[str, ...] = ()
+    base64_fields: tuple[str, ...] = ("data",)
     whole = "data"
 
     @override
@@ -128,8 +130,10 @@ class SecretRules(KeyedRules):
         body.setdefault("type", "Opaque")
         texts = body.pop("stringData", None) or {}
         if texts:
-            coded = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
-            body["data"] = {**body.get("data", {}), **coded}
+            encoded = {
+                key: base64.b64encode(text.encode()).decode() for key, text in texts.items()
+            }
+            body["data"] = {**body.get("data", {}), **encoded}
 
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
@@ -150,10 +154,10 @@ def _key_errors(key: str) -> Iterator[str]:
         yield "must not start with '..'"
 
 
-def _sizes(body: Body, part: str, *, coded: bool) -> Iterator[int]:
+def _sizes(body: Body, part: str, *, is_base64: bool) -> Iterator[int]:
     """Yield how many bytes each value has; what is base64 counts as what it stands for."""
     for text in body.get(part, {}).values():
-        yield len(base64.b64decode(text)) if coded else len(text.encode())
+        yield len(base64.b64decode(text)) if is_base64 else len(text.encode())
 
 
 def _type_problems(body: Body) -> Iterator[FieldError]:

@@ -107,9 +107,9 @@ class Proxy(ControlPlane):
     def inject(self, fault: Fault, match: Match = EVERYTHING) -> Iterator[Injection]:
         """Inject a fault for as long as the context lasts.
 
-        A request that it struck stays struck: a silent watch does not come to life again.
-        Several faults may strike one request, in the order in which they were injected; one that
-        answers in the server's place leaves nothing to those after it.
+        A fault already applied to a request stays when the context ends: a silent watch stays
+        silent. Several faults may apply to one request, in the order in which they were injected;
+        after one that answers in the server's place, no later one applies.
         """
         self._made += 1
         randomness = random.Random(f"{self._seed}/{self._made}")  # noqa: S311 - repeatable

@@ -119,8 +119,8 @@ def _shown_value(value: Any) -> str:
 Fields = dict[str, Any]
 
 
-def contains(node: Fields) -> bool:
-    """Return whether the path that a (non-root) node stands for is itself in the set."""
+def is_member(node: Fields) -> bool:
+    """Return whether the path of this node, which is not the root, is in the set."""
     return not node or SELF in node
 
 
@@ -159,7 +159,7 @@ def difference(left: Fields, right: Fields) -> Fields:
 def _difference(left: Fields, right: Fields) -> Fields | None:
     """Subtract nodes; None means that nothing is left."""
     if not left:
-        return None if contains(right) else left
+        return None if is_member(right) else left
     if not right:
         return _tidied({e: n for e, n in left.items() if e != SELF}) if SELF in left else left
     out = left
@@ -188,7 +188,7 @@ def covers(whole: Fields, part: Fields) -> bool:
         if node:
             if not covers(mine, node):
                 return False
-        elif not contains(mine):
+        elif not is_member(mine):
             return False
     return True
 
@@ -207,7 +207,7 @@ def without_trees(left: Fields, right: Fields) -> Fields:
         other = right.get(element)
         if other is None:
             out[element] = node
-        elif not contains(other):
+        elif not is_member(other):
             rest = without_trees(node, other) if node else node
             if not node or rest:
                 out[element] = {} if len(rest) == 1 and SELF in rest else rest
@@ -222,7 +222,7 @@ def intersection(left: Fields, right: Fields) -> Fields:
 def _intersection(left: Fields, right: Fields) -> Fields | None:
     """Intersect nodes; None means that they share nothing."""
     if not left or not right:
-        return {} if contains(left) and contains(right) else None
+        return {} if is_member(left) and is_member(right) else None
     fewer, more = (left, right) if len(left) < len(right) else (right, left)
     out = {}
     for element, node in fewer.items():
@@ -248,7 +248,7 @@ def paths(fields: Fields, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, .
     """Yield the paths of a set: those of a node before those of its children, as Go does."""
     names = sorted((e for e in fields if e != SELF), key=sort_key)
     for element in names:
-        if contains(fields[element]):
+        if is_member(fields[element]):
             yield (*prefix, element)
     for element in names:
         yield from paths(fields[element], (*prefix, element))
@@ -267,7 +267,7 @@ def has(fields: Fields, path: tuple[str, ...]) -> bool:
         if child is None:
             return False
         node = child
-    return bool(path) and contains(node)
+    return bool(path) and is_member(node)
 
 
 def read(raw: Any, *, depth: int = 0) -> Fields:

@@ -8,7 +8,7 @@ from typing import Any
 from envtest.patching import fieldset
 from envtest.patching.compare import claimed
 from envtest.patching.entries import Managed, Owned
-from envtest.patching.fieldset import SELF, Fields, contains
+from envtest.patching.fieldset import SELF, Fields, is_member
 from envtest.patching.model import ListNode, MapNode, Node, item_element
 from envtest.patching.tracking import Write
 
@@ -42,7 +42,7 @@ def _from_members(atom: MapNode, value: dict[str, Any], fields: Fields) -> dict[
         below = fields.get("f:" + name)
         if below is None:
             left[name] = inner
-        elif not contains(below):
+        elif not is_member(below):
             left[name] = _remove(atom.child(name), inner, below)
     return left
 
@@ -54,7 +54,7 @@ def _from_items(atom: ListNode, value: list[Any], fields: Fields) -> list[Any]:
         below = fields.get(item_element(atom, item))
         if below is None:
             left.append(item)
-        elif not contains(below):
+        elif not is_member(below):
             left.append(_remove(atom.item, item, below))
     return left
 

@@ -74,13 +74,13 @@ def _list(names: Mapping[str, Any], reference: str) -> _Schema:
 
 
 def _published(schema: Mapping[str, Any]) -> _Schema:
-    """A schema with type and metadata of embedded objects filled in, at every depth."""
+    """Return a schema with type and metadata added to embedded objects, at every depth."""
     found = {name: _child(name, value) for name, value in schema.items()}
     return _with_type_meta(found) if schema.get(_EMBEDDED) else found
 
 
 def _with_type_meta(schema: _Schema) -> _Schema:
-    """An embedded object's schema with type and metadata."""
+    """Return an embedded object's schema with type and metadata added."""
     embedded = {
         "apiVersion": {"description": wording.EMBEDDED_API_VERSION, "type": "string"},
         "kind": {"description": wording.EMBEDDED_KIND, "type": "string"},

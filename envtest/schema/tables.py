@@ -139,7 +139,7 @@ def _integer(value: Any, _now: datetime.datetime) -> int | None:
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _number(value: Any, _now: datetime.datetime) -> float | None:
+def _numeric_cell(value: Any, _now: datetime.datetime) -> float | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
@@ -165,7 +165,7 @@ _CELLS: Mapping[str, Callable[[Any, datetime.datetime], Any]] = {
     "boolean": _boolean,
     "date": _date,
     "integer": _integer,
-    "number": _number,
+    "number": _numeric_cell,
     "string": _text,
 }
 
