@@ -98,7 +98,7 @@ class Controller:
         )
         self._hurries: dict[Key, int] = {}
         """How often in a row a key asked to come back at once."""
-        self._told_async = False
+        self._logged_not_async = False
         self._log: Log = structlog.get_logger(__name__)
 
     async def run(self) -> None:
@@ -237,8 +237,8 @@ class Controller:
                 self._metrics.terminal_errors.inc()
                 return "error"
             case NotAsync():
-                if not self._told_async:
-                    self._told_async = True
+                if not self._logged_not_async:
+                    self._logged_not_async = True
                     self._log.error("The reconciler must be async", error=str(error))
                 self._metrics.panics.inc()
             case ControllerError():

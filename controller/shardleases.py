@@ -309,7 +309,9 @@ class ShardLeases:
             with self._clock.move_on_after(self._settings.ending_seconds) as scope:
                 await self._work.end(shard)
             if scope.cancelled_caught:
-                raise LeaderLost(f"lease {name} is lost and the work does not end") from lost[0]
+                raise LeaderLost(
+                    f"lease {name} is lost and its work has not ended in time"
+                ) from lost[0]
 
 
 @asynccontextmanager

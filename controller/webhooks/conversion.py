@@ -75,7 +75,7 @@ class Spoke(Generic[S, H]):
     def __post_init__(self) -> None:
         for function in (self.to_hub, self.from_hub):
             if iscoroutinefunction(function):
-                raise ValueError(f"{_name(function)} is async: a conversion asks nobody")
+                raise ValueError(f"{_name(function)} is async: a conversion must be synchronous")
 
 
 class _Step(NamedTuple):

@@ -126,10 +126,10 @@ class AllocationEvents:
         _log.error("pool hands out nothing", reason=str(unreadable))
 
     def contents_differ(self, pool: Key, parts: Sequence[str]) -> None:
-        """Record that what was kept of a pool's allocations was not what they are: a bug."""
+        """Record that the kept contents of a pool differ from its allocations: a bug."""
         self._metrics.pool(pool)
         self._metrics.contents_differed(pool)
-        _log.error("cached contents differ", pool=str(pool), parts=list(parts[:MOST_SINGLE]))
+        _log.error("pool cache inconsistent", pool=str(pool), parts=list(parts[:MOST_SINGLE]))
 
     def definition_outdated(self, pool: NetworkPool) -> None:
         """Record that nothing is handed out, because the definition in force drops fields."""

@@ -162,7 +162,7 @@ async def test_contents_that_are_wrong_are_reported_and_replaced(
         "what is held is not handed out"
     )
     [wrong] = [line for line in logs if line["log_level"] == "error"]
-    assert wrong["event"] == "cached contents differ"
+    assert wrong["event"] == "pool cache inconsistent"
     assert wrong["parts"] == ["IPAllocation held", "counts", "space"]
     registry = lab.pools._events._metrics._contents
     assert registry.labels("lab", make.NAMESPACE)._value.get() == 1
