@@ -2,7 +2,7 @@
 
 In a cluster kube-controller-manager does this. Here it belongs to authorization, because without
 it `admin`, `edit` and `view` would grant nothing. It happens in the same turn as the write that it
-follows, so the next request is judged by it already.
+follows, so the next request is already authorized by it.
 """
 
 from typing import Any

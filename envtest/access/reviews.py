@@ -5,7 +5,7 @@ from typing import Any
 from envtest.access.rbac import Attributes, Authorizer, Rule
 from envtest.access.tokens import Authenticator, TokenRefused
 from envtest.schema.errors import FieldError, invalid
-from envtest.server.bodies import check_version, fit, judge_complaints, read_object
+from envtest.server.bodies import check_version, enforce_field_validation, fit, read_object
 from envtest.server.call import Call, Plain, User
 from envtest.server.failures import bad_request, invalid_object
 from envtest.server.options import write_options
@@ -34,7 +34,7 @@ class Reviews:
         options = write_options("CreateOptions", call.query, call.dry_runs, call.agent)
         decoded = read_object(call.data, call.content_type, call.resource)
         fit(call.resource, decoded)
-        judge_complaints(call.resource, decoded, options.field_validation, call.warnings)
+        enforce_field_validation(call.resource, decoded, options.field_validation, call.warnings)
         check_version(call.resource, decoded.body)
         body = decoded.body
         spec = body.setdefault("spec", {})

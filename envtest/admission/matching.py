@@ -164,8 +164,11 @@ class Matcher:
                 yield one
 
 
-def concerns_nobody(attributes: Attributes) -> bool:
-    """Return whether webhooks are never called: a broken one could not be removed any more."""
+def bypasses_webhooks(attributes: Attributes) -> bool:
+    """Return whether the object is a webhook configuration, whose writes call no webhook.
+
+    Otherwise a broken webhook could not be removed any more.
+    """
     resource = attributes.call.resource
     return resource.group == GROUP and resource.plural.startswith(("mutating", "validating"))
 

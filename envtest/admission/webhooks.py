@@ -18,7 +18,7 @@ from envtest.admission.matching import (
     Hook,
     Invocation,
     Matcher,
-    concerns_nobody,
+    bypasses_webhooks,
 )
 from envtest.admission.review import Attributes, Body, admission_review, in_version
 from envtest.kinds.typed import TypedError
@@ -55,7 +55,7 @@ class Webhooks:
             return new
         attributes = Attributes(call, operation, new, old)
         call.named = attributes.name
-        if concerns_nobody(attributes):
+        if bypasses_webhooks(attributes):
             return new
         for hook in hooks:
             invocation = self._matcher.invocation(hook, attributes)
@@ -75,22 +75,22 @@ class Webhooks:
         Raises:
             StatusError: a webhook refuses, or cannot be asked and must be.
         """
-        judges = self._configurations.hooks(VALIDATING)
+        hooks = self._configurations.hooks(VALIDATING)
         attributes = Attributes(call, operation, new, old)
-        if not judges or concerns_nobody(attributes):
+        if not hooks or bypasses_webhooks(attributes):
             return
-        found = [self._matcher.invocation(hook, attributes) for hook in judges]
+        found = [self._matcher.invocation(hook, attributes) for hook in hooks]
         invocations = [one for one in found if one is not None]
         if not invocations:
             return
         refusals: list[StatusError] = []
         async with anyio.create_task_group() as tasks:
             for invocation in invocations:
-                tasks.start_soon(self._judge, invocation, attributes, refusals)
+                tasks.start_soon(self._validate_by, invocation, attributes, refusals)
         if refusals:
             raise refusals[0]
 
-    async def _judge(
+    async def _validate_by(
         self, invocation: Invocation, attributes: Attributes, refusals: list[StatusError]
     ) -> None:
         """Ask one validating webhook; the first refusal that comes is returned to the client."""

@@ -60,7 +60,7 @@ _RETURNED = frozenset(
 _RBAC = frozenset({"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"})
 _LABELS = frozenset({"Namespace", "Service"})
 _FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
-# Kinds whose update is judged like a new object, too.
+# Kinds whose update is validated like a new object, too.
 _JUDGED_WHOLE = _RBAC | {"ConfigMap", "Secret", "Service", "ServiceAccount"}
 # What field selectors may name besides metadata.name and metadata.namespace.
 _FIELDS: dict[str, frozenset[str]] = {
@@ -178,7 +178,7 @@ class BuiltinRules(Rules):
         return found + self.check_content(body, old)
 
     def _finalizer_problems(self, body: Body) -> list[FieldError]:
-        """Judge finalizers as the kinds of the core do: those without a domain are known ones."""
+        """Validate finalizers like the core's kinds: those without a domain must be known."""
         if self.group == "apiextensions.k8s.io":
             return []
         text = "name is neither a standard finalizer name nor is it fully qualified"

@@ -1,4 +1,4 @@
-"""Structural schemas of custom resources: from request bytes to a judged object.
+"""Structural schemas of custom resources: from request bytes to a validated object.
 
 Decoding, pruning, defaults, validation, CRD checks, tables and published OpenAPI:
 pure functions over decoded JSON; their yardstick is kube-apiserver v1.36.

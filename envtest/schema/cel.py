@@ -71,14 +71,14 @@ def _interface(text: str) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface:
 
 
 def _is(read: Callable[[str], object]) -> Callable[[str], bool]:
-    def judge(text: str) -> bool:
+    def is_valid(text: str) -> bool:
         try:
             read(text)
         except ValueError:
             return False
         return True
 
-    return judge
+    return is_valid
 
 
 def _contains_ip(cidr: str, address: str) -> bool:
@@ -188,7 +188,7 @@ def with_optional_old(text: str) -> str:
 
 
 class Checker:
-    """Judges the expressions of one schema node."""
+    """Evaluates the expressions of one schema node."""
 
     def __init__(self, schema: Mapping[str, Any], *, root: bool) -> None:
         """Describe a node.

@@ -218,9 +218,9 @@ def _instant(value: str) -> str:
 
 
 def validate(metadata: Mapping[str, Any], path: str) -> list[FieldError]:
-    """Judge labels, annotations, owner references and finalizers.
+    """Validate labels, annotations, owner references and finalizers.
 
-    Names are the caller's business.
+    The caller validates names.
     """
     out: list[FieldError] = []
     check_owners(metadata.get("ownerReferences") or [], f"{path}.ownerReferences", out)
@@ -244,7 +244,7 @@ def check_labels(labels: Mapping[str, str], path: str, out: list[FieldError]) ->
 def check_annotations(annotations: Mapping[str, str], path: str, out: list[FieldError]) -> None:
     """Append what is wrong with annotation keys, and with their size together (256 KiB)."""
     for key in sorted(annotations):
-        # Keys are judged without regard to case.
+        # Keys are validated without regard to case.
         out += [invalid(path, key, text) for text in names.qualified_name_errors(key.lower())]
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if size > _ANNOTATIONS_MAX:

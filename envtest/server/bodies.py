@@ -221,10 +221,10 @@ def _unfit(kind: str, version: str, why: str) -> StatusError:
     return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
 
 
-def judge_complaints(
+def enforce_field_validation(
     resource: Resource, decoded: Decoded, validation: str, warnings: list[str]
 ) -> None:
-    """Refuse, report or ignore what was noticed, as fieldValidation says.
+    """Refuse, warn of or ignore unknown and duplicate fields, as fieldValidation says.
 
     Raises:
         StatusError: 400 under Strict.

@@ -125,10 +125,10 @@ class CustomRules(Rules):
 
     @override
     def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
-        return self.judge_update(body, old, subresource, [])
+        return self.check_update_with_warnings(body, old, subresource, [])
 
     @override
-    def judge_update(
+    def check_update_with_warnings(
         self, body: Body, old: Body, subresource: str, warnings: list[str]
     ) -> list[FieldError]:
         if wrong := _type_problems(body, self._kind, self._api_version):
@@ -167,7 +167,7 @@ class CustomRules(Rules):
 
 
 def _type_problems(body: Mapping[str, Any], kind: str, api_version: str) -> list[FieldError]:
-    """Judge apiVersion and kind; nothing else is looked at where these are wrong."""
+    """Validate apiVersion and kind; if these are wrong, nothing else is validated."""
     found = []
     if body.get("kind") != kind:
         found.append(invalid("kind", body.get("kind", ""), f"must be {kind}"))

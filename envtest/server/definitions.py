@@ -82,7 +82,7 @@ class Definitions:
         named = body["spec"]["names"] == body["status"].get("acceptedNames")
         if not named and accept_names(body, self._others(live["metadata"]["name"])):
             return self._write(live, body)
-        if judge_approval(body) or establish(body):
+        if set_approval_condition(body) or establish(body):
             return self._write(live, body)
         if condition(body, "Established") == "True":
             self._serve(body)
@@ -285,7 +285,7 @@ def _conflict(wanted: Any, held: Any, taken: set[str]) -> str:
     return f"[{', '.join(faults)}]" if len(faults) > 1 else "".join(faults)
 
 
-def judge_approval(body: Body) -> bool:
+def set_approval_condition(body: Body) -> bool:
     """Set the condition of a CRD in one of Kubernetes' own groups that says who approved it."""
     if not f".{body['spec']['group']}".endswith((".k8s.io", ".kubernetes.io")):
         return False

@@ -81,13 +81,13 @@ def generated_name(prefix: str) -> str:
 def check(
     meta: Body, *, namespaced: bool, name_rule: NameRule, old: Body | None = None
 ) -> list[FieldError]:
-    """Judge metadata on its own.
+    """Validate metadata on its own.
 
     Args:
         meta: the metadata.
         namespaced: whether there has to be a namespace.
         name_rule: says what is wrong with a name.
-        old: the stored object's, for an update. What is the very same there was judged then.
+        old: the stored object's, for an update. What equals it was validated then.
     """
     found: list[FieldError] = []
     old = old or {}
@@ -139,7 +139,7 @@ def carry_over(meta: Body, old: Body) -> None:
 
 
 def check_change(meta: Body, old: Body) -> list[FieldError]:
-    """Judge an update of metadata against what was there."""
+    """Validate an update of metadata against the stored metadata."""
     found: list[FieldError] = []
     if old.get("deletionTimestamp"):
         before = old.get("finalizers") or ()
@@ -164,10 +164,10 @@ def check_change(meta: Body, old: Body) -> list[FieldError]:
 
 def _check_lists(meta: Body, old: Body, found: list[FieldError]) -> None:
     """Validate the lists and maps of metadata."""
-    for name, judge in _MANY:
+    for name, validate in _MANY:
         given = _if_changed(meta, old, name)
         if given:
-            judge(given, f"metadata.{name}", found)
+            validate(given, f"metadata.{name}", found)
 
 
 def _if_changed(meta: Body, old: Body, name: str) -> Any:

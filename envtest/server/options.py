@@ -113,7 +113,7 @@ def list_options(query: Mapping[str, str], rules: Rules, *, watch: bool) -> List
 
     Raises:
         StatusError: 400 or 422 when a value makes no sense, or several do not go together; what
-            stands for a resourceVersion is judged where it is used.
+            stands for a resourceVersion is validated where it is used.
     """
     timeout, limit = number(query, "timeoutSeconds"), number(query, "limit")
     version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")

@@ -29,7 +29,7 @@ from envtest.schema.errors import invalid
 from envtest.schema.gotext import json_text
 from envtest.server import failures, objectmeta
 from envtest.server.api import Api
-from envtest.server.bodies import Decoded, judge_complaints, kind_fault
+from envtest.server.bodies import Decoded, enforce_field_validation, kind_fault
 from envtest.server.call import Call, One
 from envtest.server.failures import StatusError, bad_request, invalid_object, refused_patch
 from envtest.server.options import WriteOptions, write_options
@@ -201,7 +201,7 @@ def _judge_patched(call: Call, decoded: Decoded, options: WriteOptions, quoted: 
         text = f"strict decoding error: {', '.join(decoded.complaints)}"
         shown = json_text(quoted())
         raise invalid_object("", "", "", [invalid("patch", shown, text)])
-    judge_complaints(call.resource, decoded, options.field_validation, call.warnings)
+    enforce_field_validation(call.resource, decoded, options.field_validation, call.warnings)
 
 
 async def _apply_patch(api: Api, call: Call, options: WriteOptions) -> One:
@@ -228,7 +228,7 @@ async def _apply_patch(api: Api, call: Call, options: WriteOptions) -> One:
         _judge_duplicates(call, options, duplicates)
         decoded = Decoded(body)
         _fit_patched(resource, decoded, {}, partial(_decode, msgspec.json.encode(body)))
-        judge_complaints(resource, decoded, options.field_validation, call.warnings)
+        enforce_field_validation(resource, decoded, options.field_validation, call.warnings)
         # Only now: a conflict wins over a wrong name.
         check_names(call, body)
         if stored is None or live is None:

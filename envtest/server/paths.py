@@ -17,7 +17,7 @@ from envtest.wire.query import Query
 _TEXT = "text/plain; charset=utf-8"
 _AGGREGATED = f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 # kubectl validates a List against the second version of OpenAPI, and takes what is not in it for
-# valid; the server judges each object. As protobuf: fields 1 (swagger) and 2 (info).
+# valid; the server validates each object. As protobuf: fields 1 (swagger) and 2 (info).
 _SWAGGER = {"swagger": "2.0", "info": {"title": "Kubernetes", "version": "v1.36.2"}, "paths": {}}
 _SWAGGER_PROTOBUF = b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.36.2"
 _SWAGGER_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"

@@ -72,7 +72,7 @@ async def wait_until_fresh(api: Api, version: str) -> None:
 
     Args:
         api: the state; it says how long that is.
-        version: the resourceVersion of a read; what is none is judged elsewhere.
+        version: the resourceVersion of a read; it is validated elsewhere.
     """
     if number_fault(version):
         return

@@ -106,20 +106,20 @@ class Rules(ABC):
 
     @abstractmethod
     def check(self, body: Body) -> list[FieldError]:
-        """Judge an object that is to be created; metadata included where the kind does so."""
+        """Validate an object that is to be created, and its metadata where the kind does so."""
 
     @abstractmethod
     def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
-        """Judge an update."""
+        """Validate an update."""
 
-    def judge_update(
+    def check_update_with_warnings(
         self,
         body: Body,
         old: Body,
         subresource: str,
         warnings: list[str],  # noqa: ARG002  # optional
     ) -> list[FieldError]:
-        """Judge an update; `warnings` receives what is forgiven because it was wrong before."""
+        """Validate an update; append to `warnings` what is accepted as it was wrong before."""
         return self.check_update(body, old, subresource)
 
     def begin_deletion(self, body: Body) -> None:  # noqa: B027  # optional

@@ -143,7 +143,7 @@ def _unparsed(why: str) -> StatusError:
 
 
 def _value_problems(key: str, operator: str, values: frozenset[str]) -> list[FieldError]:
-    """Judge the values of a term: all numbers first, then all texts."""
+    """Validate the values of a term: all numbers first, then all texts."""
     ordered = sorted(values)
     found = []
     if operator in {">", "<"}:

@@ -15,7 +15,7 @@ from envtest.patching import same_except_times, track_update
 from envtest.schema.errors import FieldError, invalid
 from envtest.server import failures, objectmeta
 from envtest.server.api import Api
-from envtest.server.bodies import check_version, fit, judge_complaints, read_object
+from envtest.server.bodies import check_version, enforce_field_validation, fit, read_object
 from envtest.server.call import Call, One
 from envtest.server.failures import StatusError, bad_request, invalid_object
 from envtest.server.options import WriteOptions, write_options
@@ -31,7 +31,7 @@ async def create(api: Api, call: Call) -> One:
     options = write_options("CreateOptions", call.query, call.dry_runs, call.agent)
     decoded = read_object(call.data, call.content_type, call.resource)
     fit(call.resource, decoded)
-    judge_complaints(call.resource, decoded, options.field_validation, call.warnings)
+    enforce_field_validation(call.resource, decoded, options.field_validation, call.warnings)
     check_version(call.resource, decoded.body)
     return await create_object(api, call, decoded.body, options)
 
@@ -121,7 +121,7 @@ def _track(
 
 
 def _creation_problems(resource: Resource, body: dict[str, Any]) -> list[FieldError]:
-    """Judge a new object: first by its kind's rules, then by those for all metadata."""
+    """Validate a new object: first by its kind's rules, then by those for all metadata."""
     found = resource.rules.check(body)
     return found or objectmeta.check(
         body["metadata"],
@@ -152,7 +152,7 @@ async def update(api: Api, call: Call) -> One:
     options = write_options("UpdateOptions", call.query, call.dry_runs, call.agent)
     decoded = read_object(call.data, call.content_type, resource)
     fit(resource, decoded)
-    judge_complaints(resource, decoded, options.field_validation, call.warnings)
+    enforce_field_validation(resource, decoded, options.field_validation, call.warnings)
     check_version(resource, decoded.body)
     body = decoded.body
     check_names(call, body)
@@ -297,7 +297,7 @@ def _update_problems(call: Call, body: dict[str, Any], live: dict[str, Any]) -> 
             old=live["metadata"],
         ),
         *objectmeta.check_change(meta, live["metadata"]),
-        *resource.rules.judge_update(body, live, subresource, call.warnings),
+        *resource.rules.check_update_with_warnings(body, live, subresource, call.warnings),
     ]
 
 
