@@ -158,7 +158,7 @@ class _Layer(NamedTuple):
 
     first: int
     last: int
-    says: Holder | str
+    content: Holder | str
 
 
 def picture(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Picture:
@@ -248,8 +248,10 @@ def _sweep(layers: Iterable[_Layer], cidr: AddressRange) -> Iterator[Extent]:
 
 def _extent_of(where: AddressRange, layers: Iterable[_Layer]) -> Extent:
     """Return what is to be said of a range."""
-    held = {one.says.allocation: one.says for one in layers if isinstance(one.says, Holder)}
-    said = [one.says for one in layers if isinstance(one.says, str)]
+    held = {
+        one.content.allocation: one.content for one in layers if isinstance(one.content, Holder)
+    }
+    said = [one.content for one in layers if isinstance(one.content, str)]
     reserved = [text.removeprefix("reserved:") for text in said if text != "range"]
     who = tuple(held[key] for key in sorted(held))
     if len(who) > 1:

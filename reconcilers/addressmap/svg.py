@@ -24,7 +24,7 @@ LEAST_PER_ROW = 16
 WIDTH = 960
 ROW = 18
 LABEL = 120
-BESIDE = 260
+NAMES_WIDTH = 260
 HEAD = 44
 LEGEND_ROW = 20
 LEGEND_COLUMNS = 4
@@ -48,7 +48,7 @@ def svg(picture: Picture, numbers: Mapping[str, int]) -> str:
     entries = [*_states(picture), *_tenants(picture, by_tenant)]
     legend = HEAD + rows * ROW + LEGEND_ROW
     height = legend + -(-len(entries) // LEGEND_COLUMNS) * LEGEND_ROW
-    width = LABEL + WIDTH + BESIDE
+    width = LABEL + WIDTH + NAMES_WIDTH
     size_of = f'width="{width}" height="{height}" {_FONT} role="img"'
     title = escape(f"{picture.name}  {picture.pool.spec.cidr}")
     return "".join(
@@ -88,7 +88,7 @@ def _rectangles(
     picture: Picture, first: int, per_row: int, by_tenant: Mapping[str, Look]
 ) -> Iterator[str]:
     scale = WIDTH / per_row
-    beside: dict[int, list[str]] = {}
+    after_row: dict[int, list[str]] = {}
     for extent in picture.inside:
         begin, end = extent.range.first - first, extent.range.last - first
         name = extent.tenant_text
@@ -108,9 +108,9 @@ def _rectangles(
                 yield _plate(name, x + 3, HEAD + row * ROW)
                 name = ""  # once is enough, where it fits first
             elif row == end // per_row:
-                beside.setdefault(begin // per_row, []).append(name)
-    for row, names in beside.items():
-        yield _beside(names, HEAD + row * ROW + ROW - 5)
+                after_row.setdefault(begin // per_row, []).append(name)
+    for row, names in after_row.items():
+        yield _names_after_row(names, HEAD + row * ROW + ROW - 5)
 
 
 def _plate(name: str, x: float, y: float) -> str:
@@ -122,8 +122,9 @@ def _plate(name: str, x: float, y: float) -> str:
     )
 
 
-def _beside(names: list[str], y: int) -> str:
-    text, most = ", ".join(dict.fromkeys(names)), int(BESIDE / _LETTER) - 2
+def _names_after_row(names: list[str], y: int) -> str:
+    """Return the names that do not fit into their ranges, to the right of a row, cut to width."""
+    text, most = ", ".join(dict.fromkeys(names)), int(NAMES_WIDTH / _LETTER) - 2
     short = text if len(text) <= most else text[: most - 1] + "…"
     return f'<text x="{LABEL + WIDTH + 6}" y="{y}" fill="#57606a">{escape(short)}</text>\n'
 
@@ -158,7 +159,7 @@ def _tenants(picture: Picture, by_tenant: Mapping[str, Look]) -> Iterator[tuple[
 
 def _legend(entries: list[tuple[str, str]], top: int) -> Iterator[str]:
     for at, (fill, text) in enumerate(entries):
-        x = 8 + at % LEGEND_COLUMNS * ((LABEL + WIDTH + BESIDE) // LEGEND_COLUMNS)
+        x = 8 + at % LEGEND_COLUMNS * ((LABEL + WIDTH + NAMES_WIDTH) // LEGEND_COLUMNS)
         y = top + at // LEGEND_COLUMNS * LEGEND_ROW
         yield (
             f'<rect x="{x}" y="{y - 12}" width="16" height="16" fill="{fill}"/>'

@@ -156,7 +156,7 @@ class LiveViews:
             served = await client.served_among(kinds)
         except ControllerError as error:
             self._error = error
-            self._tell()
+            self._notify()
             return
         self._error = None
         for at, platform in enumerate(self._platforms):
@@ -189,25 +189,25 @@ class LiveViews:
     async def _follow(self, session: _Session) -> None:
         """Keep a platform current until its scope is cancelled."""
         for one in session.watched:
-            one.informer.cache.subscribe(self._teller(one))
+            one.informer.cache.subscribe(self._notifier(one))
         try:
             with session.scope:
                 async with running([one.informer.run for one in session.watched]):
                     for one in session.watched:
                         await one.informer.wait_synced()
-                    self._tell(session.concerned())
+                    self._notify(session.concerned())
                     await anyio.sleep_forever()
         finally:
             # Of NetworkPools, too: what claims hold of them is not known any more.
-            self._tell(session.concerned())
+            self._notify(session.concerned())
 
-    def _teller(self, watched: Watched) -> Callable[[Change[Any]], None]:
-        def tell(change: Change[Any]) -> None:
-            self._tell(list(watched.concerned(change)))
+    def _notifier(self, watched: Watched) -> Callable[[Change[Any]], None]:
+        def notify(change: Change[Any]) -> None:
+            self._notify(list(watched.concerned(change)))
 
-        return tell
+        return notify
 
-    def _tell(self, pools: Collection[PoolName] = ()) -> None:
+    def _notify(self, pools: Collection[PoolName] = ()) -> None:
         if self._changed is not None:
             self._changed(pools)
 

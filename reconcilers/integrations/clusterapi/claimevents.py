@@ -22,8 +22,8 @@ MOST_SINGLE_PER_MINUTE = 32
 """Up to so many claims of one pool get an event each within a minute."""
 ACTION = "Allocating"
 
-Told = tuple[IPAddressClaim, Finding]
-"""A claim as it was written, and what its Ready condition says since then."""
+Reported = tuple[IPAddressClaim, Finding]
+"""A claim as it was written, and its Ready condition since then."""
 
 
 class ClaimEvents:
@@ -42,16 +42,16 @@ class ClaimEvents:
         self._kind = claim_kind
         self._single = MinuteWindow[int](clock)
 
-    def told(self, pool_kind: Resource[Any], pool: Any, told: Sequence[Told]) -> None:
-        """Record what one pass over a pool told claims, by the reasons of their conditions.
+    def record(self, pool_kind: Resource[Any], pool: Any, written: Sequence[Reported]) -> None:
+        """Record events for the claims that one pass over a pool wrote, by condition reason.
 
         Args:
             pool_kind: the kind of `pool`.
             pool: that the claims name.
-            told: the claims that were written.
+            written: the claims that were written.
         """
-        by_reason: dict[str, list[Told]] = {}
-        for one in told:
+        by_reason: dict[str, list[Reported]] = {}
+        for one in written:
             by_reason.setdefault(one[1].reason, []).append(one)
         for reason, some in by_reason.items():
             type_: EventType = "Normal" if some[0][1].status else "Warning"

@@ -25,7 +25,7 @@ from reconcilers.integrations.clusterapi.api import (
     IPAddressClaim,
 )
 from reconcilers.integrations.clusterapi.choosing import blocks_of
-from reconcilers.integrations.clusterapi.claimevents import ClaimEvents, Told
+from reconcilers.integrations.clusterapi.claimevents import ClaimEvents, Reported
 from reconcilers.integrations.clusterapi.statuses import message_of, shows, with_ready
 from reconcilers.integrations.clusterapi.world import World
 from reconcilers.integrations.core.concurrency import run_concurrently
@@ -71,12 +71,12 @@ class Granting:
             space: what it hands out.
         """
         results: list[Kept] = []
-        told: list[Told] = []
+        written: list[Reported] = []
 
         async def keep_one(one: Granted) -> None:
             promise, claim = one
             try:
-                told.append(await self._keep(promise, claim, pool, pool_kind, space))
+                written.append(await self._keep(promise, claim, pool, pool_kind, space))
             except (ControllerError, NotOurs) as error:
                 result = (
                     WriteResult.REFUSED
@@ -85,13 +85,13 @@ class Granting:
                 )
                 if result is WriteResult.REFUSED:
                     failed = Finding(READY, False, ALLOCATION_FAILED, str(error))
-                    told.extend(await self._tell(claim, failed))
+                    written.extend(await self._write_finding(claim, failed))
                 results.append((promise, result))
             else:
                 results.append((promise, WriteResult.WRITTEN))
 
         await run_concurrently([partial(keep_one, one) for one in granted], self._width)
-        self._events.told(pool_kind, pool, told)
+        self._events.record(pool_kind, pool, written)
         return results
 
     async def _keep(
@@ -101,7 +101,7 @@ class Granting:
         pool: Any,
         pool_kind: Resource[Any],
         space: PoolSpace,
-    ) -> Told:
+    ) -> Reported:
         """Make sure that the IPAddress is there as promised, then write the claim."""
         spec = spec_of(promise.startAddress, space.prefix, space.gateway)
         address = await self._answers.ensure(claim, pool, pool_kind, spec)
@@ -131,14 +131,14 @@ class Granting:
             pool: that they name.
             pool_kind: the kind of `pool`.
         """
-        told: list[Told] = []
+        written: list[Reported] = []
 
-        async def tell(refusal: Refusal[IPAddressClaim]) -> None:
+        async def refuse_one(refusal: Refusal[IPAddressClaim]) -> None:
             finding = Finding(READY, False, refusal.reason, refusal.message)
-            told.extend(await self._tell(refusal.request, finding))
+            written.extend(await self._write_finding(refusal.request, finding))
 
-        await run_concurrently([partial(tell, one) for one in refusals], self._width)
-        self._events.told(pool_kind, pool, told)
+        await run_concurrently([partial(refuse_one, one) for one in refusals], self._width)
+        self._events.record(pool_kind, pool, written)
 
     async def void(self, claims: Sequence[IPAddressClaim], pool: str) -> bool:
         """Write each claim once, so that no promise to its present version can be kept.
@@ -169,10 +169,10 @@ class Granting:
         await run_concurrently([partial(void_one, one) for one in claims], self._width)
         return not missed
 
-    async def _tell(self, claim: IPAddressClaim, finding: Finding) -> Sequence[Told]:
+    async def _write_finding(self, claim: IPAddressClaim, finding: Finding) -> Sequence[Reported]:
         """Write a claim's Ready condition if it differs; return the claim if it was written.
 
-        One that moved on is seen to later.
+        A claim that has changed meanwhile is left to the next pass.
         """
         if shows(claim, finding):
             return ()

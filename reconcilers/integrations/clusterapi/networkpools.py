@@ -103,7 +103,7 @@ class NetworkPoolClaims(PoolReconciler):
         return pool
 
     @override
-    async def _say(self, pool: NetworkPool, ready: Finding) -> None:
+    async def _write_ready(self, pool: NetworkPool, ready: Finding) -> None:
         """Leave the status to its own reconciler."""
 
     @override

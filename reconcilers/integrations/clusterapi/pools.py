@@ -120,7 +120,7 @@ class PoolReconciler(JournalReconciler[Any]):
             space = self.geometry(pool)
         except InvalidPool as invalid:
             why = "; ".join(invalid.messages)
-            await self._say(pool, Finding(READY, False, "ValidationFailed", why))
+            await self._write_ready(pool, Finding(READY, False, "ValidationFailed", why))
             await self._refuse_all(pool, why)
             return Blocked("ValidationFailed")
         if is_paused(pool.metadata.annotations):
@@ -130,7 +130,7 @@ class PoolReconciler(JournalReconciler[Any]):
         return await self._serve(pool, space, view)
 
     async def _refuse_all(self, pool: Any, why: str) -> None:
-        """Say on each claim that waits for a pool why it serves nobody."""
+        """Write on each claim that waits for a pool why the pool serves no claim."""
         world, key = self._parts.world, pool.metadata.key
         if is_paused(pool.metadata.annotations):
             return
@@ -153,8 +153,8 @@ class PoolReconciler(JournalReconciler[Any]):
     async def _with_finalizer(self, pool: Any) -> Any:
         return await add_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)
 
-    async def _say(self, pool: Any, ready: Finding) -> None:
-        """Write why a pool does not serve."""
+    async def _write_ready(self, pool: Any, ready: Finding) -> None:
+        """Write a pool's Ready condition, which says why it does not serve."""
         await self._parts.statuses.write(self.kind, pool, None, ready)
 
     async def _write_status(self, pool: Any, space: PoolSpace) -> None:
@@ -233,7 +233,9 @@ class PoolReconciler(JournalReconciler[Any]):
         if not count:
             await remove_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)
             return SETTLED
-        await self._say(pool, Finding(READY, False, "Deleting", f"{count} IPAddresses are in use"))
+        await self._write_ready(
+            pool, Finding(READY, False, "Deleting", f"{count} IPAddresses are in use")
+        )
         return Blocked("Deleting", self._parts.settings.requeue_deleting)
 
     async def blockers(self, pool: Any) -> int:

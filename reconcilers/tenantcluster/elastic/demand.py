@@ -165,7 +165,7 @@ def annotation(service: Service, either: tuple[str, str]) -> str:
 
 def _fits(service: Service, families: Collection[int]) -> bool:
     """Return whether addresses of `families` suffice for the families that a Service has."""
-    wanted = _asked(service)
+    wanted = _ip_families(service)
     have = {_FAMILY[family] for family in families}
     if service.spec.ipFamilyPolicy == REQUIRE_DUAL_STACK:
         return have >= set(wanted) and have >= set(_FAMILY.values())
@@ -179,14 +179,16 @@ def could_be_served(service: Service, free: Mapping[int, int]) -> bool:
 
     One that prefers two families is content with one.
     """
-    wanted = [bool(free[family]) for family, name in _FAMILY.items() if name in _asked(service)]
+    wanted = [
+        bool(free[family]) for family, name in _FAMILY.items() if name in _ip_families(service)
+    ]
     if service.spec.ipFamilyPolicy == REQUIRE_DUAL_STACK:
         return all(free.values())
     either = service.spec.ipFamilyPolicy == PREFER_DUAL_STACK
     return any(wanted) if either else all(wanted)
 
 
-def _asked(service: Service) -> tuple[str, ...]:
+def _ip_families(service: Service) -> tuple[str, ...]:
     """Return a Service's families; one without any is from before dual stack: IPv4."""
     return service.spec.ipFamilies or ("IPv4",)
 

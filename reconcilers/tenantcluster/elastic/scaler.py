@@ -90,10 +90,10 @@ class _Observed:
         return [one for one in services if self.waited[one.metadata.uid] >= seconds]
 
     def elsewhere(self, seconds: float) -> tuple[list[Elsewhere], list[float]]:
-        """Return who has waited so long for what we do not have, and when others will have."""
+        """Return what has waited `seconds` for what we lack, and the seconds left for the rest."""
         found = [(one, seconds - self._waited(one)) for one in self.demand.elsewhere]
-        told = [one for one, left in found if left <= 0]
-        return told, [left for _, left in found if left > 0]
+        due = [one for one, left in found if left <= 0]
+        return due, [left for _, left in found if left > 0]
 
     def _waited(self, one: Elsewhere) -> float:
         return self.waited[one.service.metadata.uid]

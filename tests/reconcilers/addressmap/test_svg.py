@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 
 from reconcilers.addressmap.extents import picture
 from reconcilers.addressmap.looks import looks
-from reconcilers.addressmap.svg import BESIDE, HEAD, LABEL, ROW, WIDTH, svg
+from reconcilers.addressmap.svg import HEAD, LABEL, NAMES_WIDTH, ROW, WIDTH, svg
 from reconcilers.api.ipallocation import IPAllocation
 from tests.reconcilers import make
 
@@ -48,7 +48,7 @@ def test_each_tenant_has_a_pattern_and_its_name_in_its_range_or_beside() -> None
     [red] = [x for text, x in places.items() if text and text.endswith("/red")]
     [blue] = [x for text, x in places.items() if text and text.endswith("/blue")]
     assert LABEL <= red < LABEL + WIDTH
-    assert LABEL + WIDTH <= blue < LABEL + WIDTH + BESIDE
+    assert LABEL + WIDTH <= blue < LABEL + WIDTH + NAMES_WIDTH
 
 
 def test_names_that_do_not_fit_beside_a_row_are_cut() -> None:

@@ -12,7 +12,7 @@ from reconcilers.integrations.clusterapi.claimevents import (
     MOST_SINGLE,
     MOST_SINGLE_PER_MINUTE,
     ClaimEvents,
-    Told,
+    Reported,
 )
 from tests.clock import VirtualClock
 from tests.reconcilers.lab import Recorded
@@ -20,7 +20,7 @@ from tests.reconcilers.lab import Recorded
 POOL = InClusterIPPool(ObjectMeta(name="p", namespace="b"))
 
 
-def told(name: str, *, served: bool = True) -> Told:
+def told(name: str, *, served: bool = True) -> Reported:
     reason = api.ADDRESS_ALLOCATED if served else api.POOL_EXHAUSTED
     claim = IPAddressClaim(ObjectMeta(name=name, namespace="b"))
     return claim, Finding(READY, served, reason, f"the words about {name}")
@@ -36,10 +36,10 @@ class Reader:
             cast("Recorder", self.recorded), self.clock, api.claims("v1beta2")
         )
 
-    def after(self, *some: Told) -> list[tuple[str, str]]:
+    def after(self, *some: Reported) -> list[tuple[str, str]]:
         """Return the kinds and names that one pass made events about."""
         self.recorded.subjects.clear()
-        self._events.told(api.IN_CLUSTER_IP_POOL, POOL, some)
+        self._events.record(api.IN_CLUSTER_IP_POOL, POOL, some)
         return self.recorded.subjects
 
 
