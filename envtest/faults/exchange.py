@@ -65,7 +65,7 @@ class Upstream:
         self._plane = plane
         self._tokens: dict[str, str] = {}
         self._users: dict[str, _User] = {}
-        self._nobody = _session(_context(_parts(plane.kubeconfig())[0], None))
+        self._anonymous = _session(_context(_parts(plane.kubeconfig())[0], None))
 
     def token(self, name: str) -> str:
         """Return the token that stands for a user of the control plane.
@@ -76,7 +76,7 @@ class Upstream:
         if name not in self._tokens:
             cluster, user = _parts(self._plane.kubeconfig(name))
             pair = _pair(user)
-            session = _session(_context(cluster, pair)) if pair else self._nobody
+            session = _session(_context(cluster, pair)) if pair else self._anonymous
             self._tokens[name] = new_token()
             self._users[self._tokens[name]] = _User(session, str(user.get("token") or ""))
         return self._tokens[name]
@@ -89,7 +89,7 @@ class Upstream:
         Raises:
             aiohttp.ClientError, OSError: the server is not there, or closes the connection.
         """
-        session, sent = self._nobody, CIMultiDict(headers)
+        session, sent = self._anonymous, CIMultiDict(headers)
         kind, _, token = sent.get("Authorization", "").partition(" ")
         user = self._users.get(token) if kind.lower() == "bearer" else None
         if user is not None:
@@ -104,7 +104,7 @@ class Upstream:
 
     async def close(self) -> None:
         """Close all connections."""
-        for session in {self._nobody, *(user.session for user in self._users.values())}:
+        for session in {self._anonymous, *(user.session for user in self._users.values())}:
             await session.close()
 
 

@@ -118,7 +118,7 @@ def _struct(body: dict[str, Any], node: Node, path: str, unknown: list[str]) -> 
             del body[name]
         else:
             body[name] = _value(body[name], child, where, node.name, unknown)
-            # An empty list of managers is no omission: it says that nobody owns anything.
+            # An empty list of managers is no omission: it says that no field has an owner.
             if child.shape in {"array", "map"} and not body[name] and name != "managedFields":
                 del body[name]
 

@@ -15,7 +15,7 @@ UPDATE = "Update"
 ANCIENT = "ancient-changes"
 MAX_UPDATERS = 10
 
-# What nobody owns, because the server writes it or because it names the object.
+# What no manager owns, because the server writes it or because it names the object.
 UNOWNED: Fields = {
     "f:apiVersion": {},
     "f:kind": {},

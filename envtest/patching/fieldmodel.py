@@ -9,7 +9,7 @@ from envtest.kinds import catalogue
 from envtest.patching.fieldset import Fields
 from envtest.patching.model import UNKNOWN, UNKNOWN_ATOMIC, ListNode, MapNode, Node, Scalar
 
-# What Go writes of every object that has it, though nobody filled it in; and what it writes beyond
+# What Go writes of every object that has it, though it is unset; and what it writes beyond
 # that of the kinds whose ownership tests and products look at.
 _ALWAYS = ("metadata", "spec", "status")
 _ZERO: Mapping[tuple[str, str], Mapping[str, Any]] = {

@@ -1,7 +1,7 @@
 """Path elements, and sets of field paths in the very form that fieldsV1 has on the wire.
 
 A node is a dict from path elements to nodes. A path is in the set if its node is empty or has the
-member "."; the root stands for the object itself, which nobody owns, so an empty root is the
+member "."; the root stands for the object itself, which has no owner, so an empty root is the
 empty set. No function changes its arguments; results share nodes with them, so nodes must never
 be changed in place once they are part of a set. (Classes of nodes with membership flags were
 tried first: translating to and from the wire cost more than all set operations together.)

@@ -1,6 +1,6 @@
 """Taking out of a merged object what its applier does not apply any more.
 
-A field goes if the applier applied it last time, does not now, and nobody else owns it.
+A field goes if the applier applied it last time, does not now, and has no other owner.
 """
 
 from typing import Any

@@ -287,7 +287,7 @@ def _arranged(items: Items, order: _Known) -> Items:
 
     It does not if the patch gives an empty order for new items. The real server then sorts by a
     comparison that contradicts itself, so the outcome is that of its sort: insertion, for short
-    lists. (For longer ones nobody can have meant anything by it.)
+    lists. (For longer ones no client can rely on an order.)
     """
     places = [order.place(item) for item in items]
     if -1 not in places or len(items) > _SHORT:

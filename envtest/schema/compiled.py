@@ -185,7 +185,7 @@ def _compiled(text: str) -> CompiledSchema:
 
 
 def _once(errors: list[FieldError]) -> list[FieldError]:
-    """Each error once: a value that fails the same check in several branches is reported once."""
+    """Return each error once, as a value may fail the same check in several branches."""
     seen: dict[tuple[str, str, str], FieldError] = {}
     for error in errors:
         seen.setdefault((error.kind, error.field, error.detail), error)

@@ -75,7 +75,7 @@ class Pair:
         self._unchanged: bool | None = None
 
     def member(self, name: str, value: Any) -> Pair | None:
-        """The pair of a property or of a value in a map; None where the old side has none."""
+        """Return the pair of a property or a map's value; None where the old side has none."""
         shape = self._shape.properties.get(name, self._shape.additional)
         if shape is None or not isinstance(self.old, dict) or name not in self.old:
             return None
@@ -87,7 +87,7 @@ class Pair:
         return self._shape.map_keys is not None
 
     def item(self, value: Any) -> Pair | None:
-        """The pair of an item of a list; None in lists that are not of type map."""
+        """Return the pair of a list's item; None in lists that are not of type map."""
         shape, keys = self._shape.items, self._shape.map_keys
         if shape is None or keys is None or not isinstance(self.old, list):
             return None

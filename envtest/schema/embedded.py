@@ -42,7 +42,7 @@ class EmbeddedNode:
 
     @classmethod
     def compile(cls, schema: object) -> Self | None:
-        """The node for `schema`, or None where no embedded object is at or below it."""
+        """Return the node for `schema`; None where no embedded object is at or below it."""
         if not isinstance(schema, Mapping):
             return None
         here = bool(schema.get("x-kubernetes-embedded-resource"))

@@ -82,7 +82,7 @@ class FieldError:
         return self.kind in _BLOCKING
 
     def cause(self) -> dict[str, str]:
-        """The entry of `details.causes` in a Status."""
+        """Return the entry of `details.causes` in a Status."""
         return {"reason": _REASONS[self.kind], "message": self.body, "field": self.field}
 
 
@@ -103,27 +103,27 @@ def aggregate_message(errors: Iterable[FieldError]) -> str:
 
 
 def required(field: str, detail: str = "") -> FieldError:
-    """A field that has to be there."""
+    """Return the error of a field that is missing."""
     return FieldError("Required", field, "", detail)
 
 
 def invalid(field: str, value: Any, detail: str) -> FieldError:
-    """A value that breaks a rule."""
+    """Return the error of a value that breaks a rule."""
     return FieldError("Invalid", field, value, detail)
 
 
 def forbidden(field: str, detail: str) -> FieldError:
-    """A field that must not be set here."""
+    """Return the error of a field that must not be set here."""
     return FieldError("Forbidden", field, "", detail)
 
 
 def duplicate(field: str, value: Any) -> FieldError:
-    """A value that stands twice where it may stand once."""
+    """Return the error of a value that occurs twice where it may occur once."""
     return FieldError("Duplicate", field, value, "")
 
 
 def not_supported(field: str, value: Any, supported: Sequence[str]) -> FieldError:
-    """A value outside the allowed ones.
+    """Return the error of a value outside the allowed ones.
 
     `supported` in the order in which they are to be listed.
     """
@@ -132,7 +132,7 @@ def not_supported(field: str, value: Any, supported: Sequence[str]) -> FieldErro
 
 
 def too_long(field: str, limit: int) -> FieldError:
-    """A string with more than `limit` characters (the server says bytes and counts characters)."""
+    """Return the error of a string of more than `limit` characters; its text says bytes."""
     noun = "byte" if limit == 1 else "bytes"
     detail = f"may not be more than {limit} {noun}" if limit >= 0 else "value is too long"
     return FieldError("TooLong", field, "", detail)

@@ -29,7 +29,7 @@ _QUALIFIED_RULE = (
 
 
 def subdomain_errors(text: str) -> list[str]:
-    """What keeps `text` from being a DNS-1123 subdomain (object names, API groups)."""
+    """Return why `text` is not a DNS-1123 subdomain (object names, API groups)."""
     errors = (
         []
         if len(text) <= _MAX_SUBDOMAIN
@@ -47,7 +47,7 @@ def subdomain_errors(text: str) -> list[str]:
 
 
 def label_errors(text: str) -> list[str]:
-    """What keeps `text` from being a DNS-1123 label (namespaces)."""
+    """Return why `text` is not a DNS-1123 label (namespaces)."""
     errors = [] if len(text) <= _MAX_LABEL else [f"must be no more than {_MAX_LABEL} characters"]
     if not _is_label(text):
         errors.append(
@@ -61,7 +61,7 @@ def label_errors(text: str) -> list[str]:
 
 
 def label_1035_errors(text: str) -> list[str]:
-    """What keeps `text` from being a DNS-1035 label (names of resources and versions)."""
+    """Return why `text` is not a DNS-1035 label (names of resources and versions)."""
     errors = [] if len(text) <= _MAX_LABEL else [f"must be no more than {_MAX_LABEL} characters"]
     if not _is_label_1035(text):
         errors.append(
@@ -76,7 +76,7 @@ def label_1035_errors(text: str) -> list[str]:
 
 @remembered(4096)
 def qualified_name_errors(text: str) -> list[str]:
-    """What keeps `text` from being a qualified name: a label key, annotation key or finalizer."""
+    """Return why `text` is not a qualified name: a label key, annotation key or finalizer."""
     prefix, slash, name = text.rpartition("/")
     if "/" in prefix:
         prefixed = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
@@ -97,7 +97,7 @@ def qualified_name_errors(text: str) -> list[str]:
 
 @remembered(4096)
 def label_value_errors(text: str) -> list[str]:
-    """What keeps `text` from being a label's value."""
+    """Return why `text` is not a label's value."""
     errors = [] if len(text) <= _MAX_LABEL else [f"must be no more than {_MAX_LABEL} bytes"]
     if not _is_value(text):
         errors.append(

@@ -198,7 +198,7 @@ def _mismatch(value: Any, where: str, kind: str, *, shown: bool = False) -> Malf
 
 
 def _time(value: Any, where: str) -> str:
-    """An RFC 3339 time as the server prints it: UTC, whole seconds."""
+    """Return an RFC 3339 time as the server prints it: UTC, whole seconds."""
     if not isinstance(value, str):
         raise _mismatch(value, where, _STRING)
     return _instant(value)

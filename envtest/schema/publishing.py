@@ -16,7 +16,7 @@ _SELECTABLE: Final = "x-kubernetes-selectable-fields"
 
 
 def openapi_v3(spec: Mapping[str, Any], version: str) -> dict[str, _Schema]:
-    """The definitions of a kind and of its list, by name, for `components.schemas`.
+    """Return the definitions of a kind and its list, by name, for `components.schemas`.
 
     Args:
         spec: the `spec` of a CRD.
@@ -39,7 +39,7 @@ def openapi_v3(spec: Mapping[str, Any], version: str) -> dict[str, _Schema]:
 
 
 def definition_name(group: str, version: str, kind: str) -> str:
-    """How the definition of a kind is called: the group's name reversed, version, kind."""
+    """Return the name of a kind's definition: the group's name reversed, version, kind."""
     return ".".join([*reversed(group.split(".")), version, kind])
 
 
@@ -55,7 +55,7 @@ def _type_meta() -> _Schema:
 
 
 def _root(schema: _Schema) -> _Schema:
-    """A kind's definition, with type and metadata as every object has them."""
+    """Return a kind's definition, with the type and metadata that every object has."""
     properties = {**schema.get("properties", {}), **_type_meta()}
     properties["metadata"] = _reference(_META, wording.METADATA)
     return {**schema, "properties": properties}

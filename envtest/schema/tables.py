@@ -37,7 +37,7 @@ class Column:
     find: Find
 
     def definition(self) -> dict[str, Any]:
-        """The entry of `columnDefinitions`."""
+        """Return the entry of `columnDefinitions`."""
         return {
             "name": self.name,
             "type": self.type,
@@ -82,7 +82,7 @@ AGE_COLUMN: Final = _standard("Age", "date", "", CREATION_TIMESTAMP, ".metadata.
 
 
 def table_columns(crd_version: Mapping[str, Any]) -> list[Column]:
-    """The columns of a CRD version: Name, then its own; Age where it has none of its own.
+    """Return the columns of a CRD version: Name, then its own; Age where it has none.
 
     Args:
         crd_version: an entry of `spec.versions`. A path that cannot be read makes the server fall

@@ -59,7 +59,7 @@ def qualified(name: str, group: str) -> str:
 
 
 def not_found(resource: str, group: str, name: str) -> StatusError:
-    """No object of that name."""
+    """Return 404 NotFound: there is no object of that name."""
     return StatusError(
         404,
         f"{qualified(resource, group)} {quote(name)} not found",
@@ -69,7 +69,7 @@ def not_found(resource: str, group: str, name: str) -> StatusError:
 
 
 def already_exists(resource: str, group: str, name: str, *, deleting: bool = False) -> StatusError:
-    """Another object holds the name, perhaps one that waits for its finalizers."""
+    """Return 409 AlreadyExists; `deleting` if the present object waits for its finalizers."""
     prefix = "object is being deleted: " if deleting else ""
     return StatusError(
         409,
@@ -80,7 +80,7 @@ def already_exists(resource: str, group: str, name: str, *, deleting: bool = Fal
 
 
 def conflict(what: str, group: str, name: str, why: str = MODIFIED) -> StatusError:
-    """A precondition does not hold; `what` is a resource or, for deletions, a kind."""
+    """Return 409 for a failed precondition; `what` is a resource or, in deletions, a kind."""
     return StatusError(
         409,
         f"Operation cannot be fulfilled on {qualified(what, group)} {quote(name)}: {why}",
@@ -92,7 +92,7 @@ def conflict(what: str, group: str, name: str, why: str = MODIFIED) -> StatusErr
 def invalid_object(
     kind: str, group: str, name: str, problems: Sequence[FieldError]
 ) -> StatusError:
-    """The object breaks rules; every one of them is a cause."""
+    """Return 422 Invalid, with a cause for each of `problems`."""
     return StatusError(
         422,
         f"{qualified(kind, group)} {quote(name)} is invalid: {aggregate_message(problems)}",
@@ -113,12 +113,12 @@ def as_error(cause: Cause) -> FieldError:
 
 
 def refused_patch(error: PatchError) -> StatusError:
-    """A patch that cannot be applied, in the words of what tried."""
+    """Return the status of a patch that cannot be applied, with the message of `error`."""
     return StatusError(error.status, str(error), error.reason, details=error.details)
 
 
 def unprocessable() -> StatusError:
-    """A JSON patch that cannot be applied; the server does not say why."""
+    """Return 422 for a JSON patch that cannot be applied; like the server's, without a reason."""
     return StatusError(
         422,
         "the server rejected our request due to an error in our request",
@@ -128,12 +128,12 @@ def unprocessable() -> StatusError:
 
 
 def bad_request(message: str) -> StatusError:
-    """The request itself makes no sense."""
+    """Return 400 BadRequest."""
     return StatusError(400, message, "BadRequest")
 
 
 def forbidden(resource: str, group: str, name: str, why: str) -> StatusError:
-    """The user is known, but not allowed."""
+    """Return 403 Forbidden: the user is known, but not allowed."""
     about = f"{qualified(resource, group)} {quote(name)}" if name else qualified(resource, group)
     return StatusError(
         403,
@@ -144,18 +144,18 @@ def forbidden(resource: str, group: str, name: str, why: str) -> StatusError:
 
 
 def unauthorized() -> StatusError:
-    """Credentials were given and are not known."""
+    """Return 401 Unauthorized: the credentials are not known."""
     return StatusError(401, "Unauthorized", "Unauthorized")
 
 
 def creation_while_ending(plural: str, group: str, name: str) -> StatusError:
-    """The definition of the kind is terminating: no new objects."""
+    """Return 403 for a creation while the kind's definition is terminating."""
     why = "create not allowed while custom resource definition is terminating"
     return forbidden(plural, group, name, why)
 
 
 def method_not_supported(action: str, resource: str, group: str) -> StatusError:
-    """A verb that this kind does not have."""
+    """Return 405 for a verb that this kind does not have."""
     return StatusError(
         405,
         f'{action} is not supported on resources of kind "{qualified(resource, group)}"',
@@ -165,7 +165,7 @@ def method_not_supported(action: str, resource: str, group: str) -> StatusError:
 
 
 def method_not_allowed() -> StatusError:
-    """A method that no route has for this path."""
+    """Return 405 for a method that no route has for this path."""
     return StatusError(
         405,
         "the server does not allow this method on the requested resource",
@@ -175,7 +175,7 @@ def method_not_allowed() -> StatusError:
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
-    """The body is in a format that is not read."""
+    """Return 415: the body is in a format that is not read."""
     return StatusError(
         415,
         "the body of the request was in an unknown format - accepted media types include: "
@@ -185,7 +185,7 @@ def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
 
 
 def not_acceptable(accepted: Sequence[str]) -> StatusError:
-    """The client takes no format that the server writes."""
+    """Return 406: the client accepts no format that the server writes."""
     return StatusError(
         406,
         f"only the following media types are accepted: {', '.join(accepted)}",
@@ -194,15 +194,15 @@ def not_acceptable(accepted: Sequence[str]) -> StatusError:
 
 
 def expired(message: str) -> StatusError:
-    """The history that was asked for is compacted."""
+    """Return 410 Expired: the requested history is compacted."""
     return StatusError(410, message, "Expired")
 
 
 def too_large(limit: int) -> StatusError:
-    """The body is above the limit of bytes."""
+    """Return 413: the body has more than `limit` bytes."""
     return StatusError(413, f"Request entity too large: limit is {limit}", "RequestEntityTooLarge")
 
 
 def internal(message: str) -> StatusError:
-    """An error that the real server passes on without a reason."""
+    """Return 500 without a reason, as the real server does."""
     return StatusError(500, message)

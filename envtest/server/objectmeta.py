@@ -52,7 +52,7 @@ def _rfc3339(second: int) -> str:
 
 
 def path_segment_errors(name: str) -> list[str]:
-    """What keeps a name from being one segment of a URL path, the rule for RBAC kinds."""
+    """Return why a name is not one segment of a URL path, the rule for RBAC kinds."""
     if name in {".", ".."}:
         return [f"may not be '{name}'"]
     return [f"may not contain '{char}'" for char in "/%" if char in name]

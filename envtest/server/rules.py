@@ -63,18 +63,18 @@ class Rules(ABC):
         """Fill in what a client may leave out."""
 
     def decode_changed(self, body: Body, old: Body) -> list[str]:  # noqa: ARG002  # optional
-        """As `decode`, for a body that may share parts with the stored object it replaces.
+        """Decode like `decode` a body that may share parts with the stored object it replaces.
 
         What is stored has been decoded and defaulted, so a kind may leave the very same parts out.
         """
         return self.decode(body)
 
     def default_changed(self, body: Body, old: Body) -> None:  # noqa: ARG002  # optional
-        """As `default`, for a body that may share parts with the stored object it replaces."""
+        """Default like `default` a body that may share parts with the stored object."""
         self.default(body)
 
     def default_applied(self, body: Body) -> None:
-        """As `default`, for the result of a server-side apply, whose nulls stay."""
+        """Default like `default` the result of a server-side apply, whose nulls stay."""
         self.default(body)
 
     def warnings(self, body: Body, old: Body | None) -> list[str]:  # noqa: ARG002  # a hook

@@ -2,8 +2,8 @@
 
 One write goes: namespace → defaults → ownership → mutating admission → what the server decides →
 validation → validating admission → preconditions → store. From the preconditions on there is no
-await, so nothing can come between a check and the write. What mutating admission adds belongs to
-nobody.
+await, so nothing can come between a check and the write. What mutating admission adds has no
+owner.
 """
 
 import copy

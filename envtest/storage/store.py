@@ -1,6 +1,6 @@
 """The store: tables of objects under one revision counter, as etcd under an API server.
 
-Everything here is synchronous: between a check and the write that relies on it nobody else runs,
+Everything here is synchronous: between a check and the write that relies on it no other task runs,
 which is what makes preconditions hold without locks.
 """
 

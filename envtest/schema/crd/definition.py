@@ -43,7 +43,7 @@ def default_crd(crd: dict[str, Any]) -> None:
 
 
 def validate_crd(crd: _Body, old: _Body | None = None) -> list[FieldError]:
-    """All that is wrong with a CRD, in the server's order.
+    """Return all that is wrong with a CRD, in the server's order.
 
     Args:
         crd: the definition with defaults; `status.storedVersions` as it will be stored.
@@ -66,7 +66,7 @@ def validate_crd(crd: _Body, old: _Body | None = None) -> list[FieldError]:
 
 
 def crd_warnings(crd: _Body) -> list[str]:
-    """The warnings that a CRD's creation gives: formats that are not checked, each once."""
+    """Return the warnings on a CRD's creation: formats that are not checked, each once."""
     names: dict[str, None] = {}
     for version in (crd.get("spec") or {}).get("versions") or ():
         for node in _nodes((version.get("schema") or {}).get("openAPIV3Schema")):
@@ -152,7 +152,7 @@ def _required_names(names: _Body) -> list[FieldError]:
 
 
 def names_errors(names: _Body, path: str) -> list[FieldError]:
-    """What is wrong with a CRD's names, wanted or accepted."""
+    """Return what is wrong with a CRD's names, wanted or accepted."""
     out: list[FieldError] = []
     for name in ("plural", "singular"):
         out += _label(names.get(name) or "", f"{path}.{name}")
@@ -243,7 +243,7 @@ _REVIEWS: Final = f"{_PATH}.conversionReviewVersions"
 
 
 def conversion_errors(conversion: _Body | None) -> list[FieldError]:
-    """What is wrong with `spec.conversion`; the caBundle is not read, as no webhook is called."""
+    """Return what is wrong with `spec.conversion`; caBundle is ignored: no webhook is called."""
     if conversion is None:
         return []
     strategy, webhook = conversion.get("strategy") or "", conversion.get("webhook") or {}

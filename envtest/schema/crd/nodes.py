@@ -48,12 +48,12 @@ class Walk:
     uncorrelatable: str = ""
 
     def below(self, step: str, **changes: Any) -> Walk:
-        """The walk one step further."""
+        """Return the walk one step further."""
         return replace(self, path=self.path + step, root=False, **changes)
 
 
 def node_errors(schema: _Schema, path: str, *, rules: bool) -> list[FieldError]:
-    """All errors of a schema's nodes: those of the schema first, then those of its rules.
+    """Return all errors of a schema's nodes: those of the schema, then those of its rules.
 
     Args:
         schema: the schema.
@@ -215,7 +215,7 @@ def _map_list(schema: _Schema, path: str) -> list[FieldError]:
 
 
 def _map_keys(schema: _Schema, path: str) -> list[FieldError]:
-    """Items of sets and map lists are there, and so are the key fields of the latter."""
+    """Check that sets and map lists have items, and map lists their key fields."""
     kind, items = schema.get("x-kubernetes-list-type"), schema.get("items")
     if kind not in {"set", "map"} or not isinstance(items, Mapping):
         return []
@@ -248,7 +248,7 @@ _REASONS: Final = (
 
 
 def shape_errors(schema: _Schema, path: str) -> list[FieldError]:
-    """What can be said of rules without compiling them."""
+    """Return the errors of rules that are found without compiling them."""
     out: list[FieldError] = []
     for index, rule in enumerate(schema["x-kubernetes-validations"]):
         where = f"{path}.x-kubernetes-validations[{index}]"

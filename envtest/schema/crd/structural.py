@@ -50,7 +50,7 @@ _NOT_IN_BRANCHES: Final = {
 
 
 def structural_errors(schema: _Schema, path: str) -> list[FieldError]:
-    """What keeps a schema from being structural, sorted by message."""
+    """Return why a schema is not structural, sorted by message."""
     out: list[FieldError] = []
     if not _is_readable(schema):
         # Refused elsewhere; the server cannot even read such a schema as a structural one.
@@ -185,7 +185,7 @@ def _branch(schema: _Schema, path: str, out: list[FieldError]) -> None:
 
 
 def default_errors(schema: _Schema, path: str) -> list[FieldError]:
-    """What is wrong with the defaults of a structural schema."""
+    """Return what is wrong with the defaults of a structural schema."""
     out: list[FieldError] = []
     _check({**schema, "x-kubernetes-embedded-resource": True}, path, out, inside_meta=False)
     return out
@@ -229,7 +229,7 @@ def _has_unknown(schema: _Schema, value: Any) -> bool:
 def _refusals(
     schema: _Schema, embedded: EmbeddedNode | None, value: Any, path: str
 ) -> list[FieldError]:
-    """The errors of the first check that finds any: embedded objects, values, rules."""
+    """Return the errors of the first check that finds any: embedded objects, values, rules."""
     found: list[FieldError] = []
     if embedded is not None:
         embedded.check(value, path, found)
@@ -243,7 +243,7 @@ def _refusals(
 
 
 def _moved(error: FieldError, path: str) -> FieldError:
-    """The error of a value looked at on its own, at the place where the default stands."""
+    """Return the error of a default, validated on its own, with the path of the default."""
     if error.field in {"", NO_FIELD}:
         field = path
     else:

@@ -61,7 +61,7 @@ _ROOT_JSON: Final = frozenset(
 
 
 def hoisted_fields(versions: Sequence[_Body]) -> frozenset[str]:
-    """The fields that all versions have, with the same value."""
+    """Return the fields that all versions have, with the same value."""
     if not versions:
         return frozenset()
     first = versions[0]
@@ -71,7 +71,7 @@ def hoisted_fields(versions: Sequence[_Body]) -> frozenset[str]:
 
 
 def missing_schemas(versions: Sequence[_Body]) -> list[FieldError]:
-    """Every version has a schema."""
+    """Return the errors of versions without a schema."""
     return [
         required(f"spec.versions[{index}].schema.openAPIV3Schema")
         for index, version in enumerate(versions)
@@ -238,7 +238,7 @@ def _selectable_errors(fields: Sequence[_Body], schema: _Body, path: str) -> lis
 
 
 def _field_at(text: str, schema: _Body) -> tuple[_Body | None, str]:
-    """The schema of a field by its path, or why the path leads nowhere."""
+    """Return the schema of a field by its path, or why the path leads nowhere."""
     tokens = re.findall(r"[.\[\]]|[^.\[\]]+", text)
     while tokens:
         part = tokens.pop(0)
