@@ -127,7 +127,7 @@ class PoolTooLarge(InvalidPool):
 
 
 class NotHeld(AllocatorError):
-    """A range was released that nobody holds.
+    """A range was released that has no holder.
 
     Args:
         text: the range.

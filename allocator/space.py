@@ -2,7 +2,7 @@
 
 Best fit: a request gets the start of the shortest free block that is long enough, of several such
 blocks the one with the lowest address. Ranges that others have made are accepted as they are, even
-where they overlap each other or leave the pool; a release frees only what nobody else holds.
+where they overlap each other or leave the pool; a release frees only what has no other holder.
 
 New ranges come out of free space and overlap nothing. Addresses that several ranges hold, because
 others made that so (normally there are none), are counted apart, by segment: the addresses between
@@ -60,7 +60,7 @@ class Overlaps:
         self._change(first, last, 1)
 
     def remove(self, first: int, last: int) -> Iterator[Span]:
-        """Count one holder less; return the parts that now nobody holds, ascending."""
+        """Count one holder less; return the parts that now have no holder, ascending."""
         if not self._edges:
             return iter(((first, last),))
         shared = list(self._within(first, last))
@@ -243,7 +243,7 @@ class Space:
         A range of the other family is none of this pool's, so that nothing happens.
 
         Raises:
-            NotHeld: nobody holds exactly this range.
+            NotHeld: exactly this range has no holder.
         """
         span = self.layout.span_of(held)
         if span is None:

@@ -51,7 +51,7 @@ Subscriber = Callable[[Change[T]], None]
 
 
 class Cache(Generic[T]):
-    """The objects of one kind. They are shared and never copied: nobody may change them.
+    """The objects of one kind. They are shared and never copied: callers must not change them.
 
     Changes are delivered synchronously to the subscribers, after the cache has been updated.
 
@@ -379,6 +379,6 @@ class Cache(Generic[T]):
 
 
 def _same_version(one: Object, other: Object) -> bool:
-    """Whether these are the same object at the same version, as a response and its event are."""
+    """Return whether both are one object at one version, as a response and its event are."""
     a, b = one.metadata, other.metadata
     return a.resourceVersion == b.resourceVersion and a.uid == b.uid

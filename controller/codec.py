@@ -375,7 +375,7 @@ def with_defaults(
 
 
 def still_exists(response: object) -> bool:
-    """Whether the response to a deletion is an object that still exists.
+    """Return whether the response to a deletion is an object that still exists.
 
     If the object was deleted the response is a Status or, for some built-in kinds, its last state.
     """

@@ -134,7 +134,7 @@ def checked_proxy(proxy: str, where: str) -> str:
 
 
 def _excludes(entry: str, host: str) -> bool:
-    """Whether one entry of NO_PROXY matches `host`."""
+    """Return whether one entry of NO_PROXY matches `host`."""
     if entry == "*":
         return True
     try:

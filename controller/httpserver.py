@@ -112,7 +112,7 @@ async def listening(
         what: the name of the service, for error messages.
         tls: None for plain HTTP.
         drain_seconds: how long running requests may take when the context ends.
-        cancel_abandoned: cancel requests whose client has gone; streams would go on for nobody.
+        cancel_abandoned: cancel requests whose client has gone, as streams would not end.
 
     Raises:
         ConfigurationError: the address cannot be listened on.

@@ -236,7 +236,7 @@ class Informer(Generic[T]):
         self._synced.set()
 
     def _admits(self, obj: T) -> bool:
-        """Whether the response to a write of ours is about an object that is watched.
+        """Return whether the response to a write of ours is about an object that is watched.
 
         Only the server can evaluate selectors: with selectors, an object counts as watched if it
         is in the cache.

@@ -9,7 +9,7 @@ at different speeds might).
 
 The renew deadline counts from the moment at which the last successful renewal was *sent*. The
 others see the renewal later than that. So when the deadline has passed, there are at least
-`lease_duration - renew_deadline` seconds left in which nobody else can lead. client-go counts from
+`lease_duration - renew_deadline` seconds left in which no other can lead. client-go counts from
 the response and gives each round a new deadline, which is up to `retry_period` later. If the
 record has another holder, leading ends at once.
 
@@ -40,7 +40,7 @@ SOONEST, SPREAD = 0.4, 0.4
 """A candidate tries again after this share of the retry period, and up to that much later.
 
 So a lease that is released is held again within the period. client-go's candidates wait for one to
-2.2 periods, while nobody works; one small request in a second is not worth that.
+2.2 periods, while no replica works; one small request in a second is not worth that.
 """
 RELEASED_SECONDS = 1
 """The lease duration in the record of a released lease."""
@@ -170,7 +170,7 @@ class Elector:
         log.info("Acquired lease", lease=str(self._settings.key))
 
     def note(self, lease: Lease) -> None:
-        """Take in the record as somebody else has read it; an older one than known is ignored.
+        """Take in the record as another task has read it; an older one than known is ignored.
 
         A candidate that begins to look late has to wait for a whole lease duration, as it cannot
         tell when the record was written. One that was told of it all along does not.

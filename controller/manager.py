@@ -345,7 +345,7 @@ class Manager:
 
     @asynccontextmanager
     async def _sharing(self, shards: Shards) -> AsyncIterator[WaitToLead]:
-        """Take part in the elections for shards; with them nobody waits to lead."""
+        """Take part in the elections for shards; with shards, no replica waits to lead."""
         jobs, settings = list(self._jobs.values()), self.options.lease_settings()
         leases = ShardLeases(
             self.client,

@@ -286,7 +286,7 @@ class Metrics:
 class _WithoutCreated(Collector):
     """Collects another registry without the `_created` series.
 
-    prometheus_client adds one to each counter and histogram. Go's client has none, nobody reads
+    prometheus_client adds one to each counter and histogram. Go's client has none, no query reads
     them, and they are a fifth of all lines. The switch against them is global.
     """
 

@@ -181,7 +181,7 @@ class RenewableTransport(Transport):
             return self._current
 
     def _is_outdated(self, renewals: int) -> bool:
-        """Whether `aclose`, or `renew` since the count was `renewals`, was called meanwhile."""
+        """Return whether `aclose` was called, or `renew` since the count was `renewals`."""
         return self._closed or renewals != self._renewals
 
     def _compare_identity(self, identity: str) -> None:

@@ -42,13 +42,13 @@ class WatchObserver:
     """Called when lists and watches end; this one ignores it, InformerMetrics counts."""
 
     def restarted(self, reason: str) -> None:
-        """A watch ended, for one of `REASONS`; another watch or a list follows."""
+        """Note that a watch ended, for one of `REASONS`; another watch or a list follows."""
 
     def undelivered(self) -> None:
-        """A handler raised on a change, which is delivered to it again later."""
+        """Note that a handler raised on a change, which is delivered to it again later."""
 
     def listed(self) -> None:
-        """All objects were read, in pages or as initial events."""
+        """Note that all objects were read, in pages or as initial events."""
 
 
 def end_reason(error: ControllerError) -> str:

@@ -43,22 +43,22 @@ class QueueObserver:
     """Called when something happens to keys; this one ignores it, QueueMetrics counts."""
 
     def added(self, priority: int) -> None:
-        """A key became ready."""
+        """Note that a key became ready."""
 
     def priority_raised(self, before: int, after: int) -> None:
-        """A ready key was moved from one priority to a higher one."""
+        """Note that a ready key was moved to a higher priority."""
 
     def taken(self, priority: int, waited: float) -> None:
-        """A key was returned by `get`, `waited` seconds after it became ready."""
+        """Note that `get` returned a key, `waited` seconds after it became ready."""
 
     def done(self, worked: float) -> None:
-        """A key was processed for `worked` seconds."""
+        """Note that a key was processed for `worked` seconds."""
 
     def delayed(self) -> None:
-        """A key was added with a delay."""
+        """Note that a key was added with a delay."""
 
     def dropped(self, depths: Mapping[int, int]) -> None:
-        """A shut-down removed ready keys; `depths` is their number by priority."""
+        """Note that a shut-down removed ready keys; `depths` is their number by priority."""
 
 
 @dataclass(frozen=True, slots=True)

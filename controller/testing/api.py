@@ -151,7 +151,7 @@ class FakeApi(Transport):
 
     @override
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing, as no connection is open."""
 
     def _note(self, method: str, target: _Target) -> None:
         name = target.kind.resource.full_name

@@ -6,7 +6,7 @@
     await clock.advance(0.1)       # awake, and everything that followed has run
 
 Whatever is due runs in time order, and between two instants the event loop is settled: it is
-turned until nobody but the test is ready to run. So a chain "sleep 5, then sleep 5" is over after
+turned until no task but the test is ready to run. So a chain "sleep 5, then sleep 5" is over after
 `advance(10)`, whatever the machine is doing, and no test needs a real sleep.
 
 Settling reads the loop's own queue of ready callbacks (`_ready` of asyncio's event loop, the same
@@ -171,7 +171,7 @@ class VirtualClock(Clock):
 
 
 async def settle() -> None:
-    """Turn the event loop until nobody else is ready to run.
+    """Turn the event loop until no other task is ready to run.
 
     Raises:
         AssertionError: something keeps making itself ready, a busy loop that is.

@@ -89,7 +89,7 @@ class _Parts:
     certificate: x509.Certificate | None
 
     def serves(self, names: Sequence[str], now: datetime) -> bool:
-        """Whether the serving certificate has these names, has not expired, and is trusted."""
+        """Return whether the serving certificate has these names, is not expired, and trusted."""
         return (
             self.certificate is not None
             and _names_of(self.certificate) == sorted(set(names))
@@ -98,14 +98,14 @@ class _Parts:
         )
 
     def serving_due(self, now: datetime) -> bool:
-        """Whether the newest authority has to sign a new serving certificate now."""
+        """Return whether the newest authority has to sign a new serving certificate now."""
         assert self.certificate is not None
         if not self.signed_by_newest():
             return now >= self.authorities[0].not_valid_before_utc + SLACK + PROPAGATION
         return self.certificate.not_valid_after_utc - now <= SERVING_RENEWAL
 
     def signed_by_newest(self) -> bool:
-        """Whether the newest authority signed the serving certificate."""
+        """Return whether the newest authority signed the serving certificate."""
         return self.certificate is not None and _signed_by(self.certificate, self.authorities[0])
 
 

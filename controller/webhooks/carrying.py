@@ -119,7 +119,7 @@ def _without_nulls(value: Json) -> Json:
 
 
 def _same(one: Json, other: Json) -> bool:
-    """Whether two values are the same JSON; True is 1 in Python."""
+    """Return whether two values are the same JSON; True is 1 in Python."""
     return _text(one) == _text(other)
 
 

@@ -226,8 +226,8 @@ class CABundleInjector:
     def check(self) -> Check:
         """Return a readiness check that fails while a configuration cannot be read or written.
 
-        Its webhooks are then not called or not trusted, and with the failure policy `Fail` nobody
-        can write the kinds in its rules, nor read those that have to be converted. In replicas
+        Its webhooks are then not called or not trusted, and with the failure policy `Fail` the
+        kinds in its rules cannot be written, nor those read that have to be converted. In replicas
         that do not lead the check passes.
         """
 
