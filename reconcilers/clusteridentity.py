@@ -88,8 +88,8 @@ def management_of(obj: Object) -> str:
 def is_of_another(obj: Object, management: str) -> bool:
     """Return whether something in a tenant names another management cluster than `management`.
 
-    What names none was made by an earlier release; and one that does not know itself can tell
-    nobody from itself.
+    An object that names none was made by an earlier release. False, too, if `management` is empty:
+    this cluster's own identity is not known then.
     """
     return management not in {"", management_of(obj)} and management_of(obj) != ""
 

@@ -195,7 +195,8 @@ def _status_drift(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Ite
     wrong = [
         f"{field} is {said}, not {true}" for field, (said, true) in pairs.items() if said != true
     ]
-    if wrong and not is_true(status.conditions, "Stalled"):  # too large, say: nobody mends that
+    # No controller corrects the status of a stalled pool, one that is too large, for example.
+    if wrong and not is_true(status.conditions, "Stalled"):
         sentence = f"its status drifted: {'; '.join(wrong)}; a running controller corrects it"
         yield Finding("StatusDrift", "warning", Subject.from_object(NETWORK_POOL, pool), sentence)
 

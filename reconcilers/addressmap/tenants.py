@@ -75,7 +75,7 @@ class Holding:
         return sum(self.role(one) == names.ROLE_GROWTH for one in self.allocations)
 
     def role(self, allocation: IPAllocation) -> str | None:
-        """Return whether an allocation is its first or came by growth; None if nobody knows."""
+        """Return whether an allocation is its first or came by growth; None if that is unknown."""
         return role(allocation, self.tenant) if self.tenant else None
 
 

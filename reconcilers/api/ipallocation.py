@@ -186,7 +186,7 @@ class IPAllocationStatus:
 
     def __post_init__(self) -> None:
         intern_fields(self, "phase", "allocatedBy")
-        # Nobody here reads the single addresses, and they would be most of what a cache holds:
+        # No code here reads the single addresses, and they would be most of what a cache holds:
         # up to 65,536 texts for one range. The start and the end say the same.
         object.__setattr__(self, "addresses", ())
 

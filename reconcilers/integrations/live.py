@@ -1,4 +1,4 @@
-"""What integrations show, kept current by watches while somebody looks.
+"""What integrations show, kept current by watches while a page is open.
 
 Which kinds are served is asked every few seconds meanwhile: who looks need not be allowed to watch
 definitions. A platform that is not served, or that may not be read, shows nothing.
@@ -30,7 +30,7 @@ PLATFORMS = {CLUSTER_API: _CLUSTER_API, KUBERMATIC: _KUBERMATIC, VITISTACK: _VIT
 LOOK_SECONDS = 10.0
 """Between two questions which kinds are served."""
 KEPT_SECONDS = 60.0
-"""For so long after somebody looked last all is kept current, for a page that is loaded anew."""
+"""How many seconds watches stay after the last reader, for a page that is loaded anew."""
 FIRST_SECONDS = 3.0
 """What has not been listed by then is not waited for."""
 

@@ -120,7 +120,7 @@ def last_foreign_write(meta: TracedMeta, ours: str) -> StatusWrite | None:
 
 
 def _is_ignored(manager: str) -> bool:
-    """Whether it is a person, or the controller that lists what the platform itself uses."""
+    """Return whether a manager is kubectl, or the controller of the platform's own addresses."""
     person = manager == "kubectl" or manager.startswith("kubectl-")
     return person or manager == names.INFRASTRUCTURE_FIELD_MANAGER
 
@@ -283,7 +283,7 @@ class Contents:
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
-        """The layouts that the spaces are kept for; none if nobody asked for them yet."""
+        """The layouts that the spaces are kept for; none if they were not needed yet."""
         return tuple(space.layout for space in self._spaces)
 
     def state(self, layouts: tuple[Layout, ...]) -> dict[str, object]:

@@ -75,7 +75,7 @@ def with_memory_kept(written: NetworkPool) -> NetworkPool:
 
     Raises:
         MemoryDropped: it has none. What was promised with the same write is not stored either, so
-            nobody may be given a range: another leader would not know of it.
+            no range may be handed out: another leader would not know of it.
     """
     if memory(written) is None:
         raise MemoryDropped(written)

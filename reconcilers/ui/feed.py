@@ -1,6 +1,6 @@
 """What the page shows, worked out when something changed, and what of it is new to a reader.
 
-Nothing is worked out while nobody reads, and it takes at most a tenth of the time: the process
+No state is computed while there is no reader. It takes at most a tenth of the time: the process
 has other work. Only pools that a change concerns are worked out anew. A reader is not sent each
 state but what differs between the last one that it has and the newest, so one that is slow costs
 nothing.
@@ -69,7 +69,7 @@ class Feed:
         watched.on_change(self._changed)
 
     async def run(self) -> None:
-        """Work out states while somebody reads, until cancelled."""
+        """Compute states while there is a reader, until cancelled."""
         for informer in self._watched.kinds:
             await informer.wait_synced()
         while True:
@@ -95,7 +95,7 @@ class Feed:
         """Have states worked out inside the context."""
         self.readers += 1
         try:
-            # Nothing was worked out while nobody read: the first state has to be a new one.
+            # No state was computed without a reader: the first state has to be a new one.
             self._stale.set()
             yield Reader(self)
         finally:
@@ -114,7 +114,7 @@ class Feed:
         made = documents_of(objects, missing) if missing else {}
         self._documents = {name: made[name] if name in made else known[name] for name in names}
         every = [one for documents in self._documents.values() for one in documents]
-        # Who comes takes no other tenant's look while somebody has it in view.
+        # Who comes takes no other tenant's look while another reader has it in view.
         # The objects lack those of other platforms' pools that did not change.
         shown = chain.from_iterable(map(tenants_in, every))
         self._numbers = numbered(objects, self._numbers, shown)

@@ -69,7 +69,7 @@ def application(feed: Feed, guard: Guard, clock: Clock) -> web.Application:
         headers = {**HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
         response = web.StreamResponse(headers=headers)
         await response.prepare(request)
-        with suppress(ConnectionError):  # the reader has gone: there is nobody to answer
+        with suppress(ConnectionError):  # the reader has closed the connection
             await _write(response, feed, clock)
         return response
 

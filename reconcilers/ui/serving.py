@@ -91,7 +91,7 @@ class Page:
     """The page beside the controllers: by HTTPS, to whom the API server and RBAC let in.
 
     Args:
-        watched: informers, those of the four kinds run by somebody else.
+        watched: informers; the manager runs those of the four kinds.
         transport: the API server, which reviews access.
         clock: the time.
         bind: where to listen.

@@ -133,7 +133,7 @@ class PoolValidator(_Validator):
         return networkpool.deleted(old, view)
 
     def _covers(self, old: NetworkPool) -> bool:
-        """Whether the cache shows everything that was handed out and settled since.
+        """Return whether the cache shows all that was handed out and settled since.
 
         Of a pool without memory it is unknown what was handed out.
         """

@@ -243,7 +243,7 @@ class Attempt:
     words: str
 
     async def send(self, transport: Transport) -> None:
-        """Send it; what would be created is not stored if nobody minds.
+        """Send the request; a POST is a dry run, so that it creates nothing.
 
         Raises:
             ApiError: it was refused.

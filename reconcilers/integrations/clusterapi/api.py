@@ -200,7 +200,7 @@ class PoolRef:
     kind: str = ""
     name: str = ""
     apiGroup: str = ""
-    """Empty in objects of v1beta1 that lack it: then it is nobody's pool."""
+    """Empty in objects of v1beta1 that lack it: then the reference matches no pool."""
 
 
 @dataclass(frozen=True, slots=True)

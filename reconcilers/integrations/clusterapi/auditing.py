@@ -57,7 +57,7 @@ def _pool(one: PoolContents, offers: Sequence[Offer]) -> Iterator[Trouble]:
             others = ", ".join(one.name_of(other) for other in holders if other != last)
             sentence = (
                 f"holds {text} of {kind} {key}, which {others} has too: delete this one (action"
-                " delete) once nobody uses the address by it"
+                " delete) once its owner no longer uses the address"
             )
             yield Trouble("Overlap", "error", subject, last, sentence, seen, removable=True)
         elif state == "outside":

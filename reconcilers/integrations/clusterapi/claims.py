@@ -118,7 +118,7 @@ class ClaimReconciler:
         """Keep the IPAddress of a claim that has its address as it has to be."""
         address = self._world.addresses.get(claim.metadata.key)
         if address is None:
-            # Somebody took it away, finalizer and all. The claim still holds the address.
+            # Another client removed it and its finalizer. The claim still holds the address.
             gateway = str(getattr(pool.spec, "gateway", ""))
             spec = spec_of(record.address, record.prefix, gateway)
             try:
@@ -237,7 +237,7 @@ class ClaimReconciler:
             await self._answers.remove(address)
 
     def _may_be_released(self, address: IPAddress) -> bool:
-        """Return whether an IPAddress is, or was, of a claim of ours, and nobody paused it."""
+        """Return whether an IPAddress is, or was, of a claim of ours, and is not paused."""
         made = is_made_for_claim(address) or is_held_back(address)
         made = made or address.metadata.uid in self._orphaned
         ours = kind_of(address.spec.poolRef) is not None and made

@@ -79,7 +79,7 @@ def filled(resource: Resource[Any], found: Iterable[Any], **more: Any) -> Cache[
 async def read(client: Client, namespace: str = "") -> Objects:
     """Read all of them that are served and that one may read.
 
-    Who may read NetworkPools need not be somebody who may read these.
+    A user who may read NetworkPools need not be allowed to read these.
 
     Args:
         client: for the lists.
@@ -116,8 +116,8 @@ async def read(client: Client, namespace: str = "") -> Objects:
 async def remove(client: Client, kind: str, at: Version) -> None:
     """Delete a claim or an IPAddress that a person wants deleted; an IPAddress is let go, too.
 
-    Nobody takes the finalizer off an IPAddress without a claim. One that has a claim is made anew
-    with its address.
+    No controller removes the finalizer of an IPAddress without a claim. One that has a claim is
+    created again with its address.
 
     Args:
         client: for the requests.

@@ -2,7 +2,7 @@
 
 The position is what the watch of claims delivered; own answers never move it, or a replica could
 believe to have read what it only wrote. IPAddresses need no position of their own: what a promise
-brought about is on record in the claim, and one made by hand is nobody's promise.
+brought about is on record in the claim, and one made by hand was never promised.
 """
 
 from typing import Any

@@ -80,7 +80,7 @@ class Contents:
 
     @property
     def oldest(self) -> datetime | None:
-        """Since when the oldest has waited; None if none waits."""
+        """Since when the oldest request has waited; None if none waits."""
         return self._queue[0][0] if self._queue else None
 
     def held(self) -> Iterable[AddressRange]:
@@ -113,7 +113,7 @@ class Contents:
             self._outside += Counter()  # drops what is zero
 
     def other_holder(self, blocks: AddressRange, key: Key) -> Key | None:
-        """Return the first other holder than `key` of some of `blocks`; None if there is none."""
+        """Return another holder than `key` of some of `blocks`; None if there is none."""
         if self._large or blocks.size > 1:  # few spaces have any
             found = (k for held, ks in self._holders.items() if held.overlaps(blocks) for k in ks)
         else:

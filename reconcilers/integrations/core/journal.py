@@ -68,12 +68,12 @@ class Promise:
 
     @property
     def version(self) -> int | None:
-        """The version as a number; None if it was edited into something else."""
+        """The version as a number; None if a manual edit made it something else."""
         return int(self.resourceVersion) if self.resourceVersion.isdecimal() else None
 
     @property
     def range(self) -> AddressRange | None:
-        """What is promised; None if it was edited into what is no range."""
+        """The promised range; None if a manual edit made it something else."""
         return _parsed(self.startAddress, self.endAddress)
 
 

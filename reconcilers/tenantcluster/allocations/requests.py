@@ -224,7 +224,7 @@ class RequestPlanner:
     def successor(self, tenant: TenantCluster, deleted: IPAllocation) -> dict[str, Any]:
         """Return the body of an allocation that asks for the range of a deleted one of nodes.
 
-        It goes before all that wait for that pool by now, so that nobody is handed the range in
+        It goes before all that wait for that pool by now, so that no other is handed the range in
         between; who comes later is younger.
         """
         held, meta = ranges.all_held(deleted), deleted.metadata

@@ -199,7 +199,7 @@ class Scaler:
         found = demand_of(services, ours, have)
         if any(one.reason == OTHER_FAMILY for one in found.elsewhere):
             more = have | self._requester.families_of_growth(tenant, provider)
-            # If nobody knows yet of which family it will be, what is missing is room.
+            # While its family is not known yet, what is missing is room.
             return demand_of(services, ours, more or ranges.WORDS)
         return found
 

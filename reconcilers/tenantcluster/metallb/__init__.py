@@ -1,7 +1,7 @@
 """What we write into a tenant's MetalLB, keep there against edits, and know that it has read.
 
 projection.py     what MetalLB in a tenant should hold, and writing it
-advertisement.py  the L2Advertisement, without which nobody announces the addresses
+advertisement.py  the L2Advertisement, without which no node announces the addresses
 corrections.py    manual edits, told from news of ours, written back and reported
 poolwatch.py      what we wrote is watched
 uptake.py         whether MetalLB has read its pools as they are stored

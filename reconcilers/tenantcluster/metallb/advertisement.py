@@ -1,4 +1,4 @@
-"""The L2Advertisement of our pool in a tenant: without one nobody announces its addresses."""
+"""The L2Advertisement of our pool in a tenant: without one no node announces its addresses."""
 
 import dataclasses
 

@@ -36,7 +36,7 @@ NOT_INSTALLED = "MetalLBNotInstalled"
 BEHIND = "Behind"
 """The reason when another replica has just written: try again soon."""
 MADE_BY_OTHERS = "PoolMadeByOthers"
-"""The reason where somebody else made the pool that would be ours."""
+"""The reason where another tool made the pool that would be ours."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ address by an earlier configuration. The count of our own pool would not do: a r
 the place of another of its size leaves it as it is, and a pool that is deleted has none.
 
 The marker is not given another number before MetalLB has counted the last one, so no number is
-used that MetalLB may know from before. A marker that was made just now, because somebody deleted
+used that MetalLB may know from before. A marker that was made just now, because a user deleted
 the last one, may have the number of that one: MetalLB then counts by its old configuration what it
 finds under the name. So a new marker proves nothing before it was given a second number.
 
@@ -293,7 +293,7 @@ class Uptake:
         """Return what is waited for of a MetalLB that shows nothing; empty after a while.
 
         The while begins anew whenever MetalLB cannot use its pools, and with each change of ours:
-        somebody may have put the range back for a moment.
+        a user may have put the range back for a moment.
         """
         pool = pools.get(POOL_NAME)
         state = (pool.metadata.uid, pool.metadata.generation or 0) if pool is not None else ("", 0)

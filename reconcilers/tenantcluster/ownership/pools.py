@@ -1,12 +1,12 @@
 """For whom an IPAddressPool in a tenant was made, and whether it may be written for another.
 
 What we make there names its TenantCluster and its management cluster. What names another one, or
-was made by somebody else, is left as it is. Whether another management cluster is gone cannot be
+was made by another tool, is left as it is. Whether another management cluster is gone cannot be
 found out from here, so what it made is never taken over, unless a person takes its name off.
 A pool without a name is taken over where that is unambiguous:
 
 made by an earlier release    unless it holds addresses of another TenantCluster alone
-made by somebody else         if it holds nothing but addresses of this TenantCluster, as that of
+made by another tool          if it holds nothing but addresses of this TenantCluster, as that of
                               Butler's own controller does
 """
 
