@@ -132,6 +132,7 @@ class Authorizer:
                     yield claim.binding, claim.subject
 
     def _refresh(self) -> None:
+        """Read roles and bindings again, if one has changed since the last read."""
         tables = [self._store.table(place) for place in _PLACES]
         seen = tuple(table.changes for table in tables)
         if seen == self._seen:

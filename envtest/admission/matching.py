@@ -131,6 +131,7 @@ class Matcher:
         return Invocation(hook, resource)
 
     def _namespace_fits(self, hook: Hook, attributes: Attributes) -> bool:
+        """Return whether the labels of the request's namespace match the hook's selector."""
         if not hook.namespaces or not (attributes.namespace or attributes.is_namespace):
             return True
         written = attributes.operation != "DELETE" and not attributes.subresource

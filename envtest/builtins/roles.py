@@ -30,6 +30,7 @@ class RoleRules(BuiltinRules):
 
 
 def _rule_problems(rule: Body, path: str, *, in_namespace: bool) -> Iterator[FieldError]:
+    """Yield the errors of one rule of a role."""
     if not rule.get("verbs"):
         yield required(f"{path}.verbs", "verbs must contain at least one value")
     paths = rule.get("nonResourceURLs")
@@ -83,6 +84,7 @@ class BindingRules(BuiltinRules):
             yield required("roleRef.name")
 
     def _subject_problems(self, subject: dict[str, Any], path: str) -> Iterator[FieldError]:
+        """Yield the errors of one subject of a binding."""
         kind, group = subject.get("kind", ""), subject.get("apiGroup", "")
         if not subject.get("name"):
             yield required(f"{path}.name")

@@ -75,6 +75,7 @@ def _problems(hooks: Sequence[Body]) -> Iterator[FieldError]:
 
 
 def _hook_problems(hook: Body, path: str) -> Iterator[FieldError]:
+    """Yield the errors of one webhook of a configuration."""
     yield from _name_problems(hook.get("name") or "", f"{path}.name")
     for at, rule in enumerate(hook.get("rules") or ()):
         yield from _rule_problems(rule, f"{path}.rules[{at}]")
@@ -160,6 +161,7 @@ def _selector_problems(selector: Body, path: str) -> Iterator[FieldError]:
 
 
 def _expression_problems(one: Body, path: str) -> Iterator[FieldError]:
+    """Yield the errors of one match expression of a label selector."""
     operator, values = one.get("operator") or "", one.get("values") or ()
     if operator in {"In", "NotIn"}:
         if not values:

@@ -126,6 +126,7 @@ class GarbageCollector:
             del self._gone[next(iter(self._gone))]
 
     def _enter(self, place: str, stored: Stored) -> None:
+        """Add an object to the graph, or update it, and queue what may have to be deleted."""
         meta = _decode(stored.body).metadata
         before = self._nodes.get(meta.uid)
         if before is not None:

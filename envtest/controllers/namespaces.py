@@ -83,6 +83,7 @@ class NamespaceController:
             self._api.store.write(self._namespaces.place, name, bare)
 
     def _remove_finalizer(self, name: str) -> None:
+        """Remove the finalizer of a terminating namespace; delete it if that was the last."""
         stored = self._api.table(self._namespaces).get(name)
         if stored is None:
             return

@@ -99,6 +99,11 @@ class Front:
             return _refused(request, internal("Internal error occurred"), warnings)
 
     async def _answer(self, request: web.BaseRequest, warnings: list[str]) -> web.StreamResponse:
+        """Authenticate, authorize and run a request; return the response.
+
+        Raises:
+            StatusError: the request is refused.
+        """
         target = self._target(request)
         if isinstance(target, web.Response):
             return target
@@ -169,6 +174,7 @@ class Front:
         return self.authenticator.of_request(authorization, certificate)
 
     async def _watch(self, request: web.BaseRequest, call: Call, form: Form) -> web.StreamResponse:
+        """Stream the events of a watch until it ends or the client goes away."""
         watch = open_watch(self.api, call, form)
         response = web.StreamResponse(headers=_headers(JSON, call.warnings))
         response.enable_chunked_encoding()

@@ -49,6 +49,7 @@ def check_served(resource: Resource, info: RequestInfo, method: str) -> None:
 
 
 def _check_verb(resource: Resource, info: RequestInfo) -> None:
+    """Raise StatusError if the resource does not support the verb of a request."""
     if info.subresource:
         if info.subresource not in resource.subresources:
             raise resource.not_found(info.name) if resource.rules.custom else no_such_path()

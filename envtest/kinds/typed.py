@@ -108,6 +108,7 @@ def decode(body: dict[str, Any], node: Node, *, root: str = "") -> list[str]:
 
 
 def _struct(body: dict[str, Any], node: Node, path: str, unknown: list[str]) -> None:
+    """Decode the fields of a struct in place; remove unknown, null and empty ones."""
     for name in list(body):
         child = node.child(name)
         where = f"{path}.{name}" if path else name

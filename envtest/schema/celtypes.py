@@ -220,6 +220,7 @@ def converter(schema: object, *, root: bool) -> Convert | None:
 
 
 def _object_converter(schema: _Schema, *, root: bool) -> Convert | None:
+    """Return a function that escapes field names for CEL; None if there is none to escape."""
     fields = {**(schema.get("properties") or {}), **(_VISIBLE if root else {})}
     parts = {
         name: (escape(name), _names if child is _METADATA else converter(child, root=False))

@@ -75,6 +75,7 @@ class EmbeddedNode:
             child.check(item, inner, out)
 
     def _below(self, value: Any, path: str) -> list[tuple[Self, Any, str]]:
+        """Return the nodes one level below, each with its value and path."""
         if isinstance(value, list):
             if self._items is None:
                 return []
@@ -92,6 +93,11 @@ class EmbeddedNode:
 
 
 def _coerce_object(value: dict[str, Any], path: str, unknown: list[str]) -> None:
+    """Convert an embedded object's metadata in place, and append its unknown fields.
+
+    Raises:
+        MalformedObject: apiVersion, kind or metadata has a wrong type.
+    """
     for name in ("apiVersion", "kind"):
         if name in value and not isinstance(value[name], str):
             raise MalformedObject(invalid(f"{path}.{name}", value[name], "must be a string"))

@@ -112,6 +112,7 @@ class ListNode:
                     self._additional.check(item, f"{path}[{name}]", out)
 
     def _check_list(self, value: list[Any], path: str, out: list[FieldError]) -> None:
+        """Append an error for each duplicate in a set or map list, then check the items."""
         seen: set[object] = set()
         reported: set[object] = set()
         for index, item in enumerate(value if self._kind in {"set", "map"} else ()):

@@ -153,6 +153,7 @@ def _coerce_items(value: dict[str, Any], name: str, path: str, unknown: list[str
 
 
 def _coerce_field(value: dict[str, Any], name: str, kind: str, prefix: str) -> None:
+    """Convert one metadata field in place; raise MalformedMetadata for a wrong type."""
     item = value[name]
     where = f"{prefix}.{name}"
     if kind in _TEXTUAL and not isinstance(item, str):
@@ -271,6 +272,7 @@ def check_owners(owners: list[dict[str, Any]], path: str, out: list[FieldError])
 
 
 def _check_owner(owner: dict[str, Any], path: str, out: list[FieldError]) -> None:
+    """Append the errors of one owner reference."""
     version = str(owner.get("apiVersion", ""))
     group, _, short = version.rpartition("/")
     if not short or version.count("/") > 1:

@@ -226,6 +226,7 @@ class RuleTree:
             self._passed.add(key)
 
     def _visit_afresh(self, place: _Place, found: _Findings) -> None:
+        """Evaluate the rules of a value and of all below it."""
         value = place.value
         if self._rules:
             self._evaluate(place, found)
@@ -241,6 +242,7 @@ class RuleTree:
                 self._items.visit(inner, found)
 
     def _check_members(self, place: _Place, found: _Findings) -> None:
+        """Visit the fields of an object that have a schema."""
         was = place.old if isinstance(place.old, dict) and not self._atomic else {}
         prefix = f"{place.path}." if place.path else ""
         for name, item in place.value.items():
@@ -255,6 +257,7 @@ class RuleTree:
             child.visit(place.below(item, path, was.get(name, _MISSING), pair), found)
 
     def _evaluate(self, place: _Place, found: _Findings) -> None:
+        """Evaluate the rules of one node; an unchanged broken value is a warning only."""
         new, old = place.value, _MISSING if place.old is None else place.old
         if self._convert is not None:
             new = self._convert(new)
@@ -278,6 +281,7 @@ class RuleTree:
 
 
 def _refusal(rule: Rule, place: _Place, detail: str) -> FieldError:
+    """Return the error of a broken rule, by the reason that the rule names."""
     path = place.path
     if rule.field_path:
         path = f"{path}.{rule.field_path}" if path else rule.field_path

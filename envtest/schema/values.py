@@ -109,6 +109,7 @@ class ValueSchema:
     def _check_afresh(
         self, value: Any, path: str, out: list[FieldError], pair: Pair | None
     ) -> None:
+        """Append the errors of a value, whatever the old one was."""
         if value is None:
             self._check_null(path, out)
             return
@@ -135,6 +136,7 @@ class ValueSchema:
             self._enum.check(None, path, out)
 
     def _check_type(self, value: Any, kind: type, path: str, out: list[FieldError]) -> None:
+        """Append an error if a value has none of the schema's types, nor its format."""
         json_type, json_format = _JSON_TYPES[kind]
         types = self._types
         suits = (
@@ -165,6 +167,7 @@ class ValueSchema:
     def _check_list(
         self, value: list[Any], path: str, out: list[FieldError], pair: Pair | None
     ) -> None:
+        """Append the errors of a list's items, then of its size."""
         items = self._items
         if pair is not None and not pair.has_items:
             pair = None
@@ -184,6 +187,7 @@ class ValueSchema:
     def _check_object(
         self, value: dict[str, Any], path: str, out: list[FieldError], pair: Pair | None
     ) -> None:
+        """Append the errors of an object's size, fields and required fields."""
         self._check_size(len(value), path, out)
         if self._closed:
             for name in value.keys() - self._properties.keys():

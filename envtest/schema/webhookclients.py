@@ -33,6 +33,7 @@ def client_errors(config: Mapping[str, Any], path: str) -> list[FieldError]:
 
 
 def _url_errors(url: str, path: str) -> list[FieldError]:
+    """Return the errors of a webhook's URL, which must be https without user or query."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -65,6 +66,7 @@ def _service_errors(service: Mapping[str, Any], path: str) -> list[FieldError]:
 
 
 def _path_errors(text: str, path: str) -> list[FieldError]:
+    """Return the errors of the URL path of a webhook's service."""
     out: list[FieldError] = []
     if text in {"", "/"}:
         return out

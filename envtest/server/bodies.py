@@ -105,6 +105,11 @@ def read_as(
 
 
 def _from_text(data: bytes, content_type: str, kind: str) -> Decoded:
+    """Return a JSON or YAML body, decoded.
+
+    Raises:
+        StatusError: 415 for another type, 400 for a body that cannot be read.
+    """
     if content_type not in {"", JSON, YAML, "application/x-yaml"}:
         raise unsupported_media_type(READ)
     try:

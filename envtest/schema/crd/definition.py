@@ -95,6 +95,7 @@ def _name_errors(crd: _Body, spec: _Body) -> list[FieldError]:
 
 
 def _spec_errors(spec: _Body) -> list[FieldError]:
+    """Return all errors of a CRD's spec, in the server's order."""
     versions = spec.get("versions")
     hoisted = per_version.hoisted_fields(versions or [])
     out = _group_errors(spec)
@@ -116,6 +117,7 @@ def _spec_errors(spec: _Body) -> list[FieldError]:
 
 
 def _group_errors(spec: _Body) -> list[FieldError]:
+    """Return the errors of `spec.group` and `spec.scope`."""
     group, scope = spec.get("group") or "", spec.get("scope") or ""
     out: list[FieldError] = []
     if not group:
@@ -132,6 +134,7 @@ def _group_errors(spec: _Body) -> list[FieldError]:
 
 
 def _together_errors(versions: Any) -> list[FieldError]:
+    """Return the errors of the versions' names and of the storage version."""
     held = versions or []
     shown = versions
     names = [version.get("name") or "" for version in held]
@@ -199,6 +202,7 @@ def _established(crd: _Body) -> bool:
 
 
 def _stored_errors(crd: _Body, spec: _Body) -> list[FieldError]:
+    """Return the errors of `status.storedVersions`."""
     stored = (crd.get("status") or {}).get("storedVersions")
     path = "status.storedVersions"
     if not stored:
@@ -222,6 +226,7 @@ def _stored_errors(crd: _Body, spec: _Body) -> list[FieldError]:
 
 
 def _approval_errors(crd: _Body, spec: _Body) -> list[FieldError]:
+    """Return the error of a missing or wrong approval in Kubernetes' own groups."""
     if not f".{spec.get('group') or ''}".endswith((".k8s.io", ".kubernetes.io")):
         return []
     value = ((crd.get("metadata") or {}).get("annotations") or {}).get(_APPROVAL)
@@ -271,6 +276,7 @@ def _client_errors(config: _Body | None) -> list[FieldError]:
 
 
 def _review_errors(reviews: Sequence[str]) -> list[FieldError]:
+    """Return the errors of `conversionReviewVersions`."""
     if not reviews:
         return [required(_REVIEWS)]
     out: list[FieldError] = []

@@ -65,6 +65,7 @@ def node_errors(schema: _Schema, path: str, *, rules: bool) -> list[FieldError]:
 
 
 def _check(schema: _Schema, walk: Walk) -> tuple[list[FieldError], list[FieldError]]:
+    """Return the errors of a node and those below it: of the schema, and of its rules."""
     out = _keyword_errors(schema, walk)
     of_rules: list[FieldError] = []
     if schema.get("uniqueItems"):
@@ -88,6 +89,7 @@ def _check(schema: _Schema, walk: Walk) -> tuple[list[FieldError], list[FieldErr
 
 
 def _below(schema: _Schema, walk: Walk) -> Iterator[tuple[_Schema, Walk]]:
+    """Yield the schemas one level below a node, each with its walk."""
     additional = schema.get("additionalProperties")
     atomic = walk.path if schema.get("x-kubernetes-map-type") == "atomic" else walk.uncorrelatable
     if isinstance(additional, Mapping):
@@ -118,6 +120,7 @@ def _branches(schema: _Schema, walk: Walk) -> Iterator[tuple[_Schema, Walk]]:
 
 
 def _keyword_errors(schema: _Schema, walk: Walk) -> list[FieldError]:
+    """Return the errors of single keywords that are unknown or must not be set here."""
     path, kind = walk.path, schema.get("type") or ""
     out: list[FieldError] = []
     if kind and kind not in _TYPES:
@@ -139,6 +142,7 @@ def _keyword_errors(schema: _Schema, walk: Walk) -> list[FieldError]:
 
 
 def _types(schema: _Schema, path: str) -> list[FieldError]:
+    """Return the errors of the extensions for the types of lists and maps."""
     out: list[FieldError] = []
     if schema.get("x-kubernetes-preserve-unknown-fields") is False:
         where = f"{path}.x-kubernetes-preserve-unknown-fields"
@@ -158,6 +162,7 @@ def _types(schema: _Schema, path: str) -> list[FieldError]:
 def _kind_for(
     schema: _Schema, path: str, what: str, wanted: str, known: tuple[str, ...]
 ) -> list[FieldError]:
+    """Return the errors of `x-kubernetes-map-type` or `x-kubernetes-list-type`."""
     name = f"x-kubernetes-{what}-type"
     value, kind = schema.get(name), schema.get("type") or ""
     if value is None:
@@ -189,6 +194,7 @@ def _set_items(schema: _Schema, path: str) -> list[FieldError]:
 
 
 def _map_list(schema: _Schema, path: str) -> list[FieldError]:
+    """Return the errors of the keys and items of a list of type map."""
     keys, items = schema.get("x-kubernetes-list-map-keys") or [], schema.get("items")
     out: list[FieldError] = []
     where = f"{path}.x-kubernetes-list-map-keys"
@@ -261,6 +267,7 @@ def shape_errors(schema: _Schema, path: str) -> list[FieldError]:
 
 
 def _text_errors(rule: _Schema, where: str) -> list[FieldError]:
+    """Return the errors of a rule's texts: missing, blank, or with line breaks."""
     text, message = rule.get("rule") or "", rule.get("message") or ""
     expression = rule.get("messageExpression") or ""
     out: list[FieldError] = []
@@ -284,6 +291,7 @@ def _breaks(text: str) -> bool:
 
 
 def _field_path_errors(rule: _Schema, schema: _Schema, where: str) -> list[FieldError]:
+    """Return the errors of a rule's fieldPath; none if it is not set."""
     path = rule.get("fieldPath") or ""
     if not path:
         return []
@@ -329,6 +337,7 @@ def rule_errors(schema: _Schema, place: Place) -> list[FieldError]:
 
 
 def _one_rule(rule: _Schema, checker: Checker, place: Place, where: str) -> list[FieldError]:
+    """Return the errors of compiling a rule and its messageExpression."""
     text, said = rule.get("rule") or "", rule.get("messageExpression") or ""
     optional_old = bool(rule.get("optionalOldSelf"))
     out: list[FieldError] = []

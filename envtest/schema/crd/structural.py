@@ -70,6 +70,7 @@ def _is_readable(schema: _Schema) -> bool:
 
 
 def _node(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None:
+    """Append to `out` why a node, or one below it, is not structural."""
     kind, items = schema.get("type") or "", schema.get("items")
     if kind == "array" and items is None:
         out.append(required(f"{path}.items", "must be specified"))
@@ -122,6 +123,7 @@ def _embedded(schema: _Schema, path: str, out: list[FieldError]) -> None:
 
 
 def _metadata(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None:
+    """Append the errors of type and metadata in a root or an embedded object."""
     properties = schema.get("properties") or {}
     checked = level == "root" or bool(schema.get(_EMBEDDED))
     for name in ("kind", "apiVersion"):
@@ -146,6 +148,7 @@ def _says_names_only(metadata: _Schema) -> bool:
 
 
 def _branches(schema: _Schema, path: str, out: list[FieldError]) -> None:
+    """Append the errors of anyOf, allOf, oneOf and not, and of the pattern."""
     any_of = schema.get("anyOf") or []
     if any_of != _INT_OR_STRING:
         for index, branch in enumerate(any_of):
@@ -167,6 +170,7 @@ def _branches(schema: _Schema, path: str, out: list[FieldError]) -> None:
 
 
 def _branch(schema: _Schema, path: str, out: list[FieldError]) -> None:
+    """Append what a branch of a logical keyword must not specify, at any depth."""
     _branches(schema, path, out)
     if isinstance(schema.get("items"), Mapping):
         _branch(schema["items"], f"{path}.items", out)

@@ -97,6 +97,7 @@ def shared_errors(versions: Sequence[_Body], hoisted: frozenset[str]) -> list[Fi
 
 
 def _content_errors(version: _Body, places: Mapping[str, str]) -> list[FieldError]:
+    """Return the errors of the parts of a version that `places` has a path for."""
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     subresources = version.get("subresources") or {}
     out: list[FieldError] = []
@@ -116,6 +117,7 @@ def _content_errors(version: _Body, places: Mapping[str, str]) -> list[FieldErro
 
 
 def _deprecation_errors(version: _Body, path: str) -> list[FieldError]:
+    """Return the errors of a version's deprecationWarning; none if it is not set."""
     text = version.get("deprecationWarning")
     if text is None:
         return []
@@ -172,6 +174,7 @@ def _simple_path_errors(text: str, path: str) -> list[FieldError]:
 
 
 def _scale_errors(scale: _Body, path: str) -> list[FieldError]:
+    """Return the errors of the JSON paths of a scale subresource."""
     out: list[FieldError] = []
     for name, root in (("specReplicasPath", ".spec"), ("statusReplicasPath", ".status")):
         text, where = scale.get(name) or "", f"{path}.{name}"
@@ -192,6 +195,7 @@ def _scale_errors(scale: _Body, path: str) -> list[FieldError]:
 
 
 def _column_errors(column: _Body, path: str) -> list[FieldError]:
+    """Return the errors of an additional printer column."""
     kind, name_format = column.get("type") or "", column.get("format") or ""
     text = column.get("jsonPath") or ""
     known = f"must be one of {','.join(_COLUMN_TYPES)}"
@@ -213,6 +217,7 @@ def _column_errors(column: _Body, path: str) -> list[FieldError]:
 
 
 def _selectable_errors(fields: Sequence[_Body], schema: _Body, path: str) -> list[FieldError]:
+    """Return the errors of selectableFields: paths, types, duplicates, number."""
     out: list[FieldError] = []
     seen: set[str] = set()
     for index, entry in enumerate(fields):
