@@ -104,6 +104,7 @@ def spec_warnings(spec: NetworkPoolSpec, layouts: Sequence[Layout]) -> Iterator[
 def _block_warnings(
     at: Path, block: NetworkPoolSpec | SecondaryBlock, layout: Layout
 ) -> Iterator[Remark]:
+    """Yield the warnings about a CIDR and its reservations: overlaps, host bits, none left."""
     written: list[tuple[Path, str, AddressRange]] = [((*at, "cidr"), block.cidr, layout.cidr)]
     # What is reserved for the gateway comes last, and is not among the spec's reservations.
     for number, (one, parsed) in enumerate(zip(block.reserved, layout.reserved, strict=False)):

@@ -281,6 +281,7 @@ def _wanted(
     pool: NetworkPool,
     available: Sequence[Family],
 ) -> Wanted:
+    """Return the families to take, in order; raise AllocatorError if the pool lacks one."""
     policy, name = policy or SINGLE_STACK, pool.metadata.name
     if policy not in _POLICIES:
         raise InvalidRequest(f"ipFamilyPolicy {policy!r} is none")
@@ -340,6 +341,7 @@ def _take_all(
     spaces: Sequence[Space],
     held: Sequence[AddressRange],
 ) -> tuple[AddressRange, ...]:
+    """Take the ranges that an allocation lacks; put all back if a required one is refused."""
     by_family = {space.layout.family: space for space in spaces}
     pinned_to = {one.family: one for one in pins(allocation)}
     asked = wanted(allocation, pool, tuple(by_family))

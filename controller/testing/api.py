@@ -234,6 +234,7 @@ class FakeApi(Transport):
         return result
 
     def _create(self, target: _Target, body: Json, *, dry: bool) -> Json:
+        """Store a new object, unless it is a dry run; return it with its metadata."""
         kind, key = target.kind, target.key
         if kind.resource.namespaced and not key.namespace:
             raise ApiError(405, "MethodNotAllowed", f"{kind.resource.kind} needs a namespace")
@@ -264,6 +265,7 @@ class FakeApi(Transport):
         return self._store(target, old, new, dry=dry)
 
     def _delete(self, target: _Target, options: Mapping[str, Any], *, dry: bool) -> Json:
+        """Delete an object, or mark it as terminating if it has finalizers."""
         old = self._existing(target)
         for name, wanted in (options.get("preconditions") or {}).items():
             if wanted != old["metadata"][name]:

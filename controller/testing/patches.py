@@ -38,6 +38,11 @@ def patched(old: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def _apply(document: Any, one: Mapping[str, Any]) -> Any:
+    """Return the document after one operation of a JSON patch.
+
+    Raises:
+        ValueError: a test failed, or the operation is unknown.
+    """
     match one["op"]:
         case "add":
             return _set(document, one["path"], one["value"], insert=True)

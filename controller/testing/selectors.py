@@ -45,6 +45,11 @@ def _split(text: str) -> list[str]:
 
 
 def _requirement(text: str) -> Callable[[Mapping[str, str]], bool]:
+    """Return a predicate for one term of a label selector.
+
+    Raises:
+        BadRequest: the term cannot be parsed.
+    """
     if found := _SET.fullmatch(text):
         name, operator, listed = found.groups()
         values = {value.strip() for value in listed.split(",")}

@@ -151,6 +151,11 @@ class WebhookServer:
         return handle
 
     async def _answer(self, webhook: Served, request: web.Request) -> tuple[web.Response, bool]:
+        """Return the response to a request, and whether the webhook's function failed.
+
+        Raises:
+            DeadlineExceeded: the body was not sent in time.
+        """
         seconds = handler_timeout(request.query.get("timeout", ""), DEFAULT_SECONDS)
         begun = self._clock.monotonic()
         try:

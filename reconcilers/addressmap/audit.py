@@ -98,6 +98,7 @@ def _unreadable(objects: Objects) -> Iterator[Finding]:
 
 
 def _pools(objects: Objects) -> Iterator[Finding]:
+    """Yield what is wrong with pools, one by one and among each other."""
     pictures = list[Picture]()
     for pool, allocations in objects.by_pool():
         one = picture(pool, allocations)
@@ -163,6 +164,7 @@ def _age(one: IPAllocation) -> tuple[str, str]:
 
 
 def _strays(one: Picture, objects: Objects) -> Iterator[Finding]:
+    """Yield the allocations that hold what their pool may not hand out."""
     outside: dict[Key, list[Extent]] = {}
     for extent in one.extents:
         if extent.state is not State.STRAY:
@@ -214,6 +216,7 @@ def _pools_among_each_other(pictures: Sequence[Picture]) -> Iterator[Finding]:
 
 
 def _one(one: IPAllocation, objects: Objects, now: datetime) -> Iterator[Finding]:
+    """Yield what is wrong with one allocation: pool, owner, finalizer, labels, deletion."""
     subject = Subject.from_object(IP_ALLOCATION, one)
     if (
         one.pool_key not in objects.pools

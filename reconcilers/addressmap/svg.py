@@ -87,6 +87,7 @@ def _fill(extent: Extent, by_tenant: Mapping[str, Look]) -> str:
 def _rectangles(
     picture: Picture, first: int, per_row: int, by_tenant: Mapping[str, Look]
 ) -> Iterator[str]:
+    """Yield a rectangle for each range and row, with its tenant's name where it fits."""
     scale = WIDTH / per_row
     after_row: dict[int, list[str]] = {}
     for extent in picture.inside:

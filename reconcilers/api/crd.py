@@ -242,6 +242,7 @@ def _structural_schema(model: type) -> bytes:
 
 
 def _structural(schema: Mapping[str, Any], definitions: Mapping[str, Schema]) -> Schema:
+    """Return a JSON schema as a structural one: references resolved, titles removed."""
     merged = _resolved(schema, definitions)
     result = {key: value for key, value in merged.items() if key not in {"title", "default"}}
     default = merged.get("default")

@@ -1,4 +1,4 @@
-"""What integrations show, kept current by watches while a page is open.
+"""What integrations show of pools, kept current by watches while a reader looks.
 
 Which kinds are served is asked every few seconds meanwhile: who looks need not be allowed to watch
 definitions. A platform that is not served, or that may not be read, shows nothing.

@@ -160,6 +160,7 @@ def _of_manifests(
 
 
 def _of_kubermatic(found: Objects, now: datetime, *, planned: bool) -> Views:
+    """Return what Kubermatic's objects hold of pools; import its modules only if needed."""
     if found.empty:
         return Views()
     from reconcilers.integrations.kubermatic.reading import world_of
@@ -178,6 +179,7 @@ def _of_kubermatic(found: Objects, now: datetime, *, planned: bool) -> Views:
 
 
 def _of_vitistack(found: Objects, now: datetime, *, planned: bool) -> Views:
+    """Return what vitistack's objects hold of pools; import its modules only if needed."""
     if found.empty:
         return Views()
     from reconcilers.integrations.vitistack.views import audit, contents_of, drawing_of, view_of

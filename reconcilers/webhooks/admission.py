@@ -105,6 +105,7 @@ def _spec(data: bytes) -> Any:
 
 
 def _answer(request: AdmissionRequest[bytes], verdict: Verdict) -> Answer:
+    """Return a verdict as the response to an admission request."""
     if verdict.allowed:
         return Allowed(verdict.warnings)
     if verdict.refusal and verdict.forbidden:

@@ -94,6 +94,7 @@ class ClaimReconciler:
         return await self._client.find(self._world.claim_kind, key)
 
     async def _reconcile(self, claim: IPAddressClaim) -> Outcome:
+        """Bring one claim forward: delete, add the finalizer, wait, or keep its address."""
         kind, meta = kind_of(claim.spec.poolRef), claim.metadata
         # `clusterctl move` takes away what it has to by itself.
         moves = meta.terminating and DELETE_FOR_MOVE in meta.annotations

@@ -70,6 +70,7 @@ class ClaimGauges(Collector):
             yield family
 
     def _of_claims(self) -> Iterator[Metric]:
+        """Yield the number and the greatest age, in seconds, of waiting claims by pool."""
         now = self._clock.now()
         ages: dict[tuple[str, str, str], list[float]] = {}
         for claim in self._waiting:

@@ -109,6 +109,7 @@ class Plan:
             current = next(mine, None)
 
     def _grant(self, grant: Grant[IPAddressClaim], space: PoolSpace) -> None:
+        """Apply a grant to the planned world: the IPAddress, and the claim's status."""
         claim, key = grant.request, grant.request.metadata.key
         address = self.world.addresses.get(key)
         if address is None:
@@ -127,6 +128,7 @@ class Plan:
         return tuple(with_findings(claim.status.conditions, [finding], generation, self.now))
 
     def _outcome(self, key: Key, reasons: Mapping[Key, Finding]) -> Planned:
+        """Return what a claim gets, or why it gets nothing; write its Ready condition then."""
         claim = self.world.claims.get(key)
         assert claim is not None, "nothing deletes claims"
         kind = kind_of(claim.spec.poolRef)

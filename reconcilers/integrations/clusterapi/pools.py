@@ -113,6 +113,7 @@ class PoolReconciler(JournalReconciler[Any]):
             raise
 
     async def _pass_once(self, pool: Any) -> Outcome:
+        """Serve a pool's claims once, or write why the pool does not serve."""
         if pool.metadata.terminating:
             return await self._reconcile_deleted(pool)
         pool = await self._with_finalizer(pool)

@@ -163,6 +163,7 @@ class Teardown:
             await self._delete(going)
 
     async def _delete(self, found: Iterable[IPAllocation]) -> None:
+        """Delete all of these allocations, then raise the first error, if there was one."""
         failures = []
         for allocation in found:
             if allocation.metadata.terminating:
