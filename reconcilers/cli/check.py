@@ -10,12 +10,12 @@ import click
 
 from reconcilers.addressmap.audit import Finding, audit
 from reconcilers.addressmap.objects import read_objects
+from reconcilers.cli.cluster.objects import Scope, in_cluster, read_all, scope, scope_options
+from reconcilers.cli.cluster.repair import Outcome, Report, read_report, repair, report
 from reconcilers.cli.flags import option
 from reconcilers.cli.output import Cell, Column, Form, output_option, show, table
 from reconcilers.cli.problems import EXIT_PROBLEM, say
 from reconcilers.cli.progress import progress, show_progress
-from reconcilers.cli.survey.objects import Scope, in_cluster, scope, scope_options, survey
-from reconcilers.cli.survey.repair import Outcome, Report, read_report, repair, report
 
 _COLOURS = {"error": "red", "warning": "yellow"}
 _COLUMNS: Sequence[Column[Finding]] = (
@@ -94,7 +94,7 @@ def check(
 
 
 def _audited(where: Scope) -> list[Finding]:
-    objects = survey(where)
+    objects = read_all(where)
     with progress("looking for what is wrong"):
         return audit(objects, datetime.now(UTC))
 
@@ -107,7 +107,7 @@ async def _repaired(where: Scope, wanted: Report, client: Any) -> list[Outcome]:
 
 
 async def _audit_with_tenants(where: Scope, client: Any) -> list[Finding]:
-    from reconcilers.cli.survey.tenantdrift import tenant_drift
+    from reconcilers.cli.cluster.tenantdrift import tenant_drift
 
     objects = await read_objects(client, where.namespace)
     found = audit(objects, datetime.now(UTC))

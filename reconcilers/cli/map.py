@@ -14,19 +14,19 @@ from reconcilers.addressmap.page import document, page, pool_documents
 from reconcilers.addressmap.svg import svg as picture_as_svg
 from reconcilers.addressmap.tenants import numbered
 from reconcilers.cli import names as completed
+from reconcilers.cli.cluster import drawing
+from reconcilers.cli.cluster.objects import (
+    followed,
+    pool_named,
+    read_all,
+    scope,
+    scope_options,
+    watch_option,
+)
 from reconcilers.cli.flags import option
 from reconcilers.cli.output import Form, output_option, report, show, tables
 from reconcilers.cli.problems import Problem, say
 from reconcilers.cli.progress import counted, progress
-from reconcilers.cli.survey import drawing
-from reconcilers.cli.survey.objects import (
-    followed,
-    pool_named,
-    scope,
-    scope_options,
-    survey,
-    watch_option,
-)
 from reconcilers.integrations.core.views import PoolView
 
 
@@ -82,7 +82,7 @@ def draw(
             )
         followed(where, output, as_text)
         return
-    objects = survey(where)
+    objects = read_all(where)
     others = objects.integrations.pools_named(names)
     with progress("drawing"):
         pictures = _of(family, _pictures(objects, names, others))

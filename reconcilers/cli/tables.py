@@ -16,6 +16,8 @@ from reconcilers.addressmap.tenants import Holding, holdings
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
+from reconcilers.cli.cluster.drawing import state_cell
+from reconcilers.cli.cluster.objects import followed, read_all, scope, scope_options, watch_option
 from reconcilers.cli.output import (
     STATUS_COLOURS,
     Cell,
@@ -33,8 +35,6 @@ from reconcilers.cli.output import (
     tables,
 )
 from reconcilers.cli.problems import EXIT_PROBLEM, say
-from reconcilers.cli.survey.drawing import state_cell
-from reconcilers.cli.survey.objects import followed, scope, scope_options, survey, watch_option
 from reconcilers.integrations.core.views import POOL_COLUMNS, PoolView, Stretch
 
 _POOLS: Sequence[Column[Usage]] = (
@@ -79,7 +79,7 @@ def pools(output: Form, watch: bool, **values: Any) -> None:
     if watch:
         followed(where, output, as_text)
         return
-    objects = survey(where)
+    objects = read_all(where)
     found, others = usages(objects), objects.integrations.pools
     named = dict.fromkeys(("networkpool", one.pool.metadata.name) for one in found)
     named |= dict.fromkeys((one.full_kind, one.key.name) for one in others)
@@ -153,7 +153,7 @@ def tenants(output: Form, watch: bool, **values: Any) -> None:
     if watch:
         followed(everywhere, output, as_text)
         return
-    objects = survey(everywhere)
+    objects = read_all(everywhere)
     found = of(objects)
     named = (("tenantcluster", one.key.name) for one in found)
     show(
@@ -236,7 +236,7 @@ def whois(
     ::ffff:10.40.0.1 too. Of a CIDR or a range, 10.40.0.0/28 or 10.40.0.0-10.40.0.9, each part is
     shown that a pool says something else of.
     """
-    objects = survey(scope(values))
+    objects = read_all(scope(values))
     found = [answer for address in addresses for answer in answers(objects, address)]
     others = {one: objects.integrations.at(one) for one in addresses}
     named = [("ipallocation", one.allocation.metadata.name) for one in found if one.allocation]

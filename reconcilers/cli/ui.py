@@ -14,10 +14,10 @@ from controller.config import connect
 from controller.errors import ConfigurationError
 from controller.httpserver import Bind, parse_bind
 from reconcilers.addressmap.objects import read_objects
+from reconcilers.cli.cluster.objects import Scope, in_cluster, namespace_option
 from reconcilers.cli.flags import cluster_options, option
 from reconcilers.cli.local.servers import Interrupted, run_until_interrupted
 from reconcilers.cli.problems import Problem
-from reconcilers.cli.survey.objects import Scope, in_cluster, namespace_option
 from reconcilers.ui.serving import check_loopback, local_page
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from reconcilers.addressmap.extents import picture
 from reconcilers.api.crd import crds
+from reconcilers.cli.cluster.drawing import drawn
 from reconcilers.cli.local.servers import api_server
-from reconcilers.cli.survey.drawing import drawn
 from tests.reconcilers import make
 from tests.reconcilers.cli import commandline
 from tests.reconcilers.cli.commandline import pool

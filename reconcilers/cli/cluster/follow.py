@@ -13,10 +13,10 @@ from controller.clock import SystemClock
 from controller.config import connect
 from controller.jobs import running
 from reconcilers.addressmap.objects import Objects, read_objects
+from reconcilers.cli.cluster.objects import Scope, in_cluster
 from reconcilers.cli.local.servers import Interrupted, run_until_interrupted
 from reconcilers.cli.output import Form
 from reconcilers.cli.problems import Problem
-from reconcilers.cli.survey.objects import Scope, in_cluster
 from reconcilers.ui.watched import Watched
 
 Show = Callable[[Objects], str]

@@ -86,7 +86,7 @@ def followed(where: Scope, form: Form, people: Callable[[Objects], str]) -> None
         UsageError: files or a form for programs are asked for.
         Problem: the cluster cannot be read.
     """
-    from reconcilers.cli.survey.follow import follow  # informers are for this alone
+    from reconcilers.cli.cluster.follow import follow  # informers are for this alone
 
     follow(where, form, people)
 
@@ -113,8 +113,8 @@ def pool_named(objects: Objects, name: str) -> NetworkPool:
     raise Problem(f"there is no NetworkPool {name!r}; there are: {known}")
 
 
-def survey(where: Scope) -> Objects:
-    """Return the objects of a where.
+def read_all(where: Scope) -> Objects:
+    """Return the objects of a cluster, or of files saved from one.
 
     Raises:
         Problem: the cluster or the files cannot be read.

@@ -1,0 +1,8 @@
+"""What a cluster's addresses look like now: its objects, read, drawn, followed and repaired.
+
+objects.py      the options that select a cluster or saved files, and reading either
+drawing.py      a pool's space as text for a terminal
+follow.py       showing the objects again after each change
+tenantdrift.py  how MetalLB in the tenants differs from the allocations
+repair.py       the report of the audit, and its reviewed actions carried out
+"""
