@@ -160,7 +160,7 @@ class Partition:
             await self._ended.wait()
 
     def forget(self, shard: int) -> None:
-        """Have what is remembered of the keys of a shard dropped, which has gone."""
+        """Call `forget` for each key of a lost shard, to drop what is remembered of it."""
         for key in self._reconciled.pop(shard, ()):
             assert self._forget is not None  # else no key is noted
             try:

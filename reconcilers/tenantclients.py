@@ -206,7 +206,7 @@ class TenantClients:
     async def client(
         self, tenant: TenantCluster, *, guarded: bool = True
     ) -> AsyncIterator[Client]:
-        """Give a client of `tenant` while the context lasts, to one caller at a time.
+        """Yield a client of `tenant` for the context, to one caller at a time.
 
         So a range is never taken for free because a tenant has no pool, while another caller is
         between confirming that range and creating the pool.

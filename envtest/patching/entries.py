@@ -1,4 +1,4 @@
-"""The entries of metadata.managedFields: reading, judging, sorting, capping and writing them."""
+"""Entries of metadata.managedFields: reading, validating, sorting, capping and writing them."""
 
 import functools
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""ObjectMeta: reading it from JSON as the server's typed decoder does, and judging its contents.
+"""ObjectMeta: reading it from JSON as the server's typed decoder does, and validating it.
 
 Custom resources carry it at their root and wherever a schema says
 `x-kubernetes-embedded-resource`.

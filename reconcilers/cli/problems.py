@@ -68,6 +68,6 @@ def show(failure: click.ClickException) -> int:
 
 
 def stdout_is_gone() -> None:
-    """Let what is still buffered go nowhere: the reader, `head` say, has seen enough."""
+    """Drop buffered output: the reader, for example `head`, has closed the pipe."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())

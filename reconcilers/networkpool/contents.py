@@ -223,7 +223,7 @@ class Contents:
             self.put(allocation)
 
     def put(self, allocation: IPAllocation) -> None:
-        """Note an allocation of the pool as it is now."""
+        """Replace an allocation of the pool by its present state."""
         name, new = allocation.metadata.name, Facts.from_allocation(allocation, self._ours)
         if self._facts.get(name) == new:
             return

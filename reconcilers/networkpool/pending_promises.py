@@ -235,7 +235,7 @@ class PendingPromises:
     _refused: dict[Identity, float] = field(default_factory=dict)
 
     def add_own(self, promises: Iterable[Assignment], now: float) -> None:
-        """Note the new promises with which the pool is about to be written."""
+        """Remember the new promises with which the pool is about to be written."""
         self._own.update(identity(promise) for promise in promises)
         self.promised_at = now
 

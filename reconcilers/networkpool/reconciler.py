@@ -100,7 +100,7 @@ class NetworkPoolReconciler:
         self._foreign = ForeignManagers(client.field_manager, settings.foreign_silence)
 
     async def reconcile(self, key: Key) -> Outcome:
-        """Bring one pool, and the allocations that wait for it, up to date."""
+        """Reconcile one pool and the allocations that wait for it."""
         pool = self._pools.get(key)
         for _ in range(ATTEMPTS):
             if not (self._pools.history_confirmed and self._reader.history_confirmed):

@@ -75,7 +75,7 @@ class ProviderConfigReconciler:
         self._teams: dict[Key, _Team] = {}
 
     async def reconcile(self, key: Key) -> Outcome:
-        """Bring one ProviderConfig up to date."""
+        """Reconcile one ProviderConfig."""
         config = self._configs.get(key)
         if config is None:
             self._secrets.pop(key, None)

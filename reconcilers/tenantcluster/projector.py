@@ -204,7 +204,7 @@ class Projector:
         return None if identity is None else bool(identity)
 
     async def project(self, tenant: TenantCluster, *, begin: bool = False) -> Finding:
-        """Bring the tenant's MetalLB in line; return the LoadBalancerReady condition.
+        """Write the ranges into the tenant's MetalLB; return the LoadBalancerReady condition.
 
         Only what the management cluster fails to answer is raised: a tenant that does not answer
         is the tenant's own problem, reported by its condition.

@@ -103,7 +103,7 @@ class TenantClusterReconciler:
         self._settings = settings
 
     async def reconcile(self, key: Key) -> Outcome:
-        """Bring one cluster up to date."""
+        """Reconcile one TenantCluster."""
         tenant = self._clusters.get(key)
         try:
             leftovers = await self._release_leftovers(key, tenant)

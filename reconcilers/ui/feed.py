@@ -92,7 +92,7 @@ class Feed:
 
     @contextmanager
     def reading(self) -> Iterator["Reader"]:
-        """Have states worked out inside the context."""
+        """Count a reader: states are computed inside the context."""
         self.readers += 1
         try:
             # No state was computed without a reader: the first state has to be a new one.

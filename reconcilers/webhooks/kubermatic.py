@@ -44,7 +44,7 @@ class IPAMPoolValidator:
         return Verdict(warnings=(*rules.warnings(new, old), *await self._overlaps(new)))
 
     async def deleted(self, old: IPAMPool) -> Verdict:
-        """Let every deletion pass: KKP does, and its allocations go with the pool."""
+        """Allow every deletion: KKP does, and its allocations go with the pool."""
         del old
         return NOTHING
 

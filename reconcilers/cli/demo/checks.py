@@ -30,7 +30,7 @@ def _condition(whose: str, conditions: Sequence[Condition], wanted: str, status:
 
 @of_world
 def pool_in_use(world: World, name: str, used: int) -> list[str]:
-    """See a pool that serves, with `used` addresses handed out."""
+    """Check that a pool serves, with `used` addresses handed out."""
     status = world.pool(name).status
     _condition(f"NetworkPool {name}", status.conditions, READY, "True")
     if status.allocatedIPs != used:
@@ -41,7 +41,7 @@ def pool_in_use(world: World, name: str, used: int) -> list[str]:
 
 @of_world
 def pool_says(world: World, name: str, condition: str, status: str) -> list[str]:
-    """See a condition of a pool."""
+    """Check a condition of a pool."""
     conditions = world.pool(name).status.conditions
     found = _condition(f"NetworkPool {name}", conditions, condition, status)
     return [f"NetworkPool {name}: {condition} is {found.status}, {found.message}"]
@@ -49,7 +49,7 @@ def pool_says(world: World, name: str, condition: str, status: str) -> list[str]
 
 @of_world
 def capacity(world: World, name: str) -> list[str]:
-    """See what a provider reports to have left."""
+    """Check how many addresses a provider reports as free."""
     found = existing(world.providers, Key(names.DEFAULT_NAMESPACE, name))
     whose, conditions = f"ProviderConfig {name}", found.status.conditions
     available = _condition(whose, conditions, "PoolAvailable", "True")
@@ -59,7 +59,7 @@ def capacity(world: World, name: str) -> list[str]:
 
 @of_world
 def event(world: World, kind: str, name: str, reason: str, saying: str = "") -> list[str]:
-    """See an event about an object."""
+    """Check that there is an event about an object."""
     for one in world.events:
         about = (one.regarding.kind, one.regarding.name, one.reason)
         if about == (kind, name, reason) and saying in one.note:
@@ -92,7 +92,7 @@ def _in_words(allocation: IPAllocation) -> str:
 
 @of_world
 def allocated(world: World, name: str, start: str = "", end: str = "") -> list[str]:
-    """See an allocation with a range, or with exactly this one."""
+    """Check that an allocation has a range, or exactly this one."""
     found = _served(world, name)
     if start and (found.status.startAddress, found.status.endAddress) != (start, end):
         raise NotYet(f"IPAllocation {name} has {found.status.startAddress}")
@@ -101,7 +101,7 @@ def allocated(world: World, name: str, start: str = "", end: str = "") -> list[s
 
 @of_world
 def unserved(world: World, name: str, wanted: str, reason: str) -> list[str]:
-    """See an allocation that waits or failed, for a reason that it tells."""
+    """Check that an allocation waits or failed, for the reason in its condition."""
     found = world.allocation(name)
     ready = _condition(f"IPAllocation {name}", found.status.conditions, READY, "False")
     if (found.status.phase, ready.reason) != (wanted, reason):
@@ -111,7 +111,7 @@ def unserved(world: World, name: str, wanted: str, reason: str) -> list[str]:
 
 @of_world
 def served(world: World, cluster: Key, balancers: str, nodes: str) -> list[str]:
-    """See both ranges of a cluster, each from the pool it should come from."""
+    """Check that a cluster has both ranges, each from the right pool."""
     status, lines = existing(world.clusters, cluster).status, []
     for field, pool in (("lbAllocationRef", balancers), ("ipAllocationRef", nodes)):
         reference = getattr(status, field)
@@ -126,7 +126,7 @@ def served(world: World, cluster: Key, balancers: str, nodes: str) -> list[str]:
 
 @of_world
 def phase(world: World, cluster: Key, wanted: str, saying: str = "") -> list[str]:
-    """See the phase of a cluster, and `saying` in what it says of it."""
+    """Check the phase of a cluster, and that its message contains `saying`."""
     found = existing(world.clusters, cluster)
     ready = find(found.status.conditions, READY)
     message = ready.message if ready else "nothing said yet"
@@ -138,7 +138,7 @@ def phase(world: World, cluster: Key, wanted: str, saying: str = "") -> list[str
 
 @of_world
 def says(world: World, cluster: Key, condition: str, status: str, reason: str) -> list[str]:
-    """See a condition of a cluster, and why it is so."""
+    """Check a condition of a cluster, and its reason."""
     conditions = existing(world.clusters, cluster).status.conditions
     found = _condition(f"TenantCluster {cluster}", conditions, condition, status)
     if found.reason != reason:
@@ -148,7 +148,7 @@ def says(world: World, cluster: Key, condition: str, status: str, reason: str) -
 
 @of_world
 def grown(world: World, cluster: Key, count: int, pool: str = "") -> list[str]:
-    """See so many growth allocations of a cluster, each with its range."""
+    """Check the number of growth allocations of a cluster, each with its range."""
     found = [
         _served(world, one.metadata.name)
         for one in world.allocations
@@ -164,7 +164,7 @@ def grown(world: World, cluster: Key, count: int, pool: str = "") -> list[str]:
 
 @of_world
 def gone(world: World, *clusters: Key) -> list[str]:
-    """See that clusters are gone, and every allocation that was theirs."""
+    """Check that clusters and all their allocations are gone."""
     for key in clusters:
         if key in world.clusters:
             phase(key, "gone")(world)
@@ -176,7 +176,7 @@ def gone(world: World, *clusters: Key) -> list[str]:
 
 @of_world
 def lacks_metallb(world: World, cluster: Key) -> list[str]:
-    """See that a tenant has never heard of MetalLB."""
+    """Check that a tenant does not serve MetalLB's kinds."""
     kinds = world.tenants[cluster].kinds
     if len(kinds) or not kinds.synced:
         served_kinds = ", ".join(one.metadata.name for one in kinds)
@@ -186,7 +186,7 @@ def lacks_metallb(world: World, cluster: Key) -> list[str]:
 
 @of_world
 def has_metallb(world: World, cluster: Key) -> list[str]:
-    """See MetalLB's kinds served in a tenant."""
+    """Check that a tenant serves MetalLB's kinds."""
     kinds = [one.metadata.name for one in world.tenants[cluster].kinds if is_established(one)]
     if len(kinds) < len(world.metallb.definitions):
         raise NotYet(f"the tenant {cluster} serves {len(kinds)} kinds")
@@ -195,7 +195,7 @@ def has_metallb(world: World, cluster: Key) -> list[str]:
 
 @of_world
 def projected(world: World, cluster: Key) -> list[str]:
-    """See exactly the cluster's load-balancer ranges in the tenant's MetalLB."""
+    """Check that the tenant's MetalLB has exactly the cluster's load-balancer ranges."""
     wanted = [
         f"{one.status.startAddress}-{one.status.endAddress}"
         for one in world.allocations
@@ -212,7 +212,7 @@ def projected(world: World, cluster: Key) -> list[str]:
 
 @of_world
 def withdrawn(world: World, cluster: Key) -> list[str]:
-    """See nothing of ours left in the tenant."""
+    """Check that nothing of ours is left in the tenant."""
     tenant = world.tenants[cluster]
     if len(tenant.pools) or len(tenant.advertisements):
         raise NotYet(f"the tenant {cluster} still has {POOL_NAME}")
@@ -227,7 +227,7 @@ def _address(world: World, cluster: Key, name: str) -> str:
 
 @of_world
 def addressed(world: World, cluster: Key, name: str) -> list[str]:
-    """See a Service of a tenant with an address out of the tenant's range."""
+    """Check that a Service has an address out of its tenant's range."""
     shown = _address(world, cluster, name)
     if not shown:
         raise NotYet(f"Service default/{name} of {cluster} has no address")
@@ -244,7 +244,7 @@ def addressed(world: World, cluster: Key, name: str) -> list[str]:
 
 @of_world
 def unaddressed(world: World, cluster: Key, name: str) -> list[str]:
-    """See that a Service of a tenant has lost its address."""
+    """Check that a Service of a tenant has lost its address."""
     if _address(world, cluster, name):
         raise NotYet(f"Service default/{name} of {cluster} still has an address")
     return [f"in the tenant {cluster.name}: Service {name} has no address any more"]

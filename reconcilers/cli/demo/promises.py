@@ -51,7 +51,7 @@ class OverlapWatch:
         self._held: dict[Key, tuple[str, Span]] = {}
 
     def see(self, change: Change[IPAllocation]) -> None:
-        """Take note of a change."""
+        """Record a change."""
         self.changes += 1
         if change.old is not None:
             self._held.pop(change.old.metadata.key, None)
@@ -66,7 +66,7 @@ class OverlapWatch:
         self.handed_out.add((meta.uid, span))
 
     def never(self, _: World) -> list[str]:
-        """See that no two ranges ever overlapped."""
+        """Check that no two ranges ever overlapped."""
         if self.overlaps:
             raise Broken("; ".join(self.overlaps))
         seen = f"{self.changes} changes of IPAllocations were seen"
@@ -87,7 +87,7 @@ class ReleaseWatch:
         self._arrived = anyio.Event()
 
     def see(self, change: Change[IPAllocation]) -> None:
-        """Take note of a change."""
+        """Record a change."""
         old, new = change.old, change.new
         if new is None or new.status.phase != RELEASED or new.spec.type == names.TYPE_NODES:
             return
@@ -116,7 +116,7 @@ class ReleaseWatch:
         self.checked += 1
 
     def let_go_first(self, _: World, count: int) -> list[str]:
-        """See that tenants had let go of so many ranges by the time these were released."""
+        """Check that tenants had removed `count` ranges before these were released."""
         if self.found:
             raise Broken("; ".join(self.found))
         if self.checked < count:
@@ -160,7 +160,7 @@ def adds_up(world: World) -> Sequence[str]:
 
 @of_world
 def all_free(world: World, name: str) -> list[str]:
-    """See a pool that has all its addresses back and owes nothing."""
+    """Check that a pool has all its addresses free and no open promise."""
     pool = world.pool(name)
     status, tenants = pool.status, pool.spec.tenantAllocation
     several = tenants is not None and len(tenants.ranges) > 1
@@ -178,13 +178,13 @@ def all_free(world: World, name: str) -> list[str]:
 
 @of_world
 def everything_free(world: World) -> list[str]:
-    """See all pools free."""
+    """Check that all pools are free."""
     return [line for one in world.pools for line in all_free(one.metadata.name)(world)]
 
 
 @of_world
 def nothing_left(world: World) -> list[str]:
-    """See an empty management cluster."""
+    """Check that the management cluster is empty."""
     for cache in (world.allocations, world.pools, world.providers, world.clusters):
         if len(cache):
             raise NotYet(f"{len(cache)} {cache.resource.plural} are still there")

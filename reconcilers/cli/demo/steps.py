@@ -58,7 +58,7 @@ def paragraph(text: str) -> str:
 
 
 async def no_pause() -> None:
-    """Go on at once."""
+    """Return at once, for steps without a pause."""
 
 
 async def play(
@@ -128,7 +128,7 @@ class Stopwatch:
         self._begun = 0.0
 
     async def start(self, world: World) -> None:
-        """Begin now."""
+        """Begin to measure now."""
         self._begun = world.now()
 
     def check_faster_than(self, limit: float, name: str) -> Check:
@@ -191,7 +191,7 @@ class LeaderLoss:
         await declare(*self._requests[half:])(world)
 
     def see(self, world: World) -> list[str]:
-        """See the other replica lead, and everybody served."""
+        """Check that the other replica leads, and that all requests are served."""
         holder = self._holder(world)
         if holder in ("", self._lost):
             raise NotYet(f"the lease is still that of {holder or 'no replica'}")

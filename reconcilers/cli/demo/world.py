@@ -104,7 +104,7 @@ class World:
             self.uids[change.new.metadata.key] = change.new.metadata.uid
 
     def wake(self) -> None:
-        """Let whoever waits look again."""
+        """Wake all tasks that wait for a change."""
         self._changed.set()
         self._changed = anyio.Event()
 

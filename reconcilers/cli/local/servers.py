@@ -65,7 +65,7 @@ def envtest() -> ModuleType:
 
 @contextmanager
 def start_problems() -> Iterator[None]:
-    """Turn the ways in which an API server does not start into one sentence each.
+    """Convert the errors of an API server that does not start to one sentence each.
 
     Raises:
         Problem: it did not start.

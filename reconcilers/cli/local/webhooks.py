@@ -53,7 +53,7 @@ def served(options: ManagerOptions, namespace: str) -> ManagerOptions:
 
 
 async def put_in_force(server: ApiServer, port: int, clock: Clock) -> None:
-    """Have the API server ask the webhooks at `port`, and wait until it does.
+    """Configure the API server to call the webhooks at `port`; return once it does.
 
     Raises:
         Problem: it does not.
@@ -72,7 +72,7 @@ async def put_in_force(server: ApiServer, port: int, clock: Clock) -> None:
 
 
 async def redirect(client: Client, port: int) -> None:
-    """Have the API server ask the webhooks at another port; whom it trusts stays.
+    """Configure the API server to call another port; the trusted CA stays.
 
     Raises:
         Conflict: another client changed the configuration just now.

@@ -47,7 +47,7 @@ class Audit:
         self._layouts: dict[Key, tuple[Layout, ...]] = {}
 
     def run(self) -> None:
-        """Look at everything."""
+        """Audit all manifests."""
         for pool in self._read.pools:
             self._pool(pool)
         self._pools_among_each_other()
@@ -65,7 +65,7 @@ class Audit:
             )
 
     def references(self, providers: Sequence[tuple[TenantCluster, ProviderConfig | None]]) -> None:
-        """Look at which ProviderConfig each TenantCluster gets."""
+        """Check which ProviderConfig each TenantCluster gets."""
         found = {tenant.metadata.key: provider for tenant, provider in providers}
         for manifest in self._read.tenants:
             if found.get(manifest.key) is not None:

@@ -49,11 +49,11 @@ class Findings(dict[Finding, None]):
     """What was found so far, in order; each sentence once."""
 
     def add(self, severity: Severity, sentence: str) -> None:
-        """Note a sentence."""
+        """Add a finding."""
         self.setdefault(Finding(severity, sentence))
 
     def error(self, place: object, sentence: str) -> None:
-        """Note that the input is wrong at `place`."""
+        """Add an error of the input at `place`."""
         self.add("error", f"{place}: {sentence}")
 
     def warning(self, place: object, sentence: str) -> None:

@@ -224,7 +224,7 @@ class Answers:
     async def repair(
         self, address: IPAddress, claim: IPAddressClaim, pool: Any, pool_kind: Resource[Any]
     ) -> None:
-        """Put back what the IPAddress of a claim lacks of finalizer, owners and label."""
+        """Restore finalizer, owners and label on the IPAddress of a claim, where missing."""
         await self._repaired(address, self._owners(claim, pool, pool_kind), claim)
 
     async def _repaired(
@@ -243,7 +243,7 @@ class Answers:
         return owners(claim, self._world.claim_kind, pool, pool_kind)
 
     async def remove(self, address: IPAddress) -> None:
-        """Take an IPAddress away: delete it, then let it go.
+        """Delete an IPAddress, then remove our finalizer.
 
         In this order, so that one of which half is done is still known for ours.
 
@@ -263,7 +263,7 @@ class Answers:
                 raise
 
     async def hold_back(self, address: IPAddress, since: str) -> None:
-        """Note on an IPAddress that its claim released it, so that the grace period counts.
+        """Annotate an IPAddress that its claim released it: the grace period begins.
 
         It is the claim's no more: a dependent would keep one that is deleted in the foreground,
         and the garbage collector takes the reference away anyhow, once the claim is gone.

@@ -76,7 +76,7 @@ class ClaimReconciler:
         world.addresses.subscribe(self._note_orphan)
 
     async def reconcile(self, key: Key) -> Outcome:
-        """Bring one claim, and the IPAddress of its name, up to date."""
+        """Reconcile one claim and the IPAddress of its name."""
         if not self._world.history_confirmed:
             return Again(RETRY)
         claim = self._world.claims.get(key)

@@ -124,7 +124,7 @@ class Granting:
     async def refuse(
         self, refusals: Sequence[Refusal[IPAddressClaim]], pool: Any, pool_kind: Resource[Any]
     ) -> None:
-        """Say on each claim why it gets nothing now, unless it says so already.
+        """Write to each claim's Ready condition why it gets nothing, where that differs.
 
         Args:
             refusals: which claims, and why.

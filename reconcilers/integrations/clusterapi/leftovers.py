@@ -50,7 +50,7 @@ class Leftovers:
     async def collect(
         self, kind: Resource[Any], view: View[IPAddressClaim], choice: Choice[IPAddressClaim]
     ) -> float | None:
-        """Take away what has been in the way for long enough.
+        """Delete what has blocked an address for longer than the grace period.
 
         Args:
             kind: of the pool.

@@ -103,7 +103,7 @@ class ClusterApi(Integration[Served]):
         self._settings = settings
 
     def enqueue_networkpools(self, controller: Controller) -> None:
-        """Have a controller look at NetworkPools whose addresses claims get or release."""
+        """Enqueue, in a controller, NetworkPools whose addresses claims get or release."""
         self._networkpools = controller
 
     @override

@@ -88,7 +88,7 @@ class Contents:
         return self._holders.keys()
 
     def put(self, source: str, key: Key, new: Holding) -> None:
-        """Note what an object means now.
+        """Replace what an object holds and requests by its present state.
 
         Args:
             source: its kind.

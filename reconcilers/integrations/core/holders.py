@@ -19,7 +19,7 @@ class SharesNetworkPools(Protocol):
         """What it holds, for the reconciler of NetworkPools."""
 
     def enqueue_networkpools(self, controller: Controller) -> None:
-        """Have a controller reconcile NetworkPools when it gives or takes their addresses."""
+        """Enqueue, in a controller, NetworkPools whose addresses are handed out or released."""
 
 
 class AllHolders(OtherHolders):

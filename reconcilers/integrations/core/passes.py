@@ -132,7 +132,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
 
     @abstractmethod
     async def _pass(self, pool: PoolT) -> Outcome:
-        """Bring one object, and those who wait for it, up to date.
+        """Reconcile one pool object and the requests that wait for it.
 
         Raises:
             Behind: a cache has to catch up first.
@@ -141,7 +141,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
         """
 
     async def reconcile(self, key: Key) -> Outcome:
-        """Bring one object, and those who wait for it, up to date."""
+        """Reconcile one pool object and the requests that wait for it."""
         pool = self._pools.get(key)
         for _ in range(ATTEMPTS):
             if not self._caches.history_confirmed:

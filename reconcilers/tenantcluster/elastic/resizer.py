@@ -153,7 +153,7 @@ class Resizer:
         return after if uid != tenant.metadata.uid else after - (self._clock.monotonic() - since)
 
     async def note_projected(self, tenant: TenantCluster, projected: Finding) -> None:
-        """Note whether MetalLB in the tenant has what it should have.
+        """Remember whether MetalLB in the tenant has what it should have.
 
         What did not help while the tenant took no ranges may help once it does, so the memory of
         that is dropped then. One that did not answer for a moment may have had them all the time:
@@ -181,7 +181,7 @@ class Resizer:
             self._refused.discard(key)
 
     async def release_marked(self, tenant: TenantCluster) -> int:
-        """Give back what shrink has marked and the tenant has released; return how many are left.
+        """Delete allocations marked by shrink that the tenant released; return how many are left.
 
         Raises:
             Conflict: an allocation changed since it was read; begin again.

@@ -48,7 +48,7 @@ class Upkeep:
     _waiting: bool = False
 
     def begin(self) -> None:
-        """Begin to look at what is there: a correction waits only if there is still an edit."""
+        """Begin a pass: a delayed correction is kept only if its edit is found again."""
         self._waiting = False
 
     def forget(self) -> None:
