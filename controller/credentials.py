@@ -98,7 +98,7 @@ class LoadedCredentials(Credentials):
             self._read_at = anyio.current_time()
             await self._reload_changed_files()
             if (hook := self._configuration.refresh_api_key_hook) is not None:
-                await run_sync(_run_hook, hook, self._configuration)
+                await run_sync(_refresh_token, hook, self._configuration)
         return self._token()
 
     def tls(self) -> ssl.SSLContext | None:
@@ -155,13 +155,16 @@ def _file_version(file: Path) -> tuple[str, int, int, int] | None:
     return str(real), found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def _run_hook(hook: Callable[[Configuration], object], configuration: Configuration) -> None:
-    """Read the token file again; one that cannot be read is ignored, as a 401 would follow."""
+def _refresh_token(hook: Callable[[Configuration], object], configuration: Configuration) -> None:
+    """Call the loader's hook, which reads the token file again; on failure keep the old token.
+
+    If that one has expired, the API server answers 401 and the transport calls `renew`.
+    """
     loader_error = kubeconfig_reader().ConfigException
     try:
         hook(configuration)
     except (OSError, loader_error) as error:
-        log.debug("Cannot read the token again", error=str(error))
+        log.debug("Cannot reload the token, keeping the present one", error=str(error))
 
 
 def _tls(configuration: Configuration) -> ssl.SSLContext | None:

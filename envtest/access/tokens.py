@@ -64,10 +64,10 @@ def parse_token_file(text: str, source: str = "token file") -> dict[str, User]:
 
     Args:
         text: the content.
-        source: what to call it in refusals.
+        source: its name in error messages.
 
     Raises:
-        TokenFileError: a line has too few columns or an empty token, or a token stands twice.
+        TokenFileError: a line has too few columns or an empty token, or a token is listed twice.
     """
     found: dict[str, User] = {}
     reader = csv.reader(io.StringIO(text), skipinitialspace=True)
@@ -80,7 +80,9 @@ def parse_token_file(text: str, source: str = "token file") -> dict[str, User]:
         if not row[0]:
             raise TokenFileError(f"{where}: the token is empty; put one before the first comma")
         if row[0] in found:
-            raise TokenFileError(f"{where}: the token of {row[1]} stands twice; remove one line")
+            raise TokenFileError(
+                f"{where}: the token of {row[1]} is listed twice; remove one line"
+            )
         groups = tuple(row[3].split(",")) if len(row) > 3 else ()
         found[row[0]] = User(row[1], groups, row[2])
     return found

@@ -81,13 +81,16 @@ class Upstream:
             self._users[self._tokens[name]] = _User(session, str(user.get("token") or ""))
         return self._tokens[name]
 
-    async def send(
+    async def forward(
         self, method: str, raw_path: str, headers: CIMultiDict[str], body: bytes
     ) -> ClientResponse:
-        """Send a request; return the answer with its body unread.
+        """Forward a request with the credentials of its user; return the response, body unread.
+
+        A bearer token made by `token` is replaced by the user's client certificate or own token;
+        any other Authorization header is forwarded unchanged. Redirects are not followed.
 
         Raises:
-            aiohttp.ClientError, OSError: the server is not there, or closes the connection.
+            aiohttp.ClientError, OSError: the server cannot be reached, or closes the connection.
         """
         session, sent = self._anonymous, CIMultiDict(headers)
         kind, _, token = sent.get("Authorization", "").partition(" ")
@@ -180,7 +183,7 @@ class Exchange:
         # What is compressed has no lines.
         headers["Accept-Encoding"] = "identity"
         request = self._request
-        return await self._upstream.send(
+        return await self._upstream.forward(
             request.method, request.raw_path, headers, self._call.body
         )
 

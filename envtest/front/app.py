@@ -22,7 +22,7 @@ from envtest.front.connections import (
     Watchers,
     read_body,
 )
-from envtest.front.dispatch import answer, check_served, is_misplaced, no_such_path
+from envtest.front.dispatch import answer, check_served, has_wrong_scope, no_such_path
 from envtest.kinds.catalogue import resources
 from envtest.server.api import Api
 from envtest.server.bodies import media_type
@@ -119,7 +119,7 @@ class Front:
             found = self.documents.find(info.path, query, request.headers, request.host)
             return _missing(info.path) if found is None else _document(request, query, found)
         resource = self.api.registry.find(info.group, info.version, info.resource)
-        if resource is None or info.path.startswith("//") or is_misplaced(resource, info):
+        if resource is None or info.path.startswith("//") or has_wrong_scope(resource, info):
             return _missing(info.path)
         check_served(resource, info, request.method)
         accept = request.headers.get("Accept", "")

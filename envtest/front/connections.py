@@ -55,8 +55,8 @@ class Watchers:
     def __len__(self) -> int:
         return len(self._open)
 
-    async def wait(self, count: int) -> None:
-        """Wait until so many watches are open, no more and no fewer."""
+    async def wait_for_count(self, count: int) -> None:
+        """Wait until exactly `count` watches are open."""
         while len(self._open) != count:
             await self._changed.wait()
 

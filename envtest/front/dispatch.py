@@ -70,10 +70,13 @@ def _check_verb(resource: Resource, info: RequestInfo) -> None:
         raise method_not_allowed()
 
 
-def is_misplaced(resource: Resource, info: RequestInfo) -> bool:
-    """Return whether a path names a namespace where none may be, or lacks one that must be.
+def has_wrong_scope(resource: Resource, info: RequestInfo) -> bool:
+    """Return whether a path's namespace does not fit the scope of the resource; it gets a 404.
 
-    Nothing is there: to built-in resources no route leads, and custom ones are not looked for.
+    Either the resource is cluster-scoped and the path has a namespace (that of a Namespace's own
+    path is its name), or it is namespaced and the path lacks one. Allowed without one: list and
+    watch of custom resources, and any collection of built-in ones (`check_served` refuses the
+    other verbs).
     """
     if not resource.namespaced:
         return bool(info.namespace) and (info.resource, info.namespace) != (

@@ -87,23 +87,23 @@ class Node:
         return self.members or self.scalar or self.items or Scalar.UNTYPED
 
 
-def anything_atomic() -> Node:
-    """Return the node of values that nothing is known of inside an atomic one."""
+def untyped_atomic_node() -> Node:
+    """Return the node for untyped values in an atomic field: maps and lists are atomic."""
     node = Node(scalar=Scalar.UNTYPED)
     node.items = ListNode(node)
     node.members = MapNode(other=node, atomic=True)
     return node
 
 
-def anything() -> Node:
-    """Return the node of values that nothing is known of: maps by member, lists as a whole."""
+def untyped_node() -> Node:
+    """Return the node for values without a schema: maps merge by key, lists are atomic."""
     node = Node(scalar=Scalar.UNTYPED, items=ListNode(UNKNOWN_ATOMIC))
     node.members = MapNode(other=node)
     return node
 
 
-UNKNOWN_ATOMIC = anything_atomic()
-UNKNOWN = anything()
+UNKNOWN_ATOMIC = untyped_atomic_node()
+UNKNOWN = untyped_node()
 
 
 def item_element(items: ListNode, item: Any) -> str:

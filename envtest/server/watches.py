@@ -42,7 +42,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class _Frames:
-    """How events of one watch look on the wire."""
+    """Encodes events, bookmarks and errors of one watch."""
 
     def __init__(self, api: Api, resource: Resource, form: Form, include: str) -> None:
         self._api = api
@@ -51,8 +51,11 @@ class _Frames:
         self._include = include
         self._headers = True
 
-    def event(self, event: Event) -> bytes:
-        """Return an event as it happened; watchers of the same form share the bytes."""
+    def event_frame(self, event: Event) -> bytes:
+        """Return the watch frame of an event, encoded once for all watches of the same resource.
+
+        Frames of the table form are encoded per watch; frames of old events are not cached.
+        """
         if self._form == "table":
             return self.frame(event.type, event.current)
         known = event.frames.get(self._resource)
@@ -209,14 +212,18 @@ class Watch:
         if not event.current.key.startswith(prefix):
             return b""
         if not self.options.labels and not self.options.fields:
-            return frames.event(event)
+            return frames.event_frame(event)
         matches = selector(self.call.resource, self.options)
         before = event.previous is not None and matches(event.previous)
         if event.type == "DELETED":
-            return frames.event(event) if before else b""
+            return frames.event_frame(event) if before else b""
         if matches(event.current):
             kind = "MODIFIED" if before else "ADDED"
-            return frames.event(event) if kind == event.type else frames.frame(kind, event.current)
+            return (
+                frames.event_frame(event)
+                if kind == event.type
+                else frames.frame(kind, event.current)
+            )
         if before and event.previous is not None:
             return frames.frame("DELETED", _at_revision(event.previous, event.revision))
         return b""

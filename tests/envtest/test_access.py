@@ -1,4 +1,4 @@
-"""Who is let in, and what a role allows."""
+"""Authentication by token file and RBAC authorization."""
 
 import ssl
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ def test_a_token_file_is_read_as_the_real_server_reads_it() -> None:
     [
         ("t1,joe\n", "tokens.csv, line 1: 2 columns; write token,user,uid"),
         (",joe,1\n", "line 1: the token is empty"),
-        ("t,a,1\nt,b,2\n", "line 2: the token of b stands twice"),
+        ("t,a,1\nt,b,2\n", "line 2: the token of b is listed twice"),
     ],
 )
 def test_a_bad_token_file_is_refused_by_its_line(text: str, message: str) -> None:

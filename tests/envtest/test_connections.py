@@ -84,25 +84,25 @@ async def test_a_quiet_watch_ends_with_its_client() -> None:
             async with connection(server) as stream:
                 await stream.send(head(server, "GET", WATCH) + b"\r\n")
                 await read_head(stream)
-                await server.watchers.wait(1)
-            await server.watchers.wait(0)
+                await server.watchers.wait_for_count(1)
+            await server.watchers.wait_for_count(0)
 
 
 async def test_watches_that_end_leave_nothing_behind() -> None:
     async with serve() as server:
         async with connection(server) as stream:
             await stream.send(head(server, "GET", WATCH) + b"\r\n")
-            await server.watchers.wait(1)
-        await server.watchers.wait(0)
+            await server.watchers.wait_for_count(1)
+        await server.watchers.wait_for_count(0)
         before = len(asyncio.all_tasks())
         async with AsyncExitStack() as stack:
             for _ in range(30):
                 stream = await stack.enter_async_context(connection(server))
                 await stream.send(head(server, "GET", WATCH) + b"\r\n")
             with anyio.fail_after(20):
-                await server.watchers.wait(30)
+                await server.watchers.wait_for_count(30)
         with anyio.fail_after(20):
-            await server.watchers.wait(0)
+            await server.watchers.wait_for_count(0)
             while len(asyncio.all_tasks()) > before:
                 await anyio.lowlevel.checkpoint()
 
@@ -197,11 +197,11 @@ async def test_a_watcher_that_does_not_read_is_cut_off_and_slows_no_other() -> N
         for stream in (deaf, other):
             await stream.send(head(server, "GET", WATCH) + b"\r\n")
         with anyio.fail_after(60):
-            await server.watchers.wait(2)
+            await server.watchers.wait_for_count(2)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(heavy_changes, http)
                 await received(other, 12)
-            await server.watchers.wait(1)
+            await server.watchers.wait_for_count(1)
 
 
 async def heavy_changes(http: httpx.AsyncClient) -> None:

@@ -220,7 +220,7 @@ def _value_errors(schema: _Schema, path: str, *, inside_meta: bool) -> list[Fiel
             embedded.coerce(copy.deepcopy(value), path, [])
         except MalformedObject as error:
             return [*found, error.error]
-    return found + _refusals(schema, embedded, value, path)
+    return found + _first_errors(schema, embedded, value, path)
 
 
 def _has_unknown(schema: _Schema, value: Any) -> bool:
@@ -230,10 +230,13 @@ def _has_unknown(schema: _Schema, value: Any) -> bool:
     return bool(unknown)
 
 
-def _refusals(
+def _first_errors(
     schema: _Schema, embedded: EmbeddedNode | None, value: Any, path: str
 ) -> list[FieldError]:
-    """Return the errors of the first check that finds any: embedded objects, values, rules."""
+    """Return the errors of the first check of a default that fails; none if all pass.
+
+    The order: type and metadata of embedded objects, the schema's constraints, its CEL rules.
+    """
     found: list[FieldError] = []
     if embedded is not None:
         embedded.check(value, path, found)
