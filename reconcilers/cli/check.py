@@ -1,4 +1,4 @@
-"""`butler-ipam check`: what is wrong among a cluster's addresses, and mending it."""
+"""`butler-ipam check`: audit a cluster's addresses: report problems or apply a reviewed report."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""The audit's report: written for people to review, read back, and carried out; nothing else is.
+"""Write the audit's report, read it back after review, and apply exactly the repairs in it.
 
 A report is a thing of the past. So the audit is made anew first: what it no longer finds is passed
 over. And each write carries the uid and the resourceVersion that were reviewed: an object that has

@@ -1,4 +1,4 @@
-"""`butler-ipam demo`: plays the story, exits 0 only if all of it happened."""
+"""`butler-ipam demo`: runs the steps of story.yaml; exits 0 only if all checks pass."""
 
 import io
 import os

@@ -312,8 +312,8 @@ class _Answers:
 
     def _note(self, attempt: Attempt, how: str, said: Sequence[str]) -> None:
         if not any(attempt.words in line for line in said):
-            heard = "; ".join(said) or "nothing"
-            raise Broken(f"{attempt.what}, and {attempt.words!r} is not in what was said: {heard}")
+            answer = f"the server's answer: {'; '.join(said) or 'nothing'}"
+            raise Broken(f"{attempt.what}, and {attempt.words!r} is not in {answer}")
         self._lines += [attempt.what, *(f"    {how}: {line}" for line in said[:MOST])]
         if more := len(said[MOST:]):
             self._lines.append(f"    and {more} more")

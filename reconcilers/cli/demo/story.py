@@ -86,7 +86,7 @@ def story(overlaps: OverlapWatch, releases: ReleaseWatch, silent_url: str) -> li
         "start_stopwatch": lambda: watch.start,
         "wait_for": lambda check, *arguments: wait_for(seen[check](*arguments)),
     }
-    return [_step(one, done, seen) for one in written()["steps"]]
+    return [_step_of(one, done, seen) for one in written()["steps"]]
 
 
 def written() -> Mapping[str, Any]:
@@ -97,17 +97,19 @@ def written() -> Mapping[str, Any]:
     return whole
 
 
-def _step(
-    one: Mapping[str, Any],
-    done: Mapping[str, Callable[..., Action]],
-    seen: Mapping[str, Callable[..., Check]],
+def _step_of(
+    entry: Mapping[str, Any],
+    action_makers: Mapping[str, Callable[..., Action]],
+    check_makers: Mapping[str, Callable[..., Check]],
 ) -> Step:
-    title, text = one["title"], one["text"]
+    """Return the step that an entry of story.yaml describes."""
+    title, text = entry["title"], entry["text"]
     for word, make in (("refused", refused), ("warned", warned)):
-        if word in one:
-            return make(title, *map(_attempt, one[word]), text=text)
-    actions = [_called(done, act) for act in one.get("do", ())]
-    return Step(title, tuple(_called(seen, check) for check in one["see"]), tuple(actions), text)
+        if word in entry:
+            return make(title, *map(_attempt, entry[word]), text=text)
+    actions = [_called(action_makers, act) for act in entry.get("do", ())]
+    checks_made = [_called(check_makers, check) for check in entry["see"]]
+    return Step(title, tuple(checks_made), tuple(actions), text)
 
 
 def _called(words: Mapping[str, Callable[..., Any]], entry: Mapping[str, list[Any]]) -> Any:
@@ -123,10 +125,8 @@ def _argument(written: Any) -> Any:
 
 def _attempt(written: Mapping[str, Any]) -> Attempt:
     [verb] = {"create", "change", "delete"} & written.keys()
-    kind, name = written[verb]
-    return attempt(
-        written["what"], verb, KINDS[kind], name, written.get("spec", {}), written["words"]
-    )
+    (kind, name), spec = written[verb], written.get("spec", {})
+    return attempt(written["what"], verb, KINDS[kind], name, spec, written["words"])
 
 
 def service(name: str) -> Manifest:

@@ -1,4 +1,4 @@
-"""The objects, as a server would keep them: typed, in the caches of reconcilers, and as text.
+"""In-memory store of the planned objects: typed in caches, and as manifests for the output.
 
 A write is a merge patch of a status and makes a new resourceVersion. There is no precondition to
 check, as there is no other writer.
@@ -126,7 +126,7 @@ class Kept(Generic[T]):
 
 @dataclass(slots=True)
 class Ledger:
-    """All objects of ours."""
+    """The objects of the four kinds that `plan` works on, in memory."""
 
     pools: Kept[NetworkPool]
     allocations: Kept[IPAllocation]
@@ -136,16 +136,16 @@ class Ledger:
     """Which tenant asked for an allocation that was made here."""
 
     @classmethod
-    def from_manifests(cls, read: Manifests) -> "Ledger":
-        """Return the ledger of what was read."""
-        highest = max((one.object.metadata.revision for one in read.every()), default=0)
+    def from_manifests(cls, manifests: Manifests) -> "Ledger":
+        """Return a ledger of the objects in `manifests`; writes get versions above theirs."""
+        highest = max((one.object.metadata.revision for one in manifests.every()), default=0)
         versions = count(highest + 1)
         indexes = {POOL_INDEX: pool_index, TENANT_INDEX: tenant_index}
         return cls(
-            Kept(NETWORK_POOL, read.pools, versions),
-            Kept(IP_ALLOCATION, read.allocations, versions, indexes),
-            Kept(TENANT_CLUSTER, read.tenants, versions),
-            Kept(PROVIDER_CONFIG, read.providers, versions),
+            Kept(NETWORK_POOL, manifests.pools, versions),
+            Kept(IP_ALLOCATION, manifests.allocations, versions, indexes),
+            Kept(TENANT_CLUSTER, manifests.tenants, versions),
+            Kept(PROVIDER_CONFIG, manifests.providers, versions),
         )
 
     def held_of(self, pool: NetworkPool) -> list[AddressRange]:

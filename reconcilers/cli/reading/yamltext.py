@@ -159,16 +159,16 @@ def parse(piece: str, before: int = 0) -> list[tuple[int, Any]]:
 
 
 def _syntax_error(error: yaml.MarkedYAMLError, piece: str, before: int) -> Malformed:
+    """Return the error of invalid YAML; `before` lines of the file precede `piece`."""
     mark = error.problem_mark or error.context_mark
     line = mark.line if mark is not None else 0
-    lines = piece.splitlines()
-    at = lines[line] if line < len(lines) else ""
+    at = "".join(piece.splitlines()[line : line + 1])
     problem = error.problem or "it cannot be read"
     context = f" {error.context}:" if error.context else ""
     if context and error.context_mark is not None and error.context_mark.line != line:
         context = f" {error.context} that begins in line {before + error.context_mark.line + 1}:"
     tab = "; indent with spaces, not with tabs" if "\t" in at[: len(at) - len(at.lstrip())] else ""
-    return Malformed(before + line + 1, f"this is no valid YAML:{context} {problem}{tab}")
+    return Malformed(before + line + 1, f"this is not valid YAML:{context} {problem}{tab}")
 
 
 class _Anchored(NamedTuple):

@@ -239,8 +239,9 @@ async def test_a_refusal_for_another_reason_stops_the_demo() -> None:
     step = refused(
         "It is refused", attempt("a pool", "create", NETWORK_POOL, "odd", odd, "straddles")
     )
+    reason = r"'straddles' is not in the server's answer: .*cidr"
     async with _with_crds() as world:
-        with pytest.raises(DidNotHappen, match=r"'straddles' is not in what was said: .*cidr"):
+        with pytest.raises(DidNotHappen, match=reason):
             await play([step], world, SystemClock(), lambda _: None, 5.0)
 
 
@@ -250,8 +251,9 @@ async def test_what_should_be_warned_of_and_is_not_stops_the_demo() -> None:
         "There is a warning",
         attempt("a pool", "create", NETWORK_POOL, "sound", sound, "host bits"),
     )
+    reason = "'host bits' is not in the server's answer: nothing"
     async with _with_crds() as world:
-        with pytest.raises(DidNotHappen, match="'host bits' is not in what was said: nothing"):
+        with pytest.raises(DidNotHappen, match=reason):
             await play([step], world, SystemClock(), lambda _: None, 5.0)
 
 

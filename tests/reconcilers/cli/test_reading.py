@@ -121,7 +121,7 @@ def test_a_syntax_error_costs_its_own_document_alone() -> None:
     line = GOOD.count("\n") + 2
     [error] = errors
     assert error == (
-        f"standard input:{line}: this is no valid YAML:"
+        f"standard input:{line}: this is not valid YAML:"
         " mapping values are not allowed in this context (document 2)"
     )
     assert objects == ["NetworkPool/good", "IPAllocation/a"]

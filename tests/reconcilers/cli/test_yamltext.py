@@ -112,7 +112,7 @@ def test_what_means_nothing_to_kubernetes_is_refused(text: str, what: str) -> No
 def test_a_syntax_error_names_its_line_and_what_is_wrong() -> None:
     line, reason = fault("a: 1\nb: c: d\n")
     assert line == 2
-    assert reason == "this is no valid YAML: mapping values are not allowed in this context"
+    assert reason == "this is not valid YAML: mapping values are not allowed in this context"
 
 
 def test_a_quote_without_end_names_the_line_in_which_it_begins() -> None:
