@@ -133,12 +133,15 @@ class ProviderConfigReconciler:
             and now - known.at < 0.99 * self._requeue_after(known.found)
         ):
             return known.found
-        found = await self._read_secret(config, where)
+        found = await self._check_secret(config, where)
         self._secrets[key] = _ReadSecret(config.metadata.generation, now, found)
         return found
 
-    async def _read_secret(self, config: ProviderConfig, where: Key) -> Finding:
-        """Read the Secret; one that may not be read counts as invalid."""
+    async def _check_secret(self, config: ProviderConfig, where: Key) -> Finding:
+        """Read the credentials Secret live and return the resulting condition.
+
+        404 and 403 are findings; any other error is raised.
+        """
         try:
             secret = await self._client.get(SECRET, where)
         except NotFound:

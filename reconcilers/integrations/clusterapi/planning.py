@@ -64,7 +64,7 @@ class Plan:
         waiting = [self._admitted(number, claim) for number, claim in enumerate(self._waiting())]
         reasons: dict[Key, Finding] = {}
         for pool in list(pools_of(self.world)):
-            self._serve(pool, reasons)
+            self._serve_pool(pool, reasons)
         return [self._outcome(claim.metadata.key, reasons) for claim in waiting]
 
     def _waiting(self) -> list[IPAddressClaim]:
@@ -90,8 +90,8 @@ class Plan:
         self.world.claims.apply(Modified(written))
         return written
 
-    def _serve(self, pool: PoolContents, reasons: dict[Key, Finding]) -> None:
-        """Let a pool make passes until it hands out nothing more."""
+    def _serve_pool(self, pool: PoolContents, reasons: dict[Key, Finding]) -> None:
+        """Serve the claims of one pool; repeat passes until one grants nothing."""
         also = self.held(pool.pool) if pool.kind == NETWORK_POOL else ()
         current: PoolContents | None = pool
         while current is not None and current.space is not None and current.contents is not None:

@@ -101,36 +101,36 @@ class Watched:
         return self.gather
 
     def of_claims(self, pools: Iterable[Informer[Any]]) -> list[Watch[Any]]:
-        """Return the watches of the controller of claims, whose IPAddresses have their names."""
+        """Return the watches of the IPAddressClaim controller, which map changes to claim keys."""
 
-        def answered(address: IPAddress) -> Iterable[Key]:
+        def claims_of_address(address: IPAddress) -> Iterable[Key]:
             meta, owner = address.metadata, controlling_claim(address)
             found = {meta.name, address.spec.claimRef.name, owner.name if owner else meta.name}
             return [Key(meta.namespace, name) for name in found if name]
 
-        def of_cluster(cluster: Cluster) -> Iterable[Key]:
+        def claims_of_cluster(cluster: Cluster) -> Iterable[Key]:
             key = str(cluster.metadata.key)
             left = self.world.addresses.by_index(CLUSTER_INDEX, key)
             return keys(self._claims_of(cluster), left)
 
-        def of_pool(pools: Informer[Any], pool: Object) -> Iterable[Key]:
+        def claims_of_pool(pools: Informer[Any], pool: Object) -> Iterable[Key]:
             space = space_name(pools.resource, pool.metadata.key)
             claims = self.world.claims.by_index(SPACE_INDEX, space)
             return keys(claims, self.world.addresses.by_index(SPACE_INDEX, space))
 
         watches: list[Watch[Any]] = [
             Watch(self.claims, to_self, concerns_claim),
-            Watch(self.addresses, answered, self._concerns_answer),
-            *(Watch(one, partial(of_pool, one), serving_changed) for one in pools),
+            Watch(self.addresses, claims_of_address, self._concerns_answer),
+            *(Watch(one, partial(claims_of_pool, one), serving_changed) for one in pools),
         ]
         if self.clusters is not None:
-            watches.append(Watch(self.clusters, of_cluster, pause_changed))
+            watches.append(Watch(self.clusters, claims_of_cluster, pause_changed))
         return watches
 
     def _concerns_answer(self, change: Change[IPAddress]) -> bool:
         """Return whether anything may have to be done about an IPAddress.
 
-        Not when it was made just now, and lacks nothing, for a claim that is there.
+        Not when it was made just now, and lacks nothing, for a claim that exists.
         """
         made = change.new
         if made is None or change.old is not None or not is_made_for_claim(made):

@@ -281,13 +281,13 @@ def views_of(
     view_of: Callable[[ContentsT, datetime], PoolView],
     drawing_of: Callable[[ContentsT, PoolView], Drawing],
 ) -> Views:
-    """Return pools of one kind as commands and pages show them, without what is wrong with them.
+    """Return the views and drawings of pools of one kind; all other fields stay empty.
 
     Args:
         contents: the pools with their contents.
         now: the time.
-        view_of: returns a pool in text and numbers at a time.
-        drawing_of: returns a pool as pictures take it.
+        view_of: returns the PoolView of a pool at a time.
+        drawing_of: returns its Drawing for the address map.
     """
     every = [(one, view_of(one, now)) for one in contents]
     return Views(

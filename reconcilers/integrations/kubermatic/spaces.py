@@ -76,14 +76,15 @@ def space_of(datacenter: Datacenter) -> DatacenterSpace:
         if datacenter.allocationRange <= 0:
             raise InvalidPool(["allocation range should be greater than zero"])
         holes = _read(datacenter.excludeRanges, parse_range)
-        return DatacenterSpace(_layout(whole, holes, 0), 0, datacenter.allocationRange, False)
+        layout = _block_layout(whole, holes, 0)
+        return DatacenterSpace(layout, 0, datacenter.allocationRange, False)
     if datacenter.type != PREFIX:
         raise InvalidPool([f"unknown allocation type {quoted(datacenter.type)}"])
     shift = BITS[written.family] - datacenter.allocationPrefix
     if not 0 <= shift <= whole.size.bit_length() - 1:
         raise InvalidPool([INVALID_PREFIX])
     holes = _read(datacenter.excludePrefixes, parse_prefix)
-    return DatacenterSpace(_layout(whole, holes, shift), shift, 1, True)
+    return DatacenterSpace(_block_layout(whole, holes, shift), shift, 1, True)
 
 
 def parse_range(text: str) -> AddressRange:
@@ -124,7 +125,14 @@ def _read(texts: Iterable[str], parse: Callable[[str], AddressRange]) -> list[Ad
     return found
 
 
-def _layout(whole: AddressRange, holes: Iterable[AddressRange], shift: int) -> Layout:
+def _block_layout(whole: AddressRange, holes: Iterable[AddressRange], shift: int) -> Layout:
+    """Return the layout of a datacenter in blocks of 2**shift addresses.
+
+    Args:
+        whole: all addresses of the datacenter.
+        holes: excluded addresses; those of the other family are ignored.
+        shift: binary logarithm of the block size.
+    """
     family = whole.family
     blocks = AddressRange(whole.first >> shift, whole.last >> shift, family)
     closed = []

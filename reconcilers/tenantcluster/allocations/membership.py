@@ -51,9 +51,9 @@ def role(allocation: IPAllocation, tenant: TenantCluster) -> str:
 
 
 def _is_growth_name(name: str, tenant: TenantCluster) -> bool:
-    """Return whether growth of `tenant` gives an allocation this name.
+    """Return whether `name` is one that elastic growth generates: `<base name>-<1 to 9 digits>`.
 
-    A first one whose name ends in a hash of nothing but decimal digits is none.
+    The names of the initial allocation are excluded, since their hash may consist of digits only.
     """
     kind = names.TYPE_LOADBALANCER
     _, _, index = name.rpartition("-")
