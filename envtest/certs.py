@@ -1,4 +1,4 @@
-"""Certificates: an own authority, what it signs for servers and clients, whom clients trust."""
+"""Certificates: a local CA, the certificates that it signs, and TLS contexts for clients."""
 
 import datetime
 import ipaddress

@@ -1,4 +1,4 @@
-"""Kubeconfigs that carry everything in themselves: server, authority and credentials."""
+"""Self-contained kubeconfigs: server URL, CA and credentials are inline."""
 
 import base64
 from typing import Any

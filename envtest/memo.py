@@ -1,7 +1,7 @@
-"""Answers that are worth remembering, in memory that clients cannot fill.
+"""A cache for results of pure functions of text, bounded in entries and text length.
 
-A cache of so many texts has no bound while a client chooses how long they are: a thousand labels
-of a mebibyte each would stay for good.
+A limit on entries alone bounds no memory while clients choose how long a text is: a thousand
+labels of a mebibyte each would stay for good.
 """
 
 from collections.abc import Callable

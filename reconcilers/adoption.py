@@ -1,6 +1,6 @@
-"""What taking over from another controller changes, and the objects do not show by themselves.
+"""What changes when butler-ipam takes over from another controller and no object shows before.
 
-It is said only of pools that another controller keeps: their statuses are written, and they have
+Only pools that another controller keeps are reported: their statuses are written, and they have
 no `allocationsRevision`, which ours begin with. Afterwards conditions of the objects say it.
 """
 
@@ -23,9 +23,9 @@ def unnoted_orphans(
     allocations: Collection[IPAllocation],
     clusters: Mapping[Key, TenantCluster],
 ) -> Iterator[tuple[IPAllocation, str]]:
-    """Yield what holds a range for a cluster that is not there, and notes no uid; with a sentence.
+    """Yield allocations that hold a range for a missing cluster and note no uid; with a sentence.
 
-    No controller collects it: it cannot be told from one that was made before its cluster.
+    No controller collects such a one: it may have been made before its cluster.
     """
     for one in allocations:
         pool = pools.get(one.pool_key)

@@ -1,6 +1,6 @@
-"""Configurations of admission webhooks: defaults and checks; who asks is `envtest.admission`.
+"""Webhook configurations (admissionregistration.k8s.io): defaults and validation.
 
-Texts and order follow the validation of admissionregistration.k8s.io.
+Texts and order of the errors are those of kube-apiserver; `envtest.admission` calls the webhooks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

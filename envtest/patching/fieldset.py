@@ -1,4 +1,4 @@
-"""Path elements, and sets of field paths in the very form that fieldsV1 has on the wire.
+"""Path elements and sets of field paths, in the JSON encoding of managedFields' fieldsV1.
 
 A node is a dict from path elements to nodes. A path is in the set if its node is empty or has the
 member "."; the root stands for the object itself, which has no owner, so an empty root is the

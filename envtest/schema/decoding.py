@@ -1,4 +1,4 @@
-"""Decoding of request bodies: JSON and YAML, with the fields that stand twice.
+"""Decoding of request bodies: JSON and YAML, with detection of duplicate fields.
 
 Numbers come as the server stores them: integers that fit 64 bits stay `int`, 1.0 becomes 1, and
 every other number is a `float`.
@@ -19,7 +19,7 @@ import yaml
 # (pruning, defaulting, validation) recurses.
 SUPPORTED_DEPTH: Final = 250
 _MAX_REPORTED: Final = 100
-# What aliases may add to what stands in a YAML text.
+# What aliases may add to what a YAML text holds.
 _SPARE_NODES: Final = 100_000
 _encode = msgspec.json.Encoder().encode
 _INT64_MAX: Final = 2**63 - 1
@@ -45,14 +45,14 @@ class MalformedYAML(ValueError):
 
 
 def read_json(data: bytes) -> tuple[Any, list[str]]:
-    """Decode `data`; of a field that stands twice the last one counts.
+    """Decode `data`; the last value of a duplicate field counts.
 
     Args:
         data: one JSON document. Invalid UTF-8 and lone surrogates become U+FFFD, as in the server.
 
     Returns:
-        The value, and one message per field that stands twice (`duplicate field "spec.x"`), in
-        document order.
+        The value, and one message per duplicate field (`duplicate field "spec.x"`), in document
+        order.
 
     Raises:
         MalformedJSON: the text is no JSON.
@@ -83,7 +83,7 @@ def _strict(data: bytes) -> tuple[Any, list[str]]:
 def _plain(data: bytes) -> Any | None:
     """Decode what is written as the fast encoder would write it; None for everything else.
 
-    Text that comes back byte by byte names nothing twice and has no odd numbers, escapes or
+    Text that comes back byte by byte has no duplicate fields and no odd numbers, escapes or
     spaces, so both decoders agree about it. Programs mostly write such text, and this takes a
     quarter of the time of the strict reading.
     """

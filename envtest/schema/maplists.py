@@ -1,4 +1,4 @@
-"""Lists of type set and map: which item is which, and that none stands twice."""
+"""Lists of type set and map: the keys of items, and a check for duplicates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MapKeys:
     def key(self, item: Mapping[str, Any]) -> tuple[object, ...]:
         """Return the key of `item` within its list.
 
-        A key field that is not there counts as null; true is not 1.
+        A missing key field counts as null; true is not 1.
         """
         return tuple(map(_typed, map(item.get, self.names)))
 

@@ -262,7 +262,7 @@ def _refuse_uid(call: Call, body: Mapping[str, Any]) -> None:
 
 
 def _judge_duplicates(call: Call, options: WriteOptions, duplicates: list[str]) -> None:
-    """Refuse, report or ignore keys of an applied document that stand twice.
+    """Refuse, report or ignore duplicate keys of an applied document.
 
     Raises:
         StatusError: 400 under Strict.

@@ -1,4 +1,4 @@
-"""What the page shows, worked out when something changed, and what of it is new to a reader.
+"""State of the live page, computed on changes, and the difference since a reader's last one.
 
 No state is computed while there is no reader. It takes at most a tenth of the time: the process
 has other work. Only pools that a change concerns are worked out anew. A reader is not sent each

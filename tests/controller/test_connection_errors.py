@@ -1,4 +1,4 @@
-"""What is said of a server that cannot be connected to: log lines carry it again and again."""
+"""Messages of connection errors: short and without Python objects, as they are logged often."""
 
 import ssl
 from pathlib import Path

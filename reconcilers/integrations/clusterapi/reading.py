@@ -1,4 +1,4 @@
-"""What a pass over a pool reads: the claims and IPAddresses that name it, as far as it has to.
+"""Read the claims and IPAddresses of a pool for a pass: from caches, or by LIST if they lag.
 
 The position is what the watch of claims delivered; own answers never move it, or a replica could
 believe to have read what it only wrote. IPAddresses need no position of their own: what a promise

@@ -1,8 +1,9 @@
-"""What is held of a space and who waits for some of it, kept from pass to pass.
+"""Holders and waiting requests of an address space, updated incrementally between passes.
 
-Two kinds of objects say so: the requests themselves, and what answers them (or was made by hand,
-or by another controller). Several objects may hold the same addresses; those of one name speak of
-one request, so the IPAddress of a claim and the record in the claim's status are one holder.
+They are read from two kinds of objects: the requests themselves, and what answers them (or was
+made by hand, or by another controller). Several objects may hold the same addresses; those of one
+name speak of one request, so the IPAddress of a claim and the record in the claim's status are one
+holder.
 
 A change notes a key, nothing else; the next call of `contents` reads the noted objects from the
 caches. So what is kept is never ahead of or behind them, and a pass costs what has

@@ -1,4 +1,4 @@
-"""The journal of a space: what was promised, and how far a reader must have read to know the rest.
+"""The journal of a space: open promises, and the version up to which caches must be read.
 
 It is an annotation of the object that serialises, not a part of its status: the definitions of
 those kinds are other projects', which keep no field that they do not know, and an annotation is

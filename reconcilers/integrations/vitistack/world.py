@@ -1,4 +1,4 @@
-"""What the reconcilers of this integration read, and whose business a network is.
+"""Caches of the vitistack reconcilers, and which networks this integration is responsible for.
 
 A network is ours by its `ipAllocation.provider`; all reconcilers decide by this module, so that no
 event of some other object serves one that is not.
@@ -118,7 +118,7 @@ class World:
         return self.names_us(how.provider if how is not None else "")
 
     def network_of(self, allocation: IPAllocation) -> NetworkNamespace | None:
-        """Return the network that an allocation names; None if it is not there."""
+        """Return the network that an allocation names; None if it does not exist."""
         return self.networks.get(allocation.network)
 
     def networks_in(self, namespace: str) -> list[NetworkNamespace]:
@@ -187,7 +187,7 @@ def problem_of(network: NetworkNamespace | None, name: str) -> Problem | None:
     """Return why a network hands out nothing; None if it does.
 
     Args:
-        network: the network; None if it is not there.
+        network: the network; None if it does not exist.
         name: its name.
     """
     if network is None:

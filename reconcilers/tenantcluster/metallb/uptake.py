@@ -1,4 +1,4 @@
-"""Whether MetalLB in a tenant has read its pools as they are stored.
+"""Detect whether a tenant's MetalLB has loaded the pools that are stored now.
 
 MetalLB hands out addresses by the last configuration that it read and could use. While it stands
 still, or while any pool of the tenant makes the configuration unusable (its webhook being off),
@@ -259,7 +259,7 @@ class Uptake:
         basis: int,
         owner: Mapping[str, str],
     ) -> None:
-        """Give the marker another number of addresses; create it if it is not there."""
+        """Give the marker another number of addresses; create it if it does not exist."""
         annotations = {names.ANNOTATION_PROJECTION_BASIS: str(basis), **owner}
         spec = {"addresses": [marker_entry(pools, basis)], "autoAssign": False}
         meta: dict[str, Any] = {"annotations": annotations}

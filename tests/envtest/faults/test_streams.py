@@ -1,4 +1,4 @@
-"""What the reader of a watch meets."""
+"""Faults on watch streams, as the client that reads the watch sees them."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack

@@ -1,4 +1,4 @@
-"""Claims of Clusters that come, pause and go, in pools whose addresses rest when released."""
+"""Random runs with claims of Clusters and a reuse delay for released addresses."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""Each safety rule of the pools, switched off: the simulation must notice.
+"""Mutation tests: without any one safety rule of NetworkPools the simulation must fail.
 
 A rule that nothing misses is none. What each switch does is told by functions in poolrules.py.
 Most are missed in a storm, from a seed that is noted here. Where that takes too many seeds, a
