@@ -1,7 +1,7 @@
 """Which addresses? Pure arithmetic on address ranges: no I/O, no clock, no Kubernetes.
 
 Read in this order: `addresses` (ranges, their texts, sets of them), `layout` (what a pool may hand
-out, and what is wrong with its specification), `extents` (free space), `space` (the allocator).
+out, and the faults of its specification), `extents` (free space), `space` (the allocator).
 `errors` has what can go wrong.
 """
 

@@ -273,7 +273,7 @@ def _parse_reserved(text: str, family: Family) -> AddressRange | str:
 def _range_faults(
     pool: AddressRange, cidr: str, ranges: Sequence[Ends], bounds: Sequence[_Bounds], index: int
 ) -> Iterator[Fault]:
-    """Yield what is wrong with one range: addresses, order, CIDR, and the range before."""
+    """Yield the faults of one range: addresses, order, CIDR, and the range before."""
     start, end = ranges[index]
     first, last = bounds[index]
     here = ("ranges", index)

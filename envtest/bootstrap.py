@@ -140,7 +140,7 @@ def _own_service(service: str, address: str, port: int) -> Iterator[tuple[str, s
 
 
 def _make(api: Api, group: str, plural: str, bodies: Iterable[Body]) -> None:
-    """Create the objects that are not there."""
+    """Create the objects that do not exist."""
     resource = _find(api, group, plural)
     for body in bodies:
         if api.table(resource).get(body["metadata"]["name"]) is None:

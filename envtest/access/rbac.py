@@ -60,7 +60,7 @@ class _Binding:
 
     @property
     def lost(self) -> str:
-        """Return what there is to say if the role is not there."""
+        """The error text for a role that does not exist."""
         return f'{self.role_kind.lower()}.{GROUP} "{self.role_name}" not found'
 
 

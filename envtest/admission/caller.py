@@ -220,7 +220,7 @@ def _addresses(api: Api, client: Mapping[str, Any], seconds: int) -> tuple[str, 
     that names, say, `localhost` is reached on either server.
 
     Raises:
-        CallFailed: the Service is not there, or leads nowhere.
+        CallFailed: the Service does not exist, or leads nowhere.
     """
     if client.get("url"):
         parts = urlsplit(str(client["url"]))

@@ -184,7 +184,7 @@ class ServiceRules(BuiltinRules):
 
 
 def _port_problems(spec: Body) -> Iterator[FieldError]:
-    """Yield what is wrong with the ports of a service, or with a name that stands for them."""
+    """Yield the errors of a service's ports, or of a name that stands for them."""
     ports, kind = spec.get("ports", ()), spec.get("type")
     if kind == "ExternalName" and not spec.get("externalName"):
         yield required("spec.externalName")
@@ -207,7 +207,7 @@ def _port_problems(spec: Body) -> Iterator[FieldError]:
 
 
 def _class_problems(spec: Body, before: Body) -> Iterator[FieldError]:
-    """Yield what is wrong with the class of a service that is, or is not, load-balanced."""
+    """Yield the errors in the class of a service that is, or is not, load-balanced."""
     path, chosen = "spec.loadBalancerClass", spec.get("loadBalancerClass")
     if spec.get("type") != "LoadBalancer":
         if chosen is not None:
@@ -220,7 +220,7 @@ def _class_problems(spec: Body, before: Body) -> Iterator[FieldError]:
 
 
 def _status_problems(body: Body) -> Iterator[FieldError]:
-    """Yield what is wrong with the addresses in the status of a service."""
+    """Yield the errors of the addresses in the status of a service."""
     path = "status.loadBalancer.ingress"
     given = (body.get("status", {}).get("loadBalancer") or {}).get("ingress") or ()
     if given and body.get("spec", {}).get("type") != "LoadBalancer":

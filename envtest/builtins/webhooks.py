@@ -117,7 +117,7 @@ def _name_problems(name: str, path: str) -> Iterator[FieldError]:
 
 
 def _rule_problems(rule: Body, path: str) -> Iterator[FieldError]:
-    """Yield what is wrong with the operations and resources of a rule."""
+    """Yield the errors in the operations and resources of a rule."""
     for name in ("operations", "apiGroups", "apiVersions", "resources"):
         if not rule.get(name):
             yield required(f"{path}.{name}")
@@ -129,7 +129,7 @@ def _rule_problems(rule: Body, path: str) -> Iterator[FieldError]:
 
 
 def _condition_problems(conditions: Sequence[Body], path: str) -> Iterator[FieldError]:
-    """Yield what is wrong with matchConditions."""
+    """Yield the errors of matchConditions."""
     if len(conditions) > _MOST_CONDITIONS:
         yield too_many(path, len(conditions), _MOST_CONDITIONS)
     names: set[str] = set()
@@ -150,7 +150,7 @@ def _condition_problems(conditions: Sequence[Body], path: str) -> Iterator[Field
 
 
 def _selector_problems(selector: Body, path: str) -> Iterator[FieldError]:
-    """Yield what is wrong with a selector at a path."""
+    """Yield the errors of a selector at a path."""
     for key, value in (selector.get("matchLabels") or {}).items():
         for error in qualified_name_errors(key):
             yield invalid(f"{path}.matchLabels", key, error)

@@ -74,7 +74,7 @@ Managed = dict[Manager, Owned]
 
 
 def manager(name: str, operation: str, api_version: str, subresource: str) -> Manager:
-    """Return the identity of whoever makes a request."""
+    """Return the identity of the manager that makes a request."""
     return _manager(name or "unknown", operation, api_version, subresource)
 
 
@@ -228,7 +228,7 @@ def default_manager(user_agent: str) -> str:
 
 
 def check_manager(name: str, field: str = "fieldManager") -> list[Cause]:
-    """Say what is wrong with the name of a manager, as causes of a 422 answer."""
+    """Return the errors in the name of a manager, as causes of a 422 answer."""
     found: list[Cause] = []
     if _is_plain(name):
         return found
@@ -263,7 +263,7 @@ def decoding_error(obj: dict[str, Any]) -> str | None:
 
 
 def validate_managed_fields(obj: dict[str, Any]) -> list[Cause]:
-    """Say what is wrong with the managedFields of an object, as causes of a 422 answer.
+    """Return the errors in the managedFields of an object, as causes of a 422 answer.
 
     Entries that cannot be read at all never come this far: ownership tracking replaces them.
     """

@@ -32,7 +32,7 @@ _Problem = tuple[str, str]
 
 
 def _problems(node: Node, value: Any, *, duplicates: bool) -> list[_Problem]:
-    """List what is wrong with a value, with paths from it on."""
+    """List the problems of a value, with paths from it on."""
     atom = node.atom_for(value)
     if value is None:
         return []
@@ -48,7 +48,7 @@ def _problems(node: Node, value: Any, *, duplicates: bool) -> list[_Problem]:
 
 
 def _scalar_problems(kind: Scalar, value: Any) -> list[_Problem]:
-    """List what is wrong with a value that should be a scalar."""
+    """List the problems of a value that should be a scalar."""
     is_scalar = isinstance(value, bool | int | float | str)
     if kind is Scalar.NUMERIC:
         if not isinstance(value, int | float) or isinstance(value, bool):
@@ -65,7 +65,7 @@ def _scalar_problems(kind: Scalar, value: Any) -> list[_Problem]:
 
 
 def _member_problems(atom: MapNode, value: dict[str, Any], *, duplicates: bool) -> list[_Problem]:
-    """List what is wrong with the members of an object; an unknown one ends the search."""
+    """List the problems of the members of an object; an unknown one ends the search."""
     found: list[_Problem] = []
     for name in sorted(value):
         child = atom.fields.get(name) or atom.other
@@ -78,7 +78,7 @@ def _member_problems(atom: MapNode, value: dict[str, Any], *, duplicates: bool) 
 
 
 def _item_problems(atom: ListNode, value: list[Any], *, duplicates: bool) -> list[_Problem]:
-    """List what is wrong with the items of a list; one without a path element ends the search."""
+    """List the problems of the items of a list; one without a path element ends the search."""
     found: list[_Problem] = []
     seen: set[str] = set()
     for index, item in enumerate(value):

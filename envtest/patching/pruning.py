@@ -62,8 +62,8 @@ def _from_items(atom: ListNode, value: list[Any], fields: Fields) -> list[Any]:
 def with_named(node: Node, fields: Fields) -> Fields:
     """Return the set with the named fields on the way to its paths.
 
-    A struct is there because one of its fields is, so its name counts as owned by whoever owns
-    one of them; the keys of free maps do not.
+    A struct is there because one of its fields is, so its name counts as owned by each owner
+    of one of them; the keys of free maps do not.
     """
     out: Fields = {}
     for element, below in fields.items():

@@ -26,7 +26,7 @@ _LITERAL: Final = r"""[rR]?(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
 _OLD: Final = re.compile(rf"{_LITERAL}|(?<![.\w])(oldSelf)\b", re.DOTALL)
 _UNDEFINED: Final = re.compile(r"undefined field '(\w+)'")
 _CODED: Final = re.compile(r"[A-Z_]+: (.*?)(?: \[[A-Z_]+\])?", re.DOTALL)
-# The library's own words for a rule that reads a field that is not there.
+# The library's own words for a rule that reads a missing field.
 _NO_KEY: Final = re.compile(r'Key not found in map : "(.*)"', re.DOTALL)
 _KNOWN: Final = (
     "; the embedded server knows the functions of CEL, of its libraries of texts and optional "
@@ -267,7 +267,7 @@ def _conditions() -> Any:
 
 @functools.lru_cache(maxsize=256)
 def compile_condition(expression: str) -> Condition:
-    """Compile a match condition; what is wrong with it stands in the result."""
+    """Compile a match condition; if that fails, the result holds the error."""
     otherwise = "must evaluate to bool but got {}"
     failure = _compile_failure(_conditions(), expression, _Type.BOOL, otherwise)
     return Condition(expression, None if failure else Program(expression), failure)

@@ -68,7 +68,7 @@ class EmbeddedNode:
             child.coerce(item, inner, unknown)
 
     def check(self, value: Any, path: str, out: list[FieldError]) -> None:
-        """Append what is wrong with type and metadata of embedded objects."""
+        """Append the errors of type and metadata of embedded objects."""
         if self._here and isinstance(value, dict):
             _check_object(value, path, out)
         for child, item, inner in self._below(value, path):

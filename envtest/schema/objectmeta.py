@@ -236,14 +236,14 @@ def validate(metadata: Mapping[str, Any], path: str) -> list[FieldError]:
 
 
 def check_labels(labels: Mapping[str, str], path: str, out: list[FieldError]) -> None:
-    """Append what is wrong with label keys and values."""
+    """Append the errors of label keys and values."""
     for key, value in sorted(labels.items()):
         out += [invalid(path, key, text) for text in names.qualified_name_errors(key)]
         out += [invalid(path, value, text) for text in names.label_value_errors(value)]
 
 
 def check_annotations(annotations: Mapping[str, str], path: str, out: list[FieldError]) -> None:
-    """Append what is wrong with annotation keys, and with their size together (256 KiB)."""
+    """Append the errors of annotation keys, and of their size together (256 KiB)."""
     for key in sorted(annotations):
         # Keys are validated without regard to case.
         out += [invalid(path, key, text) for text in names.qualified_name_errors(key.lower())]
@@ -253,7 +253,7 @@ def check_annotations(annotations: Mapping[str, str], path: str, out: list[Field
 
 
 def check_owners(owners: list[dict[str, Any]], path: str, out: list[FieldError]) -> None:
-    """Append what is wrong with owner references: incomplete ones, a second controller."""
+    """Append the errors of owner references: incomplete ones, a second controller."""
     controller: dict[str, Any] | None = None
     for owner in owners:
         _check_owner(owner, path, out)

@@ -48,7 +48,7 @@ class Column:
 
 
 def compile_path(text: str) -> Find:
-    """Return what finds the values at a path; keys that are not there give nothing.
+    """Return what finds the values at a path; missing keys give nothing.
 
     Args:
         text: in the dialect of kubectl and printer columns, `.spec.items[0].name`.

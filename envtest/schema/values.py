@@ -91,7 +91,7 @@ class ValueSchema:
     def check(
         self, value: Any, path: str, out: list[FieldError], pair: Pair | None = None
     ) -> None:
-        """Append to `out` what is wrong with `value`; unchanged values pass (ratcheting).
+        """Append the errors of `value` to `out`; unchanged values pass (ratcheting).
 
         Args:
             value: the value at `path`.
@@ -228,7 +228,7 @@ class _Number:
         self._factor = schema.get("multipleOf")
 
     def check(self, value: float, path: str, out: list[FieldError]) -> None:
-        """Append to `out` what is wrong with `value`."""
+        """Append the errors of `value` to `out`."""
         if not self._fits(value):
             shape = f"with format {self._format}" if self._format else "(default format)"
             detail = f"Checked value must be of type {self._kind} {shape} in {path}"
@@ -302,7 +302,7 @@ class _Branches:
         return cls(schema) if lists or schema.get("not") is not None else None
 
     def check(self, value: Any, path: str, out: list[FieldError]) -> None:
-        """Append what is wrong with `value`."""
+        """Append the errors of `value`."""
         shown = quote(path)
         if self._any_of:
             found = [_errors(branch, value, path) for branch in self._any_of]
@@ -375,6 +375,6 @@ def _pattern_check(pattern: str) -> Callable[[str], bool] | None:
     try:
         return matcher(pattern) if pattern else None
     except InvalidPattern:
-        # A CRD with such a pattern is refused; inside a branch nobody checks it there is nothing
-        # to match with.
+        # A CRD with such a pattern is refused, except inside a branch, where patterns are not
+        # checked; there it counts as none.
         return None

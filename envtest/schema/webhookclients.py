@@ -18,7 +18,7 @@ _PORTS: Final = range(1, 65536)
 
 
 def client_errors(config: Mapping[str, Any], path: str) -> list[FieldError]:
-    """Return what is wrong with a clientConfig.
+    """Return the errors of a clientConfig.
 
     Args:
         config: the object; what is not set may be missing.

@@ -86,7 +86,7 @@ def check(
     Args:
         meta: the metadata.
         namespaced: whether there has to be a namespace.
-        name_rule: says what is wrong with a name.
+        name_rule: returns the errors of a name.
         old: the stored object's, for an update. What equals it was validated then.
     """
     found: list[FieldError] = []

@@ -1,6 +1,6 @@
 """The scale subresource: the number of replicas of an object, whatever its kind calls it.
 
-Served as far as `kubectl scale` uses it: read, replaced and merge-patched. Whoever writes a scale
+Served as far as `kubectl scale` uses it: read, replaced and merge-patched. The writer of a scale
 owns the field of the object that holds the number.
 """
 

@@ -98,7 +98,7 @@ def _unreadable(objects: Objects) -> Iterator[Finding]:
 
 
 def _pools(objects: Objects) -> Iterator[Finding]:
-    """Yield what is wrong with pools, one by one and among each other."""
+    """Yield the findings about pools, each by itself and among each other."""
     pictures = list[Picture]()
     for pool, allocations in objects.by_pool():
         one = picture(pool, allocations)
@@ -216,7 +216,7 @@ def _pools_among_each_other(pictures: Sequence[Picture]) -> Iterator[Finding]:
 
 
 def _one(one: IPAllocation, objects: Objects, now: datetime) -> Iterator[Finding]:
-    """Yield what is wrong with one allocation: pool, owner, finalizer, labels, deletion."""
+    """Yield the findings about one allocation: pool, owner, finalizer, labels, deletion."""
     subject = Subject.from_object(IP_ALLOCATION, one)
     if (
         one.pool_key not in objects.pools

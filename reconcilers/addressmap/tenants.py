@@ -82,7 +82,7 @@ class Holding:
 def holdings(objects: Objects) -> list[Holding]:
     """Return what every tenant holds, by namespace and name.
 
-    What is held for a cluster that is not there, or for an earlier one of its name, is listed
+    What is held for a cluster that does not exist, or for an earlier one of its name, is listed
     after those that are, under the same name.
     """
     members: dict[tuple[Key, bool], list[IPAllocation]] = {

@@ -5,8 +5,8 @@ waits and in what order, how much is held, who else writes their statuses. To re
 each pass would make one release cost as much as the pool is large. So these facts are kept, and a
 pass reads only the objects that changed since the last one.
 
-A change notes a name, nothing else. Whoever asks for the contents next reads the named objects
-from the cache, so any number of changes to an object cost one read, what is kept is never ahead of
+A change notes a name, nothing else. The next call of `contents` reads the named objects from the
+cache, so any number of changes to an object cost one read, what is kept is never ahead of
 or behind the cache, and an error is an error of that pass, after which all is read anew. From time
 to time all is read anew anyway and compared: a difference is a bug, is reported, and what was read
 replaces what was kept. The promises in a pool's status are no part of this: they are of the pool

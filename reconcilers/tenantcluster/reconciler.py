@@ -179,7 +179,7 @@ class TenantClusterReconciler:
     async def _block_misconfigured(
         self, tenant: TenantCluster, problem: Finding | None
     ) -> Outcome:
-        """Write what is wrong; a cluster that was Ready stays so, or it would begin again."""
+        """Write the problem; a cluster that was Ready stays so, or it would begin again."""
         assert problem is not None, "a missing ProviderConfig is a problem"
         if tenant.is_ready:
             verdict = status.Verdict(READY, (problem, status.degraded(problem.message)))

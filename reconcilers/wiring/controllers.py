@@ -173,7 +173,7 @@ def add_tenantclusters(
         return [cluster.metadata.key for cluster in in_need]
 
     def has_owner(change: Change[IPAllocation]) -> bool:
-        # A range for a cluster that never was is nobody's work; the cluster is, when it comes.
+        # A range for a cluster that never existed needs no work until the cluster comes.
         one = change.new or change.old
         if one is None or names.ANNOTATION_TENANT_UID in one.metadata.annotations:
             return True

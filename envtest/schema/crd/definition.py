@@ -155,7 +155,7 @@ def _required_names(names: _Body) -> list[FieldError]:
 
 
 def names_errors(names: _Body, path: str) -> list[FieldError]:
-    """Return what is wrong with a CRD's names, wanted or accepted."""
+    """Return the errors of a CRD's names, wanted or accepted."""
     out: list[FieldError] = []
     for name in ("plural", "singular"):
         out += _label(names.get(name) or "", f"{path}.{name}")
@@ -248,7 +248,7 @@ _REVIEWS: Final = f"{_PATH}.conversionReviewVersions"
 
 
 def conversion_errors(conversion: _Body | None) -> list[FieldError]:
-    """Return what is wrong with `spec.conversion`; caBundle is ignored: no webhook is called."""
+    """Return the errors of `spec.conversion`; caBundle is ignored: no webhook is called."""
     if conversion is None:
         return []
     strategy, webhook = conversion.get("strategy") or "", conversion.get("webhook") or {}

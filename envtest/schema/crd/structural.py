@@ -189,7 +189,7 @@ def _branch(schema: _Schema, path: str, out: list[FieldError]) -> None:
 
 
 def default_errors(schema: _Schema, path: str) -> list[FieldError]:
-    """Return what is wrong with the defaults of a structural schema."""
+    """Return the errors of the defaults of a structural schema."""
     out: list[FieldError] = []
     _check({**schema, "x-kubernetes-embedded-resource": True}, path, out, inside_meta=False)
     return out

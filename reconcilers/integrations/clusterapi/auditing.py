@@ -43,7 +43,7 @@ def audit(
 
 
 def _pool(one: PoolContents, offers: Sequence[Offer]) -> Iterator[Trouble]:
-    """Yield what is wrong with one pool: shared or stray addresses, status, overlaps."""
+    """Yield the troubles of one pool: shared or stray addresses, status, overlaps."""
     kind, key, own = one.kind.kind, one.pool.metadata.key, one.kind != NETWORK_POOL
     if one.space is None or one.contents is None:
         if own:
@@ -90,7 +90,7 @@ def _age(one: PoolContents, key: Key) -> tuple[str, Key]:
 
 
 def _claims(world: World, now: datetime) -> Iterator[Trouble]:
-    """Yield what is wrong with claims and with IPAddresses, in order of their keys."""
+    """Yield the troubles of claims and IPAddresses, in order of their keys."""
     for claim in sorted(world.claims, key=lambda one: one.metadata.key):
         key, kind = claim.metadata.key, kind_of(claim.spec.poolRef)
         if kind is None:

@@ -202,7 +202,7 @@ class ClaimReconciler:
         return float(grace) - (self._clock.now() - since).total_seconds()
 
     async def _without_claim(self, key: Key) -> Outcome:
-        """Release an IPAddress that was made for a claim that is not there any more.
+        """Release an IPAddress that was made for a claim that no longer exists.
 
         A claim may go without ever having shown a deletionTimestamp: the API server can remove
         it in spite of a finalizer that was added while it was being deleted. One that was moved to

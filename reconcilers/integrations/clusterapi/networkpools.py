@@ -1,8 +1,8 @@
 """NetworkPools as pools of claims: one pool object, two journals.
 
 IPAllocations get ranges by promises in the pool's status, claims get addresses by those in its
-journal. Both are written with the resourceVersion of the one object, so whoever hands out has read
-the promises of both, and reads what became of them as far as both memories say.
+journal. Both are written with the resourceVersion of the one object, so either side has read the
+promises of both before it hands out, and reads what became of them as far as both memories say.
 """
 
 from collections.abc import Sequence

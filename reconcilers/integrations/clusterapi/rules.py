@@ -40,7 +40,7 @@ _LENGTH = "spec.allocationPrefixLength"
 
 
 def faults(spec: IPPoolSpec | PrefixPoolSpec) -> list[Cause]:
-    """Return what is wrong in a pool's spec."""
+    """Return the faults of a pool's spec."""
     if isinstance(spec, PrefixPoolSpec):
         return [*_prefix_faults(spec)]
     return [*_ip_faults(spec)] or [*_subnet_faults(spec)]
@@ -144,7 +144,7 @@ def _space_or_none(spec: IPPoolSpec | PrefixPoolSpec | None) -> PoolSpace | None
 
 
 def _ip_faults(spec: IPPoolSpec) -> Iterator[Cause]:
-    """Yield what is wrong in parts of a pool of addresses."""
+    """Yield the faults of a pool of addresses, except those of its subnet."""
     where, excluded = "spec.addresses", "spec.excludedAddresses"
     if not spec.addresses:
         yield Cause(where, "FieldValueRequired", "Required value: addresses is required")
@@ -173,7 +173,7 @@ def _ip_faults(spec: IPPoolSpec) -> Iterator[Cause]:
 
 
 def _subnet_faults(spec: IPPoolSpec) -> Iterator[Cause]:
-    """Yield what is wrong with the subnet of a pool whose addresses can all be read."""
+    """Yield the faults in the subnet of a pool whose addresses can all be read."""
     listed = [(text, parse_entry(text)) for text in spec.addresses]
     family = listed[0][1].family
     if spec.prefix > BITS[family]:
@@ -187,7 +187,7 @@ def _subnet_faults(spec: IPPoolSpec) -> Iterator[Cause]:
 
 
 def _prefix_faults(spec: PrefixPoolSpec) -> Iterator[Cause]:
-    """Yield what is wrong in a pool of prefixes."""
+    """Yield the faults of a pool of prefixes."""
     where, excluded = "spec.prefixes", "spec.excludedPrefixes"
     length = spec.allocationPrefixLength
     if not spec.prefixes:
@@ -212,7 +212,7 @@ def _prefix_faults(spec: PrefixPoolSpec) -> Iterator[Cause]:
 
 
 def _prefix_fault(text: str, length: int) -> str:
-    """Return what is wrong with a CIDR that prefixes are cut from; empty if nothing is."""
+    """Return the fault of a CIDR that prefixes are cut from; empty if it has none."""
     found = _readable([text]) if "/" in text and "-" not in text else []
     if not found:
         return "provided entry is not a valid IPv6 CIDR"

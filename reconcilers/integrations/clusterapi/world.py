@@ -102,7 +102,7 @@ class Standing(Enum):
     SERVE = auto()
     """Yes."""
     STOP = auto()
-    """No: something that it depends on is paused, or its Cluster is not there."""
+    """No: something that it depends on is paused, or its Cluster does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class World:
         return all(cache.history_confirmed for cache in caches)
 
     def pool_of(self, obj: IPAddressClaim | IPAddress) -> Any | None:
-        """Return the pool that a claim or address names; None if it is not there."""
+        """Return the pool that a claim or address names; None if it does not exist."""
         kind = kind_of(obj.spec.poolRef)
         cache = self.pools.get(kind.kind) if kind is not None else None
         return cache.get(pool_key(kind, obj)) if cache is not None and kind is not None else None
@@ -145,8 +145,8 @@ class World:
     def standing(self, claim: IPAddressClaim) -> Standing:
         """Return whether something may be done about a claim, by its Cluster and itself.
 
-        A Cluster that is not there stops a claim, unless the claim is being deleted: its machines
-        may be gone already, and nothing would ever release the address.
+        A missing Cluster stops a claim, unless the claim is being deleted: its machines may be
+        gone already, and nothing would ever release the address.
         """
         if is_paused(claim.metadata.annotations):
             return Standing.STOP

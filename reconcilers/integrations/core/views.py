@@ -196,7 +196,7 @@ class Trouble:
 
 
 def unreadable_troubles(unreadable: Mapping[tuple[str, Key], str]) -> Iterator[Trouble]:
-    """Yield what is wrong with objects that could not be decoded.
+    """Yield one trouble per object that could not be decoded.
 
     Args:
         unreadable: the reasons, by kind and key.

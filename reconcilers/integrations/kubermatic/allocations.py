@@ -118,7 +118,7 @@ class Allocations:
     async def make(
         self, grants: Sequence[Grant], pool: IPAMPool
     ) -> tuple[list[tuple[Grant, IPAMAllocation]], list[tuple[Grant, ControllerError]]]:
-        """Make the allocations of these clusters that are not there, without addresses.
+        """Create the missing allocations of these clusters, without addresses.
 
         Returns:
             The grants with their allocations, and those that could not be made with the reason.

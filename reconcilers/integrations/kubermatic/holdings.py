@@ -92,7 +92,7 @@ class Problem:
 def problems(
     allocations: Sequence[IPAMAllocation], space: DatacenterSpace
 ) -> Mapping[Key, Problem]:
-    """Return what is wrong with the allocations of one datacenter of a pool, by their keys."""
+    """Return the problems of allocations in one datacenter of a pool, by their keys."""
     found = dict(_overlapping(allocations))
     for one in allocations:
         mine = held(one.spec)

@@ -44,10 +44,10 @@ class Plan:
 
     Args:
         grants: what is to be promised.
-        by_cluster: what is wrong for each cluster; None that all is well. Those to which a
+        by_cluster: the problem of each cluster; None if it has none. Those to which a
             promise is open are missing.
         unserved: allocations without addresses for which there are none.
-        faults: what is wrong with allocations.
+        faults: the problems of allocations.
         more: whether a full batch left others for the next pass.
     """
 
@@ -65,8 +65,8 @@ class Decided:
     Args:
         journal: the journal as it was, without what is settled.
         plans: the plan of each datacenter that can be served.
-        by_cluster: what is wrong for each cluster; None that all is well.
-        problems: what is wrong with the pool.
+        by_cluster: the problem of each cluster; None if it has none.
+        problems: those of the pool.
     """
 
     journal: Journal

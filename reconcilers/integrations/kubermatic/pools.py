@@ -204,7 +204,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         list[tuple[Grant, IPAMAllocation]],
         list[tuple[Grant, ControllerError]],
     ]:
-        """Make the allocations that are not there.
+        """Create the missing allocations.
 
         If the allocation of a cluster cannot be made, for want of its namespace for example, what
         it was to get is for other clusters: so decide again without it.

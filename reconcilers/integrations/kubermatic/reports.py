@@ -1,6 +1,6 @@
 """What passes over pools report: in the condition of each Cluster, and as events.
 
-A pool has no status, so what is wrong with it is an event on it, once until it changes. What a
+A pool has no status, so its problems are events on it, each once until it changes. What a
 pass found for a Cluster is kept here until the pass over the Cluster writes it.
 """
 
@@ -39,7 +39,7 @@ class Reports:
         """Called with the key of a Cluster for which something else is noted."""
 
     def of_cluster(self, cluster: Key) -> Mapping[str, Problem | None]:
-        """Return what is wrong for a cluster, by pool; None that all is well."""
+        """Return the problem of a cluster with each pool; None if there is none."""
         return self._clusters.get(cluster, {})
 
     def note(self, pool: str, clusters: Mapping[Key, Problem | None]) -> None:
@@ -71,7 +71,7 @@ class Reports:
         self._allocations.pop(pool, None)
 
     def record_pool(self, pool: IPAMPool, problems: Sequence[Problem]) -> None:
-        """Record what is wrong with a pool, as far as it was not wrong at the last pass."""
+        """Record the problems of a pool that it did not have at the last pass."""
         name = pool.metadata.name
         texts: dict[str, list[str]] = {}
         for one in problems:
@@ -90,7 +90,7 @@ class Reports:
         problems: Mapping[Key, Problem],
         find: Callable[[Key], IPAMAllocation | None],
     ) -> None:
-        """Record what is wrong with allocations, as far as it was not wrong at the last pass."""
+        """Record the problems of allocations that they did not have at the last pass."""
         known = self._allocations.get(pool, {})
         for key, problem in problems.items():
             allocation = find(key)

@@ -244,13 +244,13 @@ def _of_datacenter(one: DatacenterContents) -> Iterator[Trouble]:
 
 
 def _trouble(kind: str, severity: Severity, one: IPAMAllocation, sentence: str) -> Trouble:
-    """Return what is wrong with an allocation; one that is deleted is made anew if it is used."""
+    """Return the trouble of an allocation; one that is deleted is made anew if it is used."""
     key = one.metadata.key
     return Trouble(kind, severity, ALLOCATIONS.kind, key, sentence, one, removable=True)
 
 
 def _of_allocations(world: World) -> Iterator[Trouble]:
-    """Yield what is wrong with allocations that are not used, or cannot be."""
+    """Yield the troubles of allocations that are not used, or cannot be."""
     for one in sorted(world.allocations, key=_key):
         key, pool = one.metadata.key, world.pools.get(one.pool)
         if one.empty:

@@ -4,7 +4,7 @@ The tenant's IPAddressPool carries the position of the cache that it was compute
 annotation. A projection reads the pool live, gives up if that basis is newer than its own, and
 writes with the pool's resourceVersion: so an older view can never undo a newer one.
 
-A pool that is not there carries no basis, and nothing can be made to fail on its absence. So it is
+A missing pool carries no basis, and nothing can be made to fail on its absence. So it is
 created in a form without effect, with an address for documentation (RFC 5737) that is not assigned
 automatically; then the ranges are confirmed live; then they are filled in, with that pool's
 version as precondition. A process that froze before creating it creates something harmless, and

@@ -330,7 +330,7 @@ class TenantReleaseCheck(ReleaseCheck):
             return InUse("the tenant's MetalLB pool was not written since the deletion")
         if pool is not None and _holds(pool, given):
             return InUse("the tenant's MetalLB pool still has the range")
-        # A pool that is not there is given ranges only after these were read live once more.
+        # A pool that does not exist is given ranges only after these were read live once more.
         known = max(mark, self._allocations.position)
         basis = known if pool is None or taken else basis_of(pool)
         waits = await self._uptake.missing(
