@@ -214,9 +214,10 @@ class Space:
         return self._added((first, last))
 
     def hold(self, taken: AddressRange) -> None:
-        """Take a range that others have made, as it is: held already, in part or outside, or not.
+        """Note that a range is held, as an existing object says, whether it is free or not.
 
-        A range of the other family is none of this pool's, so that nothing happens.
+        Parts of it that are held already are counted as overlapping; parts that the pool does not
+        hand out change nothing in what is free. A range of the other family is ignored.
         """
         span = self.layout.span_of(taken)
         if span is None:

@@ -53,13 +53,13 @@ class MutationDetector:
 
 
 class _Record:
-    """What one informer's objects were when they entered its cache."""
+    """Finds changes in place of one informer's objects, by their JSON on entering the cache."""
 
     def __init__(self, informer: Informer[Any]) -> None:
         self._kind = informer.resource.kind
         self._seen: dict[Key, tuple[Object, bytes]] = {}
         self._replaced: list[tuple[Key, Object, bytes]] = []
-        self._registration = informer.add_handler(self._record)
+        self._registration = informer.add_handler(self._on_change)
 
     def close(self) -> None:
         """Record nothing more."""
@@ -74,7 +74,7 @@ class _Record:
         replaced, self._replaced = self._replaced, []
         present = [(key, obj, before) for key, (obj, before) in self._seen.items()]
         for key, obj, before in (*replaced, *present):
-            now = _written(obj)
+            now = _encoded(obj)
             if now != before:
                 raise ObjectMutated(
                     f"{self._kind} {key} was changed in place, in the cache that all readers"
@@ -82,16 +82,17 @@ class _Record:
                     f" {_difference(before.decode(), now.decode())}"
                 )
 
-    def _record(self, change: Change[Any]) -> None:
+    def _on_change(self, change: Change[Any]) -> None:
+        """Keep the new object with its encoded form, and the replaced one for the next check."""
         if change.old is not None:
             key = change.old.metadata.key
             if (known := self._seen.pop(key, None)) is not None:
                 self._replaced.append((key, *known))
         if change.new is not None:
-            self._seen[change.new.metadata.key] = (change.new, _written(change.new))
+            self._seen[change.new.metadata.key] = (change.new, _encoded(change.new))
 
 
-def _written(obj: Object) -> bytes:
+def _encoded(obj: Object) -> bytes:
     """Return an object as JSON; of what msgspec cannot write, its repr."""
     return msgspec.json.encode(obj, enc_hook=repr)
 

@@ -187,7 +187,10 @@ class _Items:
         return False
 
     def _step_left(self) -> bool:
-        """Keep a live item that is not applied; pass over one that has been merged."""
+        """Keep the next live item if it is not applied; return whether it was kept.
+
+        One that has been merged is passed over; after False the next applied item is due.
+        """
         element = self._live_elements[self._left]
         if element not in self._applied:
             self._out.append(self._live[self._left])

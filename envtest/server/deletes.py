@@ -147,7 +147,7 @@ def remove(
         The object as it is now, marked; None if it is gone.
     """
     body = resource.load(stored)
-    if not _has_own_marker(resource, body):
+    if not _is_marked_by_kind(resource, body):
         _propagate(resource, body, options)
     dry = bool(options.get("dryRun"))
     if not resource.rules.is_finished(body):
@@ -160,14 +160,16 @@ def remove(
 def _check_preconditions(
     call: Call, stored: Stored, body: dict[str, Any], given: Mapping[str, Any]
 ) -> None:
-    """Check the uid and the resourceVersion of the preconditions.
+    """Check the uid and the resourceVersion of the preconditions in DeleteOptions.
+
+    As on kube-apiserver, kinds with a deletion of their own refuse the first one in other words.
 
     Raises:
-        StatusError: 409.
+        StatusError: 409, one of them does not match the stored object.
     """
     resource, meta = call.resource, body["metadata"]
     uid, revision = given.get("uid"), given.get("resourceVersion")
-    if _has_own_marker(resource, body):
+    if _is_marked_by_kind(resource, body):
         for name, wanted, found in (
             ("UID", uid, meta["uid"]),
             ("ResourceVersion", revision, str(stored.revision)),
@@ -194,8 +196,8 @@ def _check_preconditions(
         )
 
 
-def _has_own_marker(resource: Resource, body: Mapping[str, Any]) -> bool:
-    """Return whether the kind itself decides what its first deletion does to an object."""
+def _is_marked_by_kind(resource: Resource, body: Mapping[str, Any]) -> bool:
+    """Return whether this is the first deletion of an object whose kind marks it by itself."""
     return resource.rules.marks_deletion and "deletionTimestamp" not in body["metadata"]
 
 

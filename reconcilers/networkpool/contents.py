@@ -113,14 +113,17 @@ def last_foreign_write(meta: TracedMeta, ours: str) -> StatusWrite | None:
         for writer in (meta.managedFields if ours else ())
         if writer.subresource == "status"
         and writer.manager != ours
-        and not _is_ignored(writer.manager)
+        and not _is_no_allocator(writer.manager)
         and (at := _parsed_time(writer.time)) is not None
     ]
     return max(found, default=None)
 
 
-def _is_ignored(manager: str) -> bool:
-    """Return whether a manager is kubectl, or the controller of the platform's own addresses."""
+def _is_no_allocator(manager: str) -> bool:
+    """Return whether status writes of a manager do not count as another allocator's.
+
+    They are a person's, by kubectl, and those of the controller that lists what the platform uses.
+    """
     person = manager == "kubectl" or manager.startswith("kubectl-")
     return person or manager == names.INFRASTRUCTURE_FIELD_MANAGER
 

@@ -73,17 +73,29 @@ class Chooser:
             to_blocks=partial(blocks_of, self.space),
             to_addresses=partial(addresses_of, self.space),
             also_held=also_held,
-            take=lambda claim: self._take(claim, promised, also_held),
+            take=lambda claim: self._take_blocks(claim, promised, also_held),
             batch=batch,
         )
 
-    def _take(
+    def _take_blocks(
         self,
         claim: IPAddressClaim,
         promised: Sequence[AddressRange],
         also_held: Sequence[AddressRange],
     ) -> AddressRange | None:
-        """Take the blocks of the IPAddress of a claim's name, or the lowest free one."""
+        """Return the blocks to promise to a claim; None if it must not be served now.
+
+        If an IPAddress of the claim's name exists, they are the blocks of its address; otherwise
+        the lowest free block, which is taken from the space.
+
+        Args:
+            claim: one without an address.
+            promised: blocks of the pool's open promises.
+            also_held: blocks that others than claims and IPAddresses hold.
+
+        Raises:
+            Refused: no block is free, or the IPAddress cannot be used for the claim.
+        """
         key, where = claim.metadata.key, f"{self.kind.kind} {self.pool.metadata.name}"
         if self.world.standing(claim) is Standing.STOP:
             return None

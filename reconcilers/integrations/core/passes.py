@@ -91,7 +91,7 @@ class World(Protocol):
 
     @property
     def history_confirmed(self) -> bool:
-        """Whether all caches are known to follow the API server's present history."""
+        """Whether every cache was listed anew since the API server was last out of reach."""
 
 
 class JournalReconciler(ABC, Generic[PoolT]):

@@ -103,7 +103,11 @@ class World:
 
     @property
     def history_confirmed(self) -> bool:
-        """Whether all caches are known to be of the history that the server has."""
+        """Whether every cache was listed anew since the API server was last out of reach.
+
+        While it is False etcd may have been restored from a backup, and the caches may show
+        objects that the server has no longer.
+        """
         caches = (self.networks, self.allocations, self.configurations)
         return all(cache.history_confirmed for cache in caches)
 

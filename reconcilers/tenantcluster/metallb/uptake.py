@@ -58,7 +58,7 @@ _MARKER_ENTRY = re.compile(
 )
 _ENORMOUS = 1 << 62
 _INT64_MAX = (1 << 63) - 1
-_FORGET = 3_600.0
+_FORGET_SECONDS = 3_600.0
 _SHORT = 300
 
 
@@ -91,7 +91,7 @@ def next_step(
         management: the identity of the management cluster; empty if it is not known.
     """
     marker = pools.get(MARKER)
-    if marker is None or marker_size(marker) is None or _is_overlapped(marker, pools):
+    if marker is None or marker_size(marker) is None or _wait_elapsedlapped(marker, pools):
         return Step.MARK
     if counted(marker.status) != marker_size(marker):
         return Step.WAIT
@@ -147,7 +147,7 @@ def marker_entry(pools: Mapping[str, IPAddressPool], basis: int) -> str:
     return next(iter(free), entries[0])
 
 
-def _is_overlapped(marker: IPAddressPool, pools: Mapping[str, IPAddressPool]) -> bool:
+def _wait_elapsedlapped(marker: IPAddressPool, pools: Mapping[str, IPAddressPool]) -> bool:
     """Return whether another pool came to have the marker's addresses, and none has others."""
     here = marker.spec.addresses[0]
     others = list(_others(pools))
@@ -209,7 +209,7 @@ class Uptake:
         self._settings = settings
         # By allocation and content of our pool: since when its range is out, and when that was
         # last asked for.
-        self._out: dict[tuple[str, int, str, int], tuple[float, float]] = {}
+        self._waits: dict[tuple[str, int, str, int], tuple[float, float]] = {}
 
     async def missing(
         self,
@@ -284,7 +284,7 @@ class Uptake:
         Args:
             allocation: its uid, and the resourceVersion at which it was marked.
         """
-        if self._is_over((*allocation, "not served", 0)):
+        if self._wait_elapsed((*allocation, "not served", 0)):
             return ""
         wait = self._settings.metallb_wait
         return f"giving MetalLB {wait:g} s to see that its kinds are not served any more"
@@ -297,25 +297,33 @@ class Uptake:
         """
         pool = pools.get(POOL_NAME)
         state = (pool.metadata.uid, pool.metadata.generation or 0) if pool is not None else ("", 0)
-        known = (*allocation, *state)
+        key = (*allocation, *state)
         why = refusal(pools)
         if why:
-            self._out.pop(known, None)
+            self._waits.pop(key, None)
             return f"{NOT_READ}: {why}"
-        if self._is_over(known):
+        if self._wait_elapsed(key):
             return ""
         wait = self._settings.metallb_wait
         return f"giving MetalLB {wait:g} s to read its pools: before 0.15 it does not report that"
 
-    def _is_over(self, known: tuple[str, int, str, int]) -> bool:
-        """Return whether the while has passed since this was first asked for, in this process."""
+    def _wait_elapsed(self, key: tuple[str, int, str, int]) -> bool:
+        """Return whether `metallb_wait` seconds have passed since the first call with this key.
+
+        The first call starts the wait, in this process only. A key is forgotten when its wait has
+        elapsed, or was not asked for during an hour; the next call starts it anew.
+
+        Args:
+            key: uid and marked resourceVersion of an allocation, then uid and generation of the
+                IPAddressPool, or "not served" and 0.
+        """
         now = self._clock.monotonic()
-        recent = {one: at for one, at in self._out.items() if now - at[1] < _FORGET}
-        since, _ = recent.pop(known, (now, now))
-        self._out = recent
+        recent = {one: at for one, at in self._waits.items() if now - at[1] < _FORGET_SECONDS}
+        since, _ = recent.pop(key, (now, now))
+        self._waits = recent
         if now - since >= self._settings.metallb_wait:
             return True
-        recent[known] = (since, now)
+        recent[key] = (since, now)
         return False
 
 

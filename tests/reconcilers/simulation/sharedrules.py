@@ -21,12 +21,12 @@ def lost_journal_believed(mp: Patch) -> None:
 
 def adopted_though_allocated(mp: Patch) -> None:
     """An IPAddress of the claim's name is adopted though an allocation has its address."""
-    take = Chooser._take
+    take = Chooser._take_blocks
 
     def blind(self: Chooser, claim: Any, promised: Sequence[AddressRange], _: Any) -> Any:
         return take(self, claim, promised, ())
 
-    mp.setattr(Chooser, "_take", blind)
+    mp.setattr(Chooser, "_take_blocks", blind)
 
 
 def promises_to_allocations_free(mp: Patch) -> None:
