@@ -101,7 +101,7 @@ async def test_controllers_notice_a_restore_after_revisions_exceed_theirs(
         reached = await parts.revision()
         pipe.shut = True
         pipe.cut()
-        await parts.restore(tmp_path / "backup")
+        await parts.restore(tmp_path / "backup", here.found_away)
         here.witness.expected = kept
         await _ask(here, NEW)
         while await parts.revision() <= reached + 100:
