@@ -16,6 +16,7 @@ from reconcilers import labels
 from reconcilers.api import names
 from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation, IPAllocationSpec
 from reconcilers.api.tenantcluster import Networking, TenantCluster
+from reconcilers.networkpool.owners import noted_uid
 
 
 def members(allocations: Cache[IPAllocation], tenant: TenantCluster) -> list[IPAllocation]:
@@ -176,11 +177,6 @@ def _is_own(allocation: IPAllocation, tenant: TenantCluster, kind: str) -> bool:
     return served == (tenant.metadata.key, kind) and not is_foreign(allocation, tenant)
 
 
-def notes_owner(allocation: IPAllocation) -> bool:
-    """Return whether an allocation carries the uid of the TenantCluster that it was made for."""
-    return bool(allocation.metadata.annotations.get(names.ANNOTATION_TENANT_UID))
-
-
 def repairs(allocation: IPAllocation, tenant: TenantCluster, uid: str = "") -> dict[str, Any]:
     """Return the merge patch that repairs an allocation's metadata; empty if nothing is wrong.
 
@@ -198,7 +194,7 @@ def repairs(allocation: IPAllocation, tenant: TenantCluster, uid: str = "") -> d
         wanted_role = meta.labels.get(names.LABEL_ROLE) or names.ROLE_INITIAL
     wrong = labels.repairs(allocation, wanted_role)
     change: dict[str, Any] = {"labels": wrong} if wrong else {}
-    if uid and not notes_owner(allocation):
+    if uid and not noted_uid(allocation):
         change["annotations"] = {names.ANNOTATION_TENANT_UID: uid}
     return {"metadata": change} if change else {}
 

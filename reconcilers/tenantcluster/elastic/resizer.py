@@ -22,9 +22,10 @@ from reconcilers.api.providerconfig import ELASTIC, ProviderConfig
 from reconcilers.api.resources import IP_ALLOCATION, SERVICE, TENANT_CLUSTER, Service
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding
+from reconcilers.networkpool.owners import noted_uid
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import UNAUTHORIZED, TenantClients, TenantUnavailable
-from reconcilers.tenantcluster.allocations.membership import members, notes_owner, repairs
+from reconcilers.tenantcluster.allocations.membership import members, repairs
 from reconcilers.tenantcluster.elastic.scaler import Scaler
 from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
 from reconcilers.tenantcluster.metallb.reading import NOT_RUNNING
@@ -213,7 +214,7 @@ class Resizer:
         for allocation in members(self._allocations, tenant):
             if allocation.metadata.terminating or allocation.status.phase != ALLOCATED:
                 continue
-            if uid is None and not notes_owner(allocation):
+            if uid is None and not noted_uid(allocation):
                 uid = await self._live_uid(tenant)
             patch = repairs(allocation, tenant, uid or "")
             if not patch:
