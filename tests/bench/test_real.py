@@ -1,6 +1,7 @@
 """The arithmetic of the benchmark on the real servers: what it counts is what happened."""
 
 import os
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from functools import partial
@@ -20,6 +21,7 @@ from tests.bench.comparison import CHURN, FILLING, Measured, Phase, Start, measu
 from tests.bench.driver import ALLOCATIONS, FINALIZER, GROUP, Driver, named
 from tests.bench.overlaps import Overlaps
 from tests.bench.places import REAL, client, embedded, real
+from tests.bench.processes import worked
 from tests.bench.writes import Write, counted, done
 
 FEW = 20
@@ -280,6 +282,12 @@ async def test_without_a_controller_each_request_costs_one_more_write_and_each_d
         Write("ipallocations", "PATCH"): 2,
         Write("networkpools", "POST"): 1,
     }
+
+
+def test_the_cpu_time_of_a_process_counts_what_is_shorter_than_a_tick() -> None:
+    before = time.process_time()
+    found = worked(os.getpid())
+    assert before < found < time.process_time()
 
 
 @pytest.mark.slow
