@@ -89,6 +89,9 @@ class Cache(Generic[T]):
         self._unreadable: dict[Key, str] = {}
         self._indexes = Indexes[T](indexes or {}, resource.full_name)
         self._subscribers: list[Subscriber[T]] = []
+        # Up to it no further event comes: a list or bookmark said so. Several objects can be
+        # deleted at one resourceVersion: Events whose time to live ends together are.
+        self._complete_revision = 0
 
     def get(self, key: Key) -> T | None:
         """Return the object with that `key`, or None."""
@@ -192,12 +195,14 @@ class Cache(Generic[T]):
             self._delivered[key] = None
 
     def apply(self, event: ObjectEvent[T]) -> None:
-        """Apply an event of the watch; one at or below the position is dropped.
+        """Apply an event of the watch; one below the position is dropped.
+
+        So is one at the position, if that was reached by a list or a bookmark.
 
         Args:
             event: as decoded.
         """
-        if event.revision <= self.position:
+        if event.revision < self.position or event.revision <= self._complete_revision:
             return
         if isinstance(event, Added | Modified):
             failure = self._indexes.failure_of(event.object)
@@ -219,6 +224,7 @@ class Cache(Generic[T]):
 
     def bookmark(self, revision: int) -> None:
         """Move the position to `revision`: there are no further changes up to it."""
+        self._complete_revision = max(revision, self._complete_revision)
         if revision > self.position:
             self._notify(self._advance(revision))
 
@@ -283,7 +289,7 @@ class Cache(Generic[T]):
             self._deliver_listed(key, None, revision, same)
         for key, item in listed.items():
             self._deliver_listed(key, item, revision, same)
-        self.position = revision
+        self.position = self._complete_revision = revision
         self.history_confirmed = True
         initial, self.synced = not self.synced, True
         absent = {key: old for key, old in before.items() if key not in listed}

@@ -44,12 +44,30 @@ def test_events_move_the_position_and_the_indexes() -> None:
     assert w.cache.by_index("color", "red") == ()
 
 
-def test_an_event_at_or_below_the_position_changes_nothing() -> None:
+def test_an_event_at_or_below_the_position_of_a_list_changes_nothing() -> None:
     w = Watched().listed(5, widget("a", 4))
     w.cache.apply(Deleted(widget("a", 5)))
     w.cache.apply(Modified(widget("a", 3)))
     assert w.cache.get(A) == widget("a", 4)
     assert w.changes == []
+
+
+def test_all_objects_that_are_deleted_at_one_revision_are_deleted() -> None:
+    # As etcd deletes Events whose time to live ends together.
+    w = Watched().listed(5, widget("a", 1), widget("b", 2), widget("c", 3))
+    w.cache.apply(Deleted(widget("a", 6)))
+    w.cache.apply(Deleted(widget("b", 6)))
+    w.cache.bookmark(6)
+    w.cache.apply(Deleted(widget("c", 6)))
+    assert [o.metadata.name for o in w.cache] == ["c"]
+    assert w.changes == [Change(widget("a", 1), None), Change(widget("b", 2), None)]
+
+
+def test_an_event_that_comes_again_changes_nothing() -> None:
+    w = Watched().listed(5, widget("a", 4))
+    for _ in range(2):
+        w.cache.apply(Modified(widget("a", 6, color="blue")))
+    assert len(w.changes) == 1
 
 
 def test_an_own_write_is_shown_at_once_and_its_event_is_dropped() -> None:
