@@ -260,6 +260,8 @@ class Reflector(Generic[T]):
             self._observer.restarted(end_reason(error))
             if self._initial is not None:
                 return await self._after_incomplete_stream(self._initial, error)
+            if isinstance(error, errors.SilentWatch) and not self._bookmarks_seen:
+                return Watching()  # a kind without bookmarks, as Events are, may just be quiet
             if self._clock.monotonic() - begun >= RESET_WATCH_SECONDS:
                 self._backoff.reset()
             await self._wait_after("watch", error)
@@ -273,9 +275,8 @@ class Reflector(Generic[T]):
             return self._read_all(str(self._cache.position))
         # Some servers and proxies end the watch at once instead of answering 410.
         self._observer.restarted(SHORT)
-        await self._wait_after(
-            "watch", errors.NoAnswer("the watch ended at once, without an event")
-        )
+        short = errors.NoAnswer("the watch ended at once, without an event")
+        await self._wait_after("watch", short)
         return self._read_all(str(self._cache.position))
 
     def _unreachable(self, error: ControllerError) -> bool:
@@ -305,9 +306,8 @@ class Reflector(Generic[T]):
                 "initial events not available, using LIST", resource=self._kind, error=str(error)
             )
             return listing
-        if not (
-            errors.is_expired(error) or isinstance(error, errors.NoAnswer | errors.TooManyRequests)
-        ):
+        passing = isinstance(error, errors.NoAnswer | errors.TooManyRequests)
+        if not passing and not errors.is_expired(error):
             return listing  # which fails, too, unless only watches fail
         await self._wait_after("watch", error)
         if errors.is_expired(error) or self._unreachable(error):

@@ -119,6 +119,14 @@ async def test_a_silent_watch_is_replaced_by_another_without_a_list() -> None:
         assert loop.lists == ["0"]
 
 
+async def test_a_kind_without_bookmarks_may_be_quiet_and_counts_as_current() -> None:
+    async with Loop([listing(5)], [Watch(), Watch(), Watch()]).running() as loop:
+        for watches in (["5", "5"], ["5", "5", "5"]):
+            await loop.clock.advance(90)
+            assert loop.watches == watches
+            assert loop.reflector.last_error is None
+
+
 async def test_empty_watches_lead_to_a_new_list_if_bookmarks_are_known_to_come() -> None:
     watches = [Watch([bookmark(8)]), Watch(), Watch(), Watch()]
     restored = listing(3, widget("b", 2))
