@@ -16,6 +16,7 @@ ControllerError
 ├── NoAnswer                no response came: the request may have run, may still run, or never ran
 │   └── SilentWatch         a watch sent nothing for too long: watch again
 ├── MalformedAnswer         the response is not from Kubernetes (a proxy's page): with back-off
+│   └── NotReached          a page with 5xx, of a proxy that cannot reach the server: with back-off
 ├── SourceError             list or watch of a kind failed: the informer retries with back-off
 ├── CacheLagging            an informer's `last_error`, never raised: the watch has not delivered
 │                            our own writes for too long, so the process is not ready
@@ -124,6 +125,10 @@ class SilentWatch(NoAnswer):
 
 class MalformedAnswer(ControllerError):
     """A response came that is not one of Kubernetes."""
+
+
+class NotReached(MalformedAnswer):
+    """A response that is not one of Kubernetes says with 5xx that the server is away."""
 
 
 class SourceError(ControllerError):
@@ -254,7 +259,7 @@ def error_from_response(
 
     API servers answer with a Status, or with plain text for unknown paths and when overloaded.
     Plain text gives an error with an empty reason, because something in between may have sent it.
-    Any other body (a proxy's HTML page, for example) gives MalformedAnswer.
+    Any other body (a proxy's HTML page, for example) gives MalformedAnswer, with 5xx NotReached.
 
     Args:
         code: the HTTP status code.
@@ -266,7 +271,8 @@ def error_from_response(
     status = decode_status(data)
     if status is None:
         if content_type != "text/plain" and code != 429:
-            return MalformedAnswer(
+            kind = NotReached if code >= 500 else MalformedAnswer
+            return kind(
                 f"{request}: HTTP {code} with {content_type or 'no content type'} where a"
                 " Kubernetes Status was expected: is something else answering at this address?"
             )

@@ -282,7 +282,7 @@ class Reflector(Generic[T]):
     def _unreachable(self, error: ControllerError) -> bool:
         """Return whether the server was away since the last list; a load balancer may say so."""
         failed = isinstance(
-            error, errors.NoAnswer | errors.ServerFailure
+            error, errors.NoAnswer | errors.NotReached | errors.ServerFailure
         ) and not errors.is_expired(error)
         return failed and not self._accepted and self._cache.synced
 

@@ -18,6 +18,7 @@ from controller.errors import (
     ServerFailure,
     TooManyRequests,
     api_error,
+    error_from_response,
 )
 from controller.meta import Key, Version
 from controller.reflector import Reflector, Watching
@@ -165,7 +166,13 @@ async def test_a_server_that_ends_every_watch_at_once_gets_few_requests() -> Non
 
 
 @pytest.mark.parametrize(
-    "failure", [NoAnswer("refused"), ServerFailure(503, "", "no upstream")], ids=["refused", "503"]
+    "failure",
+    [
+        NoAnswer("refused"),
+        ServerFailure(503, "", "no upstream"),
+        error_from_response(503, "text/html", {}, b"<html>", "GET /"),
+    ],
+    ids=["refused", "503", "a page with 503"],
 )
 async def test_the_newest_state_is_read_after_the_server_could_not_be_reached(
     failure: Exception,
