@@ -56,6 +56,7 @@ LONGEST_LOOK = 15.0
 LONGEST_WRITE = 5.0
 """Seconds without a write or a promise kept after which a pool counts as stuck. Not less: between
 two batches of a slow server nothing is kept until the next write of the pool is answered."""
+GIVEN_BACK = Finding(READY, False, "Released", "the range was given back")
 
 _log = structlog.get_logger(__name__)
 
@@ -165,8 +166,11 @@ class IPAllocationReconciler:
         return self._settings.pending_in_burst if fits and busy else self._settings.pending_after
 
     async def _release(self, allocation: IPAllocation) -> Outcome:
-        """Once the tenant has released the range: write Released, remove the finalizer."""
-        if allocation.status.phase != RELEASED:
+        """Once the tenant has released the range: write Released, remove the finalizer.
+
+        A phase Released without our condition is not ours, so nobody has asked the tenant.
+        """
+        if not shows(allocation, RELEASED, GIVEN_BACK):
             if ranges.held(allocation) is not None:
                 answer = await self._release_check.check(allocation, self._mark(allocation))
                 if isinstance(answer, InUse):
@@ -251,11 +255,10 @@ def pending_status(allocation: IPAllocation, finding: Finding, now: datetime) ->
 
 def released_status(allocation: IPAllocation, now: datetime) -> dict[str, Any]:
     """Return the status of an allocation whose range is given back now."""
-    finding = Finding(READY, False, "Released", "the range was given back")
     return {
         "phase": RELEASED,
         "releasedAt": rfc3339(now),
-        "conditions": _conditions(allocation, finding, now),
+        "conditions": _conditions(allocation, GIVEN_BACK, now),
     }
 
 

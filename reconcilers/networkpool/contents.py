@@ -30,7 +30,7 @@ from controller.conditions import find
 from controller.meta import Key, TracedMeta
 from reconcilers import ranges
 from reconcilers.api import names
-from reconcilers.api.ipallocation import ALLOCATED, FAILED, POOL_INDEX, RELEASED, IPAllocation
+from reconcilers.api.ipallocation import ALLOCATED, FAILED, POOL_INDEX, IPAllocation
 from reconcilers.conditions import READY
 
 Place = tuple[datetime, str]
@@ -45,7 +45,6 @@ def waits(allocation: IPAllocation) -> bool:
     return (
         names.FINALIZER_ALLOCATION in allocation.metadata.finalizers
         and not allocation.metadata.terminating
-        and allocation.status.phase != RELEASED
         and (ranges.held(allocation) is None or allocation.status.phase != ALLOCATED)
     )
 

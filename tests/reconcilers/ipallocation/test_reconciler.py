@@ -214,11 +214,34 @@ async def test_a_mark_of_a_history_before_a_restore_is_replaced() -> None:
 
 
 async def test_a_finalizer_left_behind_by_a_crash_goes_too() -> None:
-    lab = _lab(make.allocation("a", held=("10.40.0.0", "10.40.0.7"), phase="Released"))
+    said = {"reason": "Released", "message": "the range was given back"}
+    status = {"phase": "Released", "conditions": [READY[0] | {"status": "False"} | said]}
+    lab = _lab(make.allocation("a", held=("10.40.0.0", "10.40.0.7"), status=status))
     lab.gate.why = "somebody objects, too late"
     lab.server.delete("ipallocations", "a")
     await lab.allocation("a")
     assert not lab.server.has("ipallocations", "a")
+
+
+async def test_a_phase_released_that_a_person_wrote_gives_nothing_back() -> None:
+    status = {"phase": "Released", "conditions": READY}
+    lab = _lab(make.allocation("a", held=("10.40.0.0", "10.40.0.7"), status=status))
+    lab.gate.why = "Service default/web still shows an address of the range"
+    lab.server.delete("ipallocations", "a")
+    assert await lab.allocation("a") == Blocked("WaitingForTenant", 5.0)
+    lab.gate.why = ""
+    await lab.allocation("a")
+    assert not lab.server.has("ipallocations", "a")
+
+
+async def test_a_phase_released_that_a_person_wrote_is_served_again_with_its_range() -> None:
+    status = {"phase": "Released", "conditions": READY}
+    held = make.allocation("a", held=("10.40.0.0", "10.40.0.7"), status=status)
+    lab = _lab(held, make.allocation("b", phase="Released"), pool=make.pool())
+    await lab.pool()
+    for name, range_ in (("a", "10.40.0.0/29"), ("b", "10.40.0.8/29")):
+        shown = lab.see("ipallocations", name)
+        assert (shown["phase"], shown["cidr"]) == ("Allocated", range_)
 
 
 async def test_an_edit_meanwhile_ends_the_pass_and_is_no_error() -> None:

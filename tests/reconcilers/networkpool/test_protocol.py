@@ -107,7 +107,6 @@ def test_an_allocation_whose_phase_was_wiped_gets_the_range_it_still_holds() -> 
     [
         make.allocation("no-finalizer", finalizers=[]),
         make.allocation("terminating", deletionTimestamp="2026-01-01T00:00:00Z"),
-        make.allocation("released", phase="Released"),
         make.allocation("served", held=("10.40.0.0", "10.40.0.7")),
     ],
     ids=lambda a: a.metadata.name,
