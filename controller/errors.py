@@ -33,6 +33,9 @@ from typing import Any, Literal
 
 import msgspec
 
+LONGEST_RETRY_SECONDS = 1000.0
+"""No server makes us wait longer: a mistake there, or malice, must not stop a key for good."""
+
 
 class ControllerError(Exception):
     """Base class of all errors that this package raises on purpose."""
@@ -55,7 +58,8 @@ class ApiError(ControllerError):
         reason: the Status' machine-readable reason, for example `AlreadyExists`; may be empty.
         message: the Status' message.
         causes: the fields that were rejected, if the server named them.
-        retry_after: seconds to wait, if the server asked for that.
+        retry_after: seconds to wait, if the server asked for that; from a response at most
+            `LONGEST_RETRY_SECONDS`.
     """
 
     def __init__(
@@ -245,8 +249,10 @@ def api_error(status: int, body: Mapping[str, Any], retry_after: float | None = 
         Cause(str(c.get("field", "")), str(c.get("reason", "")), str(c.get("message", "")))
         for c in details.get("causes") or ()
     ]
-    if retry_after is None and details.get("retryAfterSeconds"):
-        retry_after = float(details["retryAfterSeconds"])
+    if retry_after is None:
+        retry_after = details.get("retryAfterSeconds") or None
+    if retry_after is not None:
+        retry_after = float(min(max(retry_after, 0), LONGEST_RETRY_SECONDS))
     return kind(
         status, reason, str(body.get("message") or ""), causes=causes, retry_after=retry_after
     )
@@ -299,4 +305,4 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         except (ValueError, TypeError, KeyError):
             return None
         seconds = until.total_seconds()
-    return max(0.0, seconds) if math.isfinite(seconds) else None
+    return seconds if math.isfinite(seconds) else None

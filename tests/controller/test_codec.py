@@ -153,6 +153,15 @@ def test_only_a_valid_status_is_decoded_as_one(data: bytes) -> None:
     assert decode_status(data) is None
 
 
+@pytest.mark.parametrize(("asked", "seconds"), [(7, 7), (86_400, 1000), (10**400, 1000), (-7, 0)])
+def test_a_server_cannot_ask_for_an_endless_pause(asked: int, seconds: float) -> None:
+    status = {"kind": "Status", "code": 429, "details": {"retryAfterSeconds": asked}}
+    data = json.dumps({"type": "ERROR", "object": status}).encode()
+    event = decode_event(WIDGETS, data)
+    assert isinstance(event, ErrorEvent)
+    assert event.error.retry_after == seconds
+
+
 def test_deeply_nested_json_is_malformed() -> None:
     with pytest.raises(MalformedAnswer):
         decode_json(b"[" * 1_000_000)

@@ -112,6 +112,8 @@ async def test_a_failure_status_raises_the_error_of_its_code(
             },
             90.0,
         ),
+        ({"Retry_After": "-7"}, 0.0),
+        ({"Retry_After": "86400"}, 1000.0),
         ({"Retry_After": "soon"}, None),
         ({"Retry_After": "nan"}, None),
         ({}, None),
