@@ -127,8 +127,11 @@ def series_patch(count: int, last: datetime) -> dict[str, Any]:
 
 
 def shortened(note: str, limit: int = NOTE_BYTES) -> str:
-    """Return `note`, cut to at most `limit` bytes of UTF-8 with an ellipsis at its end."""
-    data = note.encode()
+    """Return `note`, cut to at most `limit` bytes of UTF-8 with an ellipsis at its end.
+
+    What UTF-8 has no bytes for, as in names of files that Python could not decode, becomes `?`.
+    """
+    data = note.encode(errors="replace")
     if len(data) <= limit:
-        return note
+        return data.decode()
     return data[: limit - 3].decode(errors="ignore") + "…"

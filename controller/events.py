@@ -226,7 +226,11 @@ class Recorder:
 
     async def _write_queued(self) -> None:
         while self._queue:
-            await self._write(self._queue[0])
+            try:
+                await self._write(self._queue[0])
+            except Exception:
+                log.exception("Event dropped: writing it raised")
+                self._drop("refused")
             self._queue.popleft()
 
     async def _write(self, queued: _QueuedEvent) -> None:

@@ -211,6 +211,16 @@ async def test_a_refused_event_is_dropped_and_counted_and_the_next_is_written() 
     assert world.dropped("refused") == 1
 
 
+async def test_an_event_that_cannot_be_written_does_not_keep_back_the_next() -> None:
+    world = World()
+    async with running(world):
+        world.record(reason="\udcff")
+        world.record(message="cannot read \udcff")
+        await world.clock.advance(0)
+        assert [event["note"] for event in world.events] == ["cannot read ?"]
+        assert world.dropped("refused") == 1
+
+
 async def test_an_event_whose_creation_was_not_confirmed_is_not_counted_as_lost() -> None:
     world = World()
     world.transport.refused["POST"] = AlreadyExists(409)
