@@ -123,7 +123,7 @@ class VirtualClock(Clock):
         """Move on from one due instant to the next until `predicate` holds.
 
         Args:
-            predicate: looks at the world; asked after each instant has settled.
+            predicate: reads the state; called after each instant has settled.
             limit: give up when more than this many seconds would pass.
 
         Returns:

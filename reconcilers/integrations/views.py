@@ -129,14 +129,14 @@ def _of_clusterapi(
     now: datetime,
     held: planning.Held | None,
 ) -> Views:
-    world, planned, bodies = found.world(pools), list[Planned](), list[Mapping[str, Any]]()
+    caches, planned, bodies = found.caches(pools), list[Planned](), list[Mapping[str, Any]]()
     if held is not None:
-        plan = planning.Plan(world, held, now)
+        plan = planning.Plan(caches, held, now)
         planned, bodies = plan.run(), plan.bodies(found.bodies)
-    contents = list(views.pools_of(world))
+    contents = list(views.pools_of(caches))
     return replace(
         views.shown(contents),
-        troubles=list(auditing.audit(world, contents, found.unreadable, now)),
+        troubles=list(auditing.audit(caches, contents, found.unreadable, now)),
         planned=planned,
         bodies=bodies,
     )
@@ -155,7 +155,7 @@ def _of_manifests(
     if kinds is KUBERMATIC:
         from reconcilers.integrations.kubermatic.reading import filled
     else:
-        from reconcilers.integrations.vitistack.world import filled
+        from reconcilers.integrations.vitistack.caches import filled
     return from_bodies(bodies, kinds, namespace, only, now, filled)
 
 
@@ -163,17 +163,17 @@ def _of_kubermatic(found: Objects, now: datetime, *, planned: bool) -> Views:
     """Return what Kubermatic's objects hold of pools; import its modules only if needed."""
     if found.empty:
         return Views()
-    from reconcilers.integrations.kubermatic.reading import world_of
+    from reconcilers.integrations.kubermatic.reading import caches_of
     from reconcilers.integrations.kubermatic.views import audit, contents_of, drawing_of, view_of
 
-    world = world_of(found)
+    caches = caches_of(found)
     plan, bodies = list[Planned](), list[Mapping[str, Any]]()
     if planned:
         from reconcilers.integrations.kubermatic.forecast import forecast
 
-        plan, bodies = forecast(world, found.bodies)
-    contents = list(contents_of(world))
-    troubles = list(audit(world, contents, found.unreadable))
+        plan, bodies = forecast(caches, found.bodies)
+    contents = list(contents_of(caches))
+    troubles = list(audit(caches, contents, found.unreadable))
     shown = views_of(contents, now, view_of, drawing_of)
     return replace(shown, troubles=troubles, planned=plan, bodies=bodies)
 
@@ -182,16 +182,16 @@ def _of_vitistack(found: Objects, now: datetime, *, planned: bool) -> Views:
     """Return what vitistack's objects hold of pools; import its modules only if needed."""
     if found.empty:
         return Views()
+    from reconcilers.integrations.vitistack.caches import caches_of
     from reconcilers.integrations.vitistack.views import audit, contents_of, drawing_of, view_of
-    from reconcilers.integrations.vitistack.world import world_of
 
-    world = world_of(found)
+    caches = caches_of(found)
     plan, bodies = list[Planned](), list[Mapping[str, Any]]()
     if planned:
         from reconcilers.integrations.vitistack.forecast import forecast
 
-        plan, bodies = forecast(world, found.bodies, now)
-    contents = list(contents_of(world))
-    troubles = list(audit(world, contents, found.unreadable, now))
+        plan, bodies = forecast(caches, found.bodies, now)
+    contents = list(contents_of(caches))
+    troubles = list(audit(caches, contents, found.unreadable, now))
     shown = views_of(contents, now, view_of, drawing_of)
     return replace(shown, troubles=troubles, planned=plan, bodies=bodies)

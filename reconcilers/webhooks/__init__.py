@@ -2,7 +2,7 @@
 
     networkpool, ipallocation, tenantcluster, providerconfig
                   the rules of one kind each: pure functions of objects
-    validators    reads what the rules need of the world: caches, and live where these mislead
+    validators    reads the objects that the rules need: from caches, live where these may lag
     admission     where each kind is validated, as the manifests say it; from a request of the API
                   server to the rules and back; what is never validated
 

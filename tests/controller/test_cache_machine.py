@@ -1,4 +1,4 @@
-"""The cache against a world with a history: own writes, lagging events, lists, in any order.
+"""The cache against a model of the API server: own writes, late events, lists, in any order.
 
 The model keeps all versions of all objects. It states what the cache must show for each name: the
 object that was delivered at the position, unless there is an own write ahead of the position.
@@ -52,7 +52,7 @@ class World:
         return old
 
     def at(self, revision: int) -> dict[str, Widget]:
-        """Return the world as it was at `revision`."""
+        """Return the objects as they were at `revision`."""
         state: dict[str, Widget] = {}
         for event in self.events:
             if event.revision > revision:

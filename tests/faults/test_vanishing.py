@@ -96,7 +96,7 @@ async def _storm(here: Estate[Plane], pairs: int, longest: float) -> None:
     """Create and delete objects so that deletions meet the moment in which they are adopted.
 
     Args:
-        here: the world.
+        here: the clusters and the controllers.
         pairs: of a creation and a deletion, of each kind.
         longest: of the random pauses between creation and deletion, in seconds.
     """

@@ -5,7 +5,7 @@
     outcome = await lab.pool()          # one pass, as the runner would begin it
 
 Caches hear of every change at once, unless `hold` keeps a kind's events back: then they show an
-older world, as those of a slow replica do, until `flow`.
+older state, as those of a slow replica do, until `flow`.
 """
 
 import base64
@@ -262,10 +262,10 @@ class Lab(Replica):
         """
         self.gate.real = self.tenant_gate
         for number in range(limit):
-            before = self._worlds()
+            before = self._revisions()
             await self._round()
             await self.clock.advance(1)
-            if self._worlds() == before:
+            if self._revisions() == before:
                 return number
         raise AssertionError(f"still not at rest after {limit} rounds")
 
@@ -277,7 +277,7 @@ class Lab(Replica):
             await self.cluster(cluster)
             await self.clock.advance(1)
 
-    def _worlds(self) -> list[int]:
+    def _revisions(self) -> list[int]:
         return [server.revision for server in (self.server, *self.tenant_servers.values())]
 
     async def _round(self) -> None:

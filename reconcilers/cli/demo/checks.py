@@ -7,7 +7,7 @@ from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
-from reconcilers.cli.demo.world import NotYet, World, existing, of_world
+from reconcilers.cli.demo.view import NotYet, PlatformView, existing, of_view
 from reconcilers.cli.local.metallb import is_established
 from reconcilers.cli.standin.pools import NAMESPACE as METALLB_NAMESPACE
 from reconcilers.conditions import READY
@@ -28,10 +28,10 @@ def _condition(whose: str, conditions: Sequence[Condition], wanted: str, status:
     return found
 
 
-@of_world
-def pool_in_use(world: World, name: str, used: int) -> list[str]:
+@of_view
+def pool_in_use(view: PlatformView, name: str, used: int) -> list[str]:
     """Check that a pool serves, with `used` addresses handed out."""
-    status = world.pool(name).status
+    status = view.pool(name).status
     _condition(f"NetworkPool {name}", status.conditions, READY, "True")
     if status.allocatedIPs != used:
         raise NotYet(f"NetworkPool {name} has {status.allocatedIPs} addresses in use")
@@ -39,41 +39,41 @@ def pool_in_use(world: World, name: str, used: int) -> list[str]:
     return [f"NetworkPool {name}: {used} of {status.totalIPs} addresses in use, {largest}"]
 
 
-@of_world
-def pool_says(world: World, name: str, condition: str, status: str) -> list[str]:
+@of_view
+def pool_says(view: PlatformView, name: str, condition: str, status: str) -> list[str]:
     """Check a condition of a pool."""
-    conditions = world.pool(name).status.conditions
+    conditions = view.pool(name).status.conditions
     found = _condition(f"NetworkPool {name}", conditions, condition, status)
     return [f"NetworkPool {name}: {condition} is {found.status}, {found.message}"]
 
 
-@of_world
-def capacity(world: World, name: str) -> list[str]:
+@of_view
+def capacity(view: PlatformView, name: str) -> list[str]:
     """Check how many addresses a provider reports as free."""
-    found = existing(world.providers, Key(names.DEFAULT_NAMESPACE, name))
+    found = existing(view.providers, Key(names.DEFAULT_NAMESPACE, name))
     whose, conditions = f"ProviderConfig {name}", found.status.conditions
     available = _condition(whose, conditions, "PoolAvailable", "True")
     _condition(whose, conditions, READY, "True")
     return [f"{whose}: {available.message}"]
 
 
-@of_world
-def event(world: World, kind: str, name: str, reason: str, saying: str = "") -> list[str]:
+@of_view
+def event(view: PlatformView, kind: str, name: str, reason: str, saying: str = "") -> list[str]:
     """Check that there is an event about an object."""
-    for one in world.events:
+    for one in view.events:
         about = (one.regarding.kind, one.regarding.name, one.reason)
         if about == (kind, name, reason) and saying in one.note:
             return [f"event, {one.type}: {one.reason}: {one.note}"]
     raise NotYet(f"no event {reason} about {kind} {name} was seen")
 
 
-def _served(world: World, name: str) -> IPAllocation:
+def _served(view: PlatformView, name: str) -> IPAllocation:
     """Return an allocation that has a range.
 
     Raises:
         NotYet: it has none.
     """
-    found = world.allocation(name)
+    found = view.allocation(name)
     if found.status.phase != ALLOCATED or ranges.held(found) is None:
         ready = find(found.status.conditions, READY)
         why = f": {ready.message}" if ready else ""
@@ -90,44 +90,44 @@ def _in_words(allocation: IPAllocation) -> str:
     )
 
 
-@of_world
-def allocated(world: World, name: str, start: str = "", end: str = "") -> list[str]:
+@of_view
+def allocated(view: PlatformView, name: str, start: str = "", end: str = "") -> list[str]:
     """Check that an allocation has a range, or exactly this one."""
-    found = _served(world, name)
+    found = _served(view, name)
     if start and (found.status.startAddress, found.status.endAddress) != (start, end):
         raise NotYet(f"IPAllocation {name} has {found.status.startAddress}")
     return [_in_words(found)]
 
 
-@of_world
-def unserved(world: World, name: str, wanted: str, reason: str) -> list[str]:
+@of_view
+def unserved(view: PlatformView, name: str, wanted: str, reason: str) -> list[str]:
     """Check that an allocation waits or failed, for the reason in its condition."""
-    found = world.allocation(name)
+    found = view.allocation(name)
     ready = _condition(f"IPAllocation {name}", found.status.conditions, READY, "False")
     if (found.status.phase, ready.reason) != (wanted, reason):
         raise NotYet(f"IPAllocation {name} is {found.status.phase}, {ready.reason}")
     return [f"IPAllocation {name} is {wanted}, {ready.reason}: {ready.message}"]
 
 
-@of_world
-def served(world: World, cluster: Key, balancers: str, nodes: str) -> list[str]:
+@of_view
+def served(view: PlatformView, cluster: Key, balancers: str, nodes: str) -> list[str]:
     """Check that a cluster has both ranges, each from the right pool."""
-    status, lines = existing(world.clusters, cluster).status, []
+    status, lines = existing(view.clusters, cluster).status, []
     for field, pool in (("lbAllocationRef", balancers), ("ipAllocationRef", nodes)):
         reference = getattr(status, field)
         if reference is None:
             raise NotYet(f"TenantCluster {cluster} has no {field}")
-        allocation = _served(world, reference.name)
+        allocation = _served(view, reference.name)
         if allocation.spec.poolRef.name != pool:
             raise NotYet(f"IPAllocation {reference.name} asks {allocation.spec.poolRef.name}")
         lines.append(_in_words(allocation))
     return lines
 
 
-@of_world
-def phase(world: World, cluster: Key, wanted: str, saying: str = "") -> list[str]:
+@of_view
+def phase(view: PlatformView, cluster: Key, wanted: str, saying: str = "") -> list[str]:
     """Check the phase of a cluster, and that its message contains `saying`."""
-    found = existing(world.clusters, cluster)
+    found = existing(view.clusters, cluster)
     ready = find(found.status.conditions, READY)
     message = ready.message if ready else "nothing said yet"
     line = f"TenantCluster {cluster} is {found.status.phase}: {message}"
@@ -136,22 +136,22 @@ def phase(world: World, cluster: Key, wanted: str, saying: str = "") -> list[str
     return [line]
 
 
-@of_world
-def says(world: World, cluster: Key, condition: str, status: str, reason: str) -> list[str]:
+@of_view
+def says(view: PlatformView, cluster: Key, condition: str, status: str, reason: str) -> list[str]:
     """Check a condition of a cluster, and its reason."""
-    conditions = existing(world.clusters, cluster).status.conditions
+    conditions = existing(view.clusters, cluster).status.conditions
     found = _condition(f"TenantCluster {cluster}", conditions, condition, status)
     if found.reason != reason:
         raise NotYet(f"TenantCluster {cluster}: {condition} is {status}, {found.reason}")
     return [f"TenantCluster {cluster}: {condition} is {status}, {reason}: {found.message}"]
 
 
-@of_world
-def grown(world: World, cluster: Key, count: int, pool: str = "") -> list[str]:
+@of_view
+def grown(view: PlatformView, cluster: Key, count: int, pool: str = "") -> list[str]:
     """Check the number of growth allocations of a cluster, each with its range."""
     found = [
-        _served(world, one.metadata.name)
-        for one in world.allocations
+        _served(view, one.metadata.name)
+        for one in view.allocations
         if one.spec.tenantClusterRef.key == cluster
         and one.metadata.labels.get(names.LABEL_ROLE) == names.ROLE_GROWTH
     ]
@@ -162,46 +162,46 @@ def grown(world: World, cluster: Key, count: int, pool: str = "") -> list[str]:
     return [_in_words(one) for one in found] or [f"TenantCluster {cluster} has grown no more"]
 
 
-@of_world
-def gone(world: World, *clusters: Key) -> list[str]:
+@of_view
+def gone(view: PlatformView, *clusters: Key) -> list[str]:
     """Check that clusters and all their allocations are gone."""
     for key in clusters:
-        if key in world.clusters:
-            phase(key, "gone")(world)
-    left = [one for one in world.allocations if one.spec.tenantClusterRef.key in clusters]
+        if key in view.clusters:
+            phase(key, "gone")(view)
+    left = [one for one in view.allocations if one.spec.tenantClusterRef.key in clusters]
     if left:
         raise NotYet(f"IPAllocation {left[0].metadata.name} is still there")
     return [f"{len(clusters)} TenantClusters and all their IPAllocations are gone"]
 
 
-@of_world
-def lacks_metallb(world: World, cluster: Key) -> list[str]:
+@of_view
+def lacks_metallb(view: PlatformView, cluster: Key) -> list[str]:
     """Check that a tenant does not serve MetalLB's kinds."""
-    kinds = world.tenants[cluster].kinds
+    kinds = view.tenants[cluster].kinds
     if len(kinds) or not kinds.synced:
         served_kinds = ", ".join(one.metadata.name for one in kinds)
         raise NotYet(f"the tenant {cluster} serves {served_kinds or 'none of them yet'}")
     return [f"in the tenant {cluster.name}: no kind of MetalLB's is served"]
 
 
-@of_world
-def has_metallb(world: World, cluster: Key) -> list[str]:
+@of_view
+def has_metallb(view: PlatformView, cluster: Key) -> list[str]:
     """Check that a tenant serves MetalLB's kinds."""
-    kinds = [one.metadata.name for one in world.tenants[cluster].kinds if is_established(one)]
-    if len(kinds) < len(world.metallb.definitions):
+    kinds = [one.metadata.name for one in view.tenants[cluster].kinds if is_established(one)]
+    if len(kinds) < len(view.metallb.definitions):
         raise NotYet(f"the tenant {cluster} serves {len(kinds)} kinds")
     return [f"in the tenant {cluster.name}: {', '.join(sorted(kinds))} are served"]
 
 
-@of_world
-def projected(world: World, cluster: Key) -> list[str]:
+@of_view
+def projected(view: PlatformView, cluster: Key) -> list[str]:
     """Check that the tenant's MetalLB has exactly the cluster's load-balancer ranges."""
     wanted = [
         f"{one.status.startAddress}-{one.status.endAddress}"
-        for one in world.allocations
+        for one in view.allocations
         if one.spec.tenantClusterRef.key == cluster and one.spec.type == names.TYPE_LOADBALANCER
     ]
-    tenant = world.tenants[cluster]
+    tenant = view.tenants[cluster]
     entries = existing(tenant.pools, Key(METALLB_NAMESPACE, POOL_NAME)).spec.addresses
     if not wanted or sorted(entries) != sorted(wanted):
         raise NotYet(f"IPAddressPool {POOL_NAME} in the tenant has {entries}")
@@ -210,41 +210,41 @@ def projected(world: World, cluster: Key) -> list[str]:
     return [f"in the tenant: IPAddressPool {POOL_NAME} holds {held}, and is advertised"]
 
 
-@of_world
-def withdrawn(world: World, cluster: Key) -> list[str]:
+@of_view
+def withdrawn(view: PlatformView, cluster: Key) -> list[str]:
     """Check that nothing of ours is left in the tenant."""
-    tenant = world.tenants[cluster]
+    tenant = view.tenants[cluster]
     if len(tenant.pools) or len(tenant.advertisements):
         raise NotYet(f"the tenant {cluster} still has {POOL_NAME}")
     return [f"in the tenant {cluster.name}: IPAddressPool and L2Advertisement are gone"]
 
 
-def _address(world: World, cluster: Key, name: str) -> str:
+def _address(view: PlatformView, cluster: Key, name: str) -> str:
     """Return the address that a Service shows; empty if it shows none."""
-    service = existing(world.tenants[cluster].services, Key("default", name))
+    service = existing(view.tenants[cluster].services, Key("default", name))
     return next((one.ip for one in service.status.loadBalancer.ingress if one.ip), "")
 
 
-@of_world
-def addressed(world: World, cluster: Key, name: str) -> list[str]:
+@of_view
+def addressed(view: PlatformView, cluster: Key, name: str) -> list[str]:
     """Check that a Service has an address out of its tenant's range."""
-    shown = _address(world, cluster, name)
+    shown = _address(view, cluster, name)
     if not shown:
         raise NotYet(f"Service default/{name} of {cluster} has no address")
     address = ranges.parsed(shown, shown)
     entries = [
         ranges.parsed_entry(entry)
-        for pool in world.tenants[cluster].pools
+        for pool in view.tenants[cluster].pools
         for entry in pool.spec.addresses
     ]
     if address is None or not any(entry and entry.contains(address) for entry in entries):
         raise NotYet(f"Service default/{name} has {shown}, which is not its tenant's")
-    return [f"in the tenant: Service {name} has {shown} ({world.metallb.name})"]
+    return [f"in the tenant: Service {name} has {shown} ({view.metallb.name})"]
 
 
-@of_world
-def unaddressed(world: World, cluster: Key, name: str) -> list[str]:
+@of_view
+def unaddressed(view: PlatformView, cluster: Key, name: str) -> list[str]:
     """Check that a Service of a tenant has lost its address."""
-    if _address(world, cluster, name):
+    if _address(view, cluster, name):
         raise NotYet(f"Service default/{name} of {cluster} still has an address")
     return [f"in the tenant {cluster.name}: Service {name} has no address any more"]

@@ -29,7 +29,7 @@ from reconcilers.cli.demo.steps import (
     silent_server,
 )
 from reconcilers.cli.demo.story import TENANTS, story, written
-from reconcilers.cli.demo.world import World
+from reconcilers.cli.demo.view import PlatformView
 from reconcilers.cli.flags import duration, option
 from reconcilers.cli.local.platform import Platform, announcement, platform
 from reconcilers.cli.local.servers import (
@@ -150,16 +150,16 @@ async def perform(step_timeout: float, make_steps: Story = story, way: Way = _AT
             click.echo("In another terminal, to look at it between the steps:")
             click.echo(f"    kubectl --kubeconfig {place} get np,ipa,tc -A\n")
         click.echo(paragraph(written()["introduction"]))
-        world, overlaps = World(whole, clock), OverlapWatch()
-        releases = ReleaseWatch(world)
-        world.allocations.subscribe(overlaps.see)
-        world.allocations.subscribe(releases.see)
+        view, overlaps = PlatformView(whole, clock), OverlapWatch()
+        releases = ReleaseWatch(view)
+        view.allocations.subscribe(overlaps.see)
+        view.allocations.subscribe(releases.see)
         with silent_server() as silent_url:
             steps = make_steps(overlaps, releases, silent_url)
-            tasks = [releases.run, *world.watches]
+            tasks = [releases.run, *view.watches]
             async with running(tasks), _page(whole, clock, way):
                 await way.ends()
-                await play(steps, world, clock, click.echo, step_timeout, way.each)
+                await play(steps, view, clock, click.echo, step_timeout, way.each)
                 await way.ends()
     took = clock.monotonic() - begun
     click.echo(f"\nAll {len(steps)} steps happened, in {took:.1f} s.\n")

@@ -19,7 +19,7 @@ from controller.meta import Key
 from reconcilers.api import names
 from reconcilers.api.ipallocation import RELEASED, IPAllocation
 from reconcilers.api.resources import IP_ADDRESS_POOL, SERVICE
-from reconcilers.cli.demo.world import Broken, NotYet, TenantView, World, of_world
+from reconcilers.cli.demo.view import Broken, NotYet, PlatformView, TenantView, of_view
 
 Span = tuple[int, int]
 
@@ -65,7 +65,7 @@ class OverlapWatch:
         self._held[meta.key] = (pool, span)
         self.handed_out.add((meta.uid, span))
 
-    def never(self, _: World) -> list[str]:
+    def never(self, _: PlatformView) -> list[str]:
         """Check that no two ranges ever overlapped."""
         if self.overlaps:
             raise Broken("; ".join(self.overlaps))
@@ -77,12 +77,12 @@ class OverlapWatch:
 class ReleaseWatch:
     """Looks into tenants when ranges are released."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, view: PlatformView) -> None:
         self.checked = 0
         """How many ranges were looked for."""
         self.found: list[str] = []
         """What tenants still held, in words."""
-        self._world = world
+        self._view = view
         self._released: deque[IPAllocation] = deque()
         self._arrived = anyio.Event()
 
@@ -93,7 +93,7 @@ class ReleaseWatch:
             return
         if old is not None and old.status.phase == RELEASED:
             return
-        if new.spec.tenantClusterRef.key in self._world.tenants:
+        if new.spec.tenantClusterRef.key in self._view.tenants:
             self._released.append(new)
             self._arrived.set()
 
@@ -104,18 +104,18 @@ class ReleaseWatch:
             self._arrived = anyio.Event()
             while self._released:
                 await self._look(self._released.popleft())
-                self._world.wake()
+                self._view.wake()
 
     async def _look(self, allocation: IPAllocation) -> None:
         span = _held(allocation)
-        tenant = self._world.tenants[allocation.spec.tenantClusterRef.key]
+        tenant = self._view.tenants[allocation.spec.tenantClusterRef.key]
         name = allocation.metadata.name
         for holder, theirs in await _holdings(tenant):
             if span is not None and _overlap(span, theirs):
                 self.found.append(f"{name} was released, and {holder} in the tenant still has it")
         self.checked += 1
 
-    def let_go_first(self, _: World, count: int) -> list[str]:
+    def let_go_first(self, _: PlatformView, count: int) -> list[str]:
         """Check that tenants had removed `count` ranges before these were released."""
         if self.found:
             raise Broken("; ".join(self.found))
@@ -140,13 +140,13 @@ async def _holdings(tenant: TenantView) -> list[tuple[str, Span]]:
     return found
 
 
-@of_world
-def adds_up(world: World) -> Sequence[str]:
+@of_view
+def adds_up(view: PlatformView) -> Sequence[str]:
     """See, for every pool, that what is held and what is free make the whole."""
     parts = []
-    for pool in sorted(world.pools, key=lambda one: one.metadata.name):
+    for pool in sorted(view.pools, key=lambda one: one.metadata.name):
         name, status = pool.metadata.name, pool.status
-        of_pool = (one for one in world.allocations if one.pool_key == pool.metadata.key)
+        of_pool = (one for one in view.allocations if one.pool_key == pool.metadata.key)
         used = sum(span[1] - span[0] + 1 for one in of_pool if (span := _held(one)))
         if status.allocatedIPs != used or used + status.availableIPs != status.totalIPs:
             raise NotYet(
@@ -158,10 +158,10 @@ def adds_up(world: World) -> Sequence[str]:
     return ["the addresses add up: " + "; ".join(parts)]
 
 
-@of_world
-def all_free(world: World, name: str) -> list[str]:
+@of_view
+def all_free(view: PlatformView, name: str) -> list[str]:
     """Check that a pool has all its addresses free and no open promise."""
-    pool = world.pool(name)
+    pool = view.pool(name)
     status, tenants = pool.status, pool.spec.tenantAllocation
     several = tenants is not None and len(tenants.ranges) > 1
     whole = several or status.largestFreeBlock == status.totalIPs
@@ -170,22 +170,22 @@ def all_free(world: World, name: str) -> list[str]:
             f"NetworkPool {name} has {status.availableIPs} of {status.totalIPs} free,"
             f" {status.largestFreeBlock} of them in a row"
         )
-    if any(one.spec.poolRef.name == name for one in world.allocations):
+    if any(one.spec.poolRef.name == name for one in view.allocations):
         raise NotYet(f"there still are IPAllocations of {name}")
     where = "in its ranges" if several else "in one block"
     return [f"NetworkPool {name}: all {status.totalIPs} addresses are free, {where}"]
 
 
-@of_world
-def everything_free(world: World) -> list[str]:
+@of_view
+def everything_free(view: PlatformView) -> list[str]:
     """Check that all pools are free."""
-    return [line for one in world.pools for line in all_free(one.metadata.name)(world)]
+    return [line for one in view.pools for line in all_free(one.metadata.name)(view)]
 
 
-@of_world
-def nothing_left(world: World) -> list[str]:
+@of_view
+def nothing_left(view: PlatformView) -> list[str]:
     """Check that the management cluster is empty."""
-    for cache in (world.allocations, world.pools, world.providers, world.clusters):
+    for cache in (view.allocations, view.pools, view.providers, view.clusters):
         if len(cache):
             raise NotYet(f"{len(cache)} {cache.resource.plural} are still there")
     return ["no NetworkPool, IPAllocation, ProviderConfig or TenantCluster is left"]

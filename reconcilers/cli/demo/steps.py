@@ -20,14 +20,14 @@ from controller.resource import Resource
 from controller.transport import HttpTransport, Transport
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.names import API_VERSION, DEFAULT_NAMESPACE
-from reconcilers.cli.demo.world import Broken, NotYet, World, existing, of_world
+from reconcilers.cli.demo.view import Broken, NotYet, PlatformView, existing, of_view
 from reconcilers.cli.local import webhooks
 from reconcilers.cli.local.objects import Manifest, UnknownKind, apply, delete
 from reconcilers.cli.local.platform import Replica, kubeconfig_secret
 from reconcilers.cli.progress import progress
 
-Action = Callable[[World], Awaitable[None]]
-Check = Callable[[World], Sequence[str]]
+Action = Callable[[PlatformView], Awaitable[None]]
+Check = Callable[[PlatformView], Sequence[str]]
 """Returns what is seen, in lines; raises NotYet while it is not."""
 Pause = Callable[[], Awaitable[None]]
 HOST = "127.0.0.1"
@@ -63,13 +63,13 @@ async def no_pause() -> None:
 
 async def play(
     steps: Sequence[Step],
-    world: World,
+    view: PlatformView,
     clock: Clock,
     echo: Callable[[str], None],
     seconds: float,
     pause: Pause = no_pause,
 ) -> None:
-    """Do one step after the other in `world`, and wait up to `seconds` for each of its checks.
+    """Do one step after the other, and wait up to `seconds` for each of its checks.
 
     `pause` is awaited after the title and the text of each.
 
@@ -85,10 +85,10 @@ async def play(
         try:
             with progress(step.title):
                 for action in step.actions:
-                    await action(world)
+                    await action(view)
             for check in step.checks:
                 with progress(step.title):
-                    lines = await world.until(check, seconds)
+                    lines = await view.until(check, seconds)
                 for line in lines:
                     echo(f"    {' ' if line.startswith(' ') else '-'} {line}")
         except (NotYet, Broken, ControllerError, UnknownKind) as why:
@@ -99,26 +99,26 @@ async def play(
             ) from why
 
 
-@of_world
-async def declare(world: World, *manifests: Manifest, tenant: Key | None = None) -> None:
+@of_view
+async def declare(view: PlatformView, *manifests: Manifest, tenant: Key | None = None) -> None:
     """Apply manifests to the management cluster, or to a tenant."""
     for manifest in manifests:
-        await apply(world.server(tenant).transport, manifest, DEFAULT_NAMESPACE)
+        await apply(view.server(tenant).transport, manifest, DEFAULT_NAMESPACE)
 
 
-@of_world
-async def wait_for(world: World, check: Check) -> None:
+@of_view
+async def wait_for(view: PlatformView, check: Check) -> None:
     """Wait for what the actions after it rely on."""
-    await world.until(check)
+    await view.until(check)
 
 
-@of_world
+@of_view
 async def remove(
-    world: World, resource: Resource[Any], *keys: Key, tenant: Key | None = None
+    view: PlatformView, resource: Resource[Any], *keys: Key, tenant: Key | None = None
 ) -> None:
     """Delete objects of the management cluster, or of a tenant."""
     for key in keys:
-        await delete(world.server(tenant).client, resource, key)
+        await delete(view.server(tenant).client, resource, key)
 
 
 class Stopwatch:
@@ -127,15 +127,15 @@ class Stopwatch:
     def __init__(self) -> None:
         self._begun = 0.0
 
-    async def start(self, world: World) -> None:
+    async def start(self, view: PlatformView) -> None:
         """Begin to measure now."""
-        self._begun = world.now()
+        self._begun = view.now()
 
     def check_faster_than(self, limit: float, name: str) -> Check:
         """Return a check that less than `limit` seconds have passed since `start`."""
 
-        def check(world: World) -> list[str]:
-            took = world.now() - self._begun
+        def check(view: PlatformView) -> list[str]:
+            took = view.now() - self._begun
             if took >= limit:
                 raise Broken(f"it took {took:.1f} s, no less than {name}")
             return [f"that took {took:.1f} s; {name} is {limit:g} s"]
@@ -150,12 +150,12 @@ def silent_server() -> Iterator[str]:
         yield f"https://{HOST}:{listener.getsockname()[1]}"
 
 
-@of_world
-async def give_kubeconfig(world: World, cluster: Key, url: str, like: Key) -> None:
+@of_view
+async def give_kubeconfig(view: PlatformView, cluster: Key, url: str, like: Key) -> None:
     """Write a cluster's kubeconfig: another one's, with another URL."""
-    other = world.tenants[like].server
+    other = view.tenants[like].server
     text = other.kubeconfig.replace(other.url, url)
-    await apply(world.management.transport, kubeconfig_secret(cluster, text))
+    await apply(view.management.transport, kubeconfig_secret(cluster, text))
 
 
 class LeaderLoss:
@@ -171,7 +171,7 @@ class LeaderLoss:
         self._requests: Sequence[Manifest] = ()
         self._lost, self._served = "", 0
 
-    async def act(self, world: World, requests: Sequence[Manifest]) -> None:
+    async def act(self, view: PlatformView, requests: Sequence[Manifest]) -> None:
         """Ask for half, cut the leader off while it serves them, ask for the other half.
 
         All `requests` are IPAllocations of one pool.
@@ -182,20 +182,20 @@ class LeaderLoss:
         self._pool = Key(DEFAULT_NAMESPACE, requests[0]["spec"]["poolRef"]["name"])
         self._requests = requests
         half = len(self._requests) // 2
-        await declare(*self._requests[:half])(world)
-        await world.until(self._begun)
-        leader, next_leader = self._roles(world)
-        await webhooks.redirect(world.management.client, await next_leader.webhook_port())
+        await declare(*self._requests[:half])(view)
+        await view.until(self._begun)
+        leader, next_leader = self._roles(view)
+        await webhooks.redirect(view.management.client, await next_leader.webhook_port())
         await leader.cut_off()
-        self._lost, self._served = leader.name, len(self._done(world))
-        await declare(*self._requests[half:])(world)
+        self._lost, self._served = leader.name, len(self._done(view))
+        await declare(*self._requests[half:])(view)
 
-    def see(self, world: World) -> list[str]:
+    def see(self, view: PlatformView) -> list[str]:
         """Check that the other replica leads, and that all requests are served."""
-        holder = self._holder(world)
+        holder = self._holder(view)
         if holder in ("", self._lost):
             raise NotYet(f"the lease is still that of {holder or 'no replica'}")
-        done, whole = len(self._done(world)), len(self._requests)
+        done, whole = len(self._done(view)), len(self._requests)
         if done < whole:
             raise NotYet(f"{done} of {whole} IPAllocations of {self._pool.name} are served")
         then = f"when it had served {self._served} of {whole} requests; {holder} took the lease"
@@ -204,27 +204,27 @@ class LeaderLoss:
             f"NetworkPool {self._pool.name}: all {whole} are served",
         ]
 
-    def _begun(self, world: World) -> Sequence[str]:
-        if not self._done(world):
+    def _begun(self, view: PlatformView) -> Sequence[str]:
+        if not self._done(view):
             raise NotYet(f"no IPAllocation of {self._pool.name} is served")
         return ()
 
-    def _done(self, world: World) -> list[IPAllocation]:
-        found = [one for one in world.allocations if one.pool_key == self._pool]
+    def _done(self, view: PlatformView) -> list[IPAllocation]:
+        found = [one for one in view.allocations if one.pool_key == self._pool]
         return [one for one in found if one.status.phase == ALLOCATED]
 
-    def _roles(self, world: World) -> tuple[Replica, Replica]:
+    def _roles(self, view: PlatformView) -> tuple[Replica, Replica]:
         """Return who leads, and who waits."""
-        holder = self._holder(world)
-        leader = [one for one in world.replicas if one.name == holder]
-        others = [one for one in world.replicas if one.name != holder]
+        holder = self._holder(view)
+        leader = [one for one in view.replicas if one.name == holder]
+        others = [one for one in view.replicas if one.name != holder]
         if not leader or not others:
             raise NotYet(f"the lease is that of {holder or 'no replica'}")
         return leader[0], others[0]
 
-    def _holder(self, world: World) -> str:
-        lease = world.replicas[0].options.lease_of(self._pool)
-        return existing(world.leases, lease).spec.holderIdentity or ""
+    def _holder(self, view: PlatformView) -> str:
+        lease = view.replicas[0].options.lease_of(self._pool)
+        return existing(view.leases, lease).spec.holderIdentity or ""
 
 
 MOST = 3
@@ -286,19 +286,19 @@ class _Answers:
         self._attempts = attempts
         self._lines: list[str] = []
 
-    async def refuse(self, world: World) -> None:
+    async def refuse(self, view: PlatformView) -> None:
         """Try each of them, and hold the server to refusing it."""
         for attempt in self._attempts:
             try:
-                await attempt.send(world.management.transport)
+                await attempt.send(view.management.transport)
             except ApiError as refusal:
                 self._note(attempt, "refused", reasons(refusal))
             else:
                 raise Broken(f"{attempt.what}, and it was not refused")
 
-    async def warn(self, world: World) -> None:
+    async def warn(self, view: PlatformView) -> None:
         """Try each of them, and hold the server to warning of it."""
-        async with world.management.connected() as transport:
+        async with view.management.connected() as transport:
             for attempt in self._attempts:
                 warnings = list[str]()
                 if isinstance(transport, HttpTransport):
@@ -306,7 +306,7 @@ class _Answers:
                 await attempt.send(transport)
                 self._note(attempt, "warned", warnings)
 
-    def lines(self, _: World) -> Sequence[str]:
+    def lines(self, _: PlatformView) -> Sequence[str]:
         """Return what was answered."""
         return self._lines
 

@@ -36,7 +36,7 @@ from reconcilers.cli.demo.steps import (
     wait_for,
     warned,
 )
-from reconcilers.cli.demo.world import World, of_world
+from reconcilers.cli.demo.view import PlatformView, of_view
 from reconcilers.cli.local.objects import Manifest
 from reconcilers.cli.local.platform import Tenant
 from reconcilers.settings import TenantSettings
@@ -143,23 +143,23 @@ def _copies(request: Manifest, count: int) -> list[Manifest]:
     return [{**request, "metadata": {"name": f"{name}-{n:02}"}} for n in range(count)]
 
 
-@of_world
-async def _apply_bundle(world: World) -> None:
+@of_view
+async def _apply_bundle(view: PlatformView) -> None:
     """Apply the ConfigMap that installs MetalLB: here its kinds alone, as the rest are pods."""
-    text = "\n---\n".join(json.dumps(one) for one in world.metallb.definitions)
+    text = "\n---\n".join(json.dumps(one) for one in view.metallb.definitions)
     meta, data = {"name": BUNDLE}, {"metallb.yaml": text}
-    await declare({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})(world)
+    await declare({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})(view)
 
 
-@of_world
-async def _delete_all(world: World, kind: str) -> None:
-    caches = (world.allocations, world.pools, world.providers)
+@of_view
+async def _delete_all(view: PlatformView, kind: str) -> None:
+    caches = (view.allocations, view.pools, view.providers)
     [cache] = [one for one in caches if one.resource.kind == kind]
-    await remove(KINDS[kind], *[one.metadata.key for one in cache])(world)
+    await remove(KINDS[kind], *[one.metadata.key for one in cache])(view)
 
 
-@of_world
-async def _restore(world: World, owner: Key, backup: Manifest) -> None:
+@of_view
+async def _restore(view: PlatformView, owner: Key, backup: Manifest) -> None:
     """Apply an IPAllocation as a backup has it: made for a cluster that is gone."""
-    stamp = {names.ANNOTATION_TENANT_UID: world.uids[owner]}
-    await declare({**backup, "metadata": {**backup["metadata"], "annotations": stamp}})(world)
+    stamp = {names.ANNOTATION_TENANT_UID: view.uids[owner]}
+    await declare({**backup, "metadata": {**backup["metadata"], "annotations": stamp}})(view)

@@ -1,6 +1,6 @@
 """What is wrong among objects that are each sound by themselves, as sentences with their place.
 
-Errors are what no later change of the world mends: a pool that contradicts itself, a request that
+Errors are what does not resolve itself: a pool that contradicts itself, a request that
 its pool could never serve, a reference to nothing, ranges that overlap or lie outside already.
 That a pool is full is no error; it is the outcome.
 """

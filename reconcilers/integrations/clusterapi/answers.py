@@ -22,7 +22,7 @@ from reconcilers.integrations.clusterapi.api import (
     IPAddress,
     IPAddressClaim,
 )
-from reconcilers.integrations.clusterapi.world import World
+from reconcilers.integrations.clusterapi.caches import ClaimCaches
 
 RELEASED_AT = names.ANNOTATION_RELEASED_AT
 """Annotation of an IPAddress whose claim is gone, while the pool's grace period holds it back."""
@@ -182,12 +182,12 @@ class Answers:
 
     Args:
         client: for the writes.
-        world: the caches.
+        caches: the caches.
     """
 
-    def __init__(self, client: Client, world: World) -> None:
+    def __init__(self, client: Client, caches: ClaimCaches) -> None:
         self._client = client
-        self._world = world
+        self._caches = caches
 
     async def ensure(
         self,
@@ -209,8 +209,8 @@ class Answers:
             Conflict: it changed meanwhile.
             ControllerError: a request failed.
         """
-        kind, wanted = self._world.address_kind, self._owners(claim, pool, pool_kind)
-        found = self._world.addresses.get(claim.metadata.key)
+        kind, wanted = self._caches.address_kind, self._owners(claim, pool, pool_kind)
+        found = self._caches.addresses.get(claim.metadata.key)
         if found is None:
             body = body_of(claim, *wanted, spec)
             try:
@@ -234,13 +234,13 @@ class Answers:
         if not patch:
             return address
         return await self._client.patch(
-            self._world.address_kind, Version.from_object(address), patch
+            self._caches.address_kind, Version.from_object(address), patch
         )
 
     def _owners(
         self, claim: IPAddressClaim, pool: Any, pool_kind: Resource[Any]
     ) -> tuple[OwnerReference, OwnerReference]:
-        return owners(claim, self._world.claim_kind, pool, pool_kind)
+        return owners(claim, self._caches.claim_kind, pool, pool_kind)
 
     async def remove(self, address: IPAddress) -> None:
         """Delete an IPAddress, then remove our finalizer.
@@ -251,7 +251,7 @@ class Answers:
             Conflict: it changed meanwhile.
             ControllerError: a request failed.
         """
-        kind = self._world.address_kind
+        kind = self._caches.address_kind
         try:
             left: IPAddress | None = address
             if not address.metadata.terminating:
@@ -271,4 +271,4 @@ class Answers:
         claim = controlling_claim(address)
         left = [_reference(one) for one in address.metadata.ownerReferences if one != claim]
         patch = {"metadata": {"annotations": {RELEASED_AT: since}, "ownerReferences": left}}
-        await self._client.patch(self._world.address_kind, Version.from_object(address), patch)
+        await self._client.patch(self._caches.address_kind, Version.from_object(address), patch)

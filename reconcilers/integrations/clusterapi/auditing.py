@@ -11,10 +11,10 @@ from controller.meta import Key
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi.answers import RELEASED_AT
 from reconcilers.integrations.clusterapi.api import ADDRESS_FINALIZER
+from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key
 from reconcilers.integrations.clusterapi.overlaps import Offer, overlapping
 from reconcilers.integrations.clusterapi.poolstatus import counts_of
 from reconcilers.integrations.clusterapi.views import ADDRESS, CLAIM, PoolContents, offers_of
-from reconcilers.integrations.clusterapi.world import World, kind_of, pool_key
 from reconcilers.integrations.core.views import Trouble, unreadable_troubles
 
 STUCK_AFTER = timedelta(minutes=10)
@@ -22,7 +22,7 @@ STUCK_AFTER = timedelta(minutes=10)
 
 
 def audit(
-    world: World,
+    caches: ClaimCaches,
     pools: Sequence[PoolContents],
     unreadable: Mapping[tuple[str, Key], str],
     now: datetime,
@@ -30,16 +30,16 @@ def audit(
     """Yield everything that is wrong at the time `now`.
 
     Args:
-        world: the objects.
+        caches: the objects.
         pools: the pools with their contents.
         unreadable: objects that could not be decoded, by kind and key, with the reason.
         now: the time.
     """
     yield from unreadable_troubles(unreadable)
-    offers = offers_of(world)
+    offers = offers_of(caches)
     for one in pools:
         yield from _pool(one, offers)
-    yield from _claims(world, now)
+    yield from _claims(caches, now)
 
 
 def _pool(one: PoolContents, offers: Sequence[Offer]) -> Iterator[Trouble]:
@@ -89,30 +89,30 @@ def _age(one: PoolContents, key: Key) -> tuple[str, Key]:
     return since.isoformat() if since else "", key
 
 
-def _claims(world: World, now: datetime) -> Iterator[Trouble]:
+def _claims(caches: ClaimCaches, now: datetime) -> Iterator[Trouble]:
     """Yield the troubles of claims and IPAddresses, in order of their keys."""
-    for claim in sorted(world.claims, key=lambda one: one.metadata.key):
+    for claim in sorted(caches.claims, key=lambda one: one.metadata.key):
         key, kind = claim.metadata.key, kind_of(claim.spec.poolRef)
         if kind is None:
             continue
         since = claim.metadata.deletionTimestamp
-        if world.pool_of(claim) is None:
+        if caches.pool_of(claim) is None:
             sentence = f"names {kind.kind} {pool_key(kind, claim)}, which does not exist; it waits"
             yield Trouble("UnknownPool", "error", CLAIM, key, sentence, claim)
         named = Key(key.namespace, claim.address_name)
-        if since is None and claim.address_name and named not in world.addresses:
+        if since is None and claim.address_name and named not in caches.addresses:
             sentence = f"its addressRef names IPAddress {claim.address_name}, which is gone"
             yield Trouble("LostAddress", "error", CLAIM, key, sentence, claim)
         if since is not None and now - since > STUCK_AFTER:
             minutes = int((now - since).total_seconds() // 60)
             sentence = f"has been deleted for {minutes} minutes and is not gone"
             yield Trouble("StuckRelease", "warning", CLAIM, key, sentence, claim)
-    for address in sorted(world.addresses, key=lambda one: one.metadata.key):
+    for address in sorted(caches.addresses, key=lambda one: one.metadata.key):
         key = address.metadata.key
         named = Key(key.namespace, address.spec.claimRef.name)
         if kind_of(address.spec.poolRef) is None or RELEASED_AT in address.metadata.annotations:
             continue
-        if ADDRESS_FINALIZER in address.metadata.finalizers and named not in world.claims:
+        if ADDRESS_FINALIZER in address.metadata.finalizers and named not in caches.claims:
             sentence = (
                 f"its IPAddressClaim {named} does not exist; its address stays in use until it is"
                 " deleted (action delete)"

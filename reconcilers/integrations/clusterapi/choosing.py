@@ -18,7 +18,7 @@ from reconcilers.integrations.clusterapi.api import (
     IPAddress,
     IPAddressClaim,
 )
-from reconcilers.integrations.clusterapi.world import Standing, World
+from reconcilers.integrations.clusterapi.caches import ClaimCaches, Standing
 from reconcilers.integrations.core.journal import journal_of
 from reconcilers.integrations.core.rules import Choice, Refused, View, choose, settle
 
@@ -41,14 +41,14 @@ class Chooser:
     """Decides for one pool, on one reading of it.
 
     Args:
-        world: the caches, for what stops a claim.
+        caches: the caches, for what stops a claim.
         kind: of the pool.
         pool: as it was read.
         space: what it may hand out.
         view: its claims and IPAddresses.
     """
 
-    world: World
+    caches: ClaimCaches
     kind: Resource[Any]
     pool: Any
     space: PoolSpace
@@ -97,7 +97,7 @@ class Chooser:
             Refused: no block is free, or the IPAddress cannot be used for the claim.
         """
         key, where = claim.metadata.key, f"{self.kind.kind} {self.pool.metadata.name}"
-        if self.world.standing(claim) is Standing.STOP:
+        if self.caches.standing(claim) is Standing.STOP:
             return None
         address: IPAddress | None = self.view.answer(key)
         if address is None:

@@ -43,8 +43,8 @@ from reconcilers.integrations.clusterapi.api import (
     IPAddressClaim,
     is_paused,
 )
+from reconcilers.integrations.clusterapi.caches import ClaimCaches, Standing, kind_of
 from reconcilers.integrations.clusterapi.statuses import Record, record_of, shows, with_ready
-from reconcilers.integrations.clusterapi.world import Standing, World, kind_of
 
 ATTEMPTS = 3
 RETRY = 1.0
@@ -57,29 +57,31 @@ class ClaimReconciler:
 
     Args:
         client: for the requests.
-        world: the caches.
+        caches: the caches.
         recorder: takes the events.
         clock: the time.
     """
 
-    def __init__(self, client: Client, world: World, recorder: Recorder, clock: Clock) -> None:
+    def __init__(
+        self, client: Client, caches: ClaimCaches, recorder: Recorder, clock: Clock
+    ) -> None:
         self._client = client
-        self._world = world
-        self._answers = Answers(client, world)
+        self._caches = caches
+        self._answers = Answers(client, caches)
         self._recorder = recorder
         self._clock = clock
         self._moved: set[str] = set()
         """The uids of claims that were seen to be moved to another cluster."""
         self._orphaned: dict[str, OwnerReference] = {}
         """By uid of an IPAddress: its claim, which was taken off it when that was gone."""
-        world.claims.subscribe(self._note_move)
-        world.addresses.subscribe(self._note_orphan)
+        caches.claims.subscribe(self._note_move)
+        caches.addresses.subscribe(self._note_orphan)
 
     async def reconcile(self, key: Key) -> Outcome:
         """Reconcile one claim and the IPAddress of its name."""
-        if not self._world.history_confirmed:
+        if not self._caches.history_confirmed:
             return Again(RETRY)
-        claim = self._world.claims.get(key)
+        claim = self._caches.claims.get(key)
         for _ in range(ATTEMPTS):
             try:
                 if claim is None:
@@ -91,21 +93,21 @@ class ClaimReconciler:
         return Again(RETRY)
 
     async def _live(self, key: Key) -> IPAddressClaim | None:
-        return await self._client.find(self._world.claim_kind, key)
+        return await self._client.find(self._caches.claim_kind, key)
 
     async def _reconcile(self, claim: IPAddressClaim) -> Outcome:
         """Bring one claim forward: delete, add the finalizer, wait, or keep its address."""
         kind, meta = kind_of(claim.spec.poolRef), claim.metadata
         # `clusterctl move` takes away what it has to by itself.
         moves = meta.terminating and DELETE_FOR_MOVE in meta.annotations
-        if kind is None or moves or self._world.standing(claim) is Standing.STOP:
+        if kind is None or moves or self._caches.standing(claim) is Standing.STOP:
             return SETTLED
         if claim.metadata.terminating:
             return await self._reconcile_deleted(claim)
         if not has_finalizer(claim, CLAIM_FINALIZER):
-            await add_finalizer(self._client, self._world.claim_kind, claim, CLAIM_FINALIZER)
+            await add_finalizer(self._client, self._caches.claim_kind, claim, CLAIM_FINALIZER)
             return SETTLED  # the answer to that write is an event
-        pool = self._world.pool_of(claim)
+        pool = self._caches.pool_of(claim)
         record = record_of(claim)
         if record is None:
             return await self._waiting(claim, pool)
@@ -117,7 +119,7 @@ class ClaimReconciler:
         self, claim: IPAddressClaim, record: Record, pool: Any, kind: Resource[Any]
     ) -> Outcome:
         """Keep the IPAddress of a claim that has its address as it has to be."""
-        address = self._world.addresses.get(claim.metadata.key)
+        address = self._caches.addresses.get(claim.metadata.key)
         if address is None:
             # Another client removed it and its finalizer. The claim still holds the address.
             gateway = str(getattr(pool.spec, "gateway", ""))
@@ -132,7 +134,7 @@ class ClaimReconciler:
 
     async def _waiting(self, claim: IPAddressClaim, pool: Any) -> Outcome:
         """Say what keeps the claim's pool from serving it, if anything does."""
-        address = self._world.addresses.get(claim.metadata.key)
+        address = self._caches.addresses.get(claim.metadata.key)
         if address is not None and not (pool and is_paused(pool.metadata.annotations)):
             earlier = await self._of_earlier_claim(address, claim, pool)
             if earlier is not None:
@@ -146,7 +148,7 @@ class ClaimReconciler:
             return SETTLED
         finding = Finding(READY, False, POOL_NOT_READY, what)
         if not shows(claim, finding):
-            kind = self._world.claim_kind
+            kind = self._caches.claim_kind
             status = with_ready(claim, finding, kind.version, self._clock.now())
             written = await self._client.patch_status(kind, claim, status)
             self._recorder.record(
@@ -170,7 +172,7 @@ class ClaimReconciler:
 
     async def _reconcile_deleted(self, claim: IPAddressClaim) -> Outcome:
         """Release the address of a claim that is being deleted, then let the claim go."""
-        pool = self._world.pool_of(claim)
+        pool = self._caches.pool_of(claim)
         if pool is not None and is_paused(pool.metadata.annotations):
             return SETTLED
         address = await self._address_of(claim)
@@ -180,7 +182,7 @@ class ClaimReconciler:
             since = claim.metadata.deletionTimestamp
             assert since is not None, "the claim is being deleted"
             await self._release(address, pool, since)
-        await remove_finalizer(self._client, self._world.claim_kind, claim, CLAIM_FINALIZER)
+        await remove_finalizer(self._client, self._caches.claim_kind, claim, CLAIM_FINALIZER)
         return SETTLED
 
     async def _address_of(self, claim: IPAddressClaim) -> IPAddress | None:
@@ -189,10 +191,10 @@ class ClaimReconciler:
         Another replica may have made it a moment ago, and nothing would look for it later.
         """
         key = claim.metadata.key
-        found = self._world.addresses.get(key)
+        found = self._caches.addresses.get(key)
         if found is not None or not has_finalizer(claim, CLAIM_FINALIZER):
             return found
-        return await self._client.find(self._world.address_kind, key)
+        return await self._client.find(self._caches.address_kind, key)
 
     def _rests(self, since: datetime, pool: Any) -> float:
         """Return for how many seconds an address rests that was released at that time."""
@@ -208,10 +210,10 @@ class ClaimReconciler:
         it in spite of a finalizer that was added while it was being deleted. One that was moved to
         another cluster still has its address there.
         """
-        address = self._world.addresses.get(key)
+        address = self._caches.addresses.get(key)
         if address is None or not self._may_be_released(address):
             return SETTLED
-        pool, uid = self._world.pool_of(address), address.metadata.uid
+        pool, uid = self._caches.pool_of(address), address.metadata.uid
         owner = controlling_claim(address) or self._orphaned.get(uid)
         if owner is None or is_held_back(address):
             return await self._held_back(address, pool)
@@ -242,7 +244,7 @@ class ClaimReconciler:
         made = is_made_for_claim(address) or is_held_back(address)
         made = made or address.metadata.uid in self._orphaned
         ours = kind_of(address.spec.poolRef) is not None and made
-        return ours and not self._world.address_stopped(address)
+        return ours and not self._caches.address_stopped(address)
 
     async def _was_moved(self, address: IPAddress, claim_uid: str) -> bool:
         """Return whether the claim of an IPAddress lives on in another cluster, with its address.
@@ -254,12 +256,12 @@ class ClaimReconciler:
         kind, marks = kind_of(address.spec.poolRef), address.metadata.annotations
         if kind is None or kind.namespaced:
             return False
-        if marks.get(DELETE_FOR_MOVE) == claim_uid or self._world.cluster_is_gone(address):
+        if marks.get(DELETE_FOR_MOVE) == claim_uid or self._caches.cluster_is_gone(address):
             return True
         if claim_uid not in self._moved:
             return False
         patch = {"metadata": {"annotations": {DELETE_FOR_MOVE: claim_uid}}}
-        await self._client.patch(self._world.address_kind, Version.from_object(address), patch)
+        await self._client.patch(self._caches.address_kind, Version.from_object(address), patch)
         self._moved.discard(claim_uid)
         return True
 
@@ -285,7 +287,7 @@ class ClaimReconciler:
         was = controlling_claim(old) if old is not None and is_made_for_claim(old) else None
         if was is None or controlling_claim(new) is not None:
             return
-        if Key(new.metadata.namespace, was.name) not in self._world.claims:
+        if Key(new.metadata.namespace, was.name) not in self._caches.claims:
             self._orphaned[new.metadata.uid] = was
 
     async def _held_back(self, address: IPAddress, pool: Any) -> Outcome:

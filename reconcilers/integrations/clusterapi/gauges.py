@@ -12,8 +12,8 @@ from typing_extensions import override
 from controller.clock import Clock
 from reconcilers.caches import Part
 from reconcilers.integrations.clusterapi.api import POOLS, IPAddressClaim, PoolCounts
+from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key
 from reconcilers.integrations.clusterapi.statuses import record_of
-from reconcilers.integrations.clusterapi.world import World, kind_of, pool_key
 
 LABELS = ["kind", "namespace", "pool"]
 POOL_GAUGES: tuple[tuple[str, str, Callable[[PoolCounts], int]], ...] = (
@@ -40,13 +40,13 @@ class ClaimGauges(Collector):
     """Shows them.
 
     Args:
-        world: the caches.
+        caches: the caches.
         clock: for ages.
     """
 
-    def __init__(self, world: World, clock: Clock) -> None:
-        self._world = world
-        self._waiting = Part(world.claims, _waits)
+    def __init__(self, caches: ClaimCaches, clock: Clock) -> None:
+        self._caches = caches
+        self._waiting = Part(caches.claims, _waits)
         self._clock = clock
 
     def describe(self) -> Iterable[Metric]:
@@ -62,7 +62,7 @@ class ClaimGauges(Collector):
         for name, text, value in POOL_GAUGES:
             family = GaugeMetricFamily(name, text, labels=LABELS)
             for kind in POOLS:
-                for pool in self._world.pools.get(kind.kind, ()):
+                for pool in self._caches.pools.get(kind.kind, ()):
                     counts = pool.status.ipAddresses
                     if counts is not None:
                         meta = pool.metadata
@@ -75,7 +75,7 @@ class ClaimGauges(Collector):
         ages: dict[tuple[str, str, str], list[float]] = {}
         for claim in self._waiting:
             kind, since = kind_of(claim.spec.poolRef), claim.metadata.creationTimestamp
-            if kind is not None and not self._world.paused(claim):
+            if kind is not None and not self._caches.paused(claim):
                 key = pool_key(kind, claim)
                 age = (now - since).total_seconds() if since else 0.0
                 ages.setdefault((kind.kind, key.namespace, key.name), []).append(age)

@@ -24,10 +24,10 @@ from reconcilers.integrations.clusterapi.api import (
     POOL_NOT_READY,
     IPAddressClaim,
 )
+from reconcilers.integrations.clusterapi.caches import ClaimCaches
 from reconcilers.integrations.clusterapi.choosing import blocks_of
 from reconcilers.integrations.clusterapi.claimevents import ClaimEvents, Reported
 from reconcilers.integrations.clusterapi.statuses import message_of, shows, with_ready
-from reconcilers.integrations.clusterapi.world import World
 from reconcilers.integrations.core.concurrency import run_concurrently
 from reconcilers.integrations.core.journal import Promise
 from reconcilers.integrations.core.passes import Kept
@@ -43,19 +43,19 @@ class Granting:
 
     Args:
         client: for the writes.
-        world: the caches.
+        caches: the caches.
         recorder: takes the events.
         clock: the time.
         width: writes in flight at once.
     """
 
     def __init__(
-        self, client: Client, world: World, recorder: Recorder, clock: Clock, width: int
+        self, client: Client, caches: ClaimCaches, recorder: Recorder, clock: Clock, width: int
     ) -> None:
         self._client = client
-        self._world = world
-        self._answers = Answers(client, world)
-        self._events = ClaimEvents(recorder, clock, world.claim_kind)
+        self._caches = caches
+        self._answers = Answers(client, caches)
+        self._events = ClaimEvents(recorder, clock, caches.claim_kind)
         self._clock = clock
         self._width = width
 
@@ -114,7 +114,7 @@ class Granting:
         # What an adopted one says counts, to the letter: it may have another prefix than the pool.
         text = message_of(address.spec.address, address.spec.prefix, claim.spec.poolRef)
         finding = Finding(READY, True, ADDRESS_ALLOCATED, text)
-        kind = self._world.claim_kind
+        kind = self._caches.claim_kind
         status = {
             **with_ready(claim, finding, kind.version, self._clock.now()),
             "addressRef": {"name": address.metadata.name},
@@ -155,7 +155,7 @@ class Granting:
         missed: list[IPAddressClaim] = []
 
         async def void_one(claim: IPAddressClaim) -> None:
-            now, kind = self._clock.now(), self._world.claim_kind
+            now, kind = self._clock.now(), self._caches.claim_kind
             text = f"{pool} begins to serve; promises before {now.isoformat()} are void"
             kept = bool(claim.address_name)  # by another provider: it is still in use
             finding = Finding(READY, kept, ADDRESS_ALLOCATED if kept else POOL_NOT_READY, text)
@@ -176,7 +176,7 @@ class Granting:
         """
         if shows(claim, finding):
             return ()
-        kind = self._world.claim_kind
+        kind = self._caches.claim_kind
         status = with_ready(claim, finding, kind.version, self._clock.now())
         try:
             return [(await self._client.patch_status(kind, claim, status), finding)]

@@ -23,7 +23,7 @@ from reconcilers.integrations.clusterapi.answers import (
     is_made_for_claim,
 )
 from reconcilers.integrations.clusterapi.api import ALLOCATION_FAILED, IPAddress, IPAddressClaim
-from reconcilers.integrations.clusterapi.world import World, kind_of, pool_key
+from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key
 from reconcilers.integrations.core.journal import Promise, journal_of
 from reconcilers.integrations.core.rules import Choice, View
 
@@ -35,14 +35,14 @@ class Leftovers:
 
     Args:
         client: for live reads and deletions.
-        world: the caches.
+        caches: the caches.
         clock: the time.
     """
 
-    def __init__(self, client: Client, world: World, clock: Clock) -> None:
+    def __init__(self, client: Client, caches: ClaimCaches, clock: Clock) -> None:
         self._client = client
-        self._world = world
-        self._answers = Answers(client, world)
+        self._caches = caches
+        self._answers = Answers(client, caches)
         self._clock = clock
         self._since: dict[Key, tuple[str, float]] = {}
         """By key: the uid of an IPAddress, and since when (monotonic) nothing names it."""
@@ -63,7 +63,7 @@ class Leftovers:
         waits = []
         for claim in _blocked(view, choice):
             key = claim.metadata.key
-            address = self._world.addresses.get(key)
+            address = self._caches.addresses.get(key)
             if not _may_go(address, claim):
                 self._since.pop(key, None)
                 continue
@@ -98,7 +98,7 @@ class Leftovers:
             promises = journal_of(pool.metadata).promises if same else ()
             if any(one.key == key and _is_of(one, address) for one in promises):
                 return False
-            found = await self._client.get(self._world.claim_kind, key)
+            found = await self._client.get(self._caches.claim_kind, key)
         except NotFound:
             return False
         owner = controlling_claim(address)

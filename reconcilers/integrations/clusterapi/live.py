@@ -12,8 +12,8 @@ from controller.resource import Resource
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
+from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key, space_of
 from reconcilers.integrations.clusterapi.views import pools_of, shown
-from reconcilers.integrations.clusterapi.world import World, kind_of, pool_key, space_of
 from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.live import Live, Platform, Source, Watched, either, names_of
 from reconcilers.integrations.core.views import PoolName, Views, Wanted
@@ -30,16 +30,16 @@ def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
     claims = source.informer(claim_kind, _BY_POOL)
     addresses = source.informer(address_kind, _BY_POOL)
     pools = {kind.kind: source.informer(kind, {}) for kind in api.POOLS if kind in served}
-    caches: dict[str, Cache[Any]] = {kind.kind: Cache(kind) for kind in api.POOLS}
-    caches |= {kind: informer.cache for kind, informer in pools.items()}
-    caches[NETWORK_POOL.kind] = source.networkpools
-    world = World(claims.cache, addresses.cache, None, caches, claim_kind, address_kind)
+    by_kind: dict[str, Cache[Any]] = {kind.kind: Cache(kind) for kind in api.POOLS}
+    by_kind |= {kind: informer.cache for kind, informer in pools.items()}
+    by_kind[NETWORK_POOL.kind] = source.networkpools
+    caches = ClaimCaches(claims.cache, addresses.cache, None, by_kind, claim_kind, address_kind)
 
     def names() -> list[PoolName]:
-        return [one for kind in api.POOLS for one in names_of(kind.kind, caches[kind.kind])]
+        return [one for kind in api.POOLS for one in names_of(kind.kind, by_kind[kind.kind])]
 
     def show(wanted: Wanted, _: datetime) -> Views:
-        return shown(list(pools_of(world, wanted)))
+        return shown(list(pools_of(caches, wanted)))
 
     return Live(
         [

@@ -118,11 +118,11 @@ class NetworkPoolClaims(PoolReconciler):
             Behind: the caches have not read far enough, or the journal was lost: what it promised
                 may still be written until the pass over claims has fenced the pool.
         """
-        claims, space = self._parts.world.claims, self.geometry(pool)
+        claims, space = self._parts.caches.claims, self.geometry(pool)
         journal = journal_of(pool.metadata)
         if journal.revision is None and not is_paused(pool.metadata.annotations):
             raise Behind(UNKNOWN_RETRY)
-        if not self._parts.world.synced or claims.position < (journal.revision or 0):
+        if not self._parts.caches.synced or claims.position < (journal.revision or 0):
             raise Behind(UNKNOWN_RETRY)
         view = self._parts.reader.cached(NETWORK_POOL, pool.metadata.key, space)
         promised = {

@@ -17,9 +17,9 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
-from reconcilers.integrations.clusterapi.world import (
+from reconcilers.integrations.clusterapi.caches import (
     CLUSTER_INDEX,
-    World,
+    ClaimCaches,
     cluster_index,
     space_of,
 )
@@ -48,7 +48,7 @@ class Objects:
     unreadable: dict[tuple[str, Key], str] = field(default_factory=dict)
     bodies: dict[tuple[str, Key], dict[str, Any]] = field(default_factory=dict)
 
-    def world(self, networkpools: Iterable[NetworkPool]) -> World:
+    def caches(self, networkpools: Iterable[NetworkPool]) -> ClaimCaches:
         """Return them as reconcilers read them.
 
         Args:
@@ -58,7 +58,7 @@ class Objects:
         pools: Mapping[str, Cache[Any]] = {
             kind.kind: filled(kind, self.pools.get(kind.kind, ())) for kind in api.POOLS
         }
-        return World(
+        return ClaimCaches(
             filled(api.claims(version), self.claims, indexes=_INDEXES),
             filled(api.addresses(version), self.addresses, indexes=_INDEXES),
             None if self.clusters is None else filled(api.clusters(version), self.clusters),

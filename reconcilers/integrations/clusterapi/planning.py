@@ -30,13 +30,13 @@ from reconcilers.integrations.clusterapi.api import (
     IPAddressClaim,
     NameRef,
 )
+from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key
 from reconcilers.integrations.clusterapi.choosing import Chooser
 from reconcilers.integrations.clusterapi.overlaps import Offer, overlapping
 from reconcilers.integrations.clusterapi.overlaps import finding as overlap_finding
 from reconcilers.integrations.clusterapi.poolstatus import counts_of, patch_of, readiness
 from reconcilers.integrations.clusterapi.statuses import message_of, record_of
 from reconcilers.integrations.clusterapi.views import PoolContents, offers_of, pools_of
-from reconcilers.integrations.clusterapi.world import World, kind_of, pool_key
 from reconcilers.integrations.core.journal import MOST_PROMISES
 from reconcilers.integrations.core.rules import Grant, View
 from reconcilers.integrations.core.views import Planned
@@ -50,12 +50,12 @@ class Plan:
     """Serves the claims among manifests.
 
     Args:
-        world: the objects; what the plan gives is added to it.
+        caches: the objects; what the plan gives is added to it.
         held: what IPAllocations hold of NetworkPools.
         now: the time.
     """
 
-    world: World
+    caches: ClaimCaches
     held: Held
     now: datetime
 
@@ -63,12 +63,12 @@ class Plan:
         """Serve all claims; return what became of those that had nothing."""
         waiting = [self._admitted(number, claim) for number, claim in enumerate(self._waiting())]
         reasons: dict[Key, Finding] = {}
-        for pool in list(pools_of(self.world)):
+        for pool in list(pools_of(self.caches)):
             self._serve_pool(pool, reasons)
         return [self._outcome(claim.metadata.key, reasons) for claim in waiting]
 
     def _waiting(self) -> list[IPAddressClaim]:
-        claims = (one for one in self.world.claims if kind_of(one.spec.poolRef) is not None)
+        claims = (one for one in self.caches.claims if kind_of(one.spec.poolRef) is not None)
         found = [one for one in claims if record_of(one) is None and not one.metadata.terminating]
         return sorted(found, key=lambda one: one.metadata.revision)
 
@@ -84,10 +84,10 @@ class Plan:
 
     def _write(self, claim: IPAddressClaim) -> IPAddressClaim:
         """Keep a changed claim, at a version above all before."""
-        version = str(self.world.claims.highest_revision + 1)
+        version = str(self.caches.claims.highest_revision + 1)
         meta = replace(claim.metadata, resourceVersion=version)
         written = replace(claim, metadata=meta)
-        self.world.claims.apply(Modified(written))
+        self.caches.claims.apply(Modified(written))
         return written
 
     def _serve_pool(self, pool: PoolContents, reasons: dict[Key, Finding]) -> None:
@@ -95,8 +95,8 @@ class Plan:
         also = self.held(pool.pool) if pool.kind == NETWORK_POOL else ()
         current: PoolContents | None = pool
         while current is not None and current.space is not None and current.contents is not None:
-            found = View(0, current.contents, self.world.claims.get, self.world.addresses.get)
-            chooser = Chooser(self.world, pool.kind, pool.pool, current.space, found)
+            found = View(0, current.contents, self.caches.claims.get, self.caches.addresses.get)
+            chooser = Chooser(self.caches, pool.kind, pool.pool, current.space, found)
             choice = chooser.choose(also, MOST_PROMISES)
             for refusal in choice.refusals:
                 finding = Finding(READY, False, refusal.reason, refusal.message)
@@ -105,20 +105,20 @@ class Plan:
                 self._grant(grant, current.space)
             if not choice.grants:
                 return
-            mine = (one for one in pools_of(self.world) if one.pool is pool.pool)
+            mine = (one for one in pools_of(self.caches) if one.pool is pool.pool)
             current = next(mine, None)
 
     def _grant(self, grant: Grant[IPAddressClaim], space: PoolSpace) -> None:
-        """Apply a grant to the planned world: the IPAddress, and the claim's status."""
+        """Apply a grant to the planned state: the IPAddress, and the claim's status."""
         claim, key = grant.request, grant.request.metadata.key
-        address = self.world.addresses.get(key)
+        address = self.caches.addresses.get(key)
         if address is None:
             gateway, start = space.gateway, grant.promise.startAddress
             meta = replace(claim.metadata, finalizers=(), annotations={})
             ref = claim.spec.poolRef
             spec = AddressSpec(NameRef(key.name), ref, start, space.prefix, gateway)
             address = IPAddress(meta, spec)
-            self.world.addresses.apply(Modified(address))
+            self.caches.addresses.apply(Modified(address))
         text = message_of(address.spec.address, address.spec.prefix, claim.spec.poolRef)
         ready = self._conditions(claim, Finding(READY, True, ADDRESS_ALLOCATED, text))
         self._write(replace(claim, status=ClaimStatus(NameRef(key.name), ready)))
@@ -129,7 +129,7 @@ class Plan:
 
     def _outcome(self, key: Key, reasons: Mapping[Key, Finding]) -> Planned:
         """Return what a claim gets, or why it gets nothing; write its Ready condition then."""
-        claim = self.world.claims.get(key)
+        claim = self.caches.claims.get(key)
         assert claim is not None, "nothing deletes claims"
         kind = kind_of(claim.spec.poolRef)
         assert kind is not None, "only claims of our kinds are planned"
@@ -139,7 +139,7 @@ class Plan:
         if record is not None:
             return planned(f"{record.address}/{record.prefix}", "")
         why = "the claim, its pool or its Cluster is paused or being deleted"
-        if self.world.pool_of(claim) is None:
+        if self.caches.pool_of(claim) is None:
             why = f"{name} does not exist, or cannot be read"
         finding = reasons.get(key, Finding(READY, False, POOL_NOT_READY, why))
         ready = self._conditions(claim, finding)
@@ -156,7 +156,7 @@ class Plan:
         """
         written = {
             ("IPAddressClaim", one.metadata.key): _status(one)
-            for one in self.world.claims
+            for one in self.caches.claims
             if kind_of(one.spec.poolRef) is not None
         }
         written |= self._pool_statuses()
@@ -165,16 +165,16 @@ class Plan:
             status = {**(body.get("status") or {}), **written.get(name, {})}
             found.append({**body, "status": status} if status else body)
         made = (
-            one for one in self.world.addresses if ("IPAddress", one.metadata.key) not in given
+            one for one in self.caches.addresses if ("IPAddress", one.metadata.key) not in given
         )
         return [*found, *(self._body(one) for one in made)]
 
     def _pool_statuses(self) -> dict[tuple[str, Key], Mapping[str, Any]]:
         """Return the statuses that controllers would write to the pools, by kind and key."""
-        offers = offers_of(self.world)
+        offers = offers_of(self.caches)
         return {
             (one.kind.kind, one.pool.metadata.key): self._pool_status(one, offers)
-            for one in pools_of(self.world)
+            for one in pools_of(self.caches)
             if one.kind != NETWORK_POOL
         }
 
@@ -188,14 +188,14 @@ class Plan:
         return patch_of(pool, counts, found, self.now, conditions=True)
 
     def _body(self, address: IPAddress) -> Mapping[str, Any]:
-        claim = self.world.claims.get(address.metadata.key)
+        claim = self.caches.claims.get(address.metadata.key)
         kind = kind_of(address.spec.poolRef)
         assert claim is not None, "it was made for it"
         assert kind is not None, "it was made from a pool"
-        pool, spec = self.world.pool_of(claim), address.spec
+        pool, spec = self.caches.pool_of(claim), address.spec
         said = spec_of(spec.address, spec.prefix, spec.gateway)
-        body = body_of(claim, *owners(claim, self.world.claim_kind, pool, kind), said)
-        head = {"apiVersion": self.world.address_kind.api_version, "kind": "IPAddress"}
+        body = body_of(claim, *owners(claim, self.caches.claim_kind, pool, kind), said)
+        head = {"apiVersion": self.caches.address_kind.api_version, "kind": "IPAddress"}
         return {**head, **body}
 
 

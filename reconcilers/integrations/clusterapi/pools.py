@@ -40,13 +40,18 @@ from reconcilers.integrations.clusterapi.api import (
     IPAddressClaim,
     is_paused,
 )
+from reconcilers.integrations.clusterapi.caches import (
+    ClaimCaches,
+    Standing,
+    geometry_of,
+    space_name,
+)
 from reconcilers.integrations.clusterapi.choosing import Chooser
 from reconcilers.integrations.clusterapi.granting import Granting
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.clusterapi.statuses import waits
-from reconcilers.integrations.clusterapi.world import Standing, World, geometry_of, space_name
 from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.journal import Journal, journal_of
 from reconcilers.integrations.core.passes import JournalReconciler
@@ -61,7 +66,7 @@ class PoolParts:
 
     Args:
         client: for the requests.
-        world: the caches.
+        caches: the caches.
         reader: reads claims and IPAddresses.
         granting: writes claims.
         leftovers: takes away IPAddresses that no promise and no claim names.
@@ -71,7 +76,7 @@ class PoolParts:
     """
 
     client: Client
-    world: World
+    caches: ClaimCaches
     reader: Reader
     granting: Granting
     leftovers: Leftovers
@@ -89,8 +94,8 @@ class PoolReconciler(JournalReconciler[Any]):
     """
 
     def __init__(self, kind: Resource[Any], parts: PoolParts) -> None:
-        pools = parts.world.pools[kind.kind]
-        super().__init__(pools, parts.world, parts.client, parts.clock, parts.settings)
+        pools = parts.caches.pools[kind.kind]
+        super().__init__(pools, parts.caches, parts.client, parts.clock, parts.settings)
         self._parts = parts
 
     @override
@@ -132,12 +137,12 @@ class PoolReconciler(JournalReconciler[Any]):
 
     async def _refuse_all(self, pool: Any, why: str) -> None:
         """Write on each claim that waits for a pool why the pool serves no claim."""
-        world, key = self._parts.world, pool.metadata.key
+        caches, key = self._parts.caches, pool.metadata.key
         if is_paused(pool.metadata.annotations):
             return
         text = f"{self.kind.kind} {pool.metadata.name} is not ready: {why}"
-        named = world.claims.by_index(SPACE_INDEX, space_name(self.kind, key))
-        waiting = [c for c in named if waits(c) and world.standing(c) is Standing.SERVE]
+        named = caches.claims.by_index(SPACE_INDEX, space_name(self.kind, key))
+        waiting = [c for c in named if waits(c) and caches.standing(c) is Standing.SERVE]
         await self._parts.granting.refuse(
             [Refusal(claim, POOL_NOT_READY, text) for claim in waiting], pool, self.kind
         )
@@ -194,7 +199,7 @@ class PoolReconciler(JournalReconciler[Any]):
     async def _serve(self, pool: Any, space: PoolSpace, view: View[IPAddressClaim]) -> Outcome:
         """Write promises to the pool, then addresses and refusals to claims, then the status."""
         also_held = await self.also_held(pool, space)
-        chooser = Chooser(self._parts.world, self.kind, pool, space, view)
+        chooser = Chooser(self._parts.caches, self.kind, pool, space, view)
         choice = chooser.choose(also_held, self._parts.settings.batch)
         promised = [grant.promise for grant in choice.grants]
         pool = await self._promise(pool, choice.journal, promised, choice.settled)

@@ -13,8 +13,8 @@ from controller.meta import Key
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.api import IPAddressClaim
-from reconcilers.integrations.clusterapi.world import (
-    World,
+from reconcilers.integrations.clusterapi.caches import (
+    ClaimCaches,
     address_holding,
     claim_holding,
     space_name,
@@ -33,26 +33,26 @@ class Reader:
 
     Args:
         client: for lists.
-        world: the caches.
+        caches: the caches.
         clock: the time.
         patience: seconds to wait for the cache before the server is asked.
     """
 
-    def __init__(self, client: Client, world: World, clock: Clock, patience: float) -> None:
+    def __init__(self, client: Client, caches: ClaimCaches, clock: Clock, patience: float) -> None:
         self._client = client
-        self._world = world
+        self._caches = caches
         self._wait = CacheWait(clock, patience)
         self._sources = (
-            Source(CLAIMS, world.claims, claim_holding),
-            Source(ADDRESSES, world.addresses, address_holding),
+            Source(CLAIMS, caches.claims, claim_holding),
+            Source(ADDRESSES, caches.addresses, address_holding),
         )
         self._kept = KeptContents[PoolSpace](self._sources, space_of)
 
     def cached(self, kind: Resource[Any], pool: Key, space: PoolSpace) -> View[IPAddressClaim]:
         """Return the view that the caches give, however old it is."""
-        claims = self._world.claims
+        claims = self._caches.claims
         contents = self._kept.contents(space_name(kind, pool), space)
-        return View(claims.position, contents, claims.get, self._world.addresses.get)
+        return View(claims.position, contents, claims.get, self._caches.addresses.get)
 
     async def at_least(
         self, kind: Resource[Any], pool: Key, space: PoolSpace, revision: int
@@ -63,15 +63,15 @@ class Reader:
             Behind: the cache may still get there.
             ControllerError: the list failed.
         """
-        if self._wait.has_read(self._world.claims, revision, space_name(kind, pool)):
+        if self._wait.has_read(self._caches.claims, revision, space_name(kind, pool)):
             return self.cached(kind, pool, space)
         return await self.live(kind, pool, space)
 
     async def live(self, kind: Resource[Any], pool: Key, space: PoolSpace) -> View[IPAddressClaim]:
         """Return the view of lists that begin now."""
         name, within = space_name(kind, pool), pool.namespace
-        claims = await self._client.list(self._world.claim_kind, namespace=within)
-        addresses = await self._client.list(self._world.address_kind, namespace=within)
+        claims = await self._client.list(self._caches.claim_kind, namespace=within)
+        addresses = await self._client.list(self._caches.address_kind, namespace=within)
         mine = [one for one in claims.items if name in space_of(one)]
         theirs = [one for one in addresses.items if name in space_of(one)]
         contents = contents_of(space, zip(self._sources, (mine, theirs), strict=True))
@@ -82,17 +82,17 @@ class Reader:
     async def claims(self, kind: Resource[Any], pool: Key) -> list[IPAddressClaim]:
         """Return the claims that name a pool, by a list that begins now."""
         name = space_name(kind, pool)
-        page = await self._client.list(self._world.claim_kind, namespace=pool.namespace)
+        page = await self._client.list(self._caches.claim_kind, namespace=pool.namespace)
         return [one for one in page.items if name in space_of(one)]
 
     def count(self, kind: Resource[Any], pool: Key) -> int:
         """Return how many IPAddresses name a pool, as the cache shows it."""
-        return len(self._world.addresses.by_index(SPACE_INDEX, space_name(kind, pool)))
+        return len(self._caches.addresses.by_index(SPACE_INDEX, space_name(kind, pool)))
 
     async def count_live(self, kind: Resource[Any], pool: Key) -> int:
         """Return how many IPAddresses name a pool, by a list that begins now."""
         name = space_name(kind, pool)
-        page = await self._client.list(self._world.address_kind, namespace=pool.namespace)
+        page = await self._client.list(self._caches.address_kind, namespace=pool.namespace)
         return sum(name in space_of(one) for one in page.items)
 
     def forget(self, kind: Resource[Any], pool: Key) -> None:

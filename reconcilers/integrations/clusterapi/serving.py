@@ -25,6 +25,13 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
+from reconcilers.integrations.clusterapi.caches import (
+    CLUSTER_INDEX,
+    ClaimCaches,
+    cluster_index,
+    geometry_of,
+    space_of,
+)
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.gauges import ClaimGauges
 from reconcilers.integrations.clusterapi.granting import Granting
@@ -39,13 +46,6 @@ from reconcilers.integrations.clusterapi.pools import PoolParts, PoolReconciler
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.clusterapi.watched import Watched
-from reconcilers.integrations.clusterapi.world import (
-    CLUSTER_INDEX,
-    World,
-    cluster_index,
-    geometry_of,
-    space_of,
-)
 from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.discovery import Work
 from reconcilers.integrations.core.serving import Integration
@@ -147,7 +147,7 @@ class ClusterApi(Integration[Served]):
         clusters = extension.informer(served.clusters) if served.clusters else None
         pools = {kind.kind: extension.informer(kind) for kind in served.pools}
         pools[NETWORK_POOL.kind] = self._pools
-        world = World(
+        caches = ClaimCaches(
             claims.cache,
             addresses.cache,
             clusters.cache if clusters else None,
@@ -157,18 +157,18 @@ class ClusterApi(Integration[Served]):
         )
         client = extension.client.with_field_manager(names.FIELD_MANAGER)
         settings = self._settings.pool
-        offers = Offers(world.pools, partial(offered, settings.max_addresses))
+        offers = Offers(caches.pools, partial(offered, settings.max_addresses))
         parts = PoolParts(
             client,
-            world,
-            Reader(client, world, self._clock, settings.cache_patience),
-            Granting(client, world, self._recorder, self._clock, settings.width),
-            Leftovers(client, world, self._clock),
+            caches,
+            Reader(client, caches, self._clock, settings.cache_patience),
+            Granting(client, caches, self._recorder, self._clock, settings.width),
+            Leftovers(client, caches, self._clock),
             PoolStatuses(client, self._recorder, self._clock, offers),
             self._clock,
             settings,
         )
-        watched = Watched(world, claims, addresses, clusters, settings.gather, pools, offers)
+        watched = Watched(caches, claims, addresses, clusters, settings.gather, pools, offers)
         self.holders.pools = network_pools = NetworkPoolClaims(
             parts, self._allocations.cache, self.others
         )
@@ -184,7 +184,7 @@ class ClusterApi(Integration[Served]):
                 ],
                 concurrency=self._settings.concurrency,
             )
-        claim_reconciler = ClaimReconciler(client, world, self._recorder, self._clock)
+        claim_reconciler = ClaimReconciler(client, caches, self._recorder, self._clock)
         extension.controller(
             "clusterapi-claim",
             claim_reconciler.reconcile,
@@ -197,7 +197,7 @@ class ClusterApi(Integration[Served]):
             for watch in watched.of_names(NETWORK_POOL):
                 watch.connect(self._networkpools.queue)
 
-        gauges, registry = ClaimGauges(world, self._clock), self._manager.metrics.registry
+        gauges, registry = ClaimGauges(caches, self._clock), self._manager.metrics.registry
 
         async def run() -> None:
             registry.register(gauges)

@@ -21,19 +21,19 @@ from reconcilers.conditions import READY
 from reconcilers.integrations.clusterapi.addresses import PoolSpace, subnet_of
 from reconcilers.integrations.clusterapi.answers import RELEASED_AT
 from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
-from reconcilers.integrations.clusterapi.choosing import addresses_of
-from reconcilers.integrations.clusterapi.networkpools import network_pool_space
-from reconcilers.integrations.clusterapi.overlaps import Offer
-from reconcilers.integrations.clusterapi.poolstatus import counts_of
-from reconcilers.integrations.clusterapi.statuses import record_of
-from reconcilers.integrations.clusterapi.world import (
+from reconcilers.integrations.clusterapi.caches import (
     KINDS,
-    World,
+    ClaimCaches,
     address_holding,
     claim_holding,
     geometry_of,
     space_name,
 )
+from reconcilers.integrations.clusterapi.choosing import addresses_of
+from reconcilers.integrations.clusterapi.networkpools import network_pool_space
+from reconcilers.integrations.clusterapi.overlaps import Offer
+from reconcilers.integrations.clusterapi.poolstatus import counts_of
+from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.core.contents import SPACE_INDEX, Contents
 from reconcilers.integrations.core.drawings import Request, drawing, not_drawn
 from reconcilers.integrations.core.journal import journal_of
@@ -116,31 +116,31 @@ class PoolContents:
         return f"{CLAIM if key in self.claims else ADDRESS} {key}"
 
 
-def pools_of(world: World, wanted: Wanted = every_pool) -> Iterator[PoolContents]:
+def pools_of(caches: ClaimCaches, wanted: Wanted = every_pool) -> Iterator[PoolContents]:
     """Yield every pool with its contents, by kind, namespace and name.
 
     Of NetworkPools those that a claim or an IPAddress names.
 
     Args:
-        world: the objects.
+        caches: the objects.
         wanted: which pools.
     """
     for kind in KINDS:
-        for pool in sorted(world.pools[kind.kind], key=lambda one: one.metadata.key):
+        for pool in sorted(caches.pools[kind.kind], key=lambda one: one.metadata.key):
             if not wanted(PoolName(kind.kind, pool.metadata.key)):
                 continue
             name = space_name(kind, pool.metadata.key)
-            claims = {one.metadata.key: one for one in world.claims.by_index(SPACE_INDEX, name)}
-            found = {one.metadata.key: one for one in world.addresses.by_index(SPACE_INDEX, name)}
+            claims = {one.metadata.key: one for one in caches.claims.by_index(SPACE_INDEX, name)}
+            found = {one.metadata.key: one for one in caches.addresses.by_index(SPACE_INDEX, name)}
             if kind != NETWORK_POOL or claims or found:
                 yield _contents(kind, pool, claims, found)
 
 
-def offers_of(world: World) -> list[Offer]:
+def offers_of(caches: ClaimCaches) -> list[Offer]:
     """Return what all pools may hand out, NetworkPools that no claim names included."""
     found = []
     for kind in KINDS:
-        for pool in sorted(world.pools[kind.kind], key=lambda one: one.metadata.key):
+        for pool in sorted(caches.pools[kind.kind], key=lambda one: one.metadata.key):
             with suppress(InvalidPool):  # it offers nothing; its own finding says why
                 found.append(Offer.from_space(kind.kind, pool.metadata.key, _space(kind, pool)))
     return found

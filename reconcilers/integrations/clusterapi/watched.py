@@ -19,15 +19,15 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.answers import controlling_claim, is_made_for_claim
 from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
-from reconcilers.integrations.clusterapi.overlaps import Offers
-from reconcilers.integrations.clusterapi.statuses import record_of
-from reconcilers.integrations.clusterapi.world import (
+from reconcilers.integrations.clusterapi.caches import (
     CLUSTER_INDEX,
-    World,
+    ClaimCaches,
     kind_of,
     pool_key,
     space_name,
 )
+from reconcilers.integrations.clusterapi.overlaps import Offers
+from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.core.contents import SPACE_INDEX
 
 
@@ -36,7 +36,7 @@ class Watched:
     """Which changes enqueue what.
 
     Args:
-        world: the caches.
+        caches: the caches.
         claims: IPAddressClaims.
         addresses: IPAddresses.
         clusters: Clusters; None where they are not served.
@@ -45,7 +45,7 @@ class Watched:
         offers: what all pools may hand out.
     """
 
-    world: World
+    caches: ClaimCaches
     claims: Informer[IPAddressClaim]
     addresses: Informer[IPAddress]
     clusters: Informer[Cluster] | None
@@ -79,7 +79,7 @@ class Watched:
 
         def of_address(address: IPAddress) -> Iterable[Key]:
             # It may be of another pool than the claim of its name, which it keeps waiting.
-            claim = self.world.claims.get(address.metadata.key)
+            claim = self.caches.claims.get(address.metadata.key)
             waiting = named(kind, claim) if claim is not None else ()
             return {*named(kind, address), *waiting}
 
@@ -110,13 +110,13 @@ class Watched:
 
         def claims_of_cluster(cluster: Cluster) -> Iterable[Key]:
             key = str(cluster.metadata.key)
-            left = self.world.addresses.by_index(CLUSTER_INDEX, key)
+            left = self.caches.addresses.by_index(CLUSTER_INDEX, key)
             return keys(self._claims_of(cluster), left)
 
         def claims_of_pool(pools: Informer[Any], pool: Object) -> Iterable[Key]:
             space = space_name(pools.resource, pool.metadata.key)
-            claims = self.world.claims.by_index(SPACE_INDEX, space)
-            return keys(claims, self.world.addresses.by_index(SPACE_INDEX, space))
+            claims = self.caches.claims.by_index(SPACE_INDEX, space)
+            return keys(claims, self.caches.addresses.by_index(SPACE_INDEX, space))
 
         watches: list[Watch[Any]] = [
             Watch(self.claims, to_self, concerns_claim),
@@ -135,11 +135,11 @@ class Watched:
         made = change.new
         if made is None or change.old is not None or not is_made_for_claim(made):
             return True
-        claim = self.world.claims.get(made.metadata.key)
+        claim = self.caches.claims.get(made.metadata.key)
         return claim is None or claim.metadata.terminating
 
     def _claims_of(self, cluster: Cluster) -> Iterable[IPAddressClaim]:
-        return self.world.claims.by_index(CLUSTER_INDEX, str(cluster.metadata.key))
+        return self.caches.claims.by_index(CLUSTER_INDEX, str(cluster.metadata.key))
 
 
 def named(kind: Resource[Any], obj: IPAddressClaim | IPAddress) -> Iterable[Key]:

@@ -86,7 +86,7 @@ class DuePromises:
         return self._seen.get(one, now) + self._patience - now
 
 
-class World(Protocol):
+class PassCaches(Protocol):
     """All caches that a pass reads."""
 
     @property
@@ -99,7 +99,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
 
     Args:
         pools: the cache of the objects.
-        world: all caches that a pass reads.
+        caches: all caches that a pass reads.
         client: for the requests.
         clock: the time.
         settings: intervals, and how much is done at once.
@@ -108,7 +108,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
     def __init__(
         self,
         pools: Cache[PoolT],
-        world: World,
+        caches: PassCaches,
         client: Client,
         clock: Clock,
         settings: PoolSettings,
@@ -116,7 +116,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
         self.kind = pools.resource
         """The kind of the objects."""
         self._pools = pools
-        self._caches = world
+        self._pass_caches = caches
         self._client = client
         self._clock = clock
         self._settings = settings
@@ -144,7 +144,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
         """Reconcile one pool object and the requests that wait for it."""
         pool = self._pools.get(key)
         for _ in range(ATTEMPTS):
-            if not self._caches.history_confirmed:
+            if not self._pass_caches.history_confirmed:
                 return Again(RETRY)
             if pool is None or self._is_left_alone(pool):
                 self._due.pop(key, None)

@@ -24,7 +24,7 @@ from reconcilers.integrations.kubermatic.api import (
 from reconcilers.integrations.kubermatic.holdings import Problem
 from reconcilers.integrations.kubermatic.planning import POOL_EXHAUSTED
 from reconcilers.integrations.kubermatic.pools import INVALID_POOL
-from reconcilers.integrations.kubermatic.reading import World
+from reconcilers.integrations.kubermatic.reading import KubermaticCaches
 from reconcilers.integrations.kubermatic.reports import Reports
 
 log = structlog.get_logger(__name__)
@@ -66,26 +66,28 @@ class ClusterReconciler:
 
     Args:
         client: for the writes.
-        world: the caches.
+        caches: the caches.
         reports: what passes over pools report.
         clock: the time.
     """
 
-    def __init__(self, client: Client, world: World, reports: Reports, clock: Clock) -> None:
+    def __init__(
+        self, client: Client, caches: KubermaticCaches, reports: Reports, clock: Clock
+    ) -> None:
         self._client = client
-        self._world = world
+        self._caches = caches
         self._reports = reports
         self._clock = clock
         self._recorded: dict[Key, Mapping[str, str]] = {}
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring the condition of one Cluster up to date."""
-        cluster = self._world.clusters.get(key)
+        cluster = self._caches.clusters.get(key)
         if cluster is None:
             self._reports.forget_cluster(key)
             self._recorded.pop(key, None)
             return SETTLED
-        if not cluster.is_served(self._world.worker):
+        if not cluster.is_served(self._caches.worker):
             return SETTLED
         problems = self._reports.of_cluster(key)
         wanted = condition_of(cluster, problems)
@@ -110,7 +112,7 @@ class ClusterReconciler:
         """
         return any(
             pool.metadata.name not in problems and not pool.metadata.terminating
-            for pool in self._world.pools_in([cluster.datacenter])
+            for pool in self._caches.pools_in([cluster.datacenter])
         )
 
     def _record(self, cluster: Cluster, problems: Mapping[str, Problem | None]) -> None:
@@ -123,7 +125,7 @@ class ClusterReconciler:
             if one and not one.harmless
         }
         for name, text in texts.items():
-            pool = self._world.pools.get(Key("", name))
+            pool = self._caches.pools.get(Key("", name))
             if pool is not None and recorded.get(name) != text:
                 self._reports.record_error(cluster, pool, text)
         self._recorded[key] = texts

@@ -14,7 +14,7 @@ from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, POOLS
 from reconcilers.integrations.kubermatic.clusters import failure_message
 from reconcilers.integrations.kubermatic.holdings import Problem
 from reconcilers.integrations.kubermatic.planning import Content, Grant, plan
-from reconcilers.integrations.kubermatic.reading import World
+from reconcilers.integrations.kubermatic.reading import KubermaticCaches
 from reconcilers.integrations.kubermatic.views import DatacenterContents, contents_of
 
 ALL = 1 << 30
@@ -23,22 +23,22 @@ Body = Mapping[str, Any]
 
 
 def forecast(
-    world: World, given: Mapping[tuple[str, Key], Body]
+    caches: KubermaticCaches, given: Mapping[tuple[str, Key], Body]
 ) -> tuple[list[Planned], list[Body]]:
     """Return what becomes of the clusters that lack addresses, and the manifests after that.
 
     Args:
-        world: the objects.
+        caches: the objects.
         given: the manifests by kind and key.
     """
     planned: list[Planned] = []
     bodies: dict[tuple[str, Key], Body] = dict(given)
-    for one in contents_of(world):
-        for grant, text in _granted(world, one):
+    for one in contents_of(caches):
+        for grant, text in _granted(caches, one):
             key = Key(grant.cluster.namespace, one.pool.metadata.name)
             bodies[ALLOCATIONS.kind, key] = _body(one, grant, bodies)
             planned.append(_planned(one, grant.cluster.metadata.key, text, ""))
-        planned += _refused(world, one)
+        planned += _refused(caches, one)
     return planned, list(bodies.values())
 
 
@@ -47,7 +47,7 @@ def _planned(one: DatacenterContents, key: Key, gets: str, reason: str) -> Plann
     return Planned(CLUSTERS.group, CLUSTERS.kind, key, pool, gets, reason)
 
 
-def _plan(world: World, one: DatacenterContents) -> Any:
+def _plan(caches: KubermaticCaches, one: DatacenterContents) -> Any:
     assert one.space is not None, "the caller has checked"
     found = Content(
         one.pool.metadata.name,
@@ -55,15 +55,15 @@ def _plan(world: World, one: DatacenterContents) -> Any:
         one.space,
         one.allocations,
         {},
-        lambda namespace: world.allocations.get(Key(namespace, one.pool.metadata.name)),
+        lambda namespace: caches.allocations.get(Key(namespace, one.pool.metadata.name)),
     )
-    return plan(found, world.served(one.name), ALL)
+    return plan(found, caches.served(one.name), ALL)
 
 
-def _granted(world: World, one: DatacenterContents) -> Iterator[tuple[Grant, str]]:
+def _granted(caches: KubermaticCaches, one: DatacenterContents) -> Iterator[tuple[Grant, str]]:
     """Yield what a datacenter gives, with its text."""
     if one.space is not None:
-        for grant in _plan(world, one).grants:
+        for grant in _plan(caches, one).grants:
             ranges = (part.text if one.space.prefixes else _span(part) for part in grant.ranges)
             yield grant, ", ".join(ranges)
 
@@ -72,17 +72,17 @@ def _span(part: Any) -> str:
     return f"{part.start_text}-{part.end_text}"
 
 
-def _refused(world: World, one: DatacenterContents) -> Iterator[Planned]:
+def _refused(caches: KubermaticCaches, one: DatacenterContents) -> Iterator[Planned]:
     """Yield the clusters to which a datacenter gives nothing, with the reason."""
     by_cluster: Mapping[Key, Problem | None]
     if one.space is None:
         problem = Problem("InvalidPool", one.fault)
-        by_cluster = {cluster.metadata.key: problem for cluster in world.served(one.name)}
+        by_cluster = {cluster.metadata.key: problem for cluster in caches.served(one.name)}
     else:
-        by_cluster = _plan(world, one).by_cluster
+        by_cluster = _plan(caches, one).by_cluster
     for key, found in by_cluster.items():
         if found is not None and not found.harmless:
-            cluster = world.clusters.get(key)
+            cluster = caches.clusters.get(key)
             assert cluster is not None, "it was planned for"
             reason = f"{found.reason}: {failure_message(cluster, one.pool.metadata.name, found)}"
             yield _planned(one, key, "", reason)

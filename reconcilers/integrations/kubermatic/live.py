@@ -21,7 +21,7 @@ from reconcilers.integrations.kubermatic.reading import (
     ALLOCATION_INDEXES,
     CLUSTER_INDEXES,
     POOL_INDEXES,
-    World,
+    KubermaticCaches,
 )
 from reconcilers.integrations.kubermatic.views import contents_of, drawing_of, view_of
 
@@ -33,7 +33,7 @@ def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
     pools = source.informer(POOLS, POOL_INDEXES)
     allocations = source.informer(ALLOCATIONS, ALLOCATION_INDEXES)
     clusters = source.informer(CLUSTERS, CLUSTER_INDEXES)
-    world = World(pools.cache, allocations.cache, clusters.cache)
+    caches = KubermaticCaches(pools.cache, allocations.cache, clusters.cache)
 
     def of_cluster(change: Change[Cluster]) -> Iterable[PoolName]:
         # Any pool may show its name, as whose an allocation is.
@@ -50,7 +50,7 @@ def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
         return names_of(POOLS.kind, pools.cache)
 
     def make_views(wanted: Wanted, now: datetime) -> Views:
-        return views_of(contents_of(world, wanted), now, view_of, drawing_of)
+        return views_of(contents_of(caches, wanted), now, view_of, drawing_of)
 
     watched = [
         Watched(pools, either(itself)),

@@ -46,7 +46,7 @@ from reconcilers.integrations.kubermatic.planning import (
     exhausted,
     plan,
 )
-from reconcilers.integrations.kubermatic.reading import Reader, View, World
+from reconcilers.integrations.kubermatic.reading import KubermaticCaches, Reader, View
 from reconcilers.integrations.kubermatic.reports import RECONCILING_ERROR, Reports
 from reconcilers.integrations.kubermatic.spaces import space_of
 from reconcilers.networkpool.pending_promises import WriteResult
@@ -61,7 +61,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
 
     Args:
         client: for the requests.
-        world: the caches.
+        caches: the caches.
         reader: reads allocations.
         reports: takes what is to be reported.
         clock: the time.
@@ -71,14 +71,14 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
     def __init__(
         self,
         client: Client,
-        world: World,
+        caches: KubermaticCaches,
         reader: Reader,
         reports: Reports,
         clock: Clock,
         settings: PoolSettings,
     ) -> None:
-        super().__init__(world.pools, world, client, clock, settings)
-        self._world = world
+        super().__init__(caches.pools, caches, client, clock, settings)
+        self._caches = caches
         self._reader = reader
         self._reports = reports
         self._allocations = Allocations(client, settings.width)
@@ -128,19 +128,21 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         open_promises = decided.journal.promises
         room = min(self._settings.batch, MOST_PROMISES - len(open_promises))
         for name in sorted(pool.spec.datacenters):
-            clusters = [one for one in self._world.served(name) if one.metadata.key not in without]
+            clusters = [
+                one for one in self._caches.served(name) if one.metadata.key not in without
+            ]
             made = self._plan(pool, view, name, clusters, room, decided)
             if made is not None:
                 room -= sum(len(grant.ranges) for grant in made.grants)
                 decided.plans[name] = made
                 decided.by_cluster.update(made.by_cluster)
                 decided.problems += exhausted(name, made)
-        for name, others in overlaps(pool, self._world.pools_in(pool.spec.datacenters)).items():
+        for name, others in overlaps(pool, self._caches.pools_in(pool.spec.datacenters)).items():
             named = ", ".join(others)
             text = f"datacenter {name}: addresses are also handed out by IPAMPool {named}"
             problem = Problem(OVERLAPPING, text, harmless=True)
             decided.problems.append(problem)
-            for cluster in self._world.served(name):
+            for cluster in self._caches.served(name):
                 if decided.by_cluster.get(cluster.metadata.key, problem) is None:
                     decided.by_cluster[cluster.metadata.key] = problem
         return decided
@@ -254,7 +256,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         for one in view.allocations:
             if one.metadata.terminating:
                 continue
-            cluster = self._world.cluster_in(one.metadata.namespace)
+            cluster = self._caches.cluster_in(one.metadata.namespace)
             if cluster is not None and cluster.datacenter not in pool.spec.datacenters:
                 moved.append((one, cluster))
             elif cluster is None and one.empty and one.metadata.uid not in promised:
@@ -323,7 +325,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         for one in view.allocations:
             if one.metadata.terminating or one.empty or one.metadata.uid in promised:
                 continue
-            cluster = self._world.cluster_in(one.metadata.namespace)
+            cluster = self._caches.cluster_in(one.metadata.namespace)
             if cluster is not None and cluster.datacenter in pool.spec.datacenters:
                 found.append((one, pool.spec.datacenters[cluster.datacenter].type))
         return found
@@ -344,7 +346,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         served = {
             one.metadata.key
             for datacenter in pool.spec.datacenters
-            for one in self._world.served(datacenter)
+            for one in self._caches.served(datacenter)
         }
         self._reports.keep_only(name, served)
         self._reports.note(name, by_cluster)

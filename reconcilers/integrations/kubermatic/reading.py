@@ -43,7 +43,7 @@ CLUSTER_INDEXES: Mapping[str, IndexFunction[Cluster]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class KubermaticCaches:
     """The caches of this integration.
 
     Args:
@@ -65,8 +65,8 @@ class World:
         While it is False etcd may have been restored from a backup, and the caches may show
         objects that the server has no longer.
         """
-        caches = (self.pools, self.allocations, self.clusters)
-        return all(cache.history_confirmed for cache in caches)
+        every = (self.pools, self.allocations, self.clusters)
+        return all(cache.history_confirmed for cache in every)
 
     def served(self, datacenter: str) -> list[Cluster]:
         """Return the clusters of a datacenter that are served, the oldest first."""
@@ -88,9 +88,9 @@ class World:
         return next((one for one in found if one.is_served(self.worker)), None)
 
 
-def world_of(objects: Objects) -> World:
+def caches_of(objects: Objects) -> KubermaticCaches:
     """Return the caches of what was read; clusters of any worker name count as served by none."""
-    return World(
+    return KubermaticCaches(
         objects.cache(POOLS, indexes=POOL_INDEXES),
         objects.cache(ALLOCATIONS, indexes=ALLOCATION_INDEXES),
         objects.cache(CLUSTERS, indexes=CLUSTER_INDEXES),

@@ -32,8 +32,8 @@ from reconcilers.integrations.kubermatic.reading import (
     DATACENTER_INDEX,
     NAMESPACE_INDEX,
     POOL_INDEXES,
+    KubermaticCaches,
     Reader,
-    World,
 )
 from reconcilers.integrations.kubermatic.reports import Reports
 
@@ -53,26 +53,26 @@ class Kubermatic(AllocatingIntegration):
         allocations = extension.informer(ALLOCATIONS, indexes=ALLOCATION_INDEXES)
         clusters = extension.informer(CLUSTERS, indexes=CLUSTER_INDEXES)
         worker = self._settings.kubermatic.worker_name
-        world = World(pools.cache, allocations.cache, clusters.cache, worker)
+        caches = KubermaticCaches(pools.cache, allocations.cache, clusters.cache, worker)
         client = extension.client.with_field_manager(names.FIELD_MANAGER)
         settings, reports = self._settings.pool, Reports(self._recorder)
         reader = Reader(client, allocations.cache, self._clock, settings.cache_patience)
-        reconciler = PoolReconciler(client, world, reader, reports, self._clock, settings)
+        reconciler = PoolReconciler(client, caches, reader, reports, self._clock, settings)
         extension.controller(
             "kubermatic-ipampool",
             reconciler.reconcile,
-            watches=self._watches(world, pools, allocations, clusters),
+            watches=self._watches(caches, pools, allocations, clusters),
             concurrency=self._settings.concurrency,
         )
 
         def in_datacenters(pool: IPAMPool) -> Iterable[Key]:
             for name in pool.spec.datacenters:
-                found = world.clusters.by_index(DATACENTER_INDEX, name)
+                found = caches.clusters.by_index(DATACENTER_INDEX, name)
                 yield from (one.metadata.key for one in found)
 
         condition = extension.controller(
             "kubermatic-cluster",
-            ClusterReconciler(client, world, reports, self._clock).reconcile,
+            ClusterReconciler(client, caches, reports, self._clock).reconcile,
             # A condition may wait for the pass over a pool that comes, or for one that goes.
             watches=[Watch(clusters, to_self), Watch(pools, in_datacenters, spec_changed)],
             concurrency=settings.width,
@@ -80,7 +80,7 @@ class Kubermatic(AllocatingIntegration):
         reports.changed = condition.queue.add
 
         figures = KeptFigures(
-            lambda now: (views.figures_of(one, now) for one in views.contents_of(world)),
+            lambda now: (views.figures_of(one, now) for one in views.contents_of(caches)),
             self._clock,
         )
         pools.cache.subscribe(figures.note)
@@ -96,7 +96,7 @@ class Kubermatic(AllocatingIntegration):
 
     def _watches(
         self,
-        world: World,
+        caches: KubermaticCaches,
         pools: Informer[IPAMPool],
         allocations: Informer[IPAMAllocation],
         clusters: Informer[Cluster],
@@ -104,12 +104,12 @@ class Kubermatic(AllocatingIntegration):
         """Return which changes lead to a pass over which pools."""
 
         def of_cluster(cluster: Cluster) -> Iterable[Key]:
-            yield from (pool.metadata.key for pool in world.pools_in([cluster.datacenter]))
-            theirs = world.allocations.by_index(NAMESPACE_INDEX, cluster.namespace)
+            yield from (pool.metadata.key for pool in caches.pools_in([cluster.datacenter]))
+            theirs = caches.allocations.by_index(NAMESPACE_INDEX, cluster.namespace)
             yield from (one.pool for one in theirs)
 
         def in_same_datacenters(pool: IPAMPool) -> Iterable[Key]:
-            return (one.metadata.key for one in world.pools_in(pool.spec.datacenters))
+            return (one.metadata.key for one in caches.pools_in(pool.spec.datacenters))
 
         return [
             Watch(pools, to_self, delay=spec_at_once(self._settings.pool.gather)),

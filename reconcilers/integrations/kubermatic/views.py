@@ -40,7 +40,7 @@ from reconcilers.integrations.kubermatic.holdings import (
     problems,
 )
 from reconcilers.integrations.kubermatic.overlaps import overlaps
-from reconcilers.integrations.kubermatic.reading import POOL_INDEX, World
+from reconcilers.integrations.kubermatic.reading import POOL_INDEX, KubermaticCaches
 from reconcilers.integrations.kubermatic.spaces import DatacenterSpace, space_of
 
 METRICS = "butler_kkp_pool"
@@ -94,18 +94,20 @@ def _held(part: AddressRange, state: str, key: Key) -> HeldPart:
     return HeldPart(part, state, f"{ALLOCATIONS.kind} {key}", key)
 
 
-def contents_of(world: World, wanted: Wanted = every_pool) -> Iterator[DatacenterContents]:
+def contents_of(
+    caches: KubermaticCaches, wanted: Wanted = every_pool
+) -> Iterator[DatacenterContents]:
     """Yield what every pool may hand out and what is held of it, by pool and datacenter.
 
     Args:
-        world: the objects.
+        caches: the objects.
         wanted: which pools.
     """
-    clusters = {one.namespace: one.metadata.name for one in world.clusters if one.namespace}
-    for pool in sorted(world.pools, key=lambda one: one.metadata.key):
+    clusters = {one.namespace: one.metadata.name for one in caches.clusters if one.namespace}
+    for pool in sorted(caches.pools, key=lambda one: one.metadata.key):
         if not wanted(PoolName(POOLS.kind, pool.metadata.key)):
             continue
-        mine = list(world.allocations.by_index(POOL_INDEX, pool.metadata.name))
+        mine = list(caches.allocations.by_index(POOL_INDEX, pool.metadata.name))
         for name, settings in sorted(pool.spec.datacenters.items()):
             space, fault = None, ""
             try:
@@ -113,7 +115,7 @@ def contents_of(world: World, wanted: Wanted = every_pool) -> Iterator[Datacente
             except InvalidPool as invalid:
                 fault = "; ".join(invalid.messages)
             here = tuple(sorted((o for o in mine if o.spec.dc == name), key=_key))
-            waiting = tuple(_waiting(world, pool, name, space))
+            waiting = tuple(_waiting(caches, pool, name, space))
             yield DatacenterContents(pool, name, space, fault, here, waiting, clusters)
 
 
@@ -122,11 +124,11 @@ def _key(one: IPAMAllocation) -> Key:
 
 
 def _waiting(
-    world: World, pool: IPAMPool, name: str, space: DatacenterSpace | None
+    caches: KubermaticCaches, pool: IPAMPool, name: str, space: DatacenterSpace | None
 ) -> Iterator[Cluster]:
     """Yield the clusters of a datacenter that have less than they should."""
-    for cluster in world.served(name):
-        one = world.allocations.get(Key(cluster.namespace, pool.metadata.name))
+    for cluster in caches.served(name):
+        one = caches.allocations.get(Key(cluster.namespace, pool.metadata.name))
         mine = held(one.spec) if one is not None and one.spec.dc == name else None
         if space is None or mine is None or not _has_all(mine, space):
             yield cluster
@@ -205,28 +207,28 @@ def _requests(one: DatacenterContents) -> Iterator[IPAllocation]:
 
 
 def audit(
-    world: World,
+    caches: KubermaticCaches,
     contents: Iterable[DatacenterContents],
     unreadable: Mapping[tuple[str, Key], str],
 ) -> Iterator[Trouble]:
     """Yield everything that is wrong.
 
     Args:
-        world: the objects.
+        caches: the objects.
         contents: the pools with their contents.
         unreadable: objects that could not be decoded, by kind and key, with the reason.
     """
     yield from unreadable_troubles(unreadable)
     for one in contents:
         yield from _of_datacenter(one)
-    for pool in sorted(world.pools, key=lambda one: one.metadata.key):
-        for name, others in overlaps(pool, world.pools_in(pool.spec.datacenters)).items():
+    for pool in sorted(caches.pools, key=lambda one: one.metadata.key):
+        for name, others in overlaps(pool, caches.pools_in(pool.spec.datacenters)).items():
             for other in others:
                 if pool.metadata.name < other:
                     text = f"hands out addresses that IPAMPool {other} hands out, too"
                     sentence, key = f"datacenter {name}: {text}", pool.metadata.key
                     yield Trouble("PoolsOverlap", "warning", POOLS.kind, key, sentence)
-    yield from _of_allocations(world)
+    yield from _of_allocations(caches)
 
 
 def _of_datacenter(one: DatacenterContents) -> Iterator[Trouble]:
@@ -249,10 +251,10 @@ def _trouble(kind: str, severity: Severity, one: IPAMAllocation, sentence: str) 
     return Trouble(kind, severity, ALLOCATIONS.kind, key, sentence, one, removable=True)
 
 
-def _of_allocations(world: World) -> Iterator[Trouble]:
+def _of_allocations(caches: KubermaticCaches) -> Iterator[Trouble]:
     """Yield the troubles of allocations that are not used, or cannot be."""
-    for one in sorted(world.allocations, key=_key):
-        key, pool = one.metadata.key, world.pools.get(one.pool)
+    for one in sorted(caches.allocations, key=_key):
+        key, pool = one.metadata.key, caches.pools.get(one.pool)
         if one.empty:
             sentence = "has no addresses; whoever reads it as MetalLB's pool is refused"
             yield _trouble("NoAddresses", "warning", one, sentence)
@@ -262,7 +264,7 @@ def _of_allocations(world: World) -> Iterator[Trouble]:
         elif one.spec.dc not in pool.spec.datacenters:
             sentence = f"is of datacenter {one.spec.dc}, which its IPAMPool does not have"
             yield _trouble("UnknownPool", "warning", one, sentence)
-        named = any(cluster.namespace == key.namespace for cluster in world.clusters)
+        named = any(cluster.namespace == key.namespace for cluster in caches.clusters)
         if not named:
             sentence = f"no {CLUSTERS.kind} has namespace {key.namespace}; it stays in use"
             yield _trouble("Unclaimed", "warning", one, sentence)

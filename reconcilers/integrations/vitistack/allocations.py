@@ -35,8 +35,13 @@ from reconcilers.integrations.vitistack.api import (
     NetworkConfiguration,
     Static,
 )
+from reconcilers.integrations.vitistack.caches import (
+    Problem,
+    VitistackCaches,
+    problem_of,
+    static_of,
+)
 from reconcilers.integrations.vitistack.ranges import space_of
-from reconcilers.integrations.vitistack.world import Problem, World, problem_of, static_of
 from reconcilers.integrations.vitistack.writing import (
     ACTION,
     Writer,
@@ -78,30 +83,35 @@ class AllocationReconciler:
 
     Args:
         client: for the requests.
-        world: the caches.
+        caches: the caches.
         writer: writes statuses.
         recorder: takes the events.
         clock: the time.
     """
 
     def __init__(
-        self, client: Client, world: World, writer: Writer, recorder: Recorder, clock: Clock
+        self,
+        client: Client,
+        caches: VitistackCaches,
+        writer: Writer,
+        recorder: Recorder,
+        clock: Clock,
     ) -> None:
         self._client = client
-        self._world = world
+        self._caches = caches
         self._writer = writer
         self._recorder = recorder
         self._clock = clock
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring one IPAllocation up to date."""
-        if not self._world.history_confirmed:
+        if not self._caches.history_confirmed:
             return Again(RETRY)
-        one = self._world.allocations.get(key)
+        one = self._caches.allocations.get(key)
         if one is None or one.metadata.terminating:
             return SETTLED
-        network = self._world.network_of(one)
-        if network is not None and not self._world.is_ours(network):
+        network = self._caches.network_of(one)
+        if network is not None and not self._caches.is_ours(network):
             return SETTLED
         try:
             return await self._reconcile(one)
@@ -115,7 +125,7 @@ class AllocationReconciler:
             return SETTLED  # the answer to that write is an event
         if one.holds:
             return await self._keep(one)
-        problem = problem_of(self._world.network_of(one), one.spec.networkNamespaceName)
+        problem = problem_of(self._caches.network_of(one), one.spec.networkNamespaceName)
         if problem is not None:
             await self._writer.write_problems([(one, problem)])
         return SETTLED
@@ -126,7 +136,7 @@ class AllocationReconciler:
         has = one.metadata.labels
         labels = {name: value for name, value in wanted.items() if has.get(name) != value}
         metadata: dict[str, Any] = {"labels": labels} if labels else {}
-        if not one.owner and self._world.configurations.get(one.configuration) is not None:
+        if not one.owner and self._caches.configurations.get(one.configuration) is not None:
             # The cache may be behind: an owner that is gone would have the collector take it.
             owner = await self._configuration(one)
             if owner is not None and not owner.metadata.terminating:
@@ -143,7 +153,7 @@ class AllocationReconciler:
 
     async def _keep(self, one: IPAllocation) -> Outcome:
         """Show what changed of the network, and see to the expiry."""
-        static = static_of(self._world.network_of(one))
+        static = static_of(self._caches.network_of(one))
         changes = _changes(one, static)
         ttl = (static or Static()).ttlSeconds
         now = self._clock.now()
@@ -174,7 +184,7 @@ class AllocationReconciler:
 
     async def _request_again(self, one: IPAllocation) -> Outcome:
         """Have a released IPAllocation wait again if its NetworkConfiguration is there."""
-        configuration = self._world.configurations.get(one.configuration)
+        configuration = self._caches.configurations.get(one.configuration)
         if configuration is None or one.owner not in {"", configuration.metadata.uid}:
             return SETTLED
         live = await self._configuration(one)

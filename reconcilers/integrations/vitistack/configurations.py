@@ -32,6 +32,12 @@ from reconcilers.integrations.vitistack.api import (
     NetworkConfiguration,
     NetworkNamespace,
 )
+from reconcilers.integrations.vitistack.caches import (
+    VitistackCaches,
+    allocation_name,
+    problem_of,
+    static_of,
+)
 from reconcilers.integrations.vitistack.interfaces import (
     FAILED,
     READY,
@@ -41,7 +47,6 @@ from reconcilers.integrations.vitistack.interfaces import (
     wanted_status,
 )
 from reconcilers.integrations.vitistack.ranges import space_of
-from reconcilers.integrations.vitistack.world import World, allocation_name, problem_of, static_of
 from reconcilers.integrations.vitistack.writing import released
 
 RETRY = 0.2
@@ -52,21 +57,21 @@ class ConfigurationReconciler:
 
     Args:
         client: for the requests.
-        world: the caches.
+        caches: the caches.
         clock: the time.
     """
 
-    def __init__(self, client: Client, world: World, clock: Clock) -> None:
+    def __init__(self, client: Client, caches: VitistackCaches, clock: Clock) -> None:
         self._client = client
-        self._world = world
+        self._caches = caches
         self._clock = clock
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring one NetworkConfiguration up to date."""
-        if not self._world.history_confirmed:
+        if not self._caches.history_confirmed:
             return Again(RETRY)
-        one = self._world.configurations.get(key)
-        if one is None or not self._world.names_us(one.spec.provider):
+        one = self._caches.configurations.get(key)
+        if one is None or not self._caches.names_us(one.spec.provider):
             return SETTLED
         try:
             if one.metadata.terminating:
@@ -76,15 +81,15 @@ class ConfigurationReconciler:
             return Again(RETRY)  # something was written or deleted meanwhile
 
     async def _reconcile(self, one: NetworkConfiguration) -> Outcome:
-        network = network_of(self._world, one)
+        network = network_of(self._caches, one)
         if isinstance(network, str):
             await self._write_status(one, WantedStatus(ERROR, FAILED, ERROR, network))
             return SETTLED
         how = network.spec.ipAllocation
-        if how is None or how.type != STATIC or not self._world.is_ours(network):
+        if how is None or how.type != STATIC or not self._caches.is_ours(network):
             return SETTLED
         one = await add_finalizer(self._client, CONFIGURATIONS, one, FINALIZER)
-        allocations = self._world.of_configuration(one.metadata.key)
+        allocations = self._caches.of_configuration(one.metadata.key)
         found = by_interface(one, allocations)
         for index, interface in enumerate(one.spec.networkInterfaces):
             if name_of(interface, index) not in found:
@@ -156,7 +161,7 @@ class ConfigurationReconciler:
         if not has_finalizer(one, FINALIZER) or not self._is_ours_to_release(one):
             return SETTLED
         text = f"NetworkConfiguration {one.metadata.name} is deleted"
-        for each in self._world.of_configuration(one.metadata.key):
+        for each in self._caches.of_configuration(one.metadata.key):
             mine = each.owner in {"", one.metadata.uid}
             if mine and each.status.phase != RELEASED and not each.metadata.terminating:
                 await self._client.patch_status(ALLOCATIONS, each, released(text))
@@ -165,14 +170,14 @@ class ConfigurationReconciler:
 
     def _is_ours_to_release(self, one: NetworkConfiguration) -> bool:
         """Return whether the finalizer, whose name another operator has too, is ours."""
-        network = network_of(self._world, one)
-        if isinstance(network, str) or self._world.is_ours(network):
+        network = network_of(self._caches, one)
+        if isinstance(network, str) or self._caches.is_ours(network):
             return True
-        allocations = self._world.of_configuration(one.metadata.key)
+        allocations = self._caches.of_configuration(one.metadata.key)
         return any(each.owner == one.metadata.uid for each in allocations)
 
 
-def network_of(world: World, one: NetworkConfiguration) -> NetworkNamespace | str:
+def network_of(caches: VitistackCaches, one: NetworkConfiguration) -> NetworkNamespace | str:
     """Return the network of a NetworkConfiguration, or why it has none.
 
     One that names none means the only one of its namespace: with several, the first by whatever
@@ -180,9 +185,9 @@ def network_of(world: World, one: NetworkConfiguration) -> NetworkNamespace | st
     """
     namespace, name = one.metadata.namespace, one.spec.networkNamespaceName
     if name:
-        found = world.networks.get(Key(namespace, name))
+        found = caches.networks.get(Key(namespace, name))
         return found or f'NetworkNamespace "{name}" not found'
-    every = world.networks_in(namespace)
+    every = caches.networks_in(namespace)
     if len(every) == 1:
         return every[0]
     return f"spec.networkNamespaceName is empty, and the namespace has {len(every)} networks"

@@ -25,21 +25,21 @@ from reconcilers.integrations.vitistack.api import (
     IPAllocation,
     Static,
 )
-from reconcilers.integrations.vitistack.configurations import allocation_for, network_of
-from reconcilers.integrations.vitistack.interfaces import by_interface, name_of
-from reconcilers.integrations.vitistack.networks import Taking
-from reconcilers.integrations.vitistack.ranges import NetworkSpace
-from reconcilers.integrations.vitistack.views import NetworkContents, contents_of
-from reconcilers.integrations.vitistack.world import (
+from reconcilers.integrations.vitistack.caches import (
     CONFIGURATION_INDEX,
     Problem,
-    World,
+    VitistackCaches,
     configuration_name,
     is_made_for,
     problem_of,
     space_name,
     static_of,
 )
+from reconcilers.integrations.vitistack.configurations import allocation_for, network_of
+from reconcilers.integrations.vitistack.interfaces import by_interface, name_of
+from reconcilers.integrations.vitistack.networks import Taking
+from reconcilers.integrations.vitistack.ranges import NetworkSpace
+from reconcilers.integrations.vitistack.views import NetworkContents, contents_of
 from reconcilers.integrations.vitistack.writing import given, refused
 
 Body = Mapping[str, Any]
@@ -48,23 +48,23 @@ Outcome = tuple[IPAllocation, str, Problem | None]
 
 
 def forecast(
-    world: World, manifests: Mapping[tuple[str, Key], Body], now: datetime
+    caches: VitistackCaches, manifests: Mapping[tuple[str, Key], Body], now: datetime
 ) -> tuple[list[Planned], list[Body]]:
     """Return what becomes of the IPAllocations that wait, and the manifests after that.
 
     Args:
-        world: the objects.
+        caches: the objects.
         manifests: by kind and key.
         now: the time.
     """
     bodies: dict[tuple[str, Key], Body] = dict(manifests)
     planned: list[Planned] = []
-    made = dict(_made(world, planned))
+    made = dict(_made(caches, planned))
     bodies.update(((ALLOCATIONS.kind, key), body) for key, (body, _) in made.items())
-    world = _with(world, [one for _, one in made.values()])
-    for one, address, problem in _outcomes(world):
+    caches = _with(caches, [one for _, one in made.values()])
+    for one, address, problem in _outcomes(caches):
         key, network = one.metadata.key, f"{NETWORKS.kind} {one.network}"
-        static = static_of(world.network_of(one)) or Static()
+        static = static_of(caches.network_of(one)) or Static()
         status = refused(problem) if problem is not None else given(static, address, now)
         body = bodies[ALLOCATIONS.kind, key]
         shown = {name: value for name, value in status.items() if value is not None}
@@ -74,10 +74,12 @@ def forecast(
     return planned, list(bodies.values())
 
 
-def _made(world: World, planned: list[Planned]) -> Iterator[tuple[Key, tuple[Body, IPAllocation]]]:
+def _made(
+    caches: VitistackCaches, planned: list[Planned]
+) -> Iterator[tuple[Key, tuple[Body, IPAllocation]]]:
     """Yield the IPAllocations that are made for interfaces; note who gets none in `planned`."""
-    for one in sorted(world.configurations, key=lambda each: each.metadata.key):
-        meta, network = one.metadata, network_of(world, one)
+    for one in sorted(caches.configurations, key=lambda each: each.metadata.key):
+        meta, network = one.metadata, network_of(caches, one)
         if isinstance(network, str):
             named = f"{NETWORKS.kind} {meta.namespace}/{one.spec.networkNamespaceName}"
             what = CONFIGURATIONS.group, CONFIGURATIONS.kind, meta.key
@@ -86,7 +88,7 @@ def _made(world: World, planned: list[Planned]) -> Iterator[tuple[Key, tuple[Bod
         how = network.spec.ipAllocation
         if how is None or how.type != STATIC or not _agree(one.spec.provider, how.provider):
             continue
-        has = by_interface(one, world.of_configuration(meta.key))
+        has = by_interface(one, caches.of_configuration(meta.key))
         for index, interface in enumerate(one.spec.networkInterfaces):
             if name_of(interface, index) not in has:
                 body = allocation_for(one, network, name_of(interface, index))
@@ -114,46 +116,46 @@ def _object(body: Body, of: ObjectMeta) -> IPAllocation:
     return IPAllocation(meta, spec)
 
 
-def _with(world: World, made: Sequence[IPAllocation]) -> World:
-    """Return the world with some more IPAllocations."""
+def _with(caches: VitistackCaches, made: Sequence[IPAllocation]) -> VitistackCaches:
+    """Return the caches with some more IPAllocations."""
     if not made:
-        return world
+        return caches
     indexes = {SPACE_INDEX: space_name, CONFIGURATION_INDEX: configuration_name}
     allocations = Cache(ALLOCATIONS, indexes=indexes)
-    allocations.replace([*world.allocations, *made], world.allocations.position)
-    return replace(world, allocations=allocations)
+    allocations.replace([*caches.allocations, *made], caches.allocations.position)
+    return replace(caches, allocations=allocations)
 
 
 def _shown(
-    world: World, space: NetworkSpace, allocations: Iterable[IPAllocation]
+    caches: VitistackCaches, space: NetworkSpace, allocations: Iterable[IPAllocation]
 ) -> Iterator[tuple[AddressRange, Key]]:
     """Yield the addresses that machines have already, with the machines."""
     for one in allocations:
-        machine = world.configurations.get(one.configuration)
+        machine = caches.configurations.get(one.configuration)
         if machine is not None and is_made_for(one, machine):
             wanted = space.address(one.spec.requestedAddress)
             if wanted is not None:
                 yield wanted, one.configuration
 
 
-def _outcomes(world: World) -> Iterator[Outcome]:
+def _outcomes(caches: VitistackCaches) -> Iterator[Outcome]:
     """Yield what becomes of each IPAllocation that waits."""
-    for found in contents_of(world):
+    for found in contents_of(caches):
         if found.contents is not None and not found.fault:
-            yield from _served(world, found)
-    for one in sorted(world.allocations, key=lambda each: each.metadata.key):
-        problem = problem_of(world.network_of(one), one.spec.networkNamespaceName)
+            yield from _served(caches, found)
+    for one in sorted(caches.allocations, key=lambda each: each.metadata.key):
+        problem = problem_of(caches.network_of(one), one.spec.networkNamespaceName)
         if one.waits and problem is not None:
             yield one, "", problem
 
 
-def _served(world: World, found: NetworkContents) -> Iterator[Outcome]:
+def _served(caches: VitistackCaches, found: NetworkContents) -> Iterator[Outcome]:
     """Yield what a network gives to those that wait for it, the oldest first."""
     assert found.contents is not None, "the caller has checked"
     assert found.space is not None, "the caller has checked"
     name, find = found.network.metadata.name, found.allocations.get
     view = View(0, found.contents, find, find)
-    shown = dict(_shown(world, found.space, found.allocations.values()))
+    shown = dict(_shown(caches, found.space, found.allocations.values()))
     taking = Taking(name, found.space, view, found.promised(), [], shown)
     with found.contents.space.trial():
         for had in shown:

@@ -16,8 +16,8 @@ from reconcilers.integrations.vitistack.api import (
     IPAllocation,
     NetworkConfiguration,
 )
+from reconcilers.integrations.vitistack.caches import addresses_of, allocation_name
 from reconcilers.integrations.vitistack.networks import EXHAUSTED
-from reconcilers.integrations.vitistack.world import addresses_of, allocation_name
 
 READY = "Ready"
 CONFIGURED = "Configured"

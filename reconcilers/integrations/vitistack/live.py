@@ -19,8 +19,8 @@ from reconcilers.integrations.vitistack.api import (
     IPAllocation,
     NetworkNamespace,
 )
+from reconcilers.integrations.vitistack.caches import VitistackCaches, space_name
 from reconcilers.integrations.vitistack.views import contents_of, drawing_of, view_of
-from reconcilers.integrations.vitistack.world import World, space_name
 
 
 def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
@@ -29,7 +29,7 @@ def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
         return None
     networks = source.informer(NETWORKS, {})
     allocations = source.informer(ALLOCATIONS, {SPACE_INDEX: space_name})
-    world = World(networks.cache, allocations.cache, Cache(CONFIGURATIONS), provider="")
+    caches = VitistackCaches(networks.cache, allocations.cache, Cache(CONFIGURATIONS), provider="")
 
     def of_allocation(one: IPAllocation) -> Iterable[PoolName]:
         return (PoolName(NETWORKS.kind, one.network),)
@@ -41,7 +41,7 @@ def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
         return names_of(NETWORKS.kind, networks.cache)
 
     def make_views(wanted: Wanted, now: datetime) -> Views:
-        return views_of(contents_of(world, wanted), now, view_of, drawing_of)
+        return views_of(contents_of(caches, wanted), now, view_of, drawing_of)
 
     watched = [Watched(networks, either(itself)), Watched(allocations, either(of_allocation))]
     return Live(watched, names, make_views)

@@ -35,15 +35,15 @@ from reconcilers.integrations.vitistack.api import (
     NetworkNamespace,
     Static,
 )
-from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
-from reconcilers.integrations.vitistack.reading import Reader, ShownAddresses
-from reconcilers.integrations.vitistack.world import (
+from reconcilers.integrations.vitistack.caches import (
     INVALID_RANGE,
     Problem,
-    World,
+    VitistackCaches,
     problem_of,
     static_of,
 )
+from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
+from reconcilers.integrations.vitistack.reading import Reader, ShownAddresses
 from reconcilers.integrations.vitistack.writing import ACTION, NetworkStatuses, Writer
 from reconcilers.networkpool.pending_promises import WriteResult
 from reconcilers.settings import PoolSettings
@@ -59,7 +59,7 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
 
     Args:
         client: for the requests.
-        world: the caches.
+        caches: the caches.
         reader: reads IPAllocations.
         writer: writes them.
         recorder: takes the events.
@@ -70,7 +70,7 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
     def __init__(  # noqa: PLR0913 - what a pass works with
         self,
         client: Client,
-        world: World,
+        caches: VitistackCaches,
         reader: Reader,
         writer: Writer,
         *,
@@ -78,18 +78,18 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         clock: Clock,
         settings: PoolSettings,
     ) -> None:
-        super().__init__(world.networks, world, client, clock, settings)
-        self._world = world
+        super().__init__(caches.networks, caches, client, clock, settings)
+        self._caches = caches
         self._reader = reader
         self._writer = writer
         self._recorder = recorder
         self._recorded: dict[Key, Problem] = {}
-        self._shown = ShownAddresses(world)
-        self._statuses = NetworkStatuses(client, world, recorder, clock)
+        self._shown = ShownAddresses(caches)
+        self._statuses = NetworkStatuses(client, caches, recorder, clock)
 
     @override
     def _is_left_alone(self, pool: NetworkNamespace) -> bool:
-        return not self._world.is_ours(pool)
+        return not self._caches.is_ours(pool)
 
     @override
     def _forget(self, key: Key) -> None:

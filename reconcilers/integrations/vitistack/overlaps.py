@@ -10,8 +10,8 @@ from controller.meta import Key
 from reconcilers.conditions import Finding
 from reconcilers.integrations.core.sharing import share_any
 from reconcilers.integrations.vitistack.api import NETWORKS, NetworkNamespace
+from reconcilers.integrations.vitistack.caches import static_of
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
-from reconcilers.integrations.vitistack.world import static_of
 
 OVERLAPPING = "Overlapping"
 NAMED = 5

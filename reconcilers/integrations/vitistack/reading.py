@@ -13,14 +13,14 @@ from controller.meta import Key
 from reconcilers.integrations.core.contents import KeptContents, Source, contents_of
 from reconcilers.integrations.core.rules import View
 from reconcilers.integrations.vitistack.api import ALLOCATIONS, IPAllocation, NetworkConfiguration
-from reconcilers.integrations.vitistack.ranges import NetworkSpace
-from reconcilers.integrations.vitistack.world import (
-    World,
+from reconcilers.integrations.vitistack.caches import (
+    VitistackCaches,
     addresses_of,
     holding,
     is_made_for,
     space_name,
 )
+from reconcilers.integrations.vitistack.ranges import NetworkSpace
 from reconcilers.networkpool.view import CacheWait
 
 
@@ -29,21 +29,23 @@ class Reader:
 
     Args:
         client: for lists.
-        world: the caches.
+        caches: the caches.
         clock: the time.
         patience: seconds to wait for the cache before the server is read.
     """
 
-    def __init__(self, client: Client, world: World, clock: Clock, patience: float) -> None:
+    def __init__(
+        self, client: Client, caches: VitistackCaches, clock: Clock, patience: float
+    ) -> None:
         self._client = client
-        self._world = world
+        self._caches = caches
         self._wait = CacheWait(clock, patience)
-        self._source = Source(ALLOCATIONS.full_name, world.allocations, holding)
+        self._source = Source(ALLOCATIONS.full_name, caches.allocations, holding)
         self._kept = KeptContents[NetworkSpace]([self._source], space_name)
 
     def cached(self, network: Key, space: NetworkSpace) -> View[IPAllocation]:
         """Return the view that the cache gives, however old it is."""
-        allocations = self._world.allocations
+        allocations = self._caches.allocations
         contents = self._kept.contents(str(network), space)
         return View(allocations.position, contents, allocations.get, allocations.get)
 
@@ -56,7 +58,7 @@ class Reader:
             Behind: the cache may still get there.
             ControllerError: the list failed.
         """
-        if self._wait.has_read(self._world.allocations, revision, network):
+        if self._wait.has_read(self._caches.allocations, revision, network):
             return self.cached(network, space)
         found, position = await self.live(network)
         contents = contents_of(space, [(self._source, found.values())])
@@ -85,15 +87,15 @@ class ShownAddresses:
     that it concerns, nothing else; the next pass reads those machines.
 
     Args:
-        world: the caches.
+        caches: the caches.
     """
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._noted = {one.metadata.key for one in world.configurations}
+    def __init__(self, caches: VitistackCaches) -> None:
+        self._caches = caches
+        self._noted = {one.metadata.key for one in caches.configurations}
         self._shown: dict[str, dict[Key, frozenset[str]]] = {}
-        world.configurations.subscribe(self._note_machine)
-        world.allocations.subscribe(self._note_allocation)
+        caches.configurations.subscribe(self._note_machine)
+        caches.allocations.subscribe(self._note_allocation)
 
     def of_network(self, network: Key) -> Mapping[str, Key]:
         """Return addresses of a network with the NetworkConfigurations that show them."""
@@ -101,17 +103,17 @@ class ShownAddresses:
             self._read_machine(self._noted.pop())
         found: dict[str, Key] = {}
         for key, texts in self._shown.get(network.namespace, {}).items():
-            one = self._world.configurations.get(key)
+            one = self._caches.configurations.get(key)
             if one is None or one.metadata.terminating:
                 continue
             named = one.spec.networkNamespaceName in {"", network.name}
-            if named and self._world.names_us(one.spec.provider):
+            if named and self._caches.names_us(one.spec.provider):
                 found.update(dict.fromkeys(texts, key))
         return found
 
     def _read_machine(self, key: Key) -> None:
-        one = self._world.configurations.get(key)
-        texts = frozenset(_shown_by(one, self._world)) if one is not None else frozenset[str]()
+        one = self._caches.configurations.get(key)
+        texts = frozenset(_shown_by(one, self._caches)) if one is not None else frozenset[str]()
         here = self._shown.setdefault(key.namespace, {})
         if texts:
             here[key] = texts
@@ -131,8 +133,8 @@ class ShownAddresses:
                 self._noted.add(one.configuration)
 
 
-def _shown_by(one: NetworkConfiguration, world: World) -> Iterable[str]:
-    mine = world.of_configuration(one.metadata.key)
+def _shown_by(one: NetworkConfiguration, caches: VitistackCaches) -> Iterable[str]:
+    mine = caches.of_configuration(one.metadata.key)
     shown = {text for each in one.status.networkInterfaces for text in addresses_of(each)}
     shown |= {each.spec.requestedAddress for each in mine if is_made_for(each, one)}
     return shown - {each.status.address for each in mine if each.holds}

@@ -27,18 +27,18 @@ from reconcilers.integrations.vitistack.api import (
     NetworkConfiguration,
     NetworkNamespace,
 )
-from reconcilers.integrations.vitistack.configurations import ConfigurationReconciler
-from reconcilers.integrations.vitistack.networks import NetworkReconciler
-from reconcilers.integrations.vitistack.overlaps import overlaps
-from reconcilers.integrations.vitistack.reading import Reader
-from reconcilers.integrations.vitistack.world import (
+from reconcilers.integrations.vitistack.caches import (
     CONFIGURATION_INDEX,
     NAMESPACE_INDEX,
-    World,
+    VitistackCaches,
     configuration_name,
     namespace_of,
     space_name,
 )
+from reconcilers.integrations.vitistack.configurations import ConfigurationReconciler
+from reconcilers.integrations.vitistack.networks import NetworkReconciler
+from reconcilers.integrations.vitistack.overlaps import overlaps
+from reconcilers.integrations.vitistack.reading import Reader
 from reconcilers.integrations.vitistack.writing import Writer
 
 
@@ -62,7 +62,7 @@ class Vitistack(AllocatingIntegration):
         configurations = extension.informer(
             CONFIGURATIONS, indexes={NAMESPACE_INDEX: namespace_of}
         )
-        world = World(
+        caches = VitistackCaches(
             networks.cache,
             allocations.cache,
             configurations.cache,
@@ -72,42 +72,42 @@ class Vitistack(AllocatingIntegration):
         client = extension.client.with_field_manager(names.FIELD_MANAGER)
         clock, recorder = self._clock, self._recorder
         writer = Writer(client, recorder, clock, settings.width)
-        reader = Reader(client, world, clock, settings.cache_patience)
+        reader = Reader(client, caches, clock, settings.cache_patience)
         extension.controller(
             "vitistack-networknamespace",
             NetworkReconciler(
-                client, world, reader, writer, recorder=recorder, clock=clock, settings=settings
+                client, caches, reader, writer, recorder=recorder, clock=clock, settings=settings
             ).reconcile,
-            watches=self._of_networks(world, networks, allocations),
+            watches=self._of_networks(caches, networks, allocations),
             concurrency=self._settings.concurrency,
         )
         extension.controller(
             "vitistack-ipallocation",
-            AllocationReconciler(client, world, writer, recorder, clock).reconcile,
-            watches=_of_allocations(world, networks, allocations, configurations),
+            AllocationReconciler(client, caches, writer, recorder, clock).reconcile,
+            watches=_of_allocations(caches, networks, allocations, configurations),
             concurrency=settings.width,
         )
         extension.controller(
             "vitistack-networkconfiguration",
-            ConfigurationReconciler(client, world, clock).reconcile,
-            watches=_of_configurations(world, networks, allocations, configurations),
+            ConfigurationReconciler(client, caches, clock).reconcile,
+            watches=_of_configurations(caches, networks, allocations, configurations),
             concurrency=settings.width,
         )
 
-        figures = views.NetworkFigures(world, reader, clock)
+        figures = views.NetworkFigures(caches, reader, clock)
         gauges = PoolGauges(views.METRICS, "a NetworkNamespace", views.LABELS, figures)
         return with_gauges(gauges, self._manager.metrics.registry, extension.run)
 
     def _of_networks(
         self,
-        world: World,
+        caches: VitistackCaches,
         networks: Informer[NetworkNamespace],
         allocations: Informer[IPAllocation],
     ) -> list[Watch[NetworkNamespace] | Watch[IPAllocation]]:
         """Return which changes lead to a pass over which networks."""
 
         def sharing_ranges(network: NetworkNamespace) -> Iterable[Key]:
-            return overlaps(network, world.networks)
+            return overlaps(network, caches.networks)
 
         return [
             Watch(networks, to_self, delay=spec_at_once(self._settings.pool.gather)),
@@ -118,7 +118,7 @@ class Vitistack(AllocatingIntegration):
 
 
 def _of_allocations(
-    world: World,
+    caches: VitistackCaches,
     networks: Informer[NetworkNamespace],
     allocations: Informer[IPAllocation],
     configurations: Informer[NetworkConfiguration],
@@ -126,10 +126,10 @@ def _of_allocations(
     """Return which changes lead to a pass over which IPAllocations."""
 
     def of_network(network: NetworkNamespace) -> Iterable[Key]:
-        return (one.metadata.key for one in world.of_network(network.metadata.key))
+        return (one.metadata.key for one in caches.of_network(network.metadata.key))
 
     def of_configuration(configuration: NetworkConfiguration) -> Iterable[Key]:
-        found = world.of_configuration(configuration.metadata.key)
+        found = caches.of_configuration(configuration.metadata.key)
         return (one.metadata.key for one in found)
 
     return [
@@ -140,7 +140,7 @@ def _of_allocations(
 
 
 def _of_configurations(
-    world: World,
+    caches: VitistackCaches,
     networks: Informer[NetworkNamespace],
     allocations: Informer[IPAllocation],
     configurations: Informer[NetworkConfiguration],
@@ -149,7 +149,7 @@ def _of_configurations(
 
     def of_network(network: NetworkNamespace) -> Iterable[Key]:
         name, namespace = network.metadata.name, network.metadata.namespace
-        for one in world.configurations.by_index(NAMESPACE_INDEX, namespace):
+        for one in caches.configurations.by_index(NAMESPACE_INDEX, namespace):
             if one.spec.networkNamespaceName in {"", name}:
                 yield one.metadata.key
 

@@ -36,10 +36,15 @@ from reconcilers.integrations.vitistack.api import (
     IPAllocation,
     NetworkNamespace,
 )
+from reconcilers.integrations.vitistack.caches import (
+    VitistackCaches,
+    holding,
+    problem_of,
+    static_of,
+)
 from reconcilers.integrations.vitistack.overlaps import overlaps
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
 from reconcilers.integrations.vitistack.reading import Reader
-from reconcilers.integrations.vitistack.world import World, holding, problem_of, static_of
 
 METRICS = "butler_vitistack_network"
 LABELS = ("namespace", "network")
@@ -89,18 +94,18 @@ def _held(part: AddressRange, state: str, key: Key) -> HeldPart:
     return HeldPart(part, state, f"{ALLOCATIONS.full_name} {key}", key)
 
 
-def contents_of(world: World, wanted: Wanted = every_pool) -> Iterator[NetworkContents]:
+def contents_of(caches: VitistackCaches, wanted: Wanted = every_pool) -> Iterator[NetworkContents]:
     """Yield every network with a static configuration and what is held of it, by key.
 
     Args:
-        world: the objects.
+        caches: the objects.
         wanted: which networks.
     """
-    for network in sorted(world.networks, key=lambda one: one.metadata.key):
+    for network in sorted(caches.networks, key=lambda one: one.metadata.key):
         static = static_of(network)
         if static is None or not wanted(PoolName(NETWORKS.kind, network.metadata.key)):
             continue
-        found = {one.metadata.key: one for one in world.of_network(network.metadata.key)}
+        found = {one.metadata.key: one for one in caches.of_network(network.metadata.key)}
         problem = problem_of(network, network.metadata.name)
         fault = problem.message if problem is not None else ""
         try:
@@ -188,7 +193,7 @@ def _requests(one: NetworkContents) -> Iterator[OurAllocation]:
 
 
 def audit(
-    world: World,
+    caches: VitistackCaches,
     contents: Iterable[NetworkContents],
     unreadable: Mapping[tuple[str, Key], str],
     now: datetime,
@@ -196,7 +201,7 @@ def audit(
     """Yield everything that is wrong at the time `now`.
 
     Args:
-        world: the objects.
+        caches: the objects.
         contents: the networks with their contents.
         unreadable: objects that could not be decoded, by kind and key, with the reason.
         now: the time.
@@ -204,13 +209,13 @@ def audit(
     yield from unreadable_troubles(unreadable)
     for one in contents:
         yield from _of_network(one)
-    for network in sorted(world.networks, key=lambda one: one.metadata.key):
+    for network in sorted(caches.networks, key=lambda one: one.metadata.key):
         key = network.metadata.key
-        for other in overlaps(network, world.networks):
+        for other in overlaps(network, caches.networks):
             if other < key:
                 sentence = f"hands out addresses that NetworkNamespace {other} hands out, too"
                 yield Trouble("PoolsOverlap", "warning", NETWORKS.kind, key, sentence)
-    yield from _of_allocations(world, now)
+    yield from _of_allocations(caches, now)
 
 
 def _of_network(one: NetworkContents) -> Iterator[Trouble]:
@@ -237,15 +242,15 @@ def _of_network(one: NetworkContents) -> Iterator[Trouble]:
             yield Trouble("OutOfRange", "warning", subject, Key(namespace, name), sentence)
 
 
-def _of_allocations(world: World, now: datetime) -> Iterator[Trouble]:
+def _of_allocations(caches: VitistackCaches, now: datetime) -> Iterator[Trouble]:
     """Yield the allocations whose network or configuration is missing, and those that expired."""
     kind = ALLOCATIONS.full_name
-    for one in sorted(world.allocations, key=lambda each: each.metadata.key):
+    for one in sorted(caches.allocations, key=lambda each: each.metadata.key):
         key = one.metadata.key
-        if world.network_of(one) is None:
+        if caches.network_of(one) is None:
             sentence = f"names {NETWORKS.kind} {one.network}, which does not exist; it waits"
             yield Trouble("UnknownPool", "error", kind, key, sentence)
-        if one.configuration not in world.configurations:
+        if one.configuration not in caches.configurations:
             sentence = f"its {CONFIGURATIONS.kind} {one.configuration} does not exist; its address"
             sentence = f"{sentence} is free when it expires"
             yield Trouble("Unclaimed", "warning", kind, key, sentence, one, removable=True)
@@ -261,13 +266,13 @@ class NetworkFigures:
     So a scrape costs what has changed.
 
     Args:
-        world: the caches.
+        caches: the caches.
         reader: keeps what is held of each network.
         clock: for ages.
     """
 
-    def __init__(self, world: World, reader: Reader, clock: Clock) -> None:
-        self._world = world
+    def __init__(self, caches: VitistackCaches, reader: Reader, clock: Clock) -> None:
+        self._caches = caches
         self._reader = reader
         self._clock = clock
 
@@ -276,8 +281,8 @@ class NetworkFigures:
         now = self._clock.now()
         return [
             self._of(network, _space(network), now)
-            for network in self._world.networks
-            if self._world.is_ours(network) and static_of(network) is not None
+            for network in self._caches.networks
+            if self._caches.is_ours(network) and static_of(network) is not None
         ]
 
     def _of(
@@ -286,7 +291,7 @@ class NetworkFigures:
         key = network.metadata.key
         labels = (key.namespace, key.name)
         if space is None:
-            found = [one for one in self._world.of_network(key) if one.waits]
+            found = [one for one in self._caches.of_network(key) if one.waits]
             born = [one.metadata.creationTimestamp for one in found]
             since = min((one for one in born if one is not None), default=None)
             return PoolFigures(labels, 0, 0, 0, 0, len(found), _age(since, now))

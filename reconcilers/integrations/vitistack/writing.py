@@ -37,9 +37,9 @@ from reconcilers.integrations.vitistack.api import (
     Static,
     Summary,
 )
+from reconcilers.integrations.vitistack.caches import Problem, VitistackCaches
 from reconcilers.integrations.vitistack.overlaps import OVERLAPPING, finding, overlaps
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
-from reconcilers.integrations.vitistack.world import Problem, World
 from reconcilers.networkpool.pending_promises import WriteResult
 
 ACTION = "Allocating"
@@ -176,14 +176,16 @@ class NetworkStatuses:
 
     Args:
         client: for the writes.
-        world: the caches.
+        caches: the caches.
         recorder: takes the events.
         clock: the time.
     """
 
-    def __init__(self, client: Client, world: World, recorder: Recorder, clock: Clock) -> None:
+    def __init__(
+        self, client: Client, caches: VitistackCaches, recorder: Recorder, clock: Clock
+    ) -> None:
         self._client = client
-        self._world = world
+        self._caches = caches
         self._recorder = recorder
         self._clock = clock
         self._without_conditions = False
@@ -215,7 +217,7 @@ class NetworkStatuses:
 
     async def _write(self, network: NetworkNamespace, patch: dict[str, Any]) -> None:
         """Write a patch of the status, with the condition where that differs."""
-        found = finding(overlaps(network, self._world.networks))
+        found = finding(overlaps(network, self._caches.networks))
         has = network.status.conditions
         # A network that shares nothing, and never did, has no such condition.
         if not self._without_conditions and (found.status or find(has, OVERLAPPING) is not None):
@@ -241,7 +243,7 @@ class NetworkStatuses:
         how = network.spec.ipAllocation
         summary = Summary(
             type=STATIC,
-            provider=(how.provider if how is not None else "") or self._world.provider,
+            provider=(how.provider if how is not None else "") or self._caches.provider,
             allocatedCount=contents.used,
             availableCount=contents.space.free,
             totalCount=space.layout.total,

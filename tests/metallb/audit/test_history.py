@@ -162,7 +162,7 @@ def _truth(writes: list[int], deleted: bool) -> list[_Truth]:
 def _list(
     history: History[str], truth: list[_Truth], began: float, looked: float, ended: float
 ) -> None:
-    """Take in a list whose answer shows the world at `looked`."""
+    """Take in a list whose answer shows the objects as they were at `looked`."""
     past = [one for one in truth if one.during.begin <= looked]
     there = [one for one in past if looked < one.during.end]
     revision = max((one.revision + (one.during.end <= looked) for one in past), default=0)

@@ -36,7 +36,7 @@ from reconcilers.cli.demo.steps import (
     warned,
 )
 from reconcilers.cli.demo.story import WEB, story
-from reconcilers.cli.demo.world import Broken, World
+from reconcilers.cli.demo.view import Broken, PlatformView
 from reconcilers.cli.local.objects import make_namespaces
 from reconcilers.cli.local.platform import Platform
 from reconcilers.cli.local.servers import ApiServer, api_server, sole_failure
@@ -117,13 +117,13 @@ async def test_a_step_that_does_not_happen_is_named() -> None:
     clock = VirtualClock()
     transport = HttpTransport(Endpoint("https://nowhere.invalid"))
     nowhere = ApiServer("management", "https://nowhere.invalid", "embedded", "", transport)
-    world, printed = World(Platform(nowhere, {}), clock), list[str]()
+    view, printed = PlatformView(Platform(nowhere, {}), clock), list[str]()
     step = Step("A pool is served by nobody", (checks.pool_in_use("vlan40", 0),))
     failures = list[str]()
 
     async def watch_it() -> None:
         with pytest.raises(DidNotHappen) as failure:
-            await play([step], world, clock, printed.append, 30.0)
+            await play([step], view, clock, printed.append, 30.0)
         failures.append(str(failure.value))
 
     async with anyio.create_task_group() as group:
@@ -142,11 +142,11 @@ async def test_a_step_explains_itself_and_shows_on_a_terminal_what_it_waits_for(
     terminal, printed, clock = Terminal(), list[str](), SystemClock()
     transport = HttpTransport(Endpoint("https://nowhere.invalid"))
     nowhere = ApiServer("management", "https://nowhere.invalid", "embedded", "", transport)
-    world = World(Platform(nowhere, {}), clock)
+    view = PlatformView(Platform(nowhere, {}), clock)
     step = Step("A pool is served by nobody", (checks.pool_in_use("vlan40", 0),), text="Why.")
     with redirect_stderr(terminal):
         async with anyio.create_task_group() as group:
-            group.start_soon(play, [step], world, clock, printed.append, 3600.0)
+            group.start_soon(play, [step], view, clock, printed.append, 3600.0)
             wanted = "waiting: there is no NetworkPool butler-system/vlan40 ..."
             assert await anyio.to_thread.run_sync(terminal.shows, wanted)
             group.cancel_scope.cancel()
@@ -154,7 +154,7 @@ async def test_a_step_explains_itself_and_shows_on_a_terminal_what_it_waits_for(
 
 
 def test_every_step_explains_itself_to_who_has_never_seen_it() -> None:
-    steps = story(OverlapWatch(), ReleaseWatch(World.__new__(World)), "")
+    steps = story(OverlapWatch(), ReleaseWatch(PlatformView.__new__(PlatformView)), "")
     assert len(steps) == 26
     for step in steps:
         assert len(step.text.split()) >= 15, step.title
@@ -176,7 +176,7 @@ async def test_the_demo_notices_a_range_that_is_released_before_it_is_withdrawn(
     def short(_: OverlapWatch, releases: ReleaseWatch, url: str) -> list[Step]:
         leaving = Step(
             "The tenant goes",
-            (lambda world: releases.let_go_first(world, 1),),
+            (lambda view: releases.let_go_first(view, 1),),
             (remove(TENANT_CLUSTER, WEB),),
         )
         return [*story(OverlapWatch(), releases, url)[:4], leaving]
@@ -198,11 +198,11 @@ async def test_a_request_that_has_to_wait_is_sent_after_its_predecessor_is_serve
         ):
             found.append(f"{change.new.metadata.name} {change.new.status.phase}".strip())
 
-    async def watch(world: World) -> None:
-        world.allocations.subscribe(note)
+    async def watch(view: PlatformView) -> None:
+        view.allocations.subscribe(note)
 
     def short(*_: object) -> list[Step]:
-        every = story(OverlapWatch(), ReleaseWatch(World.__new__(World)), "")
+        every = story(OverlapWatch(), ReleaseWatch(PlatformView.__new__(PlatformView)), "")
         waiting = [one for one in every if one.title.startswith("Two requests have to wait")]
         return [Step("Somebody watches", (), (watch,)), *waiting]
 
@@ -217,10 +217,10 @@ async def test_what_the_server_refuses_is_reported() -> None:
         "Nonsense is declared", (), (declare(ours("NetworkPool", "x", {"cidr": "nonsense"})),)
     )
     async with api_server("management", crds()) as server:
-        world = World(Platform(server, {}), clock)
-        await _namespace(world)
+        view = PlatformView(Platform(server, {}), clock)
+        await _namespace(view)
         with pytest.raises(DidNotHappen, match=r"Nonsense is declared.*cidr"):
-            await play([refused], world, clock, lambda _: None, 5.0)
+            await play([refused], view, clock, lambda _: None, 5.0)
 
 
 async def test_what_should_be_refused_and_is_not_stops_the_demo() -> None:
@@ -229,9 +229,9 @@ async def test_what_should_be_refused_and_is_not_stops_the_demo() -> None:
         "All is refused",
         attempt("a sound pool", "create", NETWORK_POOL, "sound", sound, "unsound"),
     )
-    async with _with_crds() as world:
+    async with _with_crds() as view:
         with pytest.raises(DidNotHappen, match="a sound pool, and it was not refused"):
-            await play([step], world, SystemClock(), lambda _: None, 5.0)
+            await play([step], view, SystemClock(), lambda _: None, 5.0)
 
 
 async def test_a_refusal_for_another_reason_stops_the_demo() -> None:
@@ -240,9 +240,9 @@ async def test_a_refusal_for_another_reason_stops_the_demo() -> None:
         "It is refused", attempt("a pool", "create", NETWORK_POOL, "odd", odd, "straddles")
     )
     reason = r"'straddles' is not in the server's answer: .*cidr"
-    async with _with_crds() as world:
+    async with _with_crds() as view:
         with pytest.raises(DidNotHappen, match=reason):
-            await play([step], world, SystemClock(), lambda _: None, 5.0)
+            await play([step], view, SystemClock(), lambda _: None, 5.0)
 
 
 async def test_what_should_be_warned_of_and_is_not_stops_the_demo() -> None:
@@ -252,9 +252,9 @@ async def test_what_should_be_warned_of_and_is_not_stops_the_demo() -> None:
         attempt("a pool", "create", NETWORK_POOL, "sound", sound, "host bits"),
     )
     reason = "'host bits' is not in the server's answer: nothing"
-    async with _with_crds() as world:
+    async with _with_crds() as view:
         with pytest.raises(DidNotHappen, match=reason):
-            await play([step], world, SystemClock(), lambda _: None, 5.0)
+            await play([step], view, SystemClock(), lambda _: None, 5.0)
 
 
 def test_each_cause_of_a_refusal_is_printed_on_a_line_of_its_own() -> None:
@@ -267,15 +267,15 @@ def test_each_cause_of_a_refusal_is_printed_on_a_line_of_its_own() -> None:
 
 
 @asynccontextmanager
-async def _with_crds() -> AsyncIterator[World]:
+async def _with_crds() -> AsyncIterator[PlatformView]:
     async with api_server("management", crds()) as server:
-        world = World(Platform(server, {}), SystemClock())
-        await _namespace(world)
-        yield world
+        view = PlatformView(Platform(server, {}), SystemClock())
+        await _namespace(view)
+        yield view
 
 
-async def _namespace(world: World) -> None:
-    await make_namespaces(world.management.transport, [names.DEFAULT_NAMESPACE])
+async def _namespace(view: PlatformView) -> None:
+    await make_namespaces(view.management.transport, [names.DEFAULT_NAMESPACE])
 
 
 def test_the_watch_sees_an_overlap_that_lasted_one_moment() -> None:
@@ -285,7 +285,7 @@ def test_the_watch_sees_an_overlap_that_lasted_one_moment() -> None:
     watch.see(Change(None, other))
     watch.see(Change(other, None))
     with pytest.raises(Broken, match="other and one overlap"):
-        watch.never(World.__new__(World))
+        watch.never(PlatformView.__new__(PlatformView))
 
 
 def test_the_watch_sees_no_overlap_in_a_range_that_is_handed_on() -> None:

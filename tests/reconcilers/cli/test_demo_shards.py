@@ -9,16 +9,16 @@ from reconcilers.cli.demo.command import perform
 from reconcilers.cli.demo.promises import OverlapWatch, ReleaseWatch
 from reconcilers.cli.demo.steps import Step
 from reconcilers.cli.demo.story import story
-from reconcilers.cli.demo.world import NotYet, World
+from reconcilers.cli.demo.view import NotYet, PlatformView
 
 SHARDS = 4
 
 
-def both_work(world: World) -> list[str]:
+def both_work(view: PlatformView) -> list[str]:
     """See that each replica holds shards."""
     names = {f"butler-ipam-{SHARDS}-{shard}" for shard in range(SHARDS)}
-    holders = {one.spec.holderIdentity for one in world.leases if one.metadata.name in names}
-    if holders != {one.name for one in world.replicas}:
+    holders = {one.spec.holderIdentity for one in view.leases if one.metadata.name in names}
+    if holders != {one.name for one in view.replicas}:
         raise NotYet(f"shards are held by {holders}")
     return [f"all of {sorted(map(str, holders))} hold shards"]
 

@@ -59,7 +59,7 @@ def test_the_controllers_load_neither_what_makes_schemas_nor_the_embedded_api_se
 
 def test_a_platform_is_started_without_what_makes_schemas() -> None:
     script = (
-        "import sys, reconcilers.cli.up, reconcilers.cli.demo.world\n"
+        "import sys, reconcilers.cli.up, reconcilers.cli.demo.view\n"
         "print([m for m in ('pydantic', 'reconcilers.api.crd') if m in sys.modules])\n"
     )
     assert printed_by(script) == "[]\n"

@@ -2,13 +2,13 @@
 
 Or that they hold shards, which move while passes are under way, and which two may believe to hold.
 
-The reconcilers, client and caches are the real ones. The API server is a small model (world.py),
+The reconcilers, client and caches are the real ones. The API server is a small model (model.py),
 so that a seed decides when each request runs, whether its answer arrives, how far each cache lags,
 and when a replica dies: what a real server cannot be made to repeat.
 
 The pools, on a model of an API server that is as small as can be:
 
-    world.py      the API server: versions, preconditions, finalizers, a log of events
+    model.py      the API server: versions, preconditions, finalizers, a log of events
     wire.py       requests in flight: they may run late, or lose their answer
     replica.py    one replica: lagging caches, real reconcilers, tasks that may be cut off
     laws.py       what must hold of every write, and in the end

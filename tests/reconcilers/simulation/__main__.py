@@ -39,7 +39,7 @@ _RUNS: dict[str, type[Run]] = {
 def main() -> int:
     """Play what the command line asks for; return how many seeds failed, at most 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.reconcilers.simulation")
-    parser.add_argument("world", choices=["pools", "tenants", *_RUNS])
+    parser.add_argument("model", choices=["pools", "tenants", *_RUNS])
     parser.add_argument("seed", type=int)
     parser.add_argument("--to", type=int, help="play the seeds from SEED up to this one")
     parser.add_argument(
@@ -72,7 +72,7 @@ def _played(asked: argparse.Namespace) -> int:
     """Play the seeds; return how many failed."""
     failed = 0
     for seed in range(asked.seed, asked.to or asked.seed + 1):
-        if asked.world == "pools":
+        if asked.model == "pools":
             plan = Plan(
                 replicas=asked.replicas,
                 force=asked.force,
@@ -80,15 +80,15 @@ def _played(asked: argparse.Namespace) -> int:
                 families=asked.families,
             )
             verdict = Run(seed, plan).play(silent=asked.to is not None)
-        elif run := _RUNS.get(asked.world):
+        elif run := _RUNS.get(asked.model):
             usual = RESTING if run is ClusterRun else Plan()
             plan = replace(usual, replicas=asked.replicas, force=asked.force)
             verdict = run(seed, plan).play(silent=asked.to is not None)
         else:
             faults = FORCE if asked.force else COUNTING if asked.counting else None
             faults = FAMILIES if asked.families else faults
-            world = SharedTenancy if asked.shards else Tenancy
-            verdict = world(seed, faults).play(silent=asked.to is not None)
+            model = SharedTenancy if asked.shards else Tenancy
+            verdict = model(seed, faults).play(silent=asked.to is not None)
         if verdict or asked.to is None:
             sys.stdout.write(f"seed {seed}: {verdict or 'clean'}\n")
         failed += verdict is not None

@@ -22,9 +22,9 @@ from tests.reconcilers.simulation.laws import (
     overlap,
     unserved,
 )
+from tests.reconcilers.simulation.model import ALLOCATIONS, POOLS, Json, ModelServer
 from tests.reconcilers.simulation.replica import Passes, Replica
 from tests.reconcilers.simulation.wire import Flight
-from tests.reconcilers.simulation.world import ALLOCATIONS, POOLS, Json, World
 
 NAMES = ("a", "b", "c", "d")
 
@@ -87,7 +87,7 @@ class Run:
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
         self.clock = VirtualClock()
-        self.world = World(self.clock.now)
+        self.model = ModelServer(self.clock.now)
         self.judge = self._make_judge()
         self.flights: list[Flight] = []
         self.replicas: list[Passes] = []
@@ -99,7 +99,7 @@ class Run:
         """How many passes were cancelled as their shard moved, in replicas that have died."""
 
     def _make_judge(self) -> Judge:
-        return Judge(self.world)
+        return Judge(self.model)
 
     def play(self, *, silent: bool = True) -> str | None:
         """Return what went wrong, None if nothing did; log only if not `silent`."""
@@ -109,7 +109,7 @@ class Run:
     @property
     def number_of_writes(self) -> int:
         """How many writes took effect."""
-        return self.world.writes
+        return self.model.writes
 
     async def _play(self) -> str | None:
         for name in SPANS:
@@ -176,18 +176,18 @@ class Run:
         if self.plan.lost and self.random.random() < self.plan.lateness:
             flight.land(lost=True)  # the sender gives up; the request may still run
             return
-        flight.run(self.world)
+        flight.run(self.model)
         self.flights.remove(flight)
         if flight.waited_for:
             flight.land(lost=self.plan.lost and self.random.random() < 0.05)
 
     def _user(self) -> None:
         name = self.random.choice(NAMES)
-        if self.world.get(ALLOCATIONS, name):
+        if self.model.get(ALLOCATIONS, name):
             if self.plan.force and self.random.random() < 0.5:
-                self.world.vanish(ALLOCATIONS, name)
+                self.model.vanish(ALLOCATIONS, name)
             else:
-                self.world.delete(ALLOCATIONS, name)
+                self.model.delete(ALLOCATIONS, name)
             return
         spec: Json = {
             "poolRef": {"name": "q" if self.random.random() < self.plan.others else "p"},
@@ -197,7 +197,7 @@ class Run:
         }
         if self.plan.families:
             spec |= self.random.choice(_ASKED)
-        self.world.create(ALLOCATIONS, {"metadata": {"name": name}, "spec": spec})
+        self.model.create(ALLOCATIONS, {"metadata": {"name": name}, "spec": spec})
 
     def _restart(self) -> None:
         place = self.random.randrange(len(self.replicas))
@@ -228,14 +228,14 @@ class Run:
             self.random.choice(options)()
 
     def _some_allocation(self) -> str | None:
-        names = [obj["metadata"]["name"] for obj in self.world.of(ALLOCATIONS)]
+        names = [obj["metadata"]["name"] for obj in self.model.of(ALLOCATIONS)]
         return self.random.choice(names) if names else None
 
     def _reset(self) -> None:
         name = self._some_allocation()
         if name:
             nothing = dict.fromkeys(("startAddress", "endAddress", "cidr", "families"))
-            self.world.patch(
+            self.model.patch(
                 ALLOCATIONS,
                 name,
                 {"status": {**nothing, "phase": "Pending"}},
@@ -245,40 +245,40 @@ class Run:
 
     def _add_family(self) -> None:
         """Give the larger pool its second family, whoever uses it meanwhile."""
-        if self.world.get(POOLS, "p"):
-            self.world.patch(POOLS, "p", {"spec": {"secondary": _SECONDARY}}, guarded=False)
+        if self.model.get(POOLS, "p"):
+            self.model.patch(POOLS, "p", {"spec": {"secondary": _SECONDARY}}, guarded=False)
 
     def _lose_family(self) -> None:
         """Wipe the second range from a status, and the phase, as an editor would."""
         name = self._some_allocation()
         if name:
             less = {"status": {"families": None, "phase": "Pending"}}
-            self.world.patch(ALLOCATIONS, name, less, status=True, guarded=False)
+            self.model.patch(ALLOCATIONS, name, less, status=True, guarded=False)
 
     def _touch(self) -> None:
         name = self._some_allocation()
         if name:
-            label = {"metadata": {"labels": {"touched": str(self.world.revision)}}}
-            self.world.patch(ALLOCATIONS, name, label, guarded=False)
+            label = {"metadata": {"labels": {"touched": str(self.model.revision)}}}
+            self.model.patch(ALLOCATIONS, name, label, guarded=False)
 
     def _cycle_pool(self) -> None:
-        if self.world.get(POOLS, "p"):
-            self.world.delete(POOLS, "p")
+        if self.model.get(POOLS, "p"):
+            self.model.delete(POOLS, "p")
         else:
             self._make_pool("p")
 
     def _force_pool(self) -> None:
-        self.world.vanish(POOLS, "p")
+        self.model.vanish(POOLS, "p")
         self._make_pool("p")
 
     def _restore(self) -> None:
         """Bring the pool back with the memory of a history that is not ours."""
-        self.world.vanish(POOLS, "p")
-        self._make_pool("p", {"allocationsRevision": str(self.world.revision + 100_000)})
+        self.model.vanish(POOLS, "p")
+        self._make_pool("p", {"allocationsRevision": str(self.model.revision + 100_000)})
 
     def _wipe(self) -> None:
-        if self.world.get(POOLS, "p"):
-            self.world.patch(POOLS, "p", {"status": None}, guarded=False)
+        if self.model.get(POOLS, "p"):
+            self.model.patch(POOLS, "p", {"status": None}, guarded=False)
 
     def _make_pool(self, name: str, status: Json | None = None) -> None:
         first, last = SPANS[name]
@@ -287,11 +287,11 @@ class Run:
         if name == "p" and self.plan.families and self.random.random() < 0.7:
             spec["secondary"] = _SECONDARY
         body: Json = {"metadata": {"name": name}, "spec": spec}
-        self.world.create(POOLS, body if status is None else body | {"status": status})
+        self.model.create(POOLS, body if status is None else body | {"status": status})
 
     def _replica(self, *, stale: bool) -> Passes:
         replica = Replica(
-            self.world,
+            self.model,
             self.flights,
             self.clock,
             self.random,
@@ -302,10 +302,10 @@ class Run:
         return replica
 
     def _overlap(self) -> str | None:
-        return overlap(self.world)
+        return overlap(self.model)
 
     def _unserved(self) -> str | None:
-        return unserved(self.world)
+        return unserved(self.model)
 
     async def _calm(self, group: TaskGroup) -> str | None:
         """No more mischief: everything that fits must be served, and promises settle."""
@@ -327,7 +327,7 @@ class Run:
 
     def _prepare_calm(self) -> None:
         for name in SPANS:
-            if self.world.get(POOLS, name) is None:
+            if self.model.get(POOLS, name) is None:
                 self._make_pool(name)
         for shard in range(self.plan.shards):
             for holder in self._holders(shard):
@@ -342,7 +342,7 @@ class Run:
             while not replica.idle or self.flights:
                 for flight in list(self.flights):
                     self.requests += 1
-                    flight.run(self.world)
+                    flight.run(self.model)
                     self.flights.remove(flight)
                     flight.land()
                 replica.read(1.0, all_of_it=True)

@@ -10,6 +10,13 @@ from controller.cache import Cache
 from controller.client import Client
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
+from reconcilers.integrations.clusterapi.caches import (
+    CLUSTER_INDEX,
+    ClaimCaches,
+    cluster_index,
+    geometry_of,
+    space_of,
+)
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.granting import Granting
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
@@ -17,13 +24,6 @@ from reconcilers.integrations.clusterapi.overlaps import Offers
 from reconcilers.integrations.clusterapi.pools import PoolParts, PoolReconciler
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Reader
-from reconcilers.integrations.clusterapi.world import (
-    CLUSTER_INDEX,
-    World,
-    cluster_index,
-    geometry_of,
-    space_of,
-)
 from reconcilers.integrations.core.contents import SPACE_INDEX
 from tests.reconcilers.simulation.chaos import NAMES
 from tests.reconcilers.simulation.claimlaws import ClaimJudge, given_twice, left_undone
@@ -34,7 +34,7 @@ from tests.reconcilers.simulation.journalchaos import (
     Working,
 )
 from tests.reconcilers.simulation.laws import FIRST, SPANS, Judge
-from tests.reconcilers.simulation.world import ADDRESSES, CLAIM_POOLS, CLAIMS, CLUSTERS, Json
+from tests.reconcilers.simulation.model import ADDRESSES, CLAIM_POOLS, CLAIMS, CLUSTERS, Json
 
 
 class ClaimReplica(JournalReplica):
@@ -58,29 +58,29 @@ class ClaimReplica(JournalReplica):
         client = self._client()
         if clusters is not None:
             self._feed(CLUSTERS, clusters)
-        world = World(
+        caches = ClaimCaches(
             claims, addresses, clusters, {"InClusterIPPool": pools}, claim_kind, address_kind
         )
-        parts = self._parts(client, world, lambda _, pool: geometry_of(pool))
+        parts = self._parts(client, caches, lambda _, pool: geometry_of(pool))
         of_pools = PoolReconciler(api.IN_CLUSTER_IP_POOL, parts)
-        of_claims = ClaimReconciler(client, world, self.recorder, self.clock)
+        of_claims = ClaimReconciler(client, caches, self.recorder, self.clock)
         return (
             (of_pools.reconcile, (self.pools,)),
             (of_claims.reconcile, (self.claims, self.addresses)),
         )
 
     def _parts(
-        self, client: Client, world: World, offered: Callable[[str, Any], PoolSpace]
+        self, client: Client, caches: ClaimCaches, offered: Callable[[str, Any], PoolSpace]
     ) -> PoolParts:
         """Return what passes over pools work with."""
         clock, settings, recorder = self.clock, self.settings, self.recorder
         return PoolParts(
             client,
-            world,
-            Reader(client, world, clock, settings.cache_patience),
-            Granting(client, world, recorder, clock, settings.width),
-            Leftovers(client, world, clock),
-            PoolStatuses(client, recorder, clock, Offers(world.pools, offered)),
+            caches,
+            Reader(client, caches, clock, settings.cache_patience),
+            Granting(client, caches, recorder, clock, settings.width),
+            Leftovers(client, caches, clock),
+            PoolStatuses(client, recorder, clock, Offers(caches.pools, offered)),
             clock,
             settings,
         )
@@ -99,28 +99,28 @@ class ClaimRun(JournalRun):
 
     @override
     def _make_judge(self) -> Judge:
-        return ClaimJudge(self.world)
+        return ClaimJudge(self.model)
 
     @override
     def _overlap(self) -> str | None:
-        return given_twice(self.world)
+        return given_twice(self.model)
 
     @override
     def _unserved(self) -> str | None:
-        return left_undone(self.world)
+        return left_undone(self.model)
 
     @override
     def _user(self) -> None:
         name = self.random.choice(NAMES)
-        if self.world.get(CLAIMS, name):
+        if self.model.get(CLAIMS, name):
             if self.plan.force and self.random.random() < 0.5:
-                self.world.vanish(CLAIMS, name)
+                self.model.vanish(CLAIMS, name)
             else:
-                self.world.delete(CLAIMS, name)
+                self.model.delete(CLAIMS, name)
             return
         pool = "q" if self.random.random() < self.plan.others else "p"
         spec = {"poolRef": self.ref(pool), **self._more()}
-        self.world.create(CLAIMS, {"metadata": {"name": name}, "spec": spec})
+        self.model.create(CLAIMS, {"metadata": {"name": name}, "spec": spec})
 
     def _more(self) -> Json:
         """Return what else the spec of a claim says."""
@@ -143,12 +143,12 @@ class ClaimRun(JournalRun):
         name = self.random.choice(NAMES)
         spec: Json = {"claimRef": {"name": name}, "poolRef": self.ref("p")}
         spec |= {"address": address, "prefix": 24}
-        self.world.create(ADDRESSES, {"metadata": {"name": name}, "spec": spec})
+        self.model.create(ADDRESSES, {"metadata": {"name": name}, "spec": spec})
 
     def _take_address(self) -> None:
         """Remove an IPAddress by force."""
         if name := self._some(ADDRESSES):
-            self.world.vanish(ADDRESSES, name)
+            self.model.vanish(ADDRESSES, name)
 
     @override
     def _make_pool(self, name: str, status: Json | None = None) -> None:
@@ -159,18 +159,18 @@ class ClaimRun(JournalRun):
             "allocateReservedIPAddresses": True,
             **self.pool_spec,
         }
-        self.world.create(CLAIM_POOLS, {"metadata": {"name": name}, "spec": spec})
+        self.model.create(CLAIM_POOLS, {"metadata": {"name": name}, "spec": spec})
 
     @override
     def _prepare_calm(self) -> None:
         """Make the pools that are missing; take away what people made and nobody adopted."""
         for name in SPANS:
-            if self.world.get(self.pools, name) is None:
+            if self.model.get(self.pools, name) is None:
                 self._make_pool(name)
         self.judge.paused = True
-        for address in self.world.of(ADDRESSES):
+        for address in self.model.of(ADDRESSES):
             if not address["metadata"].get("ownerReferences"):
-                self.world.vanish(ADDRESSES, address["metadata"]["name"])
+                self.model.vanish(ADDRESSES, address["metadata"]["name"])
         self.judge.paused = False
 
 

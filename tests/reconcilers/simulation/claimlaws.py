@@ -10,7 +10,7 @@ from reconcilers.integrations.clusterapi.api import CLAIM_FINALIZER, POOL_FINALI
 from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.core.journal import ANNOTATION, Promise, journal_of
 from tests.reconcilers.simulation.laws import FIRST, SPANS, Judge
-from tests.reconcilers.simulation.world import ADDRESSES, CLAIM_POOLS, CLAIMS, Json, World
+from tests.reconcilers.simulation.model import ADDRESSES, CLAIM_POOLS, CLAIMS, Json, ModelServer
 
 Held = Callable[[str], Iterable[str]]
 
@@ -38,13 +38,13 @@ class ClaimJudge(Judge):
     def _claim(self, old: Json, new: Json) -> Iterator[str]:
         """Judge a claim that came to have an address."""
         name, meta = new["metadata"]["name"], new["metadata"]
-        now = address_of(self.world, new)
-        if not refers(new) or (refers(old) and address_of(self.world, old) == now):
+        now = address_of(self.model, new)
+        if not refers(new) or (refers(old) and address_of(self.model, old) == now):
             return
         if now is None:
             yield f"{name} refers to an IPAddress that is not there"
-        for other in self.world.of(CLAIMS):
-            if other is not new and now is not None and address_of(self.world, other) == now:
+        for other in self.model.of(CLAIMS):
+            if other is not new and now is not None and address_of(self.model, other) == now:
                 yield f"{name} and {other['metadata']['name']} both have {now}"
         if CLAIM_FINALIZER not in meta.get("finalizers", ()):
             yield f"{name} came to have {now} without its finalizer"
@@ -76,7 +76,7 @@ def promises(pool: Json) -> tuple[Promise, ...]:
     return journal_of(msgspec.convert(pool["metadata"], ObjectMeta)).promises
 
 
-def address_of(world: World, claim: Json) -> str | None:
+def address_of(model: ModelServer, claim: Json) -> str | None:
     """Return the address that a claim's user finds: by its addressRef, else by its record."""
     if not refers(claim):
         return None
@@ -84,18 +84,18 @@ def address_of(world: World, claim: Json) -> str | None:
     finalizers = claim["metadata"].get("finalizers", ())
     if "deletionTimestamp" in claim["metadata"] and CLAIM_FINALIZER not in finalizers:
         return None
-    found = world.get(ADDRESSES, claim["status"]["addressRef"]["name"])
+    found = model.get(ADDRESSES, claim["status"]["addressRef"]["name"])
     if found is not None:
         return str(found["spec"]["address"])
     record = record_of(typed)
     return record.address if record is not None else None
 
 
-def given_twice(world: World) -> str | None:
+def given_twice(model: ModelServer) -> str | None:
     """Return which two claims have one address, None if no two have."""
     seen: dict[str, str] = {}
-    for claim in world.of(CLAIMS):
-        address, name = address_of(world, claim), claim["metadata"]["name"]
+    for claim in model.of(CLAIMS):
+        address, name = address_of(model, claim), claim["metadata"]["name"]
         if address is not None:
             if address in seen:
                 return f"{seen[address]} and {name} both have {address}"
@@ -104,7 +104,7 @@ def given_twice(world: World) -> str | None:
 
 
 def left_undone(
-    world: World,
+    model: ModelServer,
     pools: str = CLAIM_POOLS,
     held: Held = nothing,
     stopped: Container[str] = (),
@@ -112,7 +112,7 @@ def left_undone(
     """Return what should have been served or released by now, None if nothing should.
 
     Args:
-        world: the objects.
+        model: the objects.
         pools: the plural of the pools.
         held: returns the addresses of a pool that others than claims hold.
         stopped: the names of claims about which nothing is to be done unless they are deleted.
@@ -121,25 +121,25 @@ def left_undone(
     serving = {
         name
         for name in SPANS
-        if (pool := world.get(pools, name)) and "deletionTimestamp" not in pool["metadata"]
+        if (pool := model.get(pools, name)) and "deletionTimestamp" not in pool["metadata"]
     }
-    for address in world.of(ADDRESSES):
+    for address in model.of(ADDRESSES):
         name = address["metadata"]["name"]
-        claim = world.get(CLAIMS, name)
+        claim = model.get(CLAIMS, name)
         if claim is None:
             return f"IPAddress {name} is left of a claim that is gone"
         used[address["spec"]["poolRef"]["name"]].add(address["spec"]["address"])
         if claim["spec"]["poolRef"]["name"] not in serving or name in stopped:
             continue
-        if address_of(world, claim) != address["spec"]["address"]:
+        if address_of(model, claim) != address["spec"]["address"]:
             return f"IPAddress {name} answers nobody: {claim.get('status')}"
-    for claim in world.of(CLAIMS):
+    for claim in model.of(CLAIMS):
         name, pool = claim["metadata"]["name"], claim["spec"]["poolRef"]["name"]
         if "deletionTimestamp" in claim["metadata"]:
             return f"{name} is deleted and still there"
         if pool not in serving or name in stopped:
             continue
-        if refers(claim) and world.get(ADDRESSES, name) is None:
+        if refers(claim) and model.get(ADDRESSES, name) is None:
             return f"{name} refers to an IPAddress that is not there"
         first, last = SPANS[pool]
         everything = {f"{FIRST}{number}" for number in range(first, last + 1)}

@@ -10,7 +10,7 @@ from controller.client import Client
 from controller.errors import Conflict
 from controller.meta import Key, Version
 from controller.outcome import SETTLED
-from reconcilers.integrations.clusterapi import choosing, pools, statuses, world
+from reconcilers.integrations.clusterapi import caches, choosing, pools, statuses
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.reading import Reader
@@ -20,7 +20,7 @@ from tests.reconcilers.simulation.journalrules import (
     promises_dropped_at_once,
     without_precondition,
 )
-from tests.reconcilers.simulation.world import CLAIM_POOLS, CLAIMS
+from tests.reconcilers.simulation.model import CLAIM_POOLS, CLAIMS
 
 Patch = pytest.MonkeyPatch
 
@@ -70,7 +70,7 @@ def before_the_finalizer(mp: Patch) -> None:
     def asks(claim: Any) -> bool:
         return not claim.metadata.terminating and statuses.record_of(claim) is None
 
-    mp.setattr(world, "waits", asks)
+    mp.setattr(caches, "waits", asks)
 
 
 def while_terminating(mp: Patch) -> None:
@@ -79,7 +79,7 @@ def while_terminating(mp: Patch) -> None:
     def asks(claim: Any) -> bool:
         return bool(claim.metadata.finalizers) and statuses.record_of(claim) is None
 
-    mp.setattr(world, "waits", asks)
+    mp.setattr(caches, "waits", asks)
 
 
 def fence_voids_nothing(mp: Patch) -> None:
@@ -123,7 +123,7 @@ def released_by_cache(mp: Patch) -> None:
     """A claim goes without its IPAddress if the cache does not show that."""
 
     async def cached(self: ClaimReconciler, claim: Any) -> Any:
-        return self._world.addresses.get(claim.metadata.key)
+        return self._caches.addresses.get(claim.metadata.key)
 
     mp.setattr(ClaimReconciler, "_address_of", cached)
     mp.setattr(ClaimReconciler, "_without_claim", _nothing)
@@ -149,7 +149,7 @@ def own_answers_count_as_read(mp: Patch) -> None:
 
     def further(self: Reader, kind: Any, pool: Key, space: Any) -> Any:
         view = read(self, kind, pool, space)
-        return replace(view, position=self._world.claims.highest_revision)
+        return replace(view, position=self._caches.claims.highest_revision)
 
     mp.setattr(Reader, "cached", further)
 
@@ -161,12 +161,12 @@ def addresses_never_rest(mp: Patch) -> None:
 
 def waits_for_a_lost_cluster(mp: Patch) -> None:
     """A claim whose Cluster is not there is left alone, even when it is being deleted."""
-    standing = world.World.standing
+    standing = caches.ClaimCaches.standing
 
-    def stopped(self: world.World, claim: Any) -> world.Standing:
+    def stopped(self: caches.ClaimCaches, claim: Any) -> caches.Standing:
         key = claim.cluster
         if key is not None and self.clusters is not None and key not in self.clusters:
-            return world.Standing.STOP
+            return caches.Standing.STOP
         return standing(self, claim)
 
-    mp.setattr(world.World, "standing", stopped)
+    mp.setattr(caches.ClaimCaches, "standing", stopped)

@@ -10,21 +10,21 @@ from reconcilers.integrations.core.journal import ANNOTATION
 from tests.reconcilers.simulation.claimchaos import ClaimReplica, ref
 from tests.reconcilers.simulation.claimlaws import ClaimJudge, given_twice
 from tests.reconcilers.simulation.laws import FIRST, SPANS, Judge
+from tests.reconcilers.simulation.model import CLAIM_POOLS, CLAIMS
 from tests.reconcilers.simulation.stage import Stage
 from tests.reconcilers.simulation.wire import Flight
-from tests.reconcilers.simulation.world import CLAIM_POOLS, CLAIMS
 
 
 class ClaimStage(Stage):
-    """A world with pool p of three addresses, its memory, and nobody at work yet."""
+    """A model with pool p of three addresses, its memory, and nobody at work yet."""
 
     @override
     def make_judge(self) -> Judge:
-        return ClaimJudge(self.world)
+        return ClaimJudge(self.model)
 
     @override
     def overlap(self) -> str | None:
-        return given_twice(self.world)
+        return given_twice(self.model)
 
     @override
     def make_pool(self, **status: str) -> None:
@@ -34,23 +34,23 @@ class ClaimStage(Stage):
             "prefix": 24,
             "allocateReservedIPAddresses": True,
         }
-        self.world.create(CLAIM_POOLS, {"metadata": {"name": "p"}, "spec": spec})
+        self.model.create(CLAIM_POOLS, {"metadata": {"name": "p"}, "spec": spec})
 
     @override
     def ask(self, name: str, count: int = 1, since: str = "") -> None:
         meta = {"name": name, "finalizers": [CLAIM_FINALIZER]}
-        self.world.create(CLAIMS, {"metadata": meta, "spec": {"poolRef": ref("p")}})
+        self.model.create(CLAIMS, {"metadata": meta, "spec": {"poolRef": ref("p")}})
 
     @override
     def replica(self) -> Any:
-        made = ClaimReplica(self.world, self.flights, self.clock, Random(0), patience=0.0)
+        made = ClaimReplica(self.model, self.flights, self.clock, Random(0), patience=0.0)
         made.boot(stale=False)
         return made
 
     @property
     def journal(self) -> str:
         """The journal of pool p as it is stored."""
-        pool = self.world.get(CLAIM_POOLS, "p")
+        pool = self.model.get(CLAIM_POOLS, "p")
         assert pool is not None
         return str(pool["metadata"]["annotations"][ANNOTATION])
 
@@ -75,12 +75,12 @@ async def late_write_after_loss_of_memory(
     forgotten: dict[str, Any] = {ANNOTATION: None}
     if copied:
         stage.judge.paused = True
-        stage.world.vanish(CLAIM_POOLS, "p")
+        stage.model.vanish(CLAIM_POOLS, "p")
         stage.make_pool()
         stage.judge.paused = False
         forgotten = {ANNOTATION: before}
     patch = {"metadata": {"annotations": forgotten}}
-    stage.world.patch(CLAIM_POOLS, "p", patch, guarded=False)
+    stage.model.patch(CLAIM_POOLS, "p", patch, guarded=False)
     stage.ask("a")
     on_their_way, stage.late = stage.late, []
     for _ in range(3):  # more than once, as it may wait for its cache
@@ -103,10 +103,10 @@ async def pool_deleted_while_a_cache_lags(stage: ClaimStage) -> str | None:
     stage.ask("a")
     other = stage.replica()
     await stage.pool(stage.replica())
-    stage.world.delete(CLAIM_POOLS, "p")
+    stage.model.delete(CLAIM_POOLS, "p")
     other.pools.advance(other.pools.behind)
     await stage.pool(other)
-    if stage.world.get(CLAIM_POOLS, "p") is None:
+    if stage.model.get(CLAIM_POOLS, "p") is None:
         return "pool p is gone, and an IPAddress names it"
     return stage.problem
 
@@ -117,7 +117,7 @@ async def own_write_after_an_unseen_claim(stage: ClaimStage) -> str | None:
     Its cache then shows an own answer that is newer than A.
     """
     body = {"metadata": {"name": "b"}, "spec": {"poolRef": ref("p")}}
-    stage.world.create(CLAIMS, body)
+    stage.model.create(CLAIMS, body)
     other = stage.replica()
     stage.ask("a")
 

@@ -11,7 +11,7 @@ from tests.reconcilers.simulation.claimchaos import ClaimReplica, ClaimRun
 from tests.reconcilers.simulation.claimlaws import ClaimJudge, address_of, left_undone, refers
 from tests.reconcilers.simulation.journalchaos import Harm, JournalReplica
 from tests.reconcilers.simulation.laws import Judge
-from tests.reconcilers.simulation.world import CLAIMS, CLUSTERS, Json
+from tests.reconcilers.simulation.model import CLAIMS, CLUSTERS, Json
 
 GRACE_SECONDS = 8
 TENANTS = ("north", "south")
@@ -32,14 +32,14 @@ class RestJudge(ClaimJudge):
         super()._look(plural, old, new)
         if plural != CLAIMS or old is None or old["spec"]["poolRef"]["name"] != "q":
             return
-        now, meta = self.world.now(), old["metadata"]
+        now, meta = self.model.now(), old["metadata"]
         if new is None:
-            address = address_of(self.world, old)
+            address = address_of(self.model, old)
             since = meta.get("deletionTimestamp")
             if address is not None:
                 self._at()[address] = datetime.fromisoformat(since) if since else now
             return
-        address = address_of(self.world, new) if refers(new) and not refers(old) else None
+        address = address_of(self.model, new) if refers(new) and not refers(old) else None
         since = self._at().get(address or "")
         if since is not None and now - since < timedelta(seconds=GRACE_SECONDS):
             name = new["metadata"]["name"]
@@ -67,7 +67,7 @@ class ClusterRun(ClaimRun):
 
     @override
     def _make_judge(self) -> Judge:
-        return RestJudge(self.world)
+        return RestJudge(self.model)
 
     @override
     def _more(self) -> Json:
@@ -83,40 +83,40 @@ class ClusterRun(ClaimRun):
     def _cycle_cluster(self) -> None:
         """Have a Cluster come, or go with its claims left behind."""
         name = self.random.choice(TENANTS)
-        if self.world.get(CLUSTERS, name):
-            self.world.delete(CLUSTERS, name)
+        if self.model.get(CLUSTERS, name):
+            self.model.delete(CLUSTERS, name)
         else:
             self._make_cluster(name)
 
     def _make_cluster(self, name: str) -> None:
         paused = self.random.random() < 0.3
-        self.world.create(CLUSTERS, {"metadata": {"name": name}, "spec": {"paused": paused}})
+        self.model.create(CLUSTERS, {"metadata": {"name": name}, "spec": {"paused": paused}})
 
     def _pause_cluster(self) -> None:
         """Pause a Cluster, or go on with it."""
         name = self.random.choice(TENANTS)
-        found = self.world.get(CLUSTERS, name)
+        found = self.model.get(CLUSTERS, name)
         if found is None:
             self._make_cluster(name)
             return
         spec = {"spec": {"paused": not found["spec"]["paused"]}}
-        self.world.patch(CLUSTERS, name, spec, guarded=False)
+        self.model.patch(CLUSTERS, name, spec, guarded=False)
 
     @override
     def _prepare_calm(self) -> None:
         """Go on with every Cluster; one that is not there may come, or never."""
         super()._prepare_calm()
         for name in TENANTS:
-            if self.world.get(CLUSTERS, name) is None and self.random.random() < 0.5:
+            if self.model.get(CLUSTERS, name) is None and self.random.random() < 0.5:
                 self._make_cluster(name)
-            if self.world.get(CLUSTERS, name) is not None:
-                self.world.patch(CLUSTERS, name, {"spec": {"paused": False}}, guarded=False)
+            if self.model.get(CLUSTERS, name) is not None:
+                self.model.patch(CLUSTERS, name, {"spec": {"paused": False}}, guarded=False)
 
     @override
     def _unserved(self) -> str | None:
         stopped = {
             claim["metadata"]["name"]
-            for claim in self.world.of(CLAIMS)
-            if (of := claim["spec"].get("clusterName")) and not self.world.get(CLUSTERS, of)
+            for claim in self.model.of(CLAIMS)
+            if (of := claim["spec"].get("clusterName")) and not self.model.get(CLUSTERS, of)
         }
-        return left_undone(self.world, stopped=stopped)
+        return left_undone(self.model, stopped=stopped)

@@ -20,9 +20,9 @@ from reconcilers.integrations.core.journal import ANNOTATION, Journal, journal_p
 from reconcilers.settings import PoolSettings
 from tests.clock import VirtualClock
 from tests.reconcilers.simulation.chaos import Run
+from tests.reconcilers.simulation.model import Json, ModelServer
 from tests.reconcilers.simulation.replica import Feed, Passes, Silent
 from tests.reconcilers.simulation.wire import Flight, Wire
-from tests.reconcilers.simulation.world import Json, World
 
 Harm = Callable[[], object]
 Working = Sequence[tuple[Reconcile, Sequence[Feed]]]
@@ -42,7 +42,7 @@ class JournalReplica(Passes, ABC):
 
     def __init__(
         self,
-        server: World,
+        server: ModelServer,
         flights: list[Flight],
         clock: VirtualClock,
         rnd: Random,
@@ -100,7 +100,7 @@ class JournalRun(Run):
     @override
     def _replica(self, *, stale: bool) -> Passes:
         made = type(self).replica(
-            self.world, self.flights, self.clock, self.random, patience=self.plan.patience
+            self.model, self.flights, self.clock, self.random, patience=self.plan.patience
         )
         made.boot(stale=stale)
         return made
@@ -124,49 +124,49 @@ class JournalRun(Run):
 
     def _some(self, plural: str) -> str | None:
         """Return the name of one of the objects of a kind."""
-        found = [name for kind, name in sorted(self.world.objects) if kind == plural]
+        found = [name for kind, name in sorted(self.model.objects) if kind == plural]
         return self.random.choice(found) if found else None
 
     @override
     def _reset(self) -> None:
         if name := self._some(self.asking):
             nothing = {"status": dict.fromkeys(self.results)}
-            self.world.patch(self.asking, name, nothing, status=True, guarded=False)
+            self.model.patch(self.asking, name, nothing, status=True, guarded=False)
 
     @override
     def _touch(self) -> None:
         if name := self._some(self.asking):
-            label = {"metadata": {"labels": {"touched": str(self.world.revision)}}}
-            self.world.patch(self.asking, name, label, guarded=False)
+            label = {"metadata": {"labels": {"touched": str(self.model.revision)}}}
+            self.model.patch(self.asking, name, label, guarded=False)
 
     @override
     def _cycle_pool(self) -> None:
-        if self.world.get(self.pools, "p"):
-            self.world.delete(self.pools, "p")
+        if self.model.get(self.pools, "p"):
+            self.model.delete(self.pools, "p")
         else:
             self._make_pool("p")
 
     @override
     def _force_pool(self) -> None:
-        pool: Json = self.world.get(self.pools, "p") or {"metadata": {}}
+        pool: Json = self.model.get(self.pools, "p") or {"metadata": {}}
         journal = (pool["metadata"].get("annotations") or {}).get(ANNOTATION)
-        self.world.vanish(self.pools, "p")
+        self.model.vanish(self.pools, "p")
         self._make_pool("p")
         if journal and self.random.random() < 0.5:  # as a backup brings it back
             kept = {"metadata": {"annotations": {ANNOTATION: journal}}}
-            self.world.patch(self.pools, "p", kept, guarded=False)
+            self.model.patch(self.pools, "p", kept, guarded=False)
 
     @override
     def _restore(self) -> None:
         """Give the pool the memory of a history that is not ours."""
-        pool = self.world.get(self.pools, "p")
+        pool = self.model.get(self.pools, "p")
         if pool is not None:
             meta = msgspec.convert(pool["metadata"], ObjectMeta)
-            patch = journal_patch(meta, Journal(self.world.revision + 100_000))
-            self.world.patch(self.pools, "p", dict(patch), guarded=False)
+            patch = journal_patch(meta, Journal(self.model.revision + 100_000))
+            self.model.patch(self.pools, "p", dict(patch), guarded=False)
 
     @override
     def _wipe(self) -> None:
-        if self.world.get(self.pools, "p"):
+        if self.model.get(self.pools, "p"):
             nothing = {"metadata": {"annotations": {ANNOTATION: None}}}
-            self.world.patch(self.pools, "p", nothing, guarded=False)
+            self.model.patch(self.pools, "p", nothing, guarded=False)

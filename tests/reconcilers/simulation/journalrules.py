@@ -8,7 +8,7 @@ import pytest
 from reconcilers.integrations.core import rules
 from reconcilers.integrations.core.contents import Contents
 from reconcilers.integrations.core.journal import Journal
-from tests.reconcilers.simulation.world import World
+from tests.reconcilers.simulation.model import ModelServer
 
 Patch = pytest.MonkeyPatch
 
@@ -51,9 +51,9 @@ def other_holders_unseen(mp: Patch) -> None:
 
 def without_precondition(mp: Patch, kind: str, part: str) -> None:
     """Some writes of a kind are stored at whatever version the object has."""
-    patch = World.patch
+    patch = ModelServer.patch
 
-    def blind(self: World, plural: str, name: str, body: Any, **how: Any) -> Any:
+    def blind(self: ModelServer, plural: str, name: str, body: Any, **how: Any) -> Any:
         meta = body.get("metadata") or {}
         other = set(meta) - {"resourceVersion", "uid"} or set(body) - {"metadata"}
         if plural == kind and part in body and other and "finalizers" not in meta:
@@ -61,4 +61,4 @@ def without_precondition(mp: Patch, kind: str, part: str) -> None:
             body, how = {**body, "metadata": kept}, how | {"guarded": False}
         return patch(self, plural, name, body, **how)
 
-    mp.setattr(World, "patch", blind)
+    mp.setattr(ModelServer, "patch", blind)

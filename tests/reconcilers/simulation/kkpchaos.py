@@ -15,8 +15,8 @@ from reconcilers.integrations.kubermatic.reading import (
     ALLOCATION_INDEXES,
     CLUSTER_INDEXES,
     POOL_INDEXES,
+    KubermaticCaches,
     Reader,
-    World,
 )
 from reconcilers.integrations.kubermatic.reports import Reports
 from tests.reconcilers.simulation.chaos import NAMES
@@ -28,13 +28,13 @@ from tests.reconcilers.simulation.journalchaos import (
 )
 from tests.reconcilers.simulation.kkplaws import DATACENTERS, KkpJudge, both_have, left_undone
 from tests.reconcilers.simulation.laws import Judge
-from tests.reconcilers.simulation.world import (
+from tests.reconcilers.simulation.model import (
     KKP_ALLOCATIONS,
     KKP_CLUSTERS,
     KKP_POOLS,
     Json,
+    ModelServer,
 )
-from tests.reconcilers.simulation.world import World as Server
 
 FINALIZER = "kubermatic.k8c.io/cleanup"
 """On a Cluster until its namespace is gone."""
@@ -51,11 +51,11 @@ class KkpReplica(JournalReplica):
         self.pools = self._feed(KKP_POOLS, pools)
         self.allocations = self._feed(KKP_ALLOCATIONS, allocations)
         self.clusters = self._feed(KKP_CLUSTERS, clusters)
-        client, world = self._client(), World(pools, allocations, clusters)
+        client, caches = self._client(), KubermaticCaches(pools, allocations, clusters)
         reports, clock = Reports(self.recorder), self.clock
         reader = Reader(client, allocations, clock, self.settings.cache_patience)
-        of_pools = PoolReconciler(client, world, reader, reports, clock, self.settings)
-        of_clusters = ClusterReconciler(client, world, reports, clock)
+        of_pools = PoolReconciler(client, caches, reader, reports, clock, self.settings)
+        of_clusters = ClusterReconciler(client, caches, reports, clock)
         return (of_pools.reconcile, (self.pools,)), (of_clusters.reconcile, (self.clusters,))
 
 
@@ -70,25 +70,25 @@ class KkpRun(JournalRun):
 
     @override
     def _make_judge(self) -> Judge:
-        return KkpJudge(self.world)
+        return KkpJudge(self.model)
 
     @override
     def _overlap(self) -> str | None:
-        return both_have(self.world)
+        return both_have(self.model)
 
     @override
     def _unserved(self) -> str | None:
-        return left_undone(self.world)
+        return left_undone(self.model)
 
     @override
     def _user(self) -> None:
         name = self.random.choice(NAMES)
-        if self.world.get(KKP_CLUSTERS, name):
-            self.world.delete(KKP_CLUSTERS, name)
+        if self.model.get(KKP_CLUSTERS, name):
+            self.model.delete(KKP_CLUSTERS, name)
             if self.random.random() < 0.5:
                 self._collect()
             return
-        make_cluster(self.world, name, "y" if self.random.random() < self.plan.others else "x")
+        make_cluster(self.model, name, "y" if self.random.random() < self.plan.others else "x")
 
     @override
     def _harms(self) -> dict[str, list[Harm]]:
@@ -103,30 +103,30 @@ class KkpRun(JournalRun):
         """Take its addresses out of an allocation."""
         if name := self._some(KKP_ALLOCATIONS):
             nothing = {"spec": dict.fromkeys(self.results)}
-            self.world.patch(KKP_ALLOCATIONS, name, nothing, guarded=False)
+            self.model.patch(KKP_ALLOCATIONS, name, nothing, guarded=False)
 
     def _delete_allocation(self) -> None:
         if name := self._some(KKP_ALLOCATIONS):
-            self.world.vanish(KKP_ALLOCATIONS, name)
+            self.model.vanish(KKP_ALLOCATIONS, name)
 
     def _make_by_hand(self) -> None:
         """Make an allocation without addresses, which nobody owns."""
         namespace = f"cluster-{self.random.choice(NAMES)}"
         metadata = {"name": "p", "namespace": namespace}
         body = {"metadata": metadata, "spec": {"type": "range", "dc": "x"}}
-        self.world.create(KKP_ALLOCATIONS, body)
+        self.model.create(KKP_ALLOCATIONS, body)
 
     def _pause(self) -> None:
         if name := self._some(KKP_CLUSTERS):
-            cluster = self.world.get(KKP_CLUSTERS, name) or {}
+            cluster = self.model.get(KKP_CLUSTERS, name) or {}
             paused = {"spec": {"pause": not cluster["spec"]["pause"]}}
-            self.world.patch(KKP_CLUSTERS, name, paused, guarded=False)
+            self.model.patch(KKP_CLUSTERS, name, paused, guarded=False)
 
     def _move_cluster(self) -> None:
         """Move a cluster to another datacenter."""
         if name := self._some(KKP_CLUSTERS):
             there = {"spec": {"cloud": {"dc": self.random.choice("xy")}}}
-            self.world.patch(KKP_CLUSTERS, name, there, guarded=False)
+            self.model.patch(KKP_CLUSTERS, name, there, guarded=False)
 
     def _resize(self) -> None:
         """Have each cluster get one address, or two."""
@@ -134,66 +134,66 @@ class KkpRun(JournalRun):
 
     def _drop_datacenter(self) -> None:
         """Take a datacenter out of the pool, or put it back."""
-        pool = self.world.get(KKP_POOLS, "p")
+        pool = self.model.get(KKP_POOLS, "p")
         gone = pool is not None and "x" not in pool["spec"]["datacenters"]
         self._edit_datacenters({"x": copy.deepcopy(DATACENTERS["p"]["x"]) if gone else None})
 
     def _edit_datacenters(self, change: Json) -> None:
-        pool = self.world.get(KKP_POOLS, "p")
+        pool = self.model.get(KKP_POOLS, "p")
         there = pool is not None and "x" in pool["spec"]["datacenters"]
         if there or (change["x"] or {}).get("type"):
             change = {"spec": {"datacenters": change}}
-            self.world.patch(KKP_POOLS, "p", change, guarded=False)
+            self.model.patch(KKP_POOLS, "p", change, guarded=False)
 
     def _collect(self) -> None:
         """Do what the garbage collector and KKP do about what was deleted."""
-        there = {one["metadata"]["uid"] for one in self.world.of(KKP_POOLS)}
+        there = {one["metadata"]["uid"] for one in self.model.of(KKP_POOLS)}
         gone = {
             f"cluster-{name}"
             for name in NAMES
-            if "deletionTimestamp" in ((self.world.get(KKP_CLUSTERS, name) or _GONE)["metadata"])
+            if "deletionTimestamp" in ((self.model.get(KKP_CLUSTERS, name) or _GONE)["metadata"])
         }
-        for one in self.world.of(KKP_ALLOCATIONS):
+        for one in self.model.of(KKP_ALLOCATIONS):
             meta = one["metadata"]
             owners = {owner["uid"] for owner in meta.get("ownerReferences", ())}
             if meta["namespace"] in gone or (owners and not owners & there):
                 name = f"{meta['namespace']}/{meta['name']}"
-                self.world.vanish(KKP_ALLOCATIONS, name)
+                self.model.vanish(KKP_ALLOCATIONS, name)
         for namespace in gone:
-            self.world.vanish(KKP_CLUSTERS, namespace.removeprefix("cluster-"))
+            self.model.vanish(KKP_CLUSTERS, namespace.removeprefix("cluster-"))
 
     def _vanish(self) -> None:
         """Remove a Cluster by force, its namespace later."""
         if name := self._some(KKP_CLUSTERS):
-            self.world.vanish(KKP_CLUSTERS, name)
+            self.model.vanish(KKP_CLUSTERS, name)
 
     @override
     def _make_pool(self, name: str, status: Json | None = None) -> None:
-        make_pool(self.world, name)
+        make_pool(self.model, name)
 
     @override
     def _prepare_calm(self) -> None:
         """Have all pools there with all datacenters, and what was deleted gone."""
         self.judge.paused = True
         for name, datacenters in DATACENTERS.items():
-            make_pool(self.world, name)
-            pool = self.world.get(KKP_POOLS, name) or {}
+            make_pool(self.model, name)
+            pool = self.model.get(KKP_POOLS, name) or {}
             lost = datacenters.keys() - pool["spec"]["datacenters"].keys()
             whole = {"spec": {"datacenters": {one: datacenters[one] for one in lost}}}
-            self.world.patch(KKP_POOLS, name, copy.deepcopy(whole), guarded=False)
+            self.model.patch(KKP_POOLS, name, copy.deepcopy(whole), guarded=False)
         self._collect()
         self.judge.paused = False
 
 
-def make_pool(world: Server, name: str) -> None:
+def make_pool(model: ModelServer, name: str) -> None:
     """Make a pool, if it is not there."""
     spec = {"datacenters": DATACENTERS[name]}
-    world.create(KKP_POOLS, {"metadata": {"name": name}, "spec": spec})
+    model.create(KKP_POOLS, {"metadata": {"name": name}, "spec": spec})
 
 
-def make_cluster(world: Server, name: str, datacenter: str) -> None:
+def make_cluster(model: ModelServer, name: str, datacenter: str) -> None:
     """Make a cluster that has its namespace."""
-    world.create(
+    model.create(
         KKP_CLUSTERS,
         {
             "metadata": {"name": name, "finalizers": [FINALIZER]},

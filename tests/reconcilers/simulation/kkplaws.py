@@ -8,12 +8,12 @@ from typing_extensions import override
 
 from reconcilers.integrations.kubermatic.api import CONDITION
 from tests.reconcilers.simulation.laws import Judge
-from tests.reconcilers.simulation.world import (
+from tests.reconcilers.simulation.model import (
     KKP_ALLOCATIONS,
     KKP_CLUSTERS,
     KKP_POOLS,
     Json,
-    World,
+    ModelServer,
 )
 
 MOST = 2
@@ -80,7 +80,7 @@ class KkpJudge(Judge):
         stays = old is not None and space_name(old) == space_name(new)
         if stays and now[: len(before)] != before:
             yield f"{name} had {_text(before)}, and has {_text(now)} now"
-        for other in self.world.of(KKP_ALLOCATIONS):
+        for other in self.model.of(KKP_ALLOCATIONS):
             both = set(now) & set(held(other))
             if other is not new and space_name(other) == space_name(new) and both:
                 yield f"{name} and {full_name(other)} both have {_text(both)}"
@@ -96,9 +96,9 @@ def _text(addresses: Iterable[IPv4Address]) -> str:
     return ", ".join(map(str, sorted(addresses)))
 
 
-def both_have(world: World) -> str | None:
+def both_have(model: ModelServer) -> str | None:
     """Return which two allocations have one address, None if no two have."""
-    for one, other in combinations(world.of(KKP_ALLOCATIONS), 2):
+    for one, other in combinations(model.of(KKP_ALLOCATIONS), 2):
         both = set(held(one)) & set(held(other))
         if both and space_name(one) == space_name(other):
             return f"{full_name(one)} and {full_name(other)} both have {_text(both)}"
@@ -110,31 +110,31 @@ def is_served(cluster: Json) -> bool:
     return not cluster["spec"].get("pause") and "deletionTimestamp" not in cluster["metadata"]
 
 
-def missing(world: World, cluster: Json, pool: Json) -> int:
+def missing(model: ModelServer, cluster: Json, pool: Json) -> int:
     """Return how many addresses a cluster lacks of a pool; 0 where it gets none of it."""
     datacenter = cluster["spec"]["cloud"]["dc"]
     wanted = pool["spec"]["datacenters"].get(datacenter)
     if wanted is None or not is_served(cluster):
         return 0
-    has = world.get(KKP_ALLOCATIONS, f"{_namespace(cluster)}/{pool['metadata']['name']}")
+    has = model.get(KKP_ALLOCATIONS, f"{_namespace(cluster)}/{pool['metadata']['name']}")
     mine = held(has) if has and has["spec"]["dc"] == datacenter else []
     return max(int(wanted.get("allocationRange", 2)) - len(mine), 0)
 
 
-def left_undone(world: World) -> str | None:
+def left_undone(model: ModelServer) -> str | None:
     """Return what should have been served, deleted or said by now, None if nothing should."""
-    for cluster in world.of(KKP_CLUSTERS):
-        lacking = [pool for pool in world.of(KKP_POOLS) if missing(world, cluster, pool)]
+    for cluster in model.of(KKP_CLUSTERS):
+        lacking = [pool for pool in model.of(KKP_POOLS) if missing(model, cluster, pool)]
         for pool in lacking:
             space = pool["metadata"]["name"], cluster["spec"]["cloud"]["dc"]
-            free = SPACES[space] - _used(world, space)
-            if len(free) >= missing(world, cluster, pool):
+            free = SPACES[space] - _used(model, space)
+            if len(free) >= missing(model, cluster, pool):
                 return f"{_namespace(cluster)} waits although {space} has {_text(free)}"
         said = (cluster.get("status") or {}).get("conditions", {}).get(CONDITION, {})
         if is_served(cluster) and (said.get("status") == "False") != bool(lacking):
             return f"{_namespace(cluster)} lacks {len(lacking)} and says {said}"
-    for one in world.of(KKP_ALLOCATIONS):
-        home = world.get(KKP_CLUSTERS, one["metadata"]["namespace"].removeprefix("cluster-"))
+    for one in model.of(KKP_ALLOCATIONS):
+        home = model.get(KKP_CLUSTERS, one["metadata"]["namespace"].removeprefix("cluster-"))
         if home is None or not is_served(home):
             continue
         if not held(one):
@@ -144,8 +144,8 @@ def left_undone(world: World) -> str | None:
     return None
 
 
-def _used(world: World, space: tuple[str, str]) -> set[IPv4Address]:
-    mine = [one for one in world.of(KKP_ALLOCATIONS) if space_name(one) == space]
+def _used(model: ModelServer, space: tuple[str, str]) -> set[IPv4Address]:
+    mine = [one for one in model.of(KKP_ALLOCATIONS) if space_name(one) == space]
     return {address for one in mine for address in held(one)}
 
 

@@ -19,7 +19,7 @@ from tests.reconcilers.simulation.journalrules import (
     promises_dropped_at_once,
     without_precondition,
 )
-from tests.reconcilers.simulation.world import KKP_ALLOCATIONS, KKP_POOLS, World
+from tests.reconcilers.simulation.model import KKP_ALLOCATIONS, KKP_POOLS, ModelServer
 
 Patch = pytest.MonkeyPatch
 
@@ -157,12 +157,12 @@ def rewritten_from_the_start(mp: Patch) -> None:
 
 def leftovers_deleted_blindly(mp: Patch) -> None:
     """A leftover is deleted whatever it has become meanwhile."""
-    delete = World.delete
+    delete = ModelServer.delete
 
-    def blind(self: World, plural: str, name: str, *versions: str | None) -> Any:
+    def blind(self: ModelServer, plural: str, name: str, *versions: str | None) -> Any:
         return delete(self, plural, name, *(() if plural == KKP_ALLOCATIONS else versions))
 
-    mp.setattr(World, "delete", blind)
+    mp.setattr(ModelServer, "delete", blind)
 
 
 def written_for_where_the_cluster_is(mp: Patch) -> None:
@@ -171,7 +171,7 @@ def written_for_where_the_cluster_is(mp: Patch) -> None:
 
     def elsewhere(self: PoolReconciler, *read: Any) -> Any:
         for promises, allocation, _ in possible(self, *read):
-            cluster = self._world.cluster_in(allocation.metadata.namespace)
+            cluster = self._caches.cluster_in(allocation.metadata.namespace)
             assert cluster is not None
             yield promises, allocation, cluster.datacenter
 

@@ -10,25 +10,25 @@ from reconcilers.integrations.core.journal import ANNOTATION
 from tests.reconcilers.simulation.kkpchaos import KkpReplica, make_cluster, make_pool
 from tests.reconcilers.simulation.kkplaws import DATACENTERS, KkpJudge, both_have, held
 from tests.reconcilers.simulation.laws import Judge
+from tests.reconcilers.simulation.model import KKP_ALLOCATIONS, KKP_CLUSTERS, KKP_POOLS, Json
 from tests.reconcilers.simulation.stage import Late, Stage
 from tests.reconcilers.simulation.wire import Flight
-from tests.reconcilers.simulation.world import KKP_ALLOCATIONS, KKP_CLUSTERS, KKP_POOLS, Json
 
 
 class KkpStage(Stage):
-    """A world with pool p, and nobody at work yet."""
+    """A model with pool p, and nobody at work yet."""
 
     @override
     def make_judge(self) -> Judge:
-        return KkpJudge(self.world)
+        return KkpJudge(self.model)
 
     @override
     def overlap(self) -> str | None:
-        return both_have(self.world)
+        return both_have(self.model)
 
     @override
     def make_pool(self, **status: str) -> None:
-        make_pool(self.world, "p")
+        make_pool(self.model, "p")
 
     @override
     def key(self, name: str) -> Key:
@@ -36,17 +36,17 @@ class KkpStage(Stage):
 
     @override
     def ask(self, name: str, count: int = 1, since: str = "") -> None:
-        make_cluster(self.world, name, "x")
+        make_cluster(self.model, name, "x")
 
     @override
     def replica(self) -> Any:
-        made = KkpReplica(self.world, self.flights, self.clock, Random(0), patience=0.0)
+        made = KkpReplica(self.model, self.flights, self.clock, Random(0), patience=0.0)
         made.boot(stale=False)
         return made
 
     def edit_pool(self, patch: Json) -> None:
         """Edit pool p, as a person does."""
-        self.world.patch(KKP_POOLS, "p", patch, guarded=False)
+        self.model.patch(KKP_POOLS, "p", patch, guarded=False)
 
     def give_each(self, count: int) -> None:
         """Have each cluster in datacenter x get so many addresses."""
@@ -58,7 +58,7 @@ class KkpStage(Stage):
 
     def has(self, cluster: str) -> int:
         """Return how many addresses a cluster has."""
-        return len(held(self.world.get(KKP_ALLOCATIONS, f"cluster-{cluster}/p")))
+        return len(held(self.model.get(KKP_ALLOCATIONS, f"cluster-{cluster}/p")))
 
 
 def _gives_to(name: str) -> Late:
@@ -117,9 +117,9 @@ async def cluster_moved_away_and_back(stage: KkpStage) -> str | None:
     """A replica has heard that A moved to where the pool is not, and not that it is back."""
     stage.ask("a")
     await stage.pool(stage.replica())
-    stage.world.patch(KKP_CLUSTERS, "a", {"spec": {"cloud": {"dc": "z"}}}, guarded=False)
+    stage.model.patch(KKP_CLUSTERS, "a", {"spec": {"cloud": {"dc": "z"}}}, guarded=False)
     other = stage.replica()
-    stage.world.patch(KKP_CLUSTERS, "a", {"spec": {"cloud": {"dc": "x"}}}, guarded=False)
+    stage.model.patch(KKP_CLUSTERS, "a", {"spec": {"cloud": {"dc": "x"}}}, guarded=False)
     await stage.pool(other)
     return None if stage.has("a") else "A lost its addresses"
 
@@ -132,10 +132,10 @@ async def late_deletion_of_a_leftover(stage: KkpStage) -> str | None:
     await stage.pool(stage.replica())
     stage.ask("e")
     meta = {"name": "p", "namespace": "cluster-e"}
-    stage.world.create(KKP_ALLOCATIONS, {"metadata": meta, "spec": {"type": "range", "dc": "x"}})
+    stage.model.create(KKP_ALLOCATIONS, {"metadata": meta, "spec": {"type": "range", "dc": "x"}})
     await stage.pool(stage.replica(), _deletes)
-    stage.world.vanish(KKP_ALLOCATIONS, "cluster-a/p")
-    stage.world.vanish(KKP_CLUSTERS, "a")
+    stage.model.vanish(KKP_ALLOCATIONS, "cluster-a/p")
+    stage.model.vanish(KKP_CLUSTERS, "a")
     await stage.pool(stage.replica())
     given = stage.has("e")
     stage.arrive()
@@ -194,13 +194,13 @@ async def empty_allocation_of_a_full_pool(stage: KkpStage) -> str | None:
     for name in ("a", "b", "c"):
         stage.ask(name)
     meta = {"name": "p", "namespace": "cluster-c"}
-    stage.world.create(KKP_ALLOCATIONS, {"metadata": meta, "spec": {"type": "range", "dc": "x"}})
+    stage.model.create(KKP_ALLOCATIONS, {"metadata": meta, "spec": {"type": "range", "dc": "x"}})
     replica = stage.replica()
     for _ in range(2):
         await stage.pool(replica)
         for feed in (replica.pools, replica.allocations):
             feed.advance(feed.behind)
-    if stage.world.get(KKP_ALLOCATIONS, "cluster-c/p") is not None:
+    if stage.model.get(KKP_ALLOCATIONS, "cluster-c/p") is not None:
         return "an allocation stays without addresses"
     return stage.problem
 
@@ -210,7 +210,7 @@ async def promise_kept_by_who_believes_in_another_datacenter(stage: KkpStage) ->
     stage.ask("a")
     await stage.pool(stage.replica())
     other = stage.replica()
-    stage.world.patch(KKP_CLUSTERS, "a", {"spec": {"cloud": {"dc": "y"}}}, guarded=False)
+    stage.model.patch(KKP_CLUSTERS, "a", {"spec": {"cloud": {"dc": "y"}}}, guarded=False)
     await stage.pool(stage.replica(), _gives_to("a"))
     stage.late.clear()
     for _ in range(2):

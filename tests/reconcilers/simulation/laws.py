@@ -8,7 +8,7 @@ from allocator import AddressRange, Family
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, REQUIRE_DUAL_STACK, SINGLE_STACK
-from tests.reconcilers.simulation.world import ALLOCATIONS, POOLS, Json, World
+from tests.reconcilers.simulation.model import ALLOCATIONS, POOLS, Json, ModelServer
 
 FIRST = "10.0.0."
 SPANS = {"p": (0, 2), "q": (16, 17)}
@@ -19,14 +19,14 @@ PREFIX: dict[Family, str] = {4: FIRST, 6: SECOND}
 
 
 class Judge:
-    """Looks at every change of a world, and remembers the first that must not be."""
+    """Looks at every change of the objects, and remembers the first that must not be."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, model: ModelServer) -> None:
+        self.model = model
         self.problem: str | None = None
         self.paused = False
         """Whether what happens now is done by people, who may do anything."""
-        world.witness = self._look
+        model.witness = self._look
 
     def _look(self, plural: str, old: Json | None, new: Json | None) -> None:
         if self.problem is not None or self.paused:
@@ -57,14 +57,14 @@ class Judge:
                 yield f"{name} was refused what its pool had promised it"
 
     def _shared(self, new: Json, now: tuple[AddressRange, ...]) -> Iterator[str]:
-        for other in self.world.of(ALLOCATIONS):
+        for other in self.model.of(ALLOCATIONS):
             for one, theirs in product(now, held(other)):
                 if other is not new and theirs.overlaps(one):
                     names_of = new["metadata"]["name"], other["metadata"]["name"]
                     yield f"{' and '.join(names_of)} both hold part of {one.text}"
 
     def _promises(self, allocation: Json) -> list[Json]:
-        pool = self.world.get(POOLS, allocation["spec"]["poolRef"]["name"])
+        pool = self.model.get(POOLS, allocation["spec"]["poolRef"]["name"])
         uid = allocation["metadata"]["uid"]
         return [p for p in promises(pool) if p["uid"] == uid]
 
@@ -73,7 +73,7 @@ class Judge:
             return
         if new is None:
             name = old["metadata"]["name"]
-            for one in self.world.of(ALLOCATIONS):
+            for one in self.model.of(ALLOCATIONS):
                 if one["spec"]["poolRef"]["name"] == name and held(one):
                     yield f"pool {name} went while {one['metadata']['name']} held a range of it"
             return
@@ -118,9 +118,9 @@ def held(obj: Json) -> tuple[AddressRange, ...]:
     return tuple(dict.fromkeys(one for one in found if one is not None))
 
 
-def overlap(world: World) -> str | None:
+def overlap(model: ModelServer) -> str | None:
     """Return which two allocations hold one address, None if no two do."""
-    holders = [(obj, span) for obj in world.of(ALLOCATIONS) for span in held(obj)]
+    holders = [(obj, span) for obj in model.of(ALLOCATIONS) for span in held(obj)]
     for (one, its), (other, others) in combinations(holders, 2):
         if one is not other and its.overlaps(others):
             names_of = [obj["metadata"]["name"] for obj in (one, other)]
@@ -128,20 +128,20 @@ def overlap(world: World) -> str | None:
     return None
 
 
-def unserved(world: World) -> str | None:
+def unserved(model: ModelServer) -> str | None:
     """Return which allocation waits although it fits, None if none does."""
-    for obj in world.of(ALLOCATIONS):
-        pool = world.get(POOLS, obj["spec"]["poolRef"]["name"])
+    for obj in model.of(ALLOCATIONS):
+        pool = model.get(POOLS, obj["spec"]["poolRef"]["name"])
         if pool is None or "deletionTimestamp" in pool["metadata"]:
             continue
         if "deletionTimestamp" in obj["metadata"]:
             return f"{obj['metadata']['name']} is deleted and still there"
-        if not held(obj) and _fits(world, obj, pool):
+        if not held(obj) and _fits(model, obj, pool):
             return f"{obj['metadata']['name']} waits although it fits: {pool.get('status')}"
     return None
 
 
-def _fits(world: World, obj: Json, pool: Json) -> bool:
+def _fits(model: ModelServer, obj: Json, pool: Json) -> bool:
     """Return whether an allocation could be served: its first family, or both if it has to be."""
     spans: dict[Family, tuple[int, int]] = {4: SPANS[pool["metadata"]["name"]]}
     if "secondary" in pool["spec"]:
@@ -152,13 +152,13 @@ def _fits(world: World, obj: Json, pool: Json) -> bool:
         wanted = (asked or wanted)[:1]
     if not spans.keys() >= {*asked, *wanted}:
         return False
-    return all(_has_room(world, family, spans[family], obj["spec"]["count"]) for family in wanted)
+    return all(_has_room(model, family, spans[family], obj["spec"]["count"]) for family in wanted)
 
 
-def _has_room(world: World, family: Family, span: tuple[int, int], count: int) -> bool:
+def _has_room(model: ModelServer, family: Family, span: tuple[int, int], count: int) -> bool:
     taken = {
         address
-        for other in world.of(ALLOCATIONS)
+        for other in model.of(ALLOCATIONS)
         for one in held(other)
         for address in one.addresses()
     }

@@ -10,17 +10,17 @@ from controller.cache import Cache
 from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.vitistack import api
 from reconcilers.integrations.vitistack.allocations import AllocationReconciler
-from reconcilers.integrations.vitistack.configurations import ConfigurationReconciler
-from reconcilers.integrations.vitistack.networks import NetworkReconciler
-from reconcilers.integrations.vitistack.reading import Reader
-from reconcilers.integrations.vitistack.world import (
+from reconcilers.integrations.vitistack.caches import (
     CONFIGURATION_INDEX,
     NAMESPACE_INDEX,
-    World,
+    VitistackCaches,
     configuration_name,
     namespace_of,
     space_name,
 )
+from reconcilers.integrations.vitistack.configurations import ConfigurationReconciler
+from reconcilers.integrations.vitistack.networks import NetworkReconciler
+from reconcilers.integrations.vitistack.reading import Reader
 from reconcilers.integrations.vitistack.writing import Writer
 from tests.reconcilers.simulation.chaos import NAMES
 from tests.reconcilers.simulation.journalchaos import (
@@ -30,9 +30,14 @@ from tests.reconcilers.simulation.journalchaos import (
     Working,
 )
 from tests.reconcilers.simulation.laws import SPANS, Judge
+from tests.reconcilers.simulation.model import (
+    INTERFACES,
+    NETWORK_ADDRESSES,
+    NETWORKS,
+    Json,
+    ModelServer,
+)
 from tests.reconcilers.simulation.networklaws import NetworkJudge, address, both_have, left_undone
-from tests.reconcilers.simulation.world import INTERFACES, NETWORK_ADDRESSES, NETWORKS, Json
-from tests.reconcilers.simulation.world import World as Server
 
 MACHINES = ("m0", "m1")
 PROVIDER = "butler-ipam"
@@ -55,14 +60,14 @@ class NetworkReplica(JournalReplica):
         self.configurations = self._feed(INTERFACES, configurations)
         client, clock = self._client(), self.clock
         settings, recorder = self.settings, self.recorder
-        world = World(networks, allocations, configurations, PROVIDER)
+        caches = VitistackCaches(networks, allocations, configurations, PROVIDER)
         writer = Writer(client, recorder, clock, settings.width)
-        reader = Reader(client, world, clock, settings.cache_patience)
+        reader = Reader(client, caches, clock, settings.cache_patience)
         of_networks = NetworkReconciler(
-            client, world, reader, writer, recorder=recorder, clock=clock, settings=settings
+            client, caches, reader, writer, recorder=recorder, clock=clock, settings=settings
         )
-        of_allocations = AllocationReconciler(client, world, writer, recorder, clock)
-        of_configurations = ConfigurationReconciler(client, world, clock)
+        of_allocations = AllocationReconciler(client, caches, writer, recorder, clock)
+        of_configurations = ConfigurationReconciler(client, caches, clock)
         return (
             (of_networks.reconcile, (self.networks,)),
             (of_allocations.reconcile, (self.allocations,)),
@@ -81,15 +86,15 @@ class NetworkRun(JournalRun):
 
     @override
     def _make_judge(self) -> Judge:
-        return NetworkJudge(self.world)
+        return NetworkJudge(self.model)
 
     @override
     def _overlap(self) -> str | None:
-        return both_have(self.world)
+        return both_have(self.model)
 
     @override
     def _unserved(self) -> str | None:
-        return left_undone(self.world)
+        return left_undone(self.model)
 
     @override
     def _user(self) -> None:
@@ -98,24 +103,24 @@ class NetworkRun(JournalRun):
             self._machine(network)
             return
         name = self.random.choice(NAMES)
-        if self.world.get(NETWORK_ADDRESSES, name):
-            self.world.delete(NETWORK_ADDRESSES, name)
+        if self.model.get(NETWORK_ADDRESSES, name):
+            self.model.delete(NETWORK_ADDRESSES, name)
             return
         spec: Json = {"networkNamespaceName": network, "networkConfigurationName": f"of-{name}"}
         if self.random.random() < 0.4:
             first, last = SPANS[network]
             spec["requestedAddress"] = address(self.random.randint(first, last + 1))
-        self.world.create(NETWORK_ADDRESSES, {"metadata": {"name": name}, "spec": spec})
+        self.model.create(NETWORK_ADDRESSES, {"metadata": {"name": name}, "spec": spec})
 
     def _machine(self, network: str) -> None:
         """Make or delete a NetworkConfiguration; deleted ones' allocations are collected."""
         name = self.random.choice(MACHINES)
-        if self.world.get(INTERFACES, name):
-            self.world.delete(INTERFACES, name)
+        if self.model.get(INTERFACES, name):
+            self.model.delete(INTERFACES, name)
             return
         interfaces = [{"name": f"eth{n}"} for n in range(self.random.choice((1, 1, 2)))]
         spec = {"networkNamespaceName": network, "networkInterfaces": interfaces}
-        self.world.create(INTERFACES, {"metadata": {"name": name}, "spec": spec})
+        self.model.create(INTERFACES, {"metadata": {"name": name}, "spec": spec})
 
     @override
     def _harms(self) -> dict[str, list[Harm]]:
@@ -126,43 +131,43 @@ class NetworkRun(JournalRun):
 
     def _collect(self) -> None:
         """Collect the allocations whose owner is gone."""
-        there = {one["metadata"]["uid"] for one in self.world.of(INTERFACES)}
-        for one in self.world.of(NETWORK_ADDRESSES):
+        there = {one["metadata"]["uid"] for one in self.model.of(INTERFACES)}
+        for one in self.model.of(NETWORK_ADDRESSES):
             owners = {owner["uid"] for owner in one["metadata"].get("ownerReferences", ())}
             if owners and not owners & there:
-                self.world.vanish(NETWORK_ADDRESSES, one["metadata"]["name"])
+                self.model.vanish(NETWORK_ADDRESSES, one["metadata"]["name"])
 
     def _vanish(self) -> None:
         """Remove a NetworkConfiguration by force, finalizer or not."""
         if name := self._some(INTERFACES):
-            self.world.vanish(INTERFACES, name)
+            self.model.vanish(INTERFACES, name)
 
     def _gate(self) -> None:
         """Say that a network is provisioned, or not any more."""
-        network = self.world.get(NETWORKS, "p")
+        network = self.model.get(NETWORKS, "p")
         if network is not None:
             ready = network["status"].get("provisioningPhase") == "Ready"
             phase = {"status": {"provisioningPhase": "Pending" if ready else "Ready"}}
-            self.world.patch(NETWORKS, "p", phase, status=True, guarded=False)
+            self.model.patch(NETWORKS, "p", phase, status=True, guarded=False)
 
     @override
     def _make_pool(self, name: str, status: Json | None = None) -> None:
-        make_network(self.world, name)
+        make_network(self.model, name)
 
     @override
     def _prepare_calm(self) -> None:
         """Have all networks there and provisioned, and what has no owner collected."""
         self.judge.paused = True
         for name in SPANS:
-            if self.world.get(NETWORKS, name) is None:
-                make_network(self.world, name)
+            if self.model.get(NETWORKS, name) is None:
+                make_network(self.model, name)
             ready = {"status": {"provisioningPhase": "Ready"}}
-            self.world.patch(NETWORKS, name, ready, status=True, guarded=False)
+            self.model.patch(NETWORKS, name, ready, status=True, guarded=False)
         self._collect()
         self.judge.paused = False
 
 
-def make_network(world: Server, name: str) -> None:
+def make_network(model: ModelServer, name: str) -> None:
     """Make a network of a few addresses, provisioned."""
     first, last = SPANS[name]
     static = {
@@ -172,7 +177,7 @@ def make_network(world: Server, name: str) -> None:
         "ipv4RangeEnd": address(last),
         "ttlSeconds": 36_000,  # longer than a run, in which passes come without being due
     }
-    world.create(
+    model.create(
         NETWORKS,
         {
             "metadata": {"name": name},

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from typing_extensions import override
 
 from tests.reconcilers.simulation.laws import FIRST, SPANS, Judge
-from tests.reconcilers.simulation.world import (
+from tests.reconcilers.simulation.model import (
     INTERFACES,
     NETWORK_ADDRESSES,
     NETWORKS,
     Json,
-    World,
+    ModelServer,
 )
 
 LOWEST = 100
@@ -54,7 +54,7 @@ class NetworkJudge(Judge):
             yield f"{name} had {before}, and has {now or 'nothing'} now"
         if not now or now == before:
             return
-        for other in self.world.of(NETWORK_ADDRESSES):
+        for other in self.model.of(NETWORK_ADDRESSES):
             if other is not new and held(other) == now:
                 yield f"{name} and {other['metadata']['name']} both have {now}"
         wanted = new["spec"].get("requestedAddress", now)
@@ -76,10 +76,10 @@ def _configuration(new: Json) -> Iterator[str]:
         yield f"{name} is Ready with addresses of {has}, not of {wanted}"
 
 
-def both_have(world: World) -> str | None:
+def both_have(model: ModelServer) -> str | None:
     """Return which two allocations have one address, None if no two have."""
     seen: dict[str, str] = {}
-    for one in world.of(NETWORK_ADDRESSES):
+    for one in model.of(NETWORK_ADDRESSES):
         now, name = held(one), one["metadata"]["name"]
         if now in seen:
             return f"{seen[now]} and {name} both have {now}"
@@ -88,10 +88,10 @@ def both_have(world: World) -> str | None:
     return None
 
 
-def left_undone(world: World) -> str | None:
+def left_undone(model: ModelServer) -> str | None:
     """Return what should have been served, shown or released by now, None if nothing should."""
-    used = {held(one) for one in world.of(NETWORK_ADDRESSES)}
-    for one in world.of(NETWORK_ADDRESSES):
+    used = {held(one) for one in model.of(NETWORK_ADDRESSES)}
+    for one in model.of(NETWORK_ADDRESSES):
         spec, name = one["spec"], one["metadata"]["name"]
         first, last = SPANS[spec["networkNamespaceName"]]
         free = {address(number) for number in range(first, last + 1)} - used
@@ -99,21 +99,21 @@ def left_undone(world: World) -> str | None:
             free &= {spec["requestedAddress"]}
         if phase(one) not in {"Allocated", "Released"} and free:
             return f"{name} waits although there is {free}: {one}"
-    for network in world.of(NETWORKS):
+    for network in model.of(NETWORKS):
         name = network["metadata"]["name"]
         mine = [
-            o for o in world.of(NETWORK_ADDRESSES) if o["spec"]["networkNamespaceName"] == name
+            o for o in model.of(NETWORK_ADDRESSES) if o["spec"]["networkNamespaceName"] == name
         ]
         count = sum(phase(one) == "Allocated" for one in mine)
         summary = network["status"].get("ipAllocationSummary", {})
         if summary.get("allocatedCount") != count:
             return f"{name} counts {summary}, and {count} are allocated"
-    for one in world.of(INTERFACES):
+    for one in model.of(INTERFACES):
         if "deletionTimestamp" in one["metadata"]:
             return f"{one['metadata']['name']} is deleted and still there"
         name = one["metadata"]["name"]
         made = [
-            world.get(NETWORK_ADDRESSES, f"{name}-{i['name']}")
+            model.get(NETWORK_ADDRESSES, f"{name}-{i['name']}")
             for i in one["spec"]["networkInterfaces"]
         ]
         if not all(made):

@@ -13,7 +13,7 @@ from tests.reconcilers.simulation.journalrules import (
     promises_dropped_at_once,
     without_precondition,
 )
-from tests.reconcilers.simulation.world import NETWORK_ADDRESSES, NETWORKS
+from tests.reconcilers.simulation.model import NETWORK_ADDRESSES, NETWORKS
 
 Patch = pytest.MonkeyPatch
 

@@ -7,43 +7,43 @@ from typing_extensions import override
 
 from reconcilers.integrations.core.journal import ANNOTATION
 from tests.reconcilers.simulation.laws import Judge
+from tests.reconcilers.simulation.model import NETWORK_ADDRESSES, NETWORKS
 from tests.reconcilers.simulation.networkchaos import NetworkReplica, make_network
 from tests.reconcilers.simulation.networklaws import NetworkJudge, both_have
 from tests.reconcilers.simulation.stage import Stage
 from tests.reconcilers.simulation.wire import Flight
-from tests.reconcilers.simulation.world import NETWORK_ADDRESSES, NETWORKS
 
 
 class NetworkStage(Stage):
-    """A world with network p of three addresses, and nobody at work yet."""
+    """A model with network p of three addresses, and nobody at work yet."""
 
     @override
     def make_judge(self) -> Judge:
-        return NetworkJudge(self.world)
+        return NetworkJudge(self.model)
 
     @override
     def overlap(self) -> str | None:
-        return both_have(self.world)
+        return both_have(self.model)
 
     @override
     def make_pool(self, **status: str) -> None:
-        make_network(self.world, "p")
+        make_network(self.model, "p")
 
     @override
     def ask(self, name: str, count: int = 1, since: str = "") -> None:
         spec = {"networkNamespaceName": "p", "networkConfigurationName": "nobody"}
-        self.world.create(NETWORK_ADDRESSES, {"metadata": {"name": name}, "spec": spec})
+        self.model.create(NETWORK_ADDRESSES, {"metadata": {"name": name}, "spec": spec})
 
     @override
     def replica(self) -> Any:
-        made = NetworkReplica(self.world, self.flights, self.clock, Random(0), patience=0.0)
+        made = NetworkReplica(self.model, self.flights, self.clock, Random(0), patience=0.0)
         made.boot(stale=False)
         return made
 
     def forget(self) -> None:
         """Take the network's memory away."""
         nothing = {"metadata": {"annotations": {ANNOTATION: None}}}
-        self.world.patch(NETWORKS, "p", nothing, guarded=False)
+        self.model.patch(NETWORKS, "p", nothing, guarded=False)
 
 
 def _gives_to_b(flight: Flight) -> bool:

@@ -31,7 +31,7 @@ from reconcilers.networkpool.pending_promises import Promised
 from reconcilers.networkpool.protocol import Settlement
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.view import Reader, View
-from tests.reconcilers.simulation.world import POOLS, Json, World
+from tests.reconcilers.simulation.model import POOLS, Json, ModelServer
 
 Patch = pytest.MonkeyPatch
 
@@ -152,10 +152,10 @@ def promised_twice(mp: Patch) -> None:
 
 def _patch_without_precondition(mp: Patch, concerns: Any) -> None:
     """Let the writes of pools that `concerns` picks take effect whatever the version."""
-    patch = World.patch
+    patch = ModelServer.patch
 
     def patch_anyway(
-        self: World,
+        self: ModelServer,
         plural: str,
         name: str,
         body: Json,
@@ -168,7 +168,7 @@ def _patch_without_precondition(mp: Patch, concerns: Any) -> None:
             body, guarded = {**body, "metadata": kept}, False
         return patch(self, plural, name, body, status=status, guarded=guarded)
 
-    mp.setattr(World, "patch", patch_anyway)
+    mp.setattr(ModelServer, "patch", patch_anyway)
 
 
 def pools_written_blindly(mp: Patch) -> None:

@@ -32,8 +32,8 @@ from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.settings import AllocationSettings, PoolSettings
 from tests.clock import VirtualClock
+from tests.reconcilers.simulation.model import ALLOCATIONS, POOLS, Event, ModelServer
 from tests.reconcilers.simulation.wire import Flight, Wire
-from tests.reconcilers.simulation.world import ALLOCATIONS, POOLS, Event, World
 
 
 class OpenGate(ReleaseCheck):
@@ -52,11 +52,11 @@ class Silent:
 class Feed:
     """A cache and how far it has read its kind's history."""
 
-    def __init__(self, cache: Cache[Any], history: list[Event], world: World) -> None:
+    def __init__(self, cache: Cache[Any], history: list[Event], model: ModelServer) -> None:
         self.cache = cache
         self._history = history
         """All that has happened so far."""
-        self._world = world
+        self._model = model
         self._read = 0
 
     def list_at(self, index: int, revision: int) -> None:
@@ -82,7 +82,7 @@ class Feed:
         index = rnd.randint(0, len(self._history)) if stale else len(self._history)
         past = self._history[index - 1].revision if index else 1
         newest = index == len(self._history) and not stale
-        self.list_at(index, self._world.revision if newest else past)
+        self.list_at(index, self._model.revision if newest else past)
 
     @property
     def behind(self) -> int:
@@ -222,7 +222,7 @@ class Replica(Passes):
 
     def __init__(
         self,
-        world: World,
+        model: ModelServer,
         flights: list[Flight],
         clock: VirtualClock,
         rnd: random.Random,
@@ -232,8 +232,8 @@ class Replica(Passes):
     ) -> None:
         pools = Cache(NETWORK_POOL)
         allocations = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
-        self.pools = Feed(pools, world.history[POOLS], world)
-        self.allocations = Feed(allocations, world.history[ALLOCATIONS], world)
+        self.pools = Feed(pools, model.history[POOLS], model)
+        self.allocations = Feed(allocations, model.history[ALLOCATIONS], model)
         caches: dict[str, Cache[Any]] = {"NetworkPool": pools, "IPAllocation": allocations}
 
         def answered(resource: Resource[Any], obj: Object) -> None:

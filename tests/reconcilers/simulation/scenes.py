@@ -2,21 +2,21 @@
 
 from controller.meta import Key
 from tests.reconcilers.simulation.laws import held
+from tests.reconcilers.simulation.model import ALLOCATIONS, NAMESPACE, POOLS
 from tests.reconcilers.simulation.stage import Stage, writes_of
-from tests.reconcilers.simulation.world import ALLOCATIONS, NAMESPACE, POOLS
 
 
 async def late_write_after_loss_of_memory(stage: Stage, memory: str | None = None) -> str | None:
     """B's range is on its way to it when the pool forgets; then A is asked for, who goes first."""
     stage.ask("b")
     waits = {"status": {"phase": "Pending"}}
-    stage.world.patch(ALLOCATIONS, "b", waits, status=True, guarded=False)
+    stage.model.patch(ALLOCATIONS, "b", waits, status=True, guarded=False)
     await stage.pool(stage.replica(), writes_of("b"))
     if memory is None:
-        stage.world.patch(POOLS, "p", {"status": None}, guarded=False)
+        stage.model.patch(POOLS, "p", {"status": None}, guarded=False)
     else:
         stage.judge.paused = True
-        stage.world.vanish(POOLS, "p")
+        stage.model.vanish(POOLS, "p")
         stage.make_pool(allocationsRevision=memory)
         stage.judge.paused = False
     stage.ask("a")
@@ -47,7 +47,7 @@ async def _unknown_to_another(stage: Stage, *, wiped: bool) -> str | None:
     await stage.pool(stage.replica(), lambda flight: flight.plural == ALLOCATIONS)
     stage.late = [flight for flight in stage.late if flight.name == "b"]
     if wiped:
-        stage.world.patch(POOLS, "p", {"status": None}, guarded=False)
+        stage.model.patch(POOLS, "p", {"status": None}, guarded=False)
     other.pools.advance(other.pools.behind)
     stage.clock._elapsed += 2_000_000_000
     await stage.pool(other)
@@ -75,7 +75,7 @@ async def promise_kept_to_another_version(stage: Stage) -> str | None:
         await stage.pool(tidy)
         stage.clock._elapsed += 61_000_000_000
     nobody = dict.fromkeys(("startAddress", "endAddress", "cidr", "phase"))
-    stage.world.patch(ALLOCATIONS, "b", {"status": nobody}, status=True, guarded=False)
+    stage.model.patch(ALLOCATIONS, "b", {"status": nobody}, status=True, guarded=False)
     slow.allocations.advance(slow.allocations.behind)
     stage.ask("a", since="2025-12-31T00:00:00Z")
     await stage.pool(stage.replica(), writes_of("b"))
@@ -104,7 +104,7 @@ async def shard_moves_to_one_who_lags(stage: Stage) -> str | None:
     for _ in range(2):
         await stage.pool(after)
         stage.clock._elapsed += 2_000_000_000
-    served = stage.world.get(ALLOCATIONS, "c")
+    served = stage.model.get(ALLOCATIONS, "c")
     assert served is not None
     return stage.problem or (None if held(served) else "c waits although it fits")
 
@@ -119,7 +119,7 @@ async def pool_goes_while_one_is_unheard_of(stage: Stage) -> str | None:
     for feed in (first.pools, first.allocations):
         feed.advance(feed.behind)
     await stage.pool(first)
-    stage.world.delete(POOLS, "p")
+    stage.model.delete(POOLS, "p")
     other.pools.advance(other.pools.behind)
     await stage.pool(other)
     return stage.problem
@@ -130,7 +130,7 @@ async def answer_after_the_end(stage: Stage) -> str | None:
     stage.ask("a", 3)
     replica = stage.replica()
     await stage.pool(replica)
-    stage.world.delete(ALLOCATIONS, "a")
+    stage.model.delete(ALLOCATIONS, "a")
     replica.allocations.advance(replica.allocations.behind)
     replica.begin(stage.group, 1, Key(NAMESPACE, "a"))
     await stage.answered_late(replica)
@@ -140,7 +140,7 @@ async def answer_after_the_end(stage: Stage) -> str | None:
     for _ in range(3):
         stage.clock._elapsed += 2_000_000_000
         await stage.pool(replica)
-    found = stage.world.get(ALLOCATIONS, "b")
+    found = stage.model.get(ALLOCATIONS, "b")
     assert found is not None
     return stage.problem or (None if held(found) else "b waits although it fits")
 
@@ -152,7 +152,7 @@ async def refused_by_one_with_an_old_view(stage: Stage) -> str | None:
     await stage.pool(first)
     stage.ask("b")
     old = stage.replica()
-    stage.world.vanish(ALLOCATIONS, "z")
+    stage.model.vanish(ALLOCATIONS, "z")
     await stage.pool(stage.replica(), writes_of("b"))
     stage.late.clear()
     await stage.pool(old)

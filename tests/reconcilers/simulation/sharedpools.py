@@ -15,17 +15,17 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import POOL_INDEX, pool_index
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
+from reconcilers.integrations.clusterapi.caches import (
+    CLUSTER_INDEX,
+    ClaimCaches,
+    cluster_index,
+    space_of,
+)
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.networkpools import (
     ClaimHolders,
     NetworkPoolClaims,
     network_pool_space,
-)
-from reconcilers.integrations.clusterapi.world import (
-    CLUSTER_INDEX,
-    World,
-    cluster_index,
-    space_of,
 )
 from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
@@ -38,9 +38,15 @@ from tests.reconcilers.simulation.claimchaos import ClaimReplica, ClaimRun
 from tests.reconcilers.simulation.claimlaws import ClaimJudge, address_of, given_twice, left_undone
 from tests.reconcilers.simulation.journalchaos import Harm, JournalReplica, Working
 from tests.reconcilers.simulation.laws import FIRST, SPANS, Judge, held, overlap
+from tests.reconcilers.simulation.model import (
+    ADDRESSES,
+    ALLOCATIONS,
+    CLAIMS,
+    POOLS,
+    Json,
+    ModelServer,
+)
 from tests.reconcilers.simulation.replica import OpenGate
-from tests.reconcilers.simulation.world import ADDRESSES, ALLOCATIONS, CLAIMS, POOLS, Json
-from tests.reconcilers.simulation.world import World as Server
 
 
 class SharedReplica(ClaimReplica):
@@ -60,9 +66,11 @@ class SharedReplica(ClaimReplica):
         self.claims = self._feed(CLAIMS, claims)
         self.addresses = self._feed(ADDRESSES, addresses)
         client, clock = self._client(), self.clock
-        world = World(claims, addresses, None, {"NetworkPool": pools}, claim_kind, address_kind)
+        caches = ClaimCaches(
+            claims, addresses, None, {"NetworkPool": pools}, claim_kind, address_kind
+        )
         settings, recorder = self.settings, self.recorder
-        parts = self._parts(client, world, _offered)
+        parts = self._parts(client, caches, _offered)
         of_pools_claims = NetworkPoolClaims(parts, allocations, OtherHolders())
         holders = ClaimHolders()
         holders.known, holders.pools = True, of_pools_claims
@@ -73,7 +81,7 @@ class SharedReplica(ClaimReplica):
         of_allocations = IPAllocationReconciler(
             client, allocations, pools, OpenGate(), clock, AllocationSettings()
         )
-        of_claims = ClaimReconciler(client, world, recorder, clock)
+        of_claims = ClaimReconciler(client, caches, recorder, clock)
         return (
             (of_pools.reconcile, (self.pools,)),
             (of_allocations.reconcile, (self.allocations,)),
@@ -105,25 +113,25 @@ class SharedJudge(ClaimJudge):
 
     def _shared_by_both(self, old: Json | None, new: Json | None) -> Iterator[str]:
         if new is not None and old is not None:
-            before, now = (_has(self.world, one) for one in (old, new))
+            before, now = (_has(self.model, one) for one in (old, new))
             if now - before:
-                yield from between(self.world, now - before)
+                yield from between(self.model, now - before)
 
 
-def _has(world: Server, obj: Json) -> set[str]:
+def _has(model: ModelServer, obj: Json) -> set[str]:
     """Return the addresses of an allocation or a claim."""
     if obj["kind"] == "IPAllocation":
         return {address for one in held(obj) for address in one.addresses()}
-    address = address_of(world, obj)
+    address = address_of(model, obj)
     return {address} if address else set()
 
 
-def between(world: Server, addresses: set[str] | None = None) -> Iterator[str]:
+def between(model: ModelServer, addresses: set[str] | None = None) -> Iterator[str]:
     """Yield which allocation and which claim have one address, of these if given."""
-    for claim in world.of(CLAIMS):
-        theirs = _has(world, claim)
-        for allocation in world.of(ALLOCATIONS):
-            both = theirs & _has(world, allocation)
+    for claim in model.of(CLAIMS):
+        theirs = _has(model, claim)
+        for allocation in model.of(ALLOCATIONS):
+            both = theirs & _has(model, allocation)
             if addresses is not None:
                 both &= addresses
             for one in sorted(both):
@@ -140,30 +148,30 @@ class SharedRun(ClaimRun):
 
     @override
     def _make_judge(self) -> Judge:
-        return SharedJudge(self.world)
+        return SharedJudge(self.model)
 
     @override
     def _overlap(self) -> str | None:
-        found = overlap(self.world) or given_twice(self.world)
-        return found or next(between(self.world), None)
+        found = overlap(self.model) or given_twice(self.model)
+        return found or next(between(self.model), None)
 
     @override
     def _unserved(self) -> str | None:
-        return left_undone(self.world, POOLS, self._of_allocations) or self._waiting()
+        return left_undone(self.model, POOLS, self._of_allocations) or self._waiting()
 
     def _of_allocations(self, pool: str) -> Iterable[str]:
         """Return the addresses of a pool that allocations hold."""
         found = (
-            one for one in self.world.of(ALLOCATIONS) if one["spec"]["poolRef"]["name"] == pool
+            one for one in self.model.of(ALLOCATIONS) if one["spec"]["poolRef"]["name"] == pool
         )
-        return {address for one in found for address in _has(self.world, one)}
+        return {address for one in found for address in _has(self.model, one)}
 
     def _waiting(self) -> str | None:
         """Return which allocation waits although it fits, None if none does."""
-        claimed = {str(one["spec"]["address"]) for one in self.world.of(ADDRESSES)}
-        for one in self.world.of(ALLOCATIONS):
+        claimed = {str(one["spec"]["address"]) for one in self.model.of(ADDRESSES)}
+        for one in self.model.of(ALLOCATIONS):
             name, pool = one["metadata"]["name"], one["spec"]["poolRef"]["name"]
-            found = self.world.get(POOLS, pool)
+            found = self.model.get(POOLS, pool)
             if found is None or "deletionTimestamp" in found["metadata"]:
                 continue
             if "deletionTimestamp" in one["metadata"]:

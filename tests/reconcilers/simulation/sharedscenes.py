@@ -10,10 +10,10 @@ from reconcilers.integrations.clusterapi.api import CLAIM_FINALIZER
 from reconcilers.integrations.core.journal import ANNOTATION
 from tests.reconcilers.simulation.claimlaws import given_twice
 from tests.reconcilers.simulation.laws import FIRST, Judge, overlap
+from tests.reconcilers.simulation.model import ADDRESSES, CLAIMS, POOLS
 from tests.reconcilers.simulation.sharedpools import SharedJudge, SharedReplica, between
 from tests.reconcilers.simulation.stage import Stage, writes_of
 from tests.reconcilers.simulation.wire import Flight
-from tests.reconcilers.simulation.world import ADDRESSES, CLAIMS, POOLS
 
 REF = {"apiGroup": names.GROUP, "kind": "NetworkPool", "name": "p"}
 POOL, CLAIM_POOL = 0, 2
@@ -21,16 +21,16 @@ POOL, CLAIM_POOL = 0, 2
 
 
 class SharedStage(Stage):
-    """A world with NetworkPool p of three addresses, both its memories, and nobody at work yet."""
+    """A model with NetworkPool p of three addresses, both its memories, and nobody at work yet."""
 
     @override
     def make_judge(self) -> Judge:
-        return SharedJudge(self.world)
+        return SharedJudge(self.model)
 
     @override
     def overlap(self) -> str | None:
-        found = overlap(self.world) or given_twice(self.world)
-        return found or next(between(self.world), None)
+        found = overlap(self.model) or given_twice(self.model)
+        return found or next(between(self.model), None)
 
     @override
     async def open(self) -> None:
@@ -42,14 +42,14 @@ class SharedStage(Stage):
 
     @override
     def replica(self) -> Any:
-        made = SharedReplica(self.world, self.flights, self.clock, Random(0), patience=0.0)
+        made = SharedReplica(self.model, self.flights, self.clock, Random(0), patience=0.0)
         made.boot(stale=False)
         return made
 
     def claim(self, name: str) -> None:
         """Make a claim that may be served."""
         meta = {"name": name, "finalizers": [CLAIM_FINALIZER]}
-        self.world.create(CLAIMS, {"metadata": meta, "spec": {"poolRef": REF}})
+        self.model.create(CLAIMS, {"metadata": meta, "spec": {"poolRef": REF}})
 
 
 def _gives(flight: Flight) -> bool:
@@ -67,7 +67,7 @@ async def claim_written_late_after_loss_of_memory(stage: SharedStage) -> str | N
     other = stage.replica()
     await stage.work(stage.replica(), CLAIM_POOL, "p", _gives)
     patch = {"metadata": {"annotations": {ANNOTATION: None}}}
-    stage.world.patch(POOLS, "p", patch, guarded=False)
+    stage.model.patch(POOLS, "p", patch, guarded=False)
     stage.ask("a")
     for feed in (other.pools, other.allocations):
         feed.advance(feed.behind)
@@ -82,7 +82,7 @@ async def address_made_by_hand_that_an_allocation_has(stage: SharedStage) -> str
     await stage.work(stage.replica(), POOL, "p")
     stage.claim("c")
     spec = {"claimRef": {"name": "c"}, "poolRef": REF, "address": f"{FIRST}0", "prefix": 24}
-    stage.world.create(ADDRESSES, {"metadata": {"name": "c"}, "spec": spec})
+    stage.model.create(ADDRESSES, {"metadata": {"name": "c"}, "spec": spec})
     await stage.work(stage.replica(), CLAIM_POOL, "p")
     return stage.problem
 

@@ -17,9 +17,9 @@ from reconcilers.api import names
 from tests.clock import VirtualClock, settle
 from tests.reconcilers.simulation.chaos import undisturbed
 from tests.reconcilers.simulation.laws import FIRST, SPANS, Judge, overlap
+from tests.reconcilers.simulation.model import ALLOCATIONS, NAMESPACE, POOLS, Json, ModelServer
 from tests.reconcilers.simulation.replica import Passes, Replica
 from tests.reconcilers.simulation.wire import Flight
-from tests.reconcilers.simulation.world import ALLOCATIONS, NAMESPACE, POOLS, Json, World
 
 Late = Callable[[Flight], bool]
 Scene = Callable[["Stage"], Awaitable[str | None]]
@@ -36,11 +36,11 @@ def writes_of(name: str) -> Late:
 
 
 class Stage:
-    """A world with pool p of three addresses, its memory, and nobody at work yet."""
+    """A model with pool p of three addresses, its memory, and nobody at work yet."""
 
     def __init__(self, group: TaskGroup) -> None:
         self.clock = VirtualClock()
-        self.world = World(self.clock.now)
+        self.model = ModelServer(self.clock.now)
         self.judge = self.make_judge()
         self.flights: list[Flight] = []
         self.late: list[Flight] = []
@@ -48,7 +48,7 @@ class Stage:
 
     def make_judge(self) -> Judge:
         """Return who looks at what happens."""
-        return Judge(self.world)
+        return Judge(self.model)
 
     async def open(self) -> None:
         """Make the pool, and let a first replica give it its finalizer and its memory."""
@@ -61,7 +61,7 @@ class Stage:
         span = {"start": f"{FIRST}{first}", "end": f"{FIRST}{last}"}
         spec = {"cidr": "10.0.0.0/24", "tenantAllocation": {"ranges": [span]}}
         body: Json = {"metadata": {"name": "p"}, "spec": spec}
-        self.world.create(POOLS, body | {"status": status} if status else body)
+        self.model.create(POOLS, body | {"status": status} if status else body)
 
     def ask(self, name: str, count: int = 1, since: str = "") -> None:
         """Make an allocation that may be served; `since` when it was first asked for."""
@@ -74,7 +74,7 @@ class Stage:
         meta: Json = {"name": name, "finalizers": [names.FINALIZER_ALLOCATION]}
         if since:
             meta["annotations"] = {names.ANNOTATION_REQUESTED_AT: since}
-        self.world.create(ALLOCATIONS, {"metadata": meta, "spec": spec})
+        self.model.create(ALLOCATIONS, {"metadata": meta, "spec": spec})
 
     def replica(self) -> Any:
         """Return a replica that has read everything."""
@@ -83,7 +83,7 @@ class Stage:
     def sharing_replica(self, shards: int) -> Replica:
         """Return one of those that share so many shards; it holds none of them yet."""
         found = Replica(
-            self.world, self.flights, self.clock, random.Random(0), patience=0.0, shards=shards
+            self.model, self.flights, self.clock, random.Random(0), patience=0.0, shards=shards
         )
         found.boot(stale=False)
         return found
@@ -107,7 +107,7 @@ class Stage:
                     self.late.append(flight)
                     flight.land(lost=True)
                 else:
-                    flight.run(self.world)
+                    flight.run(self.model)
                     flight.land()
             await settle()
 
@@ -117,7 +117,7 @@ class Stage:
         while self.flights:
             for flight in list(self.flights):
                 self.flights.remove(flight)
-                flight.run(self.world)
+                flight.run(self.model)
                 replica.allocations.advance(replica.allocations.behind)
                 flight.land()
             await settle()
@@ -125,7 +125,7 @@ class Stage:
     def arrive(self) -> None:
         """Let the late requests run, oldest first."""
         for flight in self.late:
-            flight.run(self.world)
+            flight.run(self.model)
         self.late.clear()
 
     @property
@@ -135,7 +135,7 @@ class Stage:
 
     def overlap(self) -> str | None:
         """Return who holds what another does by now."""
-        return overlap(self.world)
+        return overlap(self.model)
 
 
 def played(scene: Callable[[Any], Awaitable[str | None]], on: type[Stage] = Stage) -> str | None:

@@ -14,10 +14,10 @@ from controller.meta import Key
 from controller.shards import shard_of
 from tests.reconcilers.simulation.chaos import Plan, Run
 from tests.reconcilers.simulation.laws import SPANS
+from tests.reconcilers.simulation.model import NAMESPACE
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part
 from tests.reconcilers.simulation.sharedtenancy import SharedTenancy
 from tests.reconcilers.simulation.tenancy import COUNTING, FAMILIES, FORCE, Tenancy
-from tests.reconcilers.simulation.world import NAMESPACE
 
 SHARDED = Plan(replicas=3, shards=2)
 
@@ -42,9 +42,9 @@ def test_no_two_allocations_ever_hold_one_address_and_every_request_that_fits_is
     check_part(partial(Run, plan=plan), SEEDS // share, part, f"pools {{}} {options}")
 
 
-def _check_tenants(world: Callable[[int], Tenancy], part: int, options: str) -> None:
-    """Play the seeds of one part in a world of tenants; the options play one of them again."""
-    check_part(world, SEEDS // 4, part, f"tenants {{}} {options}")
+def _check_tenants(model: Callable[[int], Tenancy], part: int, options: str) -> None:
+    """Play the seeds of one part with tenants; the options play one of them again."""
+    check_part(model, SEEDS // 4, part, f"tenants {{}} {options}")
 
 
 @pytest.mark.slow

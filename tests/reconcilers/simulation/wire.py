@@ -12,13 +12,13 @@ from typing_extensions import override
 from controller.errors import ControllerError, NoAnswer, api_error
 from controller.meta import Key
 from controller.transport import Transport
-from tests.reconcilers.simulation.world import (
+from tests.reconcilers.simulation.model import (
     ALLOCATIONS,
     API_VERSIONS,
     KINDS,
     NETWORK_ADDRESSES,
     Json,
-    World,
+    ModelServer,
     name_of,
 )
 
@@ -45,9 +45,9 @@ class Flight:
         """Whether the sender still waits."""
         return not self.landed.is_set()
 
-    def run(self, world: World) -> None:
+    def run(self, model: ModelServer) -> None:
         """Let the server see it, now."""
-        code, body = self._execute(world)
+        code, body = self._execute(model)
         self.ran = True
         self.answer = msgspec.json.encode(body) if code < 300 else api_error(code, body)
 
@@ -57,22 +57,22 @@ class Flight:
             self.answer = NoAnswer(f"{self.method} {self.plural}/{self.name}: timed out")
         self.landed.set()
 
-    def _execute(self, world: World) -> tuple[int, Json]:
+    def _execute(self, model: ModelServer) -> tuple[int, Json]:
         match self.method, self.name:
             case "GET", "":
-                return 200, _list(world, self.plural, self.only)
+                return 200, _list(model, self.plural, self.only)
             case "GET", name:
-                found = world.get(self.plural, name)
+                found = model.get(self.plural, name)
                 return (200, found) if found else api_not_found()
             case "PATCH", name:
-                return world.patch(
+                return model.patch(
                     self.plural, name, self.body, status=self.subresource == "status"
                 )
             case "DELETE", name:
                 pins = self.body["preconditions"]
-                return world.delete(self.plural, name, pins["resourceVersion"], pins["uid"])
+                return model.delete(self.plural, name, pins["resourceVersion"], pins["uid"])
             case "POST", _:
-                return world.create(self.plural, self.body)
+                return model.create(self.plural, self.body)
             case method, _:
                 raise AssertionError(f"the simulation has no {method}")
 
@@ -82,12 +82,12 @@ def api_not_found() -> tuple[int, Json]:
     return 404, {"kind": "Status", "code": 404, "reason": "NotFound"}
 
 
-def _list(world: World, plural: str, only: str) -> Json:
+def _list(model: ModelServer, plural: str, only: str) -> Json:
     return {
         "kind": f"{KINDS[plural]}List",
         "apiVersion": API_VERSIONS[plural],
-        "metadata": {"resourceVersion": str(world.revision)},
-        "items": [one for one in world.of(plural) if only in {"", one["metadata"]["name"]}],
+        "metadata": {"resourceVersion": str(model.revision)},
+        "items": [one for one in model.of(plural) if only in {"", one["metadata"]["name"]}],
     }
 
 

@@ -1,4 +1,4 @@
-"""What the rules are told of the world: caches where these suffice, else the server."""
+"""Where the rules read objects: in caches where these suffice, else on the server."""
 
 from typing import Any
 

@@ -23,8 +23,8 @@ from reconcilers.integrations.clusterapi.api import (
     PoolCounts,
     PrefixPoolSpec,
 )
+from reconcilers.integrations.clusterapi.caches import address_holding
 from reconcilers.integrations.clusterapi.poolstatus import counts_of
-from reconcilers.integrations.clusterapi.world import address_holding
 from reconcilers.integrations.core.contents import Contents
 
 BASES = {4: int(IPv4Address("10.0.0.0")), 6: int(IPv6Address("2001:db8::"))}

@@ -41,7 +41,7 @@ def pool(*, paused: bool = False) -> InClusterIPPool:
 def scraped(*claims: IPAddressClaim, pool: InClusterIPPool, clusters: list[Cluster]) -> object:
     """Return the values of all series, by metric and pool."""
     objects = Objects(list(claims), [], clusters, {POOL: [pool]})
-    families = ClaimGauges(objects.world([]), CLOCK).collect()
+    families = ClaimGauges(objects.caches([]), CLOCK).collect()
     return {
         (one.name.removeprefix("butler_claim_pool_"), *one.labels.values()): one.value
         for family in families

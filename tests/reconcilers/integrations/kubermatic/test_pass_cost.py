@@ -8,8 +8,8 @@ import pytest
 from tests.reconcilers.networkpool.test_pass_cost import calls_of
 from tests.reconcilers.simulation.kkpchaos import KkpReplica, make_cluster
 from tests.reconcilers.simulation.kkpscenes import KkpStage
+from tests.reconcilers.simulation.model import KKP_POOLS
 from tests.reconcilers.simulation.stage import played
-from tests.reconcilers.simulation.world import KKP_POOLS
 
 FEW, MANY = 2, 60
 POOL, CLUSTER = 0, 1
@@ -22,8 +22,8 @@ async def _served(stage: KkpStage, others: int) -> KkpReplica:
     names = [f"other-{number}" for number in range(others)]
     for name in names:
         spec = {"datacenters": {name: datacenter}}
-        stage.world.create(KKP_POOLS, {"metadata": {"name": name}, "spec": spec})
-        make_cluster(stage.world, name, name)
+        stage.model.create(KKP_POOLS, {"metadata": {"name": name}, "spec": spec})
+        make_cluster(stage.model, name, name)
     replica: KkpReplica = stage.replica()
     for _ in range(2):
         for name in ("p", *names):

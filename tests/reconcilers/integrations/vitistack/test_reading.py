@@ -22,15 +22,15 @@ from reconcilers.integrations.vitistack.api import (
     IPAllocation,
     NetworkConfiguration,
 )
-from reconcilers.integrations.vitistack.reading import ShownAddresses
-from reconcilers.integrations.vitistack.world import (
+from reconcilers.integrations.vitistack.caches import (
     CONFIGURATION_INDEX,
     NAMESPACE_INDEX,
-    World,
+    VitistackCaches,
     configuration_name,
     namespace_of,
     space_name,
 )
+from reconcilers.integrations.vitistack.reading import ShownAddresses
 
 NET, OTHER = Key("n", "net"), Key("n", "other")
 MACHINES = 200
@@ -58,10 +58,10 @@ class Site:
         by_namespace = {NAMESPACE_INDEX: namespace_of}
         self.machines = Cache(CONFIGURATIONS, indexes=by_namespace)
         networks = Cache(NETWORKS, indexes=by_namespace)
-        world = World(networks, self.allocations, self.machines, "butler-ipam")
+        caches = VitistackCaches(networks, self.allocations, self.machines, "butler-ipam")
         for cache in (networks, self.allocations, self.machines):
             cache.replace([], next(self._revisions))
-        self.shown = ShownAddresses(world)
+        self.shown = ShownAddresses(caches)
 
     def _put(self, cache: Cache[T], one: T) -> T:
         meta = replace(one.metadata, resourceVersion=str(next(self._revisions)))

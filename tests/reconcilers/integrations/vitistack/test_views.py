@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from controller.client import Client
 from reconcilers.integrations.core.objects import from_bodies
-from reconcilers.integrations.vitistack import views, world
+from reconcilers.integrations.vitistack import caches, views
 from reconcilers.integrations.vitistack.api import KINDS
 from reconcilers.integrations.vitistack.reading import Reader
 from tests.clock import VirtualClock
@@ -43,8 +43,8 @@ def test_figures_of_kept_contents_are_those_of_all_objects() -> None:
         request("net", "waits"),
         request("broken", "waits-too"),
     ]
-    found = from_bodies(bodies, KINDS, "n", "", clock.now(), world.filled)
-    objects, now = world.world_of(found), clock.now()
+    found = from_bodies(bodies, KINDS, "n", "", clock.now(), caches.filled)
+    objects, now = caches.caches_of(found), clock.now()
     seen = [views.figures_of(one, now) for one in views.contents_of(objects)]
     expected = {one.labels: one for one in seen}
     figures = views.NetworkFigures(

@@ -106,7 +106,7 @@ class Standing(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class ClaimCaches:
     """The caches of this integration.
 
     Args:
@@ -137,8 +137,8 @@ class World:
         While it is False etcd may have been restored from a backup, and the caches may show
         objects that the server has no longer.
         """
-        caches: list[Cache[Any]] = [self.claims, self.addresses, *self.pools.values()]
-        return all(cache.history_confirmed for cache in caches)
+        every: list[Cache[Any]] = [self.claims, self.addresses, *self.pools.values()]
+        return all(cache.history_confirmed for cache in every)
 
     def pool_of(self, obj: IPAddressClaim | IPAddress) -> Any | None:
         """Return the pool that a claim or address names; None if it does not exist."""

@@ -59,7 +59,7 @@ class TenantView:
         self.services = follow(server, SERVICE)
 
 
-class World:
+class PlatformView:
     """The management cluster and the tenants of a platform, as they are now."""
 
     def __init__(self, platform: Platform, clock: Clock) -> None:
@@ -133,7 +133,7 @@ class World:
         return self._clock.monotonic()
 
     async def until(
-        self, look: Callable[["World"], Sequence[str]], seconds: float = 30.0
+        self, look: Callable[["PlatformView"], Sequence[str]], seconds: float = 30.0
     ) -> Sequence[str]:
         """Return what `look` returns as soon as it does not say NotYet.
 
@@ -155,13 +155,13 @@ class World:
                 raise last
 
 
-def of_world(
-    function: Callable[Concatenate[World, P], R],
-) -> Callable[P, Callable[[World], R]]:
-    """Return a function of the other arguments, which returns a function of the world."""
+def of_view(
+    function: Callable[Concatenate[PlatformView, P], R],
+) -> Callable[P, Callable[[PlatformView], R]]:
+    """Return a function of the other arguments, which returns a function of the view."""
 
-    def given(*args: P.args, **kwargs: P.kwargs) -> Callable[[World], R]:
-        return lambda world: function(world, *args, **kwargs)
+    def given(*args: P.args, **kwargs: P.kwargs) -> Callable[[PlatformView], R]:
+        return lambda view: function(view, *args, **kwargs)
 
     return given
 

@@ -86,7 +86,7 @@ class Event:
 
 
 @dataclass
-class World:
+class ModelServer:
     """Objects of a few kinds, most of them in one namespace."""
 
     now: Callable[[], datetime]

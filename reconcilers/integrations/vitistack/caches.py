@@ -84,7 +84,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class VitistackCaches:
     """The caches of this integration.
 
     Args:
@@ -108,8 +108,8 @@ class World:
         While it is False etcd may have been restored from a backup, and the caches may show
         objects that the server has no longer.
         """
-        caches = (self.networks, self.allocations, self.configurations)
-        return all(cache.history_confirmed for cache in caches)
+        every = (self.networks, self.allocations, self.configurations)
+        return all(cache.history_confirmed for cache in every)
 
     def names_us(self, provider: str) -> bool:
         """Return whether a provider is us, in letters of any case; an empty one by `unnamed`."""
@@ -140,11 +140,11 @@ class World:
         return sorted(found, key=lambda one: one.metadata.name)
 
 
-def world_of(objects: Objects) -> World:
+def caches_of(objects: Objects) -> VitistackCaches:
     """Return the caches of what was read."""
     by_namespace = {NAMESPACE_INDEX: namespace_of}
     indexes = {SPACE_INDEX: space_name, CONFIGURATION_INDEX: configuration_name}
-    return World(
+    return VitistackCaches(
         objects.cache(NETWORKS, indexes=by_namespace),
         objects.cache(ALLOCATIONS, indexes=indexes),
         objects.cache(CONFIGURATIONS, indexes=by_namespace),
