@@ -46,7 +46,7 @@ class Candidate:
                 self.led[-1] = (begun, self.clock.monotonic())
 
 
-class World:
+class Election:
     """A store, a clock and two candidates, `a` of which leads."""
 
     def __init__(self) -> None:
@@ -60,18 +60,18 @@ class World:
         return spec
 
 
-async def playing(play: Callable[[World], Any]) -> World:
+async def playing(play: Callable[[Election], Any]) -> Election:
     """Let `a` win, let `b` wait, and play."""
-    world = World()
+    election = Election()
     async with anyio.create_task_group() as group:
-        group.start_soon(world.a.run)
-        await world.clock.advance(0)
-        assert world.a.leads
-        group.start_soon(world.b.run)
-        await world.clock.advance(0)
-        await play(world)
+        group.start_soon(election.a.run)
+        await election.clock.advance(0)
+        assert election.a.leads
+        group.start_soon(election.b.run)
+        await election.clock.advance(0)
+        await play(election)
         group.cancel_scope.cancel()
-    return world
+    return election
 
 
 def old_record() -> dict[str, Any]:

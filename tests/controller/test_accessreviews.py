@@ -57,7 +57,7 @@ class Cluster(StoreTransport):
         return msgspec.json.encode({"status": {"allowed": right in self.rights}})
 
 
-class World:
+class Harness:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.cluster = Cluster()
@@ -72,9 +72,9 @@ class World:
 
 
 async def test_an_authorised_user_is_let_in_and_the_review_has_all_fields_of_the_user() -> None:
-    world = World()
-    assert await world.code() == 200
-    assert world.cluster.spec == {
+    harness = Harness()
+    assert await harness.code() == 200
+    assert harness.cluster.spec == {
         "user": "scraper",
         "uid": "1",
         "groups": ["g"],
@@ -85,76 +85,76 @@ async def test_an_authorised_user_is_let_in_and_the_review_has_all_fields_of_the
 
 @pytest.mark.parametrize("header", ["", "Basic Z29vZA==", "Bearer", "Bearer ", "good"])
 async def test_without_a_bearer_token_no_review_is_sent(header: str) -> None:
-    world = World()
-    assert await world.code(header) == 401
-    assert world.cluster.asked == []
+    harness = Harness()
+    assert await harness.code(header) == 401
+    assert harness.cluster.asked == []
 
 
 async def test_an_invalid_token_is_401_and_not_cached() -> None:
-    world = World()
-    assert await world.code("Bearer new") == 401
-    world.cluster.tokens["new"] = SCRAPER
-    assert await world.code("Bearer new") == 200
+    harness = Harness()
+    assert await harness.code("Bearer new") == 401
+    harness.cluster.tokens["new"] = SCRAPER
+    assert await harness.code("Bearer new") == 200
 
 
 async def test_an_unauthorised_user_is_403_by_name() -> None:
-    world = World()
-    world.cluster.tokens["bob"] = {"username": "bob"}
-    refusal = await world.refusal("bearer bob")
+    harness = Harness()
+    harness.cluster.tokens["bob"] = {"username": "bob"}
+    refusal = await harness.refusal("bearer bob")
     assert refusal == Response(b"Authorization denied for user bob", 403)
 
 
 async def test_review_results_are_cached_for_a_short_time() -> None:
-    world = World()
+    harness = Harness()
     for _ in range(10):
-        assert await world.code() == 200
-    assert world.cluster.asked == ["TokenReview", "SubjectAccessReview"]
-    await world.clock.advance(60)
-    await world.code()
-    assert world.cluster.asked[2:] == ["TokenReview"]
-    world.cluster.rights.clear()
-    await world.clock.advance(239)
-    assert await world.code() == 200
-    await world.clock.advance(1)
-    assert await world.code() == 403
+        assert await harness.code() == 200
+    assert harness.cluster.asked == ["TokenReview", "SubjectAccessReview"]
+    await harness.clock.advance(60)
+    await harness.code()
+    assert harness.cluster.asked[2:] == ["TokenReview"]
+    harness.cluster.rights.clear()
+    await harness.clock.advance(239)
+    assert await harness.code() == 200
+    await harness.clock.advance(1)
+    assert await harness.code() == 403
 
 
 async def test_a_denial_is_cached_for_a_shorter_time() -> None:
-    world = World()
-    rights, world.cluster.rights = world.cluster.rights, set()
-    assert await world.code() == 403
-    world.cluster.rights = rights
-    await world.clock.advance(29)
-    assert await world.code() == 403
-    await world.clock.advance(1)
-    assert await world.code() == 200
+    harness = Harness()
+    rights, harness.cluster.rights = harness.cluster.rights, set()
+    assert await harness.code() == 403
+    harness.cluster.rights = rights
+    await harness.clock.advance(29)
+    assert await harness.code() == 403
+    await harness.clock.advance(1)
+    assert await harness.code() == 200
 
 
 async def test_requests_fail_with_500_while_the_api_server_does_not_answer() -> None:
-    world = World()
-    world.cluster.down = True
-    assert await world.code() == 500
-    world.cluster.down = False
-    assert await world.code() == 200
+    harness = Harness()
+    harness.cluster.down = True
+    assert await harness.code() == 500
+    harness.cluster.down = False
+    assert await harness.code() == 200
 
 
 async def test_the_number_of_cached_results_is_limited() -> None:
-    world = World()
+    harness = Harness()
     for number in range(MAX_CACHED + 10):
-        world.cluster.tokens[f"t{number}"] = SCRAPER
-        await world.code(f"Bearer t{number}")
-    asked = len(world.cluster.asked)
-    await world.code("Bearer t0")
-    await world.code(f"Bearer t{MAX_CACHED + 9}")
-    assert len(world.cluster.asked) == asked + 1
+        harness.cluster.tokens[f"t{number}"] = SCRAPER
+        await harness.code(f"Bearer t{number}")
+    asked = len(harness.cluster.asked)
+    await harness.code("Bearer t0")
+    await harness.code(f"Bearer t{MAX_CACHED + 9}")
+    assert len(harness.cluster.asked) == asked + 1
 
 
 async def test_concurrent_requests_are_all_answered() -> None:
-    world = World()
+    harness = Harness()
     codes: list[int] = []
 
     async def scrape() -> None:
-        codes.append(await world.code())
+        codes.append(await harness.code())
 
     async with anyio.create_task_group() as group:
         for _ in range(5):

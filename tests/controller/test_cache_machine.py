@@ -23,7 +23,7 @@ Event = Added[Widget] | Modified[Widget] | Deleted[Widget]
 
 
 @dataclass
-class World:
+class ServerModel:
     """What happened, in order, and the responses to our writes and deletions not yet received."""
 
     revision: int = 10
@@ -65,11 +65,11 @@ class World:
 
 
 class CacheMachine(RuleBasedStateMachine):
-    """One world, one cache that lags behind it, and a mirror built from changes alone."""
+    """One server, one cache that lags behind it, and a mirror built from changes alone."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World()
+        self.server = ServerModel()
         self.cache = Cache(WIDGETS, indexes={"color": lambda w: [w.spec.color]})
         self.cache.subscribe(self.saw)
         self.mirror: dict[Key, Widget] = {}
@@ -91,34 +91,34 @@ class CacheMachine(RuleBasedStateMachine):
     @initialize(names=st.lists(NAMES, unique=True))
     def begin(self, names: list[str]) -> None:
         for name in names:
-            self.world.put(name, "red")
+            self.server.put(name, "red")
 
     @rule(name=NAMES, color=COLORS)
     def another_client_writes(self, name: str, color: str) -> None:
-        self.world.put(name, color)
+        self.server.put(name, color)
 
     @rule(name=NAMES, color=COLORS)
     def we_write(self, name: str, color: str) -> None:
-        self.world.answers.append(self.world.put(name, color))
+        self.server.answers.append(self.server.put(name, color))
 
-    @precondition(lambda self: self.world.live)
+    @precondition(lambda self: self.server.live)
     @rule(data=st.data(), ours=st.booleans())
     def an_object_ends(self, data: st.DataObject, ours: bool) -> None:
-        last = self.world.drop(data.draw(st.sampled_from(sorted(self.world.live))))
+        last = self.server.drop(data.draw(st.sampled_from(sorted(self.server.live))))
         if ours:
-            self.world.answers.append(last)
+            self.server.answers.append(last)
 
-    @precondition(lambda self: self.world.live)
+    @precondition(lambda self: self.server.live)
     @rule(data=st.data())
     def we_delete(self, data: st.DataObject) -> None:
-        name = data.draw(st.sampled_from(sorted(self.world.live)))
-        self.world.ends.append(self.world.drop(name))
+        name = data.draw(st.sampled_from(sorted(self.server.live)))
+        self.server.ends.append(self.server.drop(name))
 
-    @precondition(lambda self: self.world.ends)
+    @precondition(lambda self: self.server.ends)
     @rule(data=st.data())
     def we_hear_of_an_end_however_late(self, data: st.DataObject) -> None:
-        ended = self.world.ends.pop(
-            data.draw(st.integers(0, len(self.world.ends) - 1), label="which")
+        ended = self.server.ends.pop(
+            data.draw(st.integers(0, len(self.server.ends) - 1), label="which")
         )
         name, revision = ended.metadata.name, ended.metadata.revision
         self.known_gone[name] = max(revision, self.known_gone.get(name, 0))
@@ -129,11 +129,11 @@ class CacheMachine(RuleBasedStateMachine):
         """Whether we know that this object, or a later one of its name, was deleted."""
         return obj.metadata.revision <= self.known_gone.get(obj.metadata.name, 0)
 
-    @precondition(lambda self: self.world.answers)
+    @precondition(lambda self: self.server.answers)
     @rule(data=st.data())
     def an_answer_arrives_however_late(self, data: st.DataObject) -> None:
-        answer = self.world.answers.pop(
-            data.draw(st.integers(0, len(self.world.answers) - 1), label="which")
+        answer = self.server.answers.pop(
+            data.draw(st.integers(0, len(self.server.answers) - 1), label="which")
         )
         name, revision = answer.metadata.name, answer.metadata.revision
         known = self.ahead.get(name)
@@ -153,12 +153,12 @@ class CacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.cache.synced)
     @rule(count=st.integers(1, 5), again=st.booleans())
     def the_watch_delivers(self, count: int, again: bool) -> None:
-        coming = [e for e in self.world.events if e.revision > self.cache.position][:count]
+        coming = [e for e in self.server.events if e.revision > self.cache.position][:count]
         for event in coming:
             self.cache.apply(event)
             self.passed(event.revision)
         if again:
-            for event in self.world.events[-count:]:
+            for event in self.server.events[-count:]:
                 if event.revision <= self.cache.position:
                     self.cache.apply(event)
 
@@ -166,15 +166,15 @@ class CacheMachine(RuleBasedStateMachine):
     @rule()
     def a_bookmark_comes_after_all_events(self) -> None:
         self.the_watch_delivers(10**6, again=False)
-        self.cache.bookmark(self.world.revision)
-        self.passed(self.world.revision)
+        self.cache.bookmark(self.server.revision)
+        self.passed(self.server.revision)
 
     @rule(data=st.data())
     def a_list_comes_not_older_than_the_position(self, data: st.DataObject) -> None:
         revision = data.draw(
-            st.integers(max(self.cache.position, 1), self.world.revision), label="revision"
+            st.integers(max(self.cache.position, 1), self.server.revision), label="revision"
         )
-        self.cache.replace(self.world.at(revision).values(), revision)
+        self.cache.replace(self.server.at(revision).values(), revision)
         self.passed(revision)
 
     @precondition(lambda self: self.cache.synced)
@@ -182,7 +182,7 @@ class CacheMachine(RuleBasedStateMachine):
     def a_list_repeats_what_is_known(self) -> None:
         before = dict(self.mirror)
         position = self.cache.position
-        self.cache.replace(self.world.at(position).values(), position)
+        self.cache.replace(self.server.at(position).values(), position)
         assert self.mirror == before
 
     @precondition(lambda self: self.cache.position > 1)
@@ -190,22 +190,22 @@ class CacheMachine(RuleBasedStateMachine):
     def the_server_comes_back_from_a_backup(self, back: int, names: list[str], color: str) -> None:
         position = self.cache.position
         revision = max(1, position - back)
-        self.world.events = [e for e in self.world.events if e.revision <= revision]
-        self.world.live = self.world.at(revision)
-        self.world.revision = revision
-        self.world.answers.clear()
-        self.world.ends.clear()
+        self.server.events = [e for e in self.server.events if e.revision <= revision]
+        self.server.live = self.server.at(revision)
+        self.server.revision = revision
+        self.server.answers.clear()
+        self.server.ends.clear()
         self.known_gone.clear()
         for name in names[: position - 1 - revision]:
-            self.world.put(name, color)
-        revision = self.world.revision
-        self.cache.replace(self.world.live.values(), revision)
+            self.server.put(name, color)
+        revision = self.server.revision
+        self.cache.replace(self.server.live.values(), revision)
         self.ahead.clear()
         self.floor = revision
 
     @invariant()
-    def it_shows_the_delivered_world_under_the_own_answers_ahead_of_it(self) -> None:
-        expected = self.world.at(self.cache.position) if self.cache.synced else {}
+    def it_shows_what_was_delivered_and_the_own_answers_ahead_of_it(self) -> None:
+        expected = self.server.at(self.cache.position) if self.cache.synced else {}
         expected = {n: o for n, o in expected.items() if not self.is_gone(o)} | self.ahead
         assert {o.metadata.name: o for o in self.cache} == expected
 
@@ -228,12 +228,12 @@ class CacheMachine(RuleBasedStateMachine):
     @override
     def teardown(self) -> None:
         """Once everything has been delivered, only the objects of the server are in the cache."""
-        for answer in self.world.answers:
+        for answer in self.server.answers:
             self.cache.apply_own_write(answer)
-        for ended in self.world.ends:
+        for ended in self.server.ends:
             self.cache.mark_deleted(Version.from_object(ended))
-        self.cache.replace(self.world.live.values(), self.world.revision)
-        assert {o.metadata.name: o for o in self.cache} == self.world.live
+        self.cache.replace(self.server.live.values(), self.server.revision)
+        assert {o.metadata.name: o for o in self.cache} == self.server.live
         assert self.cache.tombstones == 0
 
 

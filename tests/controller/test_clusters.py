@@ -12,7 +12,7 @@ from controller.outcome import SETTLED, Outcome
 from controller.triggers import ClusterWatch
 from controller.workqueue import LOW_PRIORITY, WorkQueue
 from tests.controller.fleet import Fleet, running
-from tests.controller.test_manager import World
+from tests.controller.test_manager import Harness
 from tests.controller.test_manager import running as running_manager
 from tests.controller.widgets import WIDGETS, Widget
 
@@ -354,7 +354,7 @@ async def test_an_error_of_open_cluster_is_reported_and_retried() -> None:
 
 
 async def test_a_controller_gets_changes_of_clusters_that_run_as_a_service() -> None:
-    here, fleet = World(), Fleet()
+    here, fleet = Harness(), Fleet()
     fleet.clock = here.clock
     down, up = fleet.cluster("down"), fleet.cluster("up")
     fleet.down[down] = DOWN

@@ -19,7 +19,7 @@ from tests.controller.store import Store, StoreTransport
 from tests.controller.widgets import WIDGETS, Widget, widget
 
 
-class World:
+class Harness:
     """A recorder over a store."""
 
     def __init__(self) -> None:
@@ -52,20 +52,20 @@ class World:
 
 
 @asynccontextmanager
-async def running(world: World) -> AsyncIterator[None]:
+async def running(harness: Harness) -> AsyncIterator[None]:
     async with anyio.create_task_group() as group:
-        group.start_soon(world.recorder.run)
-        await world.clock.advance(0)
+        group.start_soon(harness.recorder.run)
+        await harness.clock.advance(0)
         yield
         group.cancel_scope.cancel()
 
 
 async def test_an_event_has_the_object_the_reason_and_the_reporter() -> None:
-    world = World()
-    async with running(world):
-        world.record()
-        await world.clock.advance(0)
-    (event,) = world.events
+    harness = Harness()
+    async with running(harness):
+        harness.record()
+        await harness.clock.advance(0)
+    (event,) = harness.events
     instance = event.pop("reportingInstance")
     assert instance.startswith("test/widgets-")
     name = event.pop("metadata")["name"]
@@ -90,32 +90,32 @@ async def test_an_event_has_the_object_the_reason_and_the_reporter() -> None:
 
 
 async def test_an_event_that_happens_again_becomes_a_series_whatever_its_note() -> None:
-    world = World()
-    async with running(world):
-        world.record(message="It grew by 1")
-        await world.clock.advance(5)
-        world.record(message="It grew by 2")
-        await world.clock.advance(0)
-        assert world.counts() == [2]
-        assert world.events[0]["note"] == "It grew by 1"
-        assert world.events[0]["series"]["lastObservedTime"] == "2026-01-01T00:00:05.000000Z"
+    harness = Harness()
+    async with running(harness):
+        harness.record(message="It grew by 1")
+        await harness.clock.advance(5)
+        harness.record(message="It grew by 2")
+        await harness.clock.advance(0)
+        assert harness.counts() == [2]
+        assert harness.events[0]["note"] == "It grew by 1"
+        assert harness.events[0]["series"]["lastObservedTime"] == "2026-01-01T00:00:05.000000Z"
 
 
 async def test_another_object_or_reason_is_another_event() -> None:
-    world = World()
-    async with running(world):
-        world.record("a")
-        world.record("b")
-        world.record("a", reason="Shrunk")
-        await world.clock.advance(0)
-    assert world.counts() == [1, 1, 1]
+    harness = Harness()
+    async with running(harness):
+        harness.record("a")
+        harness.record("b")
+        harness.record("a", reason="Shrunk")
+        await harness.clock.advance(0)
+    assert harness.counts() == [1, 1, 1]
 
 
 async def test_another_related_object_is_another_event_with_its_own_note() -> None:
-    world = World()
-    async with running(world):
+    harness = Harness()
+    async with running(harness):
         for name in ("b", "c", "c"):
-            world.recorder.record(
+            harness.recorder.record(
                 WIDGETS,
                 widget("a", 7),
                 "Normal",
@@ -124,11 +124,11 @@ async def test_another_related_object_is_another_event_with_its_own_note() -> No
                 action="Lend",
                 related=(WIDGETS, widget(name, 9)),
             )
-        await world.clock.advance(0)
-    assert world.counts() == [1, 2]
-    assert [event["note"] for event in world.events] == ["Lent some to b", "Lent some to c"]
-    assert world.events[0]["regarding"]["name"] == "a"
-    assert world.events[0]["related"] == {
+        await harness.clock.advance(0)
+    assert harness.counts() == [1, 2]
+    assert [event["note"] for event in harness.events] == ["Lent some to b", "Lent some to c"]
+    assert harness.events[0]["regarding"]["name"] == "a"
+    assert harness.events[0]["related"] == {
         "apiVersion": "example.com/v1",
         "kind": "Widget",
         "namespace": "default",
@@ -138,175 +138,175 @@ async def test_another_related_object_is_another_event_with_its_own_note() -> No
 
 
 async def test_an_event_without_related_object_has_no_such_field() -> None:
-    world = World()
-    async with running(world):
-        world.record()
-        await world.clock.advance(0)
-    assert "related" not in world.events[0]
+    harness = Harness()
+    async with running(harness):
+        harness.record()
+        await harness.clock.advance(0)
+    assert "related" not in harness.events[0]
 
 
 async def test_further_occurrences_are_counted_and_written_when_the_series_ends() -> None:
-    world = World()
-    async with running(world):
+    harness = Harness()
+    async with running(harness):
         for _ in range(50):
-            world.record()
-            await world.clock.advance(1)
-        assert world.counts() == [2]
-        assert len(world.transport.sent) == 2
-        await world.clock.advance(360)
-        assert world.counts() == [50]
-        world.record()
-        await world.clock.advance(0)
-        assert world.counts() == [50, 1]
+            harness.record()
+            await harness.clock.advance(1)
+        assert harness.counts() == [2]
+        assert len(harness.transport.sent) == 2
+        await harness.clock.advance(360)
+        assert harness.counts() == [50]
+        harness.record()
+        await harness.clock.advance(0)
+        assert harness.counts() == [50, 1]
 
 
 async def test_a_series_that_never_ends_is_written_every_half_hour() -> None:
-    world = World()
-    async with running(world):
+    harness = Harness()
+    async with running(harness):
         for _ in range(31):
-            world.record()
-            await world.clock.advance(60)
-        assert world.counts() == [31]
-        assert len(world.transport.sent) == 3
+            harness.record()
+            await harness.clock.advance(60)
+        assert harness.counts() == [31]
+        assert len(harness.transport.sent) == 3
 
 
 async def test_nothing_is_sent_while_nothing_happens() -> None:
-    world = World()
-    async with running(world):
-        world.record()
-        await world.clock.advance(400)
-        sent = len(world.transport.sent)
-        await world.clock.advance(86400)
-        assert len(world.transport.sent) == sent
-        assert world.clock.waiting == 0
+    harness = Harness()
+    async with running(harness):
+        harness.record()
+        await harness.clock.advance(400)
+        sent = len(harness.transport.sent)
+        await harness.clock.advance(86400)
+        assert len(harness.transport.sent) == sent
+        assert harness.clock.waiting == 0
 
 
 async def test_events_are_retried_after_an_outage_in_their_order() -> None:
-    world = World()
-    world.transport.refused["POST"] = NoAnswer("reset")
-    async with running(world):
-        world.record("a")
-        world.record("b")
-        await world.clock.advance(4.9)
-        assert len(world.transport.sent) == 1
-        await world.clock.advance(0.1)
-        assert len(world.transport.sent) == 2
-        await world.clock.advance(25)
-        assert world.events == []
-        world.transport.refused.clear()
-        await world.clock.advance(15)
-    assert [event["regarding"]["name"] for event in world.events] == ["a", "b"]
+    harness = Harness()
+    harness.transport.refused["POST"] = NoAnswer("reset")
+    async with running(harness):
+        harness.record("a")
+        harness.record("b")
+        await harness.clock.advance(4.9)
+        assert len(harness.transport.sent) == 1
+        await harness.clock.advance(0.1)
+        assert len(harness.transport.sent) == 2
+        await harness.clock.advance(25)
+        assert harness.events == []
+        harness.transport.refused.clear()
+        await harness.clock.advance(15)
+    assert [event["regarding"]["name"] for event in harness.events] == ["a", "b"]
 
 
 async def test_a_refused_event_is_dropped_and_counted_and_the_next_is_written() -> None:
-    world = World()
-    world.transport.refused["POST"] = Forbidden(403)
-    async with running(world):
-        world.record("a")
-        await world.clock.advance(0)
-        world.transport.refused.clear()
-        world.record("b")
-        await world.clock.advance(0)
-    assert [event["regarding"]["name"] for event in world.events] == ["b"]
-    assert world.dropped("refused") == 1
+    harness = Harness()
+    harness.transport.refused["POST"] = Forbidden(403)
+    async with running(harness):
+        harness.record("a")
+        await harness.clock.advance(0)
+        harness.transport.refused.clear()
+        harness.record("b")
+        await harness.clock.advance(0)
+    assert [event["regarding"]["name"] for event in harness.events] == ["b"]
+    assert harness.dropped("refused") == 1
 
 
 async def test_an_event_that_cannot_be_written_does_not_keep_back_the_next() -> None:
-    world = World()
-    async with running(world):
-        world.record(reason="\udcff")
-        world.record(message="cannot read \udcff")
-        await world.clock.advance(0)
-        assert [event["note"] for event in world.events] == ["cannot read ?"]
-        assert world.dropped("refused") == 1
+    harness = Harness()
+    async with running(harness):
+        harness.record(reason="\udcff")
+        harness.record(message="cannot read \udcff")
+        await harness.clock.advance(0)
+        assert [event["note"] for event in harness.events] == ["cannot read ?"]
+        assert harness.dropped("refused") == 1
 
 
 async def test_an_event_whose_creation_was_not_confirmed_is_not_counted_as_lost() -> None:
-    world = World()
-    world.transport.refused["POST"] = AlreadyExists(409)
-    async with running(world):
-        world.record("a")
-        await world.clock.advance(0)
-    assert world.dropped("refused") == 0
+    harness = Harness()
+    harness.transport.refused["POST"] = AlreadyExists(409)
+    async with running(harness):
+        harness.record("a")
+        await harness.clock.advance(0)
+    assert harness.dropped("refused") == 0
 
 
 async def test_an_event_is_dropped_after_twelve_attempts() -> None:
-    world = World()
-    world.transport.refused["POST"] = NoAnswer("reset")
-    async with running(world):
-        world.record("a")
-        await world.clock.advance(3600)
-    assert len(world.transport.sent) == 12
-    assert world.dropped("refused") == 1
+    harness = Harness()
+    harness.transport.refused["POST"] = NoAnswer("reset")
+    async with running(harness):
+        harness.record("a")
+        await harness.clock.advance(3600)
+    assert len(harness.transport.sent) == 12
+    assert harness.dropped("refused") == 1
 
 
 async def test_a_full_queue_drops_events_and_never_blocks() -> None:
-    world = World()
+    harness = Harness()
     for number in range(QUEUE_LENGTH + 3):
-        world.record(str(number))
-    assert world.dropped("full") == 3
-    async with running(world):
-        await world.clock.advance(0)
-    assert len(world.events) == QUEUE_LENGTH
+        harness.record(str(number))
+    assert harness.dropped("full") == 3
+    async with running(harness):
+        await harness.clock.advance(0)
+    assert len(harness.events) == QUEUE_LENGTH
 
 
 async def test_the_last_recorded_event_is_written_before_the_end() -> None:
-    world = World()
-    async with running(world):
-        world.record()
-    assert len(world.events) == 1
+    harness = Harness()
+    async with running(harness):
+        harness.record()
+    assert len(harness.events) == 1
 
 
 async def test_unwritten_counts_are_written_at_the_end() -> None:
-    world = World()
-    async with running(world):
+    harness = Harness()
+    async with running(harness):
         for _ in range(9):
-            world.record()
-        await world.clock.advance(1)
-        assert world.counts() == [2]
-    assert world.counts() == [9]
+            harness.record()
+        await harness.clock.advance(1)
+        assert harness.counts() == [2]
+    assert harness.counts() == [9]
 
 
 async def test_the_end_does_not_wait_for_a_server_that_hangs() -> None:
-    world = World()
-    world.transport.hangs = True
+    harness = Harness()
+    harness.transport.hangs = True
     ended: list[float] = []
 
     async def run() -> None:
         try:
-            await world.recorder.run()
+            await harness.recorder.run()
         finally:
-            ended.append(world.clock.monotonic())
+            ended.append(harness.clock.monotonic())
 
     async with anyio.create_task_group() as group, anyio.create_task_group() as inner:
         inner.start_soon(run)
-        world.record()
-        await world.clock.advance(1)
+        harness.record()
+        await harness.clock.advance(1)
         inner.cancel_scope.cancel()
-        group.start_soon(world.clock.advance, 10)
+        group.start_soon(harness.clock.advance, 10)
     assert ended == [3]
 
 
 async def test_a_series_whose_event_has_expired_becomes_a_new_event() -> None:
-    world = World()
-    async with running(world):
-        world.record()
-        await world.clock.advance(1)
-        world.store.objects.clear()
-        world.record()
-        await world.clock.advance(1)
-        world.record()
-        await world.clock.advance(1)
-    assert world.counts() == [1]
+    harness = Harness()
+    async with running(harness):
+        harness.record()
+        await harness.clock.advance(1)
+        harness.store.objects.clear()
+        harness.record()
+        await harness.clock.advance(1)
+        harness.record()
+        await harness.clock.advance(1)
+    assert harness.counts() == [1]
 
 
 async def test_an_event_about_an_object_without_namespace_lives_in_default() -> None:
-    world = World()
-    async with running(world):
+    harness = Harness()
+    async with running(harness):
         thing = Widget(ObjectMeta(name="x" * 253, uid="u"))
-        world.recorder.record(WIDGETS, thing, "Warning", "Odd", "…", action="Look")
-        await world.clock.advance(0)
-    ((path, event),) = world.store.objects.items()
+        harness.recorder.record(WIDGETS, thing, "Warning", "Odd", "…", action="Look")
+        await harness.clock.advance(0)
+    ((path, event),) = harness.store.objects.items()
     assert "/namespaces/default/" in path
     assert "namespace" not in event["regarding"]
     assert len(event["metadata"]["name"]) <= 253
@@ -320,34 +320,34 @@ def test_a_long_note_is_cut_to_what_the_server_accepts(note: str) -> None:
 
 
 async def test_an_object_that_flaps_gets_25_events_and_then_one_every_five_minutes() -> None:
-    world = World()
-    async with running(world):
+    harness = Harness()
+    async with running(harness):
         for number in range(30):
-            world.record(reason=f"Reason{number}")
-        world.record("b")
-        await world.clock.advance(0)
-        names = [event["regarding"]["name"] for event in world.events]
+            harness.record(reason=f"Reason{number}")
+        harness.record("b")
+        await harness.clock.advance(0)
+        names = [event["regarding"]["name"] for event in harness.events]
         assert (names.count("a"), names.count("b")) == (25, 1)
-        assert world.dropped("limited") == 5
-        await world.clock.advance(299)
-        world.record(reason="Reason30")
-        await world.clock.advance(1)
-        world.record(reason="Reason31")
-        await world.clock.advance(0)
-        assert [event["reason"] for event in world.events][26:] == ["Reason31"]
-        assert world.dropped("limited") == 6
+        assert harness.dropped("limited") == 5
+        await harness.clock.advance(299)
+        harness.record(reason="Reason30")
+        await harness.clock.advance(1)
+        harness.record(reason="Reason31")
+        await harness.clock.advance(0)
+        assert [event["reason"] for event in harness.events][26:] == ["Reason31"]
+        assert harness.dropped("limited") == 6
 
 
 async def test_repetitions_do_not_count_against_the_limit() -> None:
-    world = World()
-    async with running(world):
+    harness = Harness()
+    async with running(harness):
         for _ in range(100):
-            world.record()
-        await world.clock.advance(360)
-        world.record(reason="Shrunk")
-        await world.clock.advance(0)
-    assert world.counts() == [100, 1]
-    assert world.dropped("limited") == 0
+            harness.record()
+        await harness.clock.advance(360)
+        harness.record(reason="Shrunk")
+        await harness.clock.advance(0)
+    assert harness.counts() == [100, 1]
+    assert harness.dropped("limited") == 0
 
 
 def test_buckets_of_objects_without_events_are_removed() -> None:

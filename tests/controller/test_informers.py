@@ -49,7 +49,7 @@ class Asked(StoreTransport):
         return await super().request(method, path, query=query, **options)
 
 
-class World:
+class Harness:
     """A manager over a store."""
 
     def __init__(self) -> None:
@@ -68,16 +68,16 @@ class World:
 
 
 @asynccontextmanager
-async def running(world: World) -> AsyncIterator[None]:
+async def running(harness: Harness) -> AsyncIterator[None]:
     async with anyio.create_task_group() as group:
-        group.start_soon(world.manager.run)
-        await world.clock.advance(0)
+        group.start_soon(harness.manager.run)
+        await harness.clock.advance(0)
         yield
         group.cancel_scope.cancel()
 
 
 def test_equal_arguments_give_the_same_informer_and_another_scope_a_new_one() -> None:
-    manager = World().manager
+    manager = Harness().manager
     everywhere = manager.informer(WIDGETS)
     scopes: list[dict[str, str]] = [
         {"namespace": "one"},
@@ -95,7 +95,7 @@ def test_equal_arguments_give_the_same_informer_and_another_scope_a_new_one() ->
 
 
 def test_an_informer_has_the_indexes_that_it_was_made_with() -> None:
-    manager = World().manager
+    manager = Harness().manager
     manager.informer(WIDGETS, labels="app=web")
     with pytest.raises(ValueError, match="exists with other indexes"):
         manager.informer(WIDGETS, labels="app=web", indexes={"color": lambda _: ()})
@@ -103,56 +103,56 @@ def test_an_informer_has_the_indexes_that_it_was_made_with() -> None:
 
 @pytest.mark.parametrize("other", [OUTLINES, replace(WIDGETS, version="v2")])
 def test_a_kind_is_watched_as_one_type_only(other: Resource[Any]) -> None:
-    manager = World().manager
+    manager = Harness().manager
     manager.informer(WIDGETS)
     with pytest.raises(ValueError, match=r"is watched as Widget of example\.com/v1 already"):
         manager.informer(other, namespace="one")
 
 
 async def test_a_response_of_another_type_never_enters_a_cache() -> None:
-    world = World()
-    widgets = world.manager.informer(WIDGETS)
-    world.widget(A)
-    async with running(world):
-        world.transport.watches_stalled = True
-        found = await world.manager.client.get(OUTLINES, A)
+    harness = Harness()
+    widgets = harness.manager.informer(WIDGETS)
+    harness.widget(A)
+    async with running(harness):
+        harness.transport.watches_stalled = True
+        found = await harness.manager.client.get(OUTLINES, A)
         patch = {"metadata": {"labels": {"a": "b"}}}
-        await world.manager.client.patch(OUTLINES, Version.from_object(found), patch)
+        await harness.manager.client.patch(OUTLINES, Version.from_object(found), patch)
         assert all(isinstance(one, Widget) for one in widgets.cache)
-        world.transport.watches_stalled = False
-        world.widget(Key("one", "b"))
-        await world.clock.advance(0)
+        harness.transport.watches_stalled = False
+        harness.widget(Key("one", "b"))
+        await harness.clock.advance(0)
         shown = widgets.cache.get(A)
         assert shown is not None
         assert shown.metadata.labels == {"a": "b"}
 
 
 async def test_a_controller_may_watch_several_namespaces_and_selectors() -> None:
-    world = World()
+    harness = Harness()
     scopes: list[dict[str, str]] = [{"namespace": "one"}, {"namespace": "two", "labels": "x=y"}]
-    informers = [world.manager.informer(WIDGETS, **scope) for scope in scopes]  # type: ignore[arg-type] # as above
+    informers = [harness.manager.informer(WIDGETS, **scope) for scope in scopes]  # type: ignore[arg-type] # as above
     watches = [Watch(informer, to_self) for informer in informers]
-    world.manager.controller("widget", world.reconcile, watches=watches)
+    harness.manager.controller("widget", harness.reconcile, watches=watches)
     for namespace in ("one", "two", "three"):
-        world.widget(Key(namespace, "a"))
-    async with running(world):
-        assert sorted(world.seen) == [A, Key("two", "a")]
+        harness.widget(Key(namespace, "a"))
+    async with running(harness):
+        assert sorted(harness.seen) == [A, Key("two", "a")]
         name, labels = "controller_cache_objects", {"resource": "widgets.example.com"}
-        assert world.manager.metrics.registry.get_sample_value(name, labels) == 2
+        assert harness.manager.metrics.registry.get_sample_value(name, labels) == 2
         body = {"metadata": {"name": "b", "namespace": "one"}}
-        await world.manager.client.create(WIDGETS, "one", body)
+        await harness.manager.client.create(WIDGETS, "one", body)
         assert Key("one", "b") in informers[0].cache
         assert Key("one", "b") not in informers[1].cache
-    assert sorted(world.transport.lists) == [
+    assert sorted(harness.transport.lists) == [
         ("namespaces/one/widgets", "", ""),
         ("namespaces/two/widgets", "x=y", ""),
     ]
 
 
 async def test_a_type_that_names_only_metadata_keeps_only_that() -> None:
-    world = World()
-    outlines = world.manager.informer(OUTLINES)
-    world.widget(A)
-    async with running(world):
+    harness = Harness()
+    outlines = harness.manager.informer(OUTLINES)
+    harness.widget(A)
+    async with running(harness):
         (kept,) = outlines.cache
         assert kept == WidgetMetadata(kept.metadata)

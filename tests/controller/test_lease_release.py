@@ -3,49 +3,49 @@
 import anyio
 
 from tests.clock import VirtualClock
-from tests.controller.candidates import PATH, Candidate, World, old_record, playing
+from tests.controller.candidates import PATH, Candidate, Election, old_record, playing
 from tests.controller.store import Store
 
 
 async def test_a_released_lease_is_taken_within_one_retry_period() -> None:
-    async def play(world: World) -> None:
-        await world.clock.advance(60)
-        world.a.scope.cancel()
-        await world.clock.advance(0)
-        assert world.record["holderIdentity"] == "a"
-        await world.a.elector.release()
-        assert world.record["holderIdentity"] == ""
-        assert world.record["leaseDurationSeconds"] == 1
-        assert await world.clock.advance_until(lambda: world.b.leads) <= 2 * 2.2
-        assert world.record["leaseTransitions"] == 1
+    async def play(election: Election) -> None:
+        await election.clock.advance(60)
+        election.a.scope.cancel()
+        await election.clock.advance(0)
+        assert election.record["holderIdentity"] == "a"
+        await election.a.elector.release()
+        assert election.record["holderIdentity"] == ""
+        assert election.record["leaseDurationSeconds"] == 1
+        assert await election.clock.advance_until(lambda: election.b.leads) <= 2 * 2.2
+        assert election.record["leaseTransitions"] == 1
 
     await playing(play)
 
 
 async def test_a_lease_that_was_taken_over_is_not_released() -> None:
-    async def play(world: World) -> None:
-        world.a.transport.hangs = True
-        await world.clock.advance_until(lambda: world.b.leads)
-        world.a.transport.hangs = False
-        await world.a.elector.release()
-        assert world.record["holderIdentity"] == "b"
+    async def play(election: Election) -> None:
+        election.a.transport.hangs = True
+        await election.clock.advance_until(lambda: election.b.leads)
+        election.a.transport.hangs = False
+        await election.a.elector.release()
+        assert election.record["holderIdentity"] == "b"
 
     await playing(play)
 
 
 async def test_a_release_that_hangs_ends_after_the_time_of_one_request() -> None:
-    async def play(world: World) -> None:
-        world.a.scope.cancel()
-        world.a.transport.hangs = True
+    async def play(election: Election) -> None:
+        election.a.scope.cancel()
+        election.a.transport.hangs = True
         ended: list[float] = []
 
         async def release() -> None:
-            await world.a.elector.release()
-            ended.append(world.clock.monotonic())
+            await election.a.elector.release()
+            ended.append(election.clock.monotonic())
 
         async with anyio.create_task_group() as group:
             group.start_soon(release)
-            await world.clock.advance(60)
+            await election.clock.advance(60)
         assert ended == [5]
 
     await playing(play)
@@ -86,21 +86,21 @@ async def test_a_lease_that_another_acquired_meanwhile_is_not_released() -> None
 
 
 async def test_a_lease_that_is_labelled_while_it_is_released_is_still_released() -> None:
-    async def play(world: World) -> None:
-        world.a.scope.cancel()
-        await world.clock.advance(0)
+    async def play(election: Election) -> None:
+        election.a.scope.cancel()
+        await election.clock.advance(0)
         labels = iter(["net"])
 
         async def labelled() -> None:
             for team in labels:
-                lease = world.store.objects[PATH]
-                world.store.put(
+                lease = election.store.objects[PATH]
+                election.store.put(
                     PATH, {**lease, "metadata": {**lease["metadata"], "labels": {"team": team}}}
                 )
 
-        world.a.transport.before_answer = labelled
-        await world.a.elector.release()
-        assert world.record["holderIdentity"] == ""
-        assert world.store.objects[PATH]["metadata"]["labels"] == {"team": "net"}
+        election.a.transport.before_answer = labelled
+        await election.a.elector.release()
+        assert election.record["holderIdentity"] == ""
+        assert election.store.objects[PATH]["metadata"]["labels"] == {"team": "net"}
 
     await playing(play)

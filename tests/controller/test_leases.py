@@ -10,13 +10,13 @@ from controller.client import Client
 from controller.errors import NoAnswer, ServerFailure
 from controller.leases import Elector, LeaseSettings
 from tests.clock import VirtualClock
-from tests.controller.candidates import KEY, PATH, Candidate, World, old_record, playing
+from tests.controller.candidates import KEY, PATH, Candidate, Election, old_record, playing
 from tests.controller.store import Store, StoreTransport
 
 
 async def test_the_first_candidate_creates_the_lease_with_times_that_the_server_accepts() -> None:
-    async def play(world: World) -> None:
-        assert world.record == {
+    async def play(election: Election) -> None:
+        assert election.record == {
             "holderIdentity": "a",
             "leaseDurationSeconds": 15,
             "acquireTime": "2026-01-01T00:00:00.000000Z",
@@ -29,114 +29,116 @@ async def test_the_first_candidate_creates_the_lease_with_times_that_the_server_
 
 @pytest.mark.slow
 async def test_a_healthy_leader_renews_every_two_seconds_and_stays() -> None:
-    async def play(world: World) -> None:
-        await world.clock.advance(3600)
-        assert world.a.leads
-        assert world.b.led == []
-        assert world.record["acquireTime"] == "2026-01-01T00:00:00.000000Z"
-        assert world.record["renewTime"] == "2026-01-01T01:00:00.000000Z"
-        assert world.record["leaseTransitions"] == 0
-        assert world.store.revision == 100 + 1 + 1800
+    async def play(election: Election) -> None:
+        await election.clock.advance(3600)
+        assert election.a.leads
+        assert election.b.led == []
+        assert election.record["acquireTime"] == "2026-01-01T00:00:00.000000Z"
+        assert election.record["renewTime"] == "2026-01-01T01:00:00.000000Z"
+        assert election.record["leaseTransitions"] == 0
+        assert election.store.revision == 100 + 1 + 1800
 
     await playing(play)
 
 
 async def test_a_leader_whose_requests_hang_stops_before_another_can_begin() -> None:
-    async def play(world: World) -> None:
-        await world.clock.advance(60.5)
-        world.a.transport.hangs = True
-        await world.clock.advance_until(lambda: world.b.leads)
+    async def play(election: Election) -> None:
+        await election.clock.advance(60.5)
+        election.a.transport.hangs = True
+        await election.clock.advance_until(lambda: election.b.leads)
 
-    world = await playing(play)
-    (_, stopped), (begun, _) = world.a.led[0], world.b.led[0]
+    election = await playing(play)
+    (_, stopped), (begun, _) = election.a.led[0], election.b.led[0]
     assert stopped == 70  # the last renewal was sent at 60
     assert begun - stopped >= 5
     assert begun < 60 + 15 + 2.2 * 2
-    assert "not renewed within 10 s" in str(world.a.lost)
-    assert world.record["holderIdentity"] == "b"
-    assert world.record["leaseTransitions"] == 1
+    assert "not renewed within 10 s" in str(election.a.lost)
+    assert election.record["holderIdentity"] == "b"
+    assert election.record["leaseTransitions"] == 1
 
 
 async def test_a_leader_whose_answers_are_lost_stops_although_its_writes_arrive() -> None:
-    async def play(world: World) -> None:
-        await world.clock.advance(60.5)
-        world.a.transport.loses_answers = True
-        await world.clock.advance_until(lambda: world.b.leads)
+    async def play(election: Election) -> None:
+        await election.clock.advance(60.5)
+        election.a.transport.loses_answers = True
+        await election.clock.advance_until(lambda: election.b.leads)
 
-    world = await playing(play)
-    (_, stopped), (begun, _) = world.a.led[0], world.b.led[0]
+    election = await playing(play)
+    (_, stopped), (begun, _) = election.a.led[0], election.b.led[0]
     assert stopped == 70
     assert begun - stopped >= 5
 
 
 async def test_a_short_outage_costs_no_leadership() -> None:
-    async def play(world: World) -> None:
-        await world.clock.advance(60)
-        world.a.transport.refused = {"PUT": NoAnswer("reset"), "GET": ServerFailure(500)}
-        await world.clock.advance(7)
-        world.a.transport.refused = {}
-        await world.clock.advance(600)
-        assert world.a.leads
-        assert world.b.led == []
+    async def play(election: Election) -> None:
+        await election.clock.advance(60)
+        election.a.transport.refused = {"PUT": NoAnswer("reset"), "GET": ServerFailure(500)}
+        await election.clock.advance(7)
+        election.a.transport.refused = {}
+        await election.clock.advance(600)
+        assert election.a.leads
+        assert election.b.led == []
 
     await playing(play)
 
 
 async def test_one_request_that_hangs_does_not_use_up_the_deadline() -> None:
-    async def play(world: World) -> None:
-        await world.clock.advance(60)
-        world.a.transport.hangs = True
-        await world.clock.advance(3)  # the renewal of 62 hangs until 67
-        world.a.transport.hangs = False
-        await world.clock.advance(600)
-        assert world.a.leads
+    async def play(election: Election) -> None:
+        await election.clock.advance(60)
+        election.a.transport.hangs = True
+        await election.clock.advance(3)  # the renewal of 62 hangs until 67
+        election.a.transport.hangs = False
+        await election.clock.advance(600)
+        assert election.a.leads
 
     await playing(play)
 
 
 async def test_another_holder_in_the_record_ends_the_leadership_at_once() -> None:
-    async def play(world: World) -> None:
-        await world.clock.advance(60)
-        stolen = world.store.objects[PATH]
-        world.store.put(PATH, {**stolen, "spec": {**world.record, "holderIdentity": "thief"}})
-        await world.clock.advance(2)
-        assert not world.a.leads
-        assert "held by another process" in str(world.a.lost)
+    async def play(election: Election) -> None:
+        await election.clock.advance(60)
+        stolen = election.store.objects[PATH]
+        election.store.put(
+            PATH, {**stolen, "spec": {**election.record, "holderIdentity": "thief"}}
+        )
+        await election.clock.advance(2)
+        assert not election.a.leads
+        assert "held by another process" in str(election.a.lost)
 
     await playing(play)
 
 
 async def test_a_label_added_to_the_lease_stays_and_does_no_harm() -> None:
-    async def play(world: World) -> None:
-        lease = world.store.objects[PATH]
+    async def play(election: Election) -> None:
+        lease = election.store.objects[PATH]
         labelled = {**lease["metadata"], "labels": {"team": "net"}}
-        world.store.put(PATH, {**lease, "metadata": labelled})
-        await world.clock.advance(60)
-        assert world.a.leads
-        assert world.store.objects[PATH]["metadata"]["labels"] == {"team": "net"}
-        assert world.record["renewTime"] == "2026-01-01T00:01:00.000000Z"
+        election.store.put(PATH, {**lease, "metadata": labelled})
+        await election.clock.advance(60)
+        assert election.a.leads
+        assert election.store.objects[PATH]["metadata"]["labels"] == {"team": "net"}
+        assert election.record["renewTime"] == "2026-01-01T00:01:00.000000Z"
 
     await playing(play)
 
 
 async def test_a_lease_deleted_under_its_holder_is_written_again() -> None:
-    async def play(world: World) -> None:
-        world.store.remove(PATH)
-        await world.clock.advance(2)
-        assert world.a.leads
-        assert world.record["holderIdentity"] == "a"
+    async def play(election: Election) -> None:
+        election.store.remove(PATH)
+        await election.clock.advance(2)
+        assert election.a.leads
+        assert election.record["holderIdentity"] == "a"
 
     await playing(play)
 
 
 async def test_a_lease_deleted_under_a_dead_holder_is_taken_when_it_would_have_expired() -> None:
-    async def play(world: World) -> None:
-        world.a.scope.cancel()
-        world.store.remove(PATH)
-        await world.clock.advance(9)
-        assert not world.b.leads
-        await world.clock.advance(8)
-        assert world.b.leads
+    async def play(election: Election) -> None:
+        election.a.scope.cancel()
+        election.store.remove(PATH)
+        await election.clock.advance(9)
+        assert not election.b.leads
+        await election.clock.advance(8)
+        assert election.b.leads
 
     await playing(play)
 
@@ -235,33 +237,33 @@ async def test_of_two_candidates_at_once_one_leads() -> None:
 
 
 async def test_work_that_continues_after_the_lease_expired_is_reported() -> None:
-    async def play(world: World) -> None:
-        elector = world.a.elector
-        await world.clock.advance(60)
+    async def play(election: Election) -> None:
+        elector = election.a.elector
+        await election.clock.advance(60)
         assert elector.overdue_seconds == 0
-        world.a.transport.hangs = True
-        await world.clock.advance(15)  # the last renewal was sent at 60
-        assert not world.a.leads
+        election.a.transport.hangs = True
+        await election.clock.advance(15)  # the last renewal was sent at 60
+        assert not election.a.leads
         assert elector.overdue_seconds == 0
-        await world.clock.advance(30)
+        await election.clock.advance(30)
         assert elector.overdue_seconds == 30
         await elector.release()  # the work has ended
         assert elector.overdue_seconds == 0
-        assert world.b.elector.overdue_seconds == 0
+        assert election.b.elector.overdue_seconds == 0
 
     await playing(play)
 
 
 async def test_the_deadline_counts_from_when_the_last_renewal_was_sent() -> None:
-    async def play(world: World) -> None:
-        await world.clock.advance(59)
-        world.a.transport.before_answer = lambda: world.clock.sleep(4)
-        await world.clock.advance(5)  # the renewal of 60 is answered at 64
-        world.a.transport.hangs = True
-        await world.clock.advance(30)
+    async def play(election: Election) -> None:
+        await election.clock.advance(59)
+        election.a.transport.before_answer = lambda: election.clock.sleep(4)
+        await election.clock.advance(5)  # the renewal of 60 is answered at 64
+        election.a.transport.hangs = True
+        await election.clock.advance(30)
 
-    world = await playing(play)
-    assert world.a.led == [(0, 70)]
+    election = await playing(play)
+    assert election.a.led == [(0, 70)]
 
 
 async def test_the_first_deadline_counts_from_when_the_claim_was_sent() -> None:

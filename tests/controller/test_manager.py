@@ -29,7 +29,7 @@ def path(name: str, plural: str = "widgets") -> str:
     return f"/apis/example.com/v1/namespaces/default/{plural}/{name}"
 
 
-class World:
+class Harness:
     """A manager over a store, with one controller that notes what it sees."""
 
     def __init__(self, options: ManagerOptions | None = None) -> None:
@@ -68,114 +68,114 @@ class World:
 
 
 @asynccontextmanager
-async def running(world: World) -> AsyncIterator[None]:
+async def running(harness: Harness) -> AsyncIterator[None]:
     async with anyio.create_task_group() as group:
-        group.start_soon(world.run)
-        await world.clock.advance(0)
+        group.start_soon(harness.run)
+        await harness.clock.advance(0)
         yield
         group.cancel_scope.cancel()
 
 
 async def test_an_event_makes_the_controller_reconcile_its_key() -> None:
-    world = World()
-    world.widget("there-before")
-    async with running(world):
-        assert world.seen == ["begin there-before", "end there-before"]
-        world.widget("new")
-        await world.clock.advance(0)
-        assert world.seen[2:] == ["begin new", "end new"]
+    harness = Harness()
+    harness.widget("there-before")
+    async with running(harness):
+        assert harness.seen == ["begin there-before", "end there-before"]
+        harness.widget("new")
+        await harness.clock.advance(0)
+        assert harness.seen[2:] == ["begin new", "end new"]
 
 
 async def test_own_writes_are_in_the_cache_before_the_watch_delivers_them() -> None:
-    world = World()
-    world.widget("a")
-    async with running(world):
-        world.transport.watches_stalled = True
-        seen = world.widgets.cache.get(Key("default", "a"))
+    harness = Harness()
+    harness.widget("a")
+    async with running(harness):
+        harness.transport.watches_stalled = True
+        seen = harness.widgets.cache.get(Key("default", "a"))
         assert seen is not None
-        patched = await world.manager.client.patch(
+        patched = await harness.manager.client.patch(
             WIDGETS, Version.from_object(seen), {"spec": {"color": "blue"}}
         )
-        assert world.widgets.cache.get(Key("default", "a")) is patched
+        assert harness.widgets.cache.get(Key("default", "a")) is patched
         assert patched.spec.color == "blue"
-        await world.clock.advance(0)
-        before = len(world.seen)
-        world.transport.watches_stalled = False
-        world.widget("b")
-        await world.clock.advance(0)
-        assert world.widgets.cache.get(Key("default", "a")) == patched
-        assert world.seen[before:] == ["begin b", "end b"]
+        await harness.clock.advance(0)
+        before = len(harness.seen)
+        harness.transport.watches_stalled = False
+        harness.widget("b")
+        await harness.clock.advance(0)
+        assert harness.widgets.cache.get(Key("default", "a")) == patched
+        assert harness.seen[before:] == ["begin b", "end b"]
 
 
 async def test_a_kind_that_cannot_be_listed_stops_only_the_controllers_that_need_it() -> None:
-    world = World()
-    gadgets = world.manager.informer(GADGETS)
+    harness = Harness()
+    gadgets = harness.manager.informer(GADGETS)
     looked: list[Key] = []
 
     async def reconcile(key: Key) -> Outcome:
         looked.append(key)
         return SETTLED
 
-    world.manager.controller("gadget", reconcile, watches=[Watch(gadgets, to_self)])
-    world.transport.forbidden["gadgets"] = Forbidden(403, "Forbidden", "gadgets is forbidden")
-    world.widget("a")
-    world.widget("g", "gadgets")
-    async with running(world):
-        await world.clock.advance(60)
-        assert world.seen == ["begin a", "end a"]
+    harness.manager.controller("gadget", reconcile, watches=[Watch(gadgets, to_self)])
+    harness.transport.forbidden["gadgets"] = Forbidden(403, "Forbidden", "gadgets is forbidden")
+    harness.widget("a")
+    harness.widget("g", "gadgets")
+    async with running(harness):
+        await harness.clock.advance(60)
+        assert harness.seen == ["begin a", "end a"]
         assert looked == []
-        world.transport.forbidden.clear()
-        await world.clock.advance(61)
+        harness.transport.forbidden.clear()
+        await harness.clock.advance(61)
         assert looked == [Key("default", "g")]
 
 
 async def test_a_controller_that_still_waits_for_its_kind_does_not_delay_the_stop() -> None:
-    world = World()
-    world.transport.refused["LIST"] = Forbidden(403)
-    async with running(world):
-        world.manager.stop()
-        await world.clock.advance(0)
-        assert world.ended()
-        assert world.failure is None
+    harness = Harness()
+    harness.transport.refused["LIST"] = Forbidden(403)
+    async with running(harness):
+        harness.manager.stop()
+        await harness.clock.advance(0)
+        assert harness.ended()
+        assert harness.failure is None
 
 
 async def test_stopping_lets_running_work_end_and_begins_no_more() -> None:
-    world = World()
-    world.pause = 10
+    harness = Harness()
+    harness.pause = 10
     for name in ("a", "b"):
-        world.widget(name)
-    async with running(world):
-        world.manager.stop()
-        await world.clock.advance(9)
-        assert not world.ended()
-        await world.clock.advance(1)
-        assert world.ended()
-    assert world.seen == ["begin a", "end a"]
+        harness.widget(name)
+    async with running(harness):
+        harness.manager.stop()
+        await harness.clock.advance(9)
+        assert not harness.ended()
+        await harness.clock.advance(1)
+        assert harness.ended()
+    assert harness.seen == ["begin a", "end a"]
 
 
 async def test_work_that_does_not_end_within_the_grace_period_is_cancelled() -> None:
-    world = World(ManagerOptions(grace_seconds=5))
-    world.pause = 1000
-    world.widget("a")
-    async with running(world):
-        world.manager.stop()
-        await world.clock.advance(5)
-        assert world.ended()
-    assert world.seen == ["begin a"]
-    assert world.failure is None
+    harness = Harness(ManagerOptions(grace_seconds=5))
+    harness.pause = 1000
+    harness.widget("a")
+    async with running(harness):
+        harness.manager.stop()
+        await harness.clock.advance(5)
+        assert harness.ended()
+    assert harness.seen == ["begin a"]
+    assert harness.failure is None
 
 
 async def test_a_standby_keeps_its_caches_current_and_reconciles_nothing() -> None:
-    world = World(ELECTING)
-    world.widget("a")
-    world.store.put(LEASE, held_by("other"))
-    async with running(world):
-        await world.clock.advance(10)
-        assert len(world.widgets.cache) == 1
-        assert world.seen == []
-        world.store.put(LEASE, held_by(""))
-        await world.clock.advance(5)
-        assert world.seen == ["begin a", "end a"]
+    harness = Harness(ELECTING)
+    harness.widget("a")
+    harness.store.put(LEASE, held_by("other"))
+    async with running(harness):
+        await harness.clock.advance(10)
+        assert len(harness.widgets.cache) == 1
+        assert harness.seen == []
+        harness.store.put(LEASE, held_by(""))
+        await harness.clock.advance(5)
+        assert harness.seen == ["begin a", "end a"]
 
 
 def held_by(holder: str) -> dict[str, object]:
@@ -184,105 +184,105 @@ def held_by(holder: str) -> dict[str, object]:
 
 
 async def test_a_standby_can_be_stopped_while_it_waits() -> None:
-    world = World(ELECTING)
-    world.store.put(LEASE, held_by("other"))
-    async with running(world):
-        world.manager.stop()
-        await world.clock.advance(0)
-        assert world.ended()
-    assert world.store.objects[LEASE]["spec"]["holderIdentity"] == "other"
+    harness = Harness(ELECTING)
+    harness.store.put(LEASE, held_by("other"))
+    async with running(harness):
+        harness.manager.stop()
+        await harness.clock.advance(0)
+        assert harness.ended()
+    assert harness.store.objects[LEASE]["spec"]["holderIdentity"] == "other"
 
 
 async def test_the_lease_is_held_until_the_last_work_has_ended_and_then_released() -> None:
-    world = World(ELECTING)
-    world.pause = 20
-    world.widget("a")
-    async with running(world):
-        world.manager.stop()
-        await world.clock.advance(19)
-        assert world.store.objects[LEASE]["spec"]["holderIdentity"] == "a"
-        await world.clock.advance(1)
-        assert world.ended()
-    assert world.seen == ["begin a", "end a"]
-    assert world.store.objects[LEASE]["spec"]["holderIdentity"] == ""
+    harness = Harness(ELECTING)
+    harness.pause = 20
+    harness.widget("a")
+    async with running(harness):
+        harness.manager.stop()
+        await harness.clock.advance(19)
+        assert harness.store.objects[LEASE]["spec"]["holderIdentity"] == "a"
+        await harness.clock.advance(1)
+        assert harness.ended()
+    assert harness.seen == ["begin a", "end a"]
+    assert harness.store.objects[LEASE]["spec"]["holderIdentity"] == ""
 
 
 async def test_a_cancelled_manager_releases_its_lease() -> None:
-    world = World(ELECTING)
-    async with running(world):
-        assert world.store.objects[LEASE]["spec"]["holderIdentity"] == "a"
-    assert world.store.objects[LEASE]["spec"]["holderIdentity"] == ""
+    harness = Harness(ELECTING)
+    async with running(harness):
+        assert harness.store.objects[LEASE]["spec"]["holderIdentity"] == "a"
+    assert harness.store.objects[LEASE]["spec"]["holderIdentity"] == ""
 
 
 async def test_a_metric_says_who_leads() -> None:
-    world = World(ELECTING)
-    registry = world.manager.metrics.registry
+    harness = Harness(ELECTING)
+    registry = harness.manager.metrics.registry
 
     def leads() -> float | None:
         name = "leader_election_master_status"
         return registry.get_sample_value(name, {"name": "leader"})
 
-    world.store.put(LEASE, held_by("other"))
-    async with running(world):
+    harness.store.put(LEASE, held_by("other"))
+    async with running(harness):
         assert leads() == 0
-        world.store.put(LEASE, held_by(""))
-        await world.clock.advance(5)
+        harness.store.put(LEASE, held_by(""))
+        await harness.clock.advance(5)
         assert leads() == 1
     assert leads() == 0
 
 
 async def test_losing_the_lease_cancels_the_work_and_is_raised() -> None:
-    world = World(ELECTING)
-    world.pause = 1000
-    world.widget("a")
-    async with running(world):
-        world.transport.hangs = True
-        await world.clock.advance(9.9)
-        assert not world.ended()
-        await world.clock.advance(0.1)
-        assert world.ended()
-    assert isinstance(world.failure, LeaderLost)
-    assert world.seen == ["begin a"]
-    assert world.store.objects[LEASE]["spec"]["holderIdentity"] == "a"
+    harness = Harness(ELECTING)
+    harness.pause = 1000
+    harness.widget("a")
+    async with running(harness):
+        harness.transport.hangs = True
+        await harness.clock.advance(9.9)
+        assert not harness.ended()
+        await harness.clock.advance(0.1)
+        assert harness.ended()
+    assert isinstance(harness.failure, LeaderLost)
+    assert harness.seen == ["begin a"]
+    assert harness.store.objects[LEASE]["spec"]["holderIdentity"] == "a"
 
 
 async def test_services_run_in_every_replica_or_the_leader_and_are_restarted_when_they_raise() -> (
     None
 ):
-    world = World(ELECTING)
+    harness = Harness(ELECTING)
     ran: list[tuple[str, float]] = []
 
     def service(name: str) -> Callable[[], Awaitable[None]]:
         async def run() -> None:
-            ran.append((name, world.clock.monotonic()))
+            ran.append((name, harness.clock.monotonic()))
             raise ZeroDivisionError(name)
 
         return run
 
-    world.manager.add_service("everywhere", service("everywhere"), leader_only=False)
-    world.manager.add_service("leader", service("leader"))
-    world.store.put(LEASE, held_by("other"))
-    async with running(world):
-        await world.clock.advance(7)
+    harness.manager.add_service("everywhere", service("everywhere"), leader_only=False)
+    harness.manager.add_service("leader", service("leader"))
+    harness.store.put(LEASE, held_by("other"))
+    async with running(harness):
+        await harness.clock.advance(7)
         assert ran == [("everywhere", 0), ("everywhere", 1), ("everywhere", 3), ("everywhere", 7)]
-        world.store.put(LEASE, held_by(""))
-        await world.clock.advance(7)
+        harness.store.put(LEASE, held_by(""))
+        await harness.clock.advance(7)
         assert "leader" in {name for name, _ in ran}
-    assert world.failure is None
+    assert harness.failure is None
 
 
 async def test_a_service_that_ran_for_long_is_restarted_after_the_first_delay() -> None:
-    world = World()
+    harness = Harness()
     begun: list[float] = []
 
     async def run() -> None:
-        begun.append(world.clock.monotonic())
-        await world.clock.sleep(1000 if len(begun) == 3 else 0)
+        begun.append(harness.clock.monotonic())
+        await harness.clock.sleep(1000 if len(begun) == 3 else 0)
         raise ZeroDivisionError
 
-    world.manager.add_service("job", run)
-    async with running(world):
-        await world.clock.advance(1005)
+    harness.manager.add_service("job", run)
+    async with running(harness):
+        await harness.clock.advance(1005)
     assert begun == [0, 1, 3, 1004]
 
 
@@ -293,32 +293,32 @@ async def test_nothing_is_left_behind_after_many_starts_and_stops() -> None:
 
     before = tasks()
     for _ in range(100):
-        world = World(ELECTING)
-        world.widget("a")
-        async with running(world):
-            world.manager.stop()
-            await world.clock.advance(1)
-        assert world.ended()
-        assert world.failure is None
-        assert world.clock.waiting == 0
-        assert world.widgets.cache._subscribers == []
+        harness = Harness(ELECTING)
+        harness.widget("a")
+        async with running(harness):
+            harness.manager.stop()
+            await harness.clock.advance(1)
+        assert harness.ended()
+        assert harness.failure is None
+        assert harness.clock.waiting == 0
+        assert harness.widgets.cache._subscribers == []
     await settle()
     assert tasks() == before
 
 
 async def test_nothing_is_added_to_a_running_manager() -> None:
-    world = World()
-    async with running(world):
+    harness = Harness()
+    async with running(harness):
         with pytest.raises(RuntimeError, match="runs already"):
-            world.manager.informer(GADGETS)
+            harness.manager.informer(GADGETS)
 
 
 @pytest.mark.parametrize("name", ["widget", "idle"])
 def test_a_controller_needs_a_name_of_its_own_and_something_to_watch(name: str) -> None:
-    world = World()
+    harness = Harness()
     with pytest.raises(ValueError, match=name):
-        world.manager.controller(
+        harness.manager.controller(
             name,
-            world.reconcile,
-            watches=[Watch(world.widgets, to_self)] if name == "widget" else [],
+            harness.reconcile,
+            watches=[Watch(harness.widgets, to_self)] if name == "widget" else [],
         )

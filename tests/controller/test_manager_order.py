@@ -29,7 +29,7 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/system/leases/leader"
 WIDGET = "/apis/example.com/v1/namespaces/default/widgets/a"
 
 
-class World:
+class Harness:
     """A manager that elects, serves probes, metrics and a webhook, and has something to do."""
 
     def __init__(self, folder: Path) -> None:
@@ -115,61 +115,61 @@ ALL = {"probes", "metrics", "webhooks"}
 
 
 @asynccontextmanager
-async def running(world: World) -> AsyncIterator[None]:
+async def running(harness: Harness) -> AsyncIterator[None]:
     async with anyio.create_task_group() as group:
-        group.start_soon(world.run)
+        group.start_soon(harness.run)
         with anyio.fail_after(10):
-            await world.manager.wait_serving()
-            world.note_ports()
+            await harness.manager.wait_serving()
+            harness.note_ports()
             yield
         group.cancel_scope.cancel()
 
 
 async def test_a_standby_answers_probes_scrapes_and_webhooks(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    harness = Harness(tmp_path)
     spec = {"holderIdentity": "other", "leaseDurationSeconds": 15}
-    world.store.put(LEASE, {"metadata": {"name": "leader", "namespace": "system"}, "spec": spec})
-    async with running(world):
-        await world.clock.advance(5)
-        assert await world.served() == ALL
-        assert not world.begun.is_set()
+    harness.store.put(LEASE, {"metadata": {"name": "leader", "namespace": "system"}, "spec": spec})
+    async with running(harness):
+        await harness.clock.advance(5)
+        assert await harness.served() == ALL
+        assert not harness.begun.is_set()
 
 
 async def test_everything_is_served_until_the_last_work_has_ended(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    async with running(world):
-        await world.clock.advance(0)
-        await world.begun.wait()
-        world.manager.stop()
-        await world.clock.advance(1)
-        assert await world.served() == ALL
-        assert world.holder == "us"
-        world.go_on.set()
-        await world.ended.wait()
-        assert await world.served() == set()
+    harness = Harness(tmp_path)
+    async with running(harness):
+        await harness.clock.advance(0)
+        await harness.begun.wait()
+        harness.manager.stop()
+        await harness.clock.advance(1)
+        assert await harness.served() == ALL
+        assert harness.holder == "us"
+        harness.go_on.set()
+        await harness.ended.wait()
+        assert await harness.served() == set()
 
 
 async def test_the_lease_goes_last_when_nothing_is_served_any_more(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    harness = Harness(tmp_path)
     served_at_release: list[set[str]] = []
 
     async def look_around() -> None:
-        if world.ended.is_set() or world.holder:
+        if harness.ended.is_set() or harness.holder:
             return
-        served_at_release.append(await world.served())
+        served_at_release.append(await harness.served())
 
-    async with running(world):
-        await world.clock.advance(0)
-        await world.begun.wait()
-        world.go_on.set()
-        world.transport.before_answer = look_around
-        world.manager.stop()
-        await world.ended.wait()
+    async with running(harness):
+        await harness.clock.advance(0)
+        await harness.begun.wait()
+        harness.go_on.set()
+        harness.transport.before_answer = look_around
+        harness.manager.stop()
+        await harness.ended.wait()
     assert served_at_release == [set()]
 
 
 async def test_a_leader_whose_work_outlives_its_lease_is_not_alive(tmp_path: Path) -> None:
-    class Stubborn(World):
+    class Stubborn(Harness):
         @override
         async def reconcile(self, key: Key) -> Outcome:
             with anyio.CancelScope(shield=True):
@@ -182,48 +182,48 @@ async def test_a_leader_whose_work_outlives_its_lease_is_not_alive(tmp_path: Pat
                 await self.manager.run()
             self.ended.set()
 
-    world = Stubborn(tmp_path)
-    async with running(world), httpx.AsyncClient() as client:
-        await world.clock.advance(0)
-        await world.begun.wait()
-        alive = f"http://127.0.0.1:{world.ports['probes']}/healthz"
-        world.transport.hangs = True
-        await world.clock.advance(9)
-        assert not world.manager.lost.is_set()
-        await world.clock.advance(1)
-        assert world.manager.lost.is_set()
+    harness = Stubborn(tmp_path)
+    async with running(harness), httpx.AsyncClient() as client:
+        await harness.clock.advance(0)
+        await harness.begun.wait()
+        alive = f"http://127.0.0.1:{harness.ports['probes']}/healthz"
+        harness.transport.hangs = True
+        await harness.clock.advance(9)
+        assert not harness.manager.lost.is_set()
+        await harness.clock.advance(1)
+        assert harness.manager.lost.is_set()
         assert (await client.get(alive)).status_code == 200
-        await world.clock.advance(26)
+        await harness.clock.advance(26)
         answer = await client.get(alive)
         assert answer.status_code == 503
         assert "work continues after the lease expired" in answer.text
-        world.go_on.set()
-        await world.ended.wait()
+        harness.go_on.set()
+        await harness.ended.wait()
 
 
 async def test_a_running_webhook_request_is_answered_before_the_webhooks_end(
     tmp_path: Path,
 ) -> None:
-    world = World(tmp_path)
-    world.go_on.set()
-    world.answer = anyio.Event()
+    harness = Harness(tmp_path)
+    harness.go_on.set()
+    harness.answer = anyio.Event()
     codes: list[int] = []
-    async with running(world):
-        await world.clock.advance(0)
+    async with running(harness):
+        await harness.clock.advance(0)
 
         async def ask() -> None:
-            url = f"https://127.0.0.1:{world.ports['webhooks']}/judge"
-            async with httpx.AsyncClient(verify=world.trust) as client:
+            url = f"https://127.0.0.1:{harness.ports['webhooks']}/judge"
+            async with httpx.AsyncClient(verify=harness.trust) as client:
                 codes.append((await client.post(url, content=review(), headers=JSON)).status_code)
 
         async with anyio.create_task_group() as group:
             group.start_soon(ask)
-            await world.asked.wait()
-            world.manager.stop()
-            await world.clock.advance(1)
-            assert not world.ended.is_set()
-            world.answer.set()
-        await world.ended.wait()
+            await harness.asked.wait()
+            harness.manager.stop()
+            await harness.clock.advance(1)
+            assert not harness.ended.is_set()
+            harness.answer.set()
+        await harness.ended.wait()
     assert codes == [200]
 
 
@@ -234,13 +234,13 @@ def open_files() -> int:
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="this system has no /proc/self/fd")
 async def test_servers_leave_neither_files_nor_tasks_behind(tmp_path: Path) -> None:
     async def once() -> tuple[int, int]:
-        world = World(tmp_path)
-        world.go_on.set()
-        async with running(world):
-            await world.clock.advance(0)
-            assert await world.served() == ALL
-            world.manager.stop()
-            await world.ended.wait()
+        harness = Harness(tmp_path)
+        harness.go_on.set()
+        async with running(harness):
+            await harness.clock.advance(0)
+            assert await harness.served() == ALL
+            harness.manager.stop()
+            await harness.ended.wait()
         gc.collect()
         await settle()
         return open_files(), len(asyncio.all_tasks())

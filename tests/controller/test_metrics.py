@@ -16,7 +16,7 @@ from tests.clock import VirtualClock
 LABELS = {"name": "pools", "controller": "pools"}
 
 
-class World:
+class Harness:
     """A queue that reports to a registry of its own."""
 
     def __init__(self) -> None:
@@ -31,51 +31,51 @@ class World:
 
 
 async def test_depth_follows_the_ready_keys_by_priority() -> None:
-    world = World()
-    assert world.value("depth", priority="0") == 0
+    harness = Harness()
+    assert harness.value("depth", priority="0") == 0
     for key in ("a", "b", "b"):
-        world.queue.add(key, priority=-100)
-    assert world.value("depth", priority="-100") == 2
-    world.queue.add("a")
-    assert world.value("depth", priority="-100") == 1
-    assert world.value("depth", priority="0") == 1
-    await world.queue.get()
-    assert world.value("depth", priority="0") == 0
-    assert world.value("adds_total") == 2
-    world.queue.shut_down(drain=False)
-    assert world.value("depth", priority="-100") == 0
+        harness.queue.add(key, priority=-100)
+    assert harness.value("depth", priority="-100") == 2
+    harness.queue.add("a")
+    assert harness.value("depth", priority="-100") == 1
+    assert harness.value("depth", priority="0") == 1
+    await harness.queue.get()
+    assert harness.value("depth", priority="0") == 0
+    assert harness.value("adds_total") == 2
+    harness.queue.shut_down(drain=False)
+    assert harness.value("depth", priority="-100") == 0
 
 
 async def test_durations_are_measured_from_when_a_key_is_ready() -> None:
-    world = World()
-    world.queue.add_after("a", 5)
-    assert world.value("adds_total") == 0
-    await world.clock.advance(7)
-    await world.queue.get()
-    assert world.value("adds_total") == 1
-    assert world.value("queue_duration_seconds_sum") == 2
-    await world.clock.advance(3)
-    assert world.value("unfinished_work_seconds") == 3
-    assert world.value("longest_running_processor_seconds") == 3
-    world.queue.done("a")
-    assert world.value("work_duration_seconds_sum") == 3
-    assert world.value("unfinished_work_seconds") == 0
+    harness = Harness()
+    harness.queue.add_after("a", 5)
+    assert harness.value("adds_total") == 0
+    await harness.clock.advance(7)
+    await harness.queue.get()
+    assert harness.value("adds_total") == 1
+    assert harness.value("queue_duration_seconds_sum") == 2
+    await harness.clock.advance(3)
+    assert harness.value("unfinished_work_seconds") == 3
+    assert harness.value("longest_running_processor_seconds") == 3
+    harness.queue.done("a")
+    assert harness.value("work_duration_seconds_sum") == 3
+    assert harness.value("unfinished_work_seconds") == 0
 
 
 async def test_adding_a_key_with_a_delay_counts_as_a_retry() -> None:
-    world = World()
-    world.queue.add_rate_limited("a")
-    world.queue.add_after("b", 1)
-    world.queue.add_after("c", 0)
-    assert world.value("retries_total") == 2
+    harness = Harness()
+    harness.queue.add_rate_limited("a")
+    harness.queue.add_after("b", 1)
+    harness.queue.add_after("c", 0)
+    assert harness.value("retries_total") == 2
 
 
 async def test_the_number_of_priorities_with_a_series_is_bounded() -> None:
-    world = World()
+    harness = Harness()
     for priority in range(1, MAX_PRIORITIES + 10):
-        world.queue.add(str(priority), priority=priority)
-    assert world.value("depth", priority=OTHER_PRIORITIES) == 10
-    assert world.value("depth", priority=str(MAX_PRIORITIES + 1)) is None
+        harness.queue.add(str(priority), priority=priority)
+    assert harness.value("depth", priority=OTHER_PRIORITIES) == 10
+    assert harness.value("depth", priority=str(MAX_PRIORITIES + 1)) is None
 
 
 def test_the_buckets_are_those_of_controller_runtime() -> None:

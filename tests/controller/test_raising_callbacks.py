@@ -131,7 +131,7 @@ async def test_a_request_that_succeeded_does_not_raise_because_a_listener_does()
     assert made.metadata.key == A
 
 
-class World:
+class Harness:
     """A manager with one controller whose mapping or index function may raise."""
 
     def __init__(self) -> None:
@@ -163,70 +163,70 @@ class World:
 
 
 @asynccontextmanager
-async def running(world: World) -> AsyncIterator[None]:
+async def running(harness: Harness) -> AsyncIterator[None]:
     async with anyio.create_task_group() as group:
-        group.start_soon(world.manager.run)
-        await world.clock.advance(0)
+        group.start_soon(harness.manager.run)
+        await harness.clock.advance(0)
         yield
         group.cancel_scope.cancel()
 
 
 async def test_a_key_whose_mapping_raised_comes_again_until_it_does_not() -> None:
-    world = World()
-    world.widget("a")
-    async with running(world):
-        assert world.seen == ["a"]
-        world.broken = True
-        world.widget("b")
+    harness = Harness()
+    harness.widget("a")
+    async with running(harness):
+        assert harness.seen == ["a"]
+        harness.broken = True
+        harness.widget("b")
         path = "/apis/example.com/v1/namespaces/default/widgets/a"
-        world.store.remove(path)
-        await world.clock.advance(65)
-        assert world.seen == ["a"]
+        harness.store.remove(path)
+        await harness.clock.advance(65)
+        assert harness.seen == ["a"]
         name = "controller_undelivered_changes_total"
-        count = world.manager.metrics.registry.get_sample_value(
+        count = harness.manager.metrics.registry.get_sample_value(
             name, {"resource": "widgets.example.com"}
         )
         assert count == 6
-        world.broken = False
-        await world.clock.advance(30)
-        assert sorted(world.seen) == ["a", "a", "b"]
-        await world.clock.advance(300)
-        assert len(world.seen) == 3
+        harness.broken = False
+        await harness.clock.advance(30)
+        assert sorted(harness.seen) == ["a", "a", "b"]
+        await harness.clock.advance(300)
+        assert len(harness.seen) == 3
 
 
 async def test_readiness_fails_when_a_mapping_or_an_index_has_raised_for_a_minute() -> None:
-    world = World()
-    async with running(world):
-        world.widget("a", color="odd")
-        await world.clock.advance(0)
-        assert world.ready() is None
-        await world.clock.advance(59)
-        assert world.ready() is None
-        await world.clock.advance(1)
-        failing = world.ready()
+    harness = Harness()
+    async with running(harness):
+        harness.widget("a", color="odd")
+        await harness.clock.advance(0)
+        assert harness.ready() is None
+        await harness.clock.advance(59)
+        assert harness.ready() is None
+        await harness.clock.advance(1)
+        failing = harness.ready()
         assert failing is not None
         assert failing.what == "an index function raises for 1 widgets.example.com"
-        world.widget("a")
-        await world.clock.advance(0)
-        assert world.ready() is None
-        world.broken = True
-        world.widget("b")
-        await world.clock.advance(0)
-        assert world.ready() is None
-        await world.clock.advance(60)
-        failing = world.ready()
+        harness.widget("a")
+        await harness.clock.advance(0)
+        assert harness.ready() is None
+        harness.broken = True
+        harness.widget("b")
+        await harness.clock.advance(0)
+        assert harness.ready() is None
+        await harness.clock.advance(60)
+        failing = harness.ready()
         assert failing is not None
         assert failing.what == "a handler or mapping raises for 1 widgets.example.com"
 
 
 async def test_creating_an_object_that_cannot_be_indexed_returns_it() -> None:
-    world = World()
-    async with running(world):
+    harness = Harness()
+    async with running(harness):
         body = {"metadata": {"name": "a", "namespace": "default"}, "spec": {"color": "odd"}}
-        made = await world.manager.client.create(WIDGETS, "default", body)
+        made = await harness.manager.client.create(WIDGETS, "default", body)
         assert made.spec.color == "odd"
-        await world.clock.advance(0)
-        assert A in world.widgets.cache.unreadable
+        await harness.clock.advance(0)
+        assert A in harness.widgets.cache.unreadable
 
 
 def test_keys_whose_group_function_raises_share_a_turn() -> None:

@@ -24,7 +24,7 @@ from tests.clock import VirtualClock, settle
 KEY = Key("ns", "name")
 
 
-class World:
+class Harness:
     """A controller whose reconciler answers from a script, and what came of it."""
 
     def __init__(
@@ -78,87 +78,87 @@ class World:
 
 
 async def test_a_settled_key_is_not_queued_again() -> None:
-    world = World(SETTLED)
-    assert await world.play() == [0]
-    assert world.results() == {"success": 1}
+    harness = Harness(SETTLED)
+    assert await harness.play() == [0]
+    assert harness.results() == {"success": 1}
 
 
 async def test_again_comes_back_after_its_delay() -> None:
-    world = World(Again(30), Again(0.5))
-    assert await world.play() == [0, 30, 30.5]
-    assert world.results() == {"requeue_after": 2, "success": 1}
+    harness = Harness(Again(30), Again(0.5))
+    assert await harness.play() == [0, 30, 30.5]
+    assert harness.results() == {"requeue_after": 2, "success": 1}
 
 
 async def test_blocked_without_a_delay_waits_for_a_change() -> None:
-    world = World(Blocked("PoolNotFound"))
-    assert await world.play() == [0]
+    harness = Harness(Blocked("PoolNotFound"))
+    assert await harness.play() == [0]
 
 
 async def test_blocked_with_a_delay_comes_back_after_it() -> None:
-    world = World(Blocked("PoolNotFound", 60))
-    assert await world.play() == [0, 60]
+    harness = Harness(Blocked("PoolNotFound", 60))
+    assert await harness.play() == [0, 60]
 
 
 async def test_failures_back_off_exponentially() -> None:
-    world = World(*[NoAnswer("connection reset")] * 6)
-    runs = await world.play()
+    harness = Harness(*[NoAnswer("connection reset")] * 6)
+    runs = await harness.play()
     waits = [round(b - a, 3) for a, b in pairwise(runs)]
     assert waits == [0.005, 0.01, 0.02, 0.04, 0.08, 0.16]
-    assert world.results() == {"error": 6, "success": 1}
-    assert world.count("reconcile_errors_total") == 6
+    assert harness.results() == {"error": 6, "success": 1}
+    assert harness.count("reconcile_errors_total") == 6
 
 
 @pytest.mark.parametrize("good", [SETTLED, Again(1), Blocked("X", 1)])
 async def test_every_outcome_resets_the_failures(good: Outcome) -> None:
-    world = World(NoAnswer("x"), NoAnswer("x"), good)
-    await world.play(0.5)
-    assert world.queue.failures(KEY) == 0
+    harness = Harness(NoAnswer("x"), NoAnswer("x"), good)
+    await harness.play(0.5)
+    assert harness.queue.failures(KEY) == 0
 
 
 async def test_a_terminal_error_is_not_retried_and_its_failures_are_kept() -> None:
-    world = World(NoAnswer("x"), TerminalError("no such CIDR"))
-    assert len(await world.play()) == 2
-    assert world.results() == {"error": 2}
-    assert world.count("terminal_reconcile_errors_total") == 1
-    assert world.queue.failures(KEY) == 1
+    harness = Harness(NoAnswer("x"), TerminalError("no such CIDR"))
+    assert len(await harness.play()) == 2
+    assert harness.results() == {"error": 2}
+    assert harness.count("terminal_reconcile_errors_total") == 1
+    assert harness.queue.failures(KEY) == 1
 
 
 async def test_the_server_decides_how_long_a_throttled_key_waits() -> None:
-    world = World(TooManyRequests(429, retry_after=7))
-    assert await world.play() == [0, 7]
-    assert world.queue.failures(KEY) == 0
+    harness = Harness(TooManyRequests(429, retry_after=7))
+    assert await harness.play() == [0, 7]
+    assert harness.queue.failures(KEY) == 0
 
 
 async def test_throttling_without_a_time_is_backed_off() -> None:
-    world = World(TooManyRequests(429))
-    assert await world.play() == [0, 0.005]
+    harness = Harness(TooManyRequests(429))
+    assert await harness.play() == [0, 0.005]
 
 
 @pytest.mark.parametrize("conflict", [Conflict(409), AlreadyExists(409)])
 async def test_a_conflict_starts_over_and_is_no_error(conflict: Conflict) -> None:
-    world = World(conflict)
-    assert await world.play() == [0, 0.005]
-    assert world.results() == {"requeue": 1, "success": 1}
-    assert world.count("reconcile_errors_total") == 0
+    harness = Harness(conflict)
+    assert await harness.play() == [0, 0.005]
+    assert harness.results() == {"requeue": 1, "success": 1}
+    assert harness.count("reconcile_errors_total") == 0
 
 
 async def test_a_bug_is_backed_off_and_counted_and_stops_no_worker() -> None:
-    world = World(ZeroDivisionError("x"))
-    assert await world.play() == [0, 0.005]
-    assert world.count("reconcile_panics_total") == 1
+    harness = Harness(ZeroDivisionError("x"))
+    assert await harness.play() == [0, 0.005]
+    assert harness.count("reconcile_panics_total") == 1
 
 
 async def test_a_forgotten_return_is_reported_as_a_bug() -> None:
-    world = World(None)  # type: ignore[arg-type] # what an unchecked reconciler would return
-    assert await world.play() == [0, 0.005]
-    assert world.count("reconcile_panics_total") == 1
+    harness = Harness(None)  # type: ignore[arg-type] # what an unchecked reconciler would return
+    assert await harness.play() == [0, 0.005]
+    assert harness.count("reconcile_panics_total") == 1
 
 
 async def test_a_group_of_conflicts_is_a_conflict() -> None:
     group = ExceptionGroup("writes", [Conflict(409), ExceptionGroup("more", [Conflict(409)])])
-    world = World(group)
-    await world.play()
-    assert world.results() == {"requeue": 1, "success": 1}
+    harness = Harness(group)
+    await harness.play()
+    assert harness.results() == {"requeue": 1, "success": 1}
 
 
 def test_the_most_severe_of_a_group_decides() -> None:
@@ -248,14 +248,14 @@ async def test_a_stopped_controller_finishes_what_runs_and_begins_nothing() -> N
 
 async def test_a_key_keeps_its_priority_when_it_comes_back() -> None:
     for answer in (NoAnswer("x"), Again(1), TooManyRequests(429, retry_after=1)):
-        world = World(answer)
-        world.queue.add(KEY, priority=-100)
+        harness = Harness(answer)
+        harness.queue.add(KEY, priority=-100)
         async with anyio.create_task_group() as group:
-            group.start_soon(world.controller.run)
+            group.start_soon(harness.controller.run)
             await settle()
             group.cancel_scope.cancel()
-        await world.clock.advance(1)
-        assert world.queue.statistics().ready == {-100: 1}
+        await harness.clock.advance(1)
+        assert harness.queue.statistics().ready == {-100: 1}
 
 
 async def test_a_worker_counts_as_active_while_it_works_and_no_longer() -> None:
@@ -279,7 +279,7 @@ async def test_a_worker_counts_as_active_while_it_works_and_no_longer() -> None:
 
 
 async def test_cancelling_reaches_the_reconciler_and_ends_the_run() -> None:
-    world, cancelled = World(), list[bool]()
+    harness, cancelled = Harness(), list[bool]()
 
     async def reconcile(key: Key) -> Outcome:
         try:
@@ -288,53 +288,53 @@ async def test_cancelling_reaches_the_reconciler_and_ends_the_run() -> None:
             cancelled.append(True)
         return SETTLED
 
-    controller = Controller("c", reconcile, queue=world.queue)
+    controller = Controller("c", reconcile, queue=harness.queue)
     async with anyio.create_task_group() as group:
         group.start_soon(controller.run)
-        world.queue.add(KEY)
+        harness.queue.add(KEY)
         await settle()
-        assert world.queue.statistics().processing == 1
+        assert harness.queue.statistics().processing == 1
         group.cancel_scope.cancel()
     assert cancelled == [True]
-    assert world.queue.statistics().processing == 0
+    assert harness.queue.statistics().processing == 0
 
 
 def test_all_series_of_a_controller_exist_before_its_first_key() -> None:
-    world = World(concurrency=4)
+    harness = Harness(concurrency=4)
     for result in ("success", "error", "requeue", "requeue_after"):
-        assert world.count("reconcile_total", result=result) == 0
+        assert harness.count("reconcile_total", result=result) == 0
     for name in ("errors", "panics", "timeouts"):
-        assert world.count(f"reconcile_{name}_total") == 0
-    assert world.count("terminal_reconcile_errors_total") == 0
-    assert world.count("active_workers") == 0
-    assert world.count("max_concurrent_reconciles") == 4
-    assert world.count("reconcile_time_seconds_count") == 0
+        assert harness.count(f"reconcile_{name}_total") == 0
+    assert harness.count("terminal_reconcile_errors_total") == 0
+    assert harness.count("active_workers") == 0
+    assert harness.count("max_concurrent_reconciles") == 4
+    assert harness.count("reconcile_time_seconds_count") == 0
 
 
 def test_a_controller_without_workers_is_refused() -> None:
     with pytest.raises(ValueError, match="concurrency must be at least 1"):
-        World(concurrency=0)
+        Harness(concurrency=0)
 
 
 async def test_a_reconciliation_that_takes_too_long_is_cancelled_counted_and_backed_off() -> None:
-    world = World(timeout_seconds=10)
-    world.takes = 11
-    runs = await world.play(10.001)
+    harness = Harness(timeout_seconds=10)
+    harness.takes = 11
+    runs = await harness.play(10.001)
     assert runs == [0]
-    assert world.count("reconcile_timeouts_total") == 1
-    assert world.results()["error"] == 1
-    assert world.clock.waiting == 0
+    assert harness.count("reconcile_timeouts_total") == 1
+    assert harness.results()["error"] == 1
+    assert harness.clock.waiting == 0
 
 
 async def test_a_cancelled_reconciliation_is_tried_again() -> None:
-    world = World(timeout_seconds=10)
-    world.takes = 11
-    assert await world.play(20.5) == [0, 10.005, 20.015]
+    harness = Harness(timeout_seconds=10)
+    harness.takes = 11
+    assert await harness.play(20.5) == [0, 10.005, 20.015]
 
 
 async def test_a_reconciliation_within_its_time_is_left_alone() -> None:
-    world = World(timeout_seconds=10)
-    world.takes = 9
-    assert await world.play(100) == [0]
-    assert world.results()["success"] == 1
-    assert world.count("reconcile_timeouts_total") == 0
+    harness = Harness(timeout_seconds=10)
+    harness.takes = 9
+    assert await harness.play(100) == [0]
+    assert harness.results()["success"] == 1
+    assert harness.count("reconcile_timeouts_total") == 0

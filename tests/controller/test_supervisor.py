@@ -66,7 +66,7 @@ class FailingTransport(StoreTransport):
             await way()
 
 
-class World:
+class Harness:
     """A manager with one controller, over a store; its reconciler calls `first` once."""
 
     def __init__(self, options: ManagerOptions | None = None) -> None:
@@ -111,32 +111,32 @@ class World:
 
 
 @asynccontextmanager
-async def running(world: World) -> AsyncIterator[None]:
+async def running(harness: Harness) -> AsyncIterator[None]:
     async with anyio.create_task_group() as group:
-        group.start_soon(world.run)
-        await world.clock.advance(0)
+        group.start_soon(harness.run)
+        await harness.clock.advance(0)
         yield
         group.cancel_scope.cancel()
 
 
 @every_way
 async def test_a_worker_tries_a_key_again_and_goes_on_with_others(way: Way) -> None:
-    world = World()
-    world.widget("a")
-    world.first = way
-    async with running(world):
-        await world.clock.advance(1)
-        assert world.seen == ["a", "a"]
-        world.widget("b")
-        await world.clock.advance(1)
-        assert world.seen == ["a", "a", "b"]
-        assert not world.ended()
-    assert world.sample("controller_runtime_reconcile_panics_total", controller="widget") == 1
+    harness = Harness()
+    harness.widget("a")
+    harness.first = way
+    async with running(harness):
+        await harness.clock.advance(1)
+        assert harness.seen == ["a", "a"]
+        harness.widget("b")
+        await harness.clock.advance(1)
+        assert harness.seen == ["a", "a", "b"]
+        assert not harness.ended()
+    assert harness.sample("controller_runtime_reconcile_panics_total", controller="widget") == 1
 
 
 async def test_a_worker_that_is_cancelled_while_it_waits_goes_on() -> None:
-    world = World()
-    async with running(world):
+    harness = Harness()
+    async with running(harness):
         waiting = [
             task for task in asyncio.all_tasks() if "Controller._work" in (task.get_name() or "")
         ]
@@ -144,65 +144,65 @@ async def test_a_worker_that_is_cancelled_while_it_waits_goes_on() -> None:
         for task in waiting:
             task.cancel()
         await settle()
-        world.widget("a")
-        await world.clock.advance(1)
-        assert world.seen == ["a"]
-        assert not world.ended()
+        harness.widget("a")
+        await harness.clock.advance(1)
+        assert harness.seen == ["a"]
+        assert not harness.ended()
 
 
 @every_way
 @pytest.mark.parametrize("leader_only", [True, False])
 async def test_a_service_is_started_again(way: Way, leader_only: bool) -> None:
-    world = World()
+    harness = Harness()
     begun: list[float] = []
 
     async def serve() -> None:
-        begun.append(world.clock.monotonic())
+        begun.append(harness.clock.monotonic())
         if len(begun) == 1:
             await way()
         await anyio.sleep_forever()
 
-    world.manager.add_service("job", serve, leader_only=leader_only)
-    async with running(world):
-        await world.clock.advance(10)
+    harness.manager.add_service("job", serve, leader_only=leader_only)
+    async with running(harness):
+        await harness.clock.advance(10)
         assert begun == [0, 1]
-        assert not world.ended()
-    assert world.sample("controller_service_restarts_total", service="job") == 1
+        assert not harness.ended()
+    assert harness.sample("controller_service_restarts_total", service="job") == 1
 
 
 @pytest.mark.parametrize("leader_only", [True, False])
 async def test_a_service_that_returns_ends_the_manager_with_an_error(leader_only: bool) -> None:
-    world = World()
+    harness = Harness()
 
     async def serve() -> None:
-        await world.clock.sleep(5)
+        await harness.clock.sleep(5)
 
-    world.manager.add_service("job", serve, leader_only=leader_only)
-    async with running(world):
-        await world.clock.advance(4.9)
-        assert not world.ended()
-        await world.clock.advance(0.1)
-        assert world.ended()
-    assert isinstance(world.failure, UnexpectedEnd)
-    assert "job returned" in str(world.failure)
+    harness.manager.add_service("job", serve, leader_only=leader_only)
+    async with running(harness):
+        await harness.clock.advance(4.9)
+        assert not harness.ended()
+        await harness.clock.advance(0.1)
+        assert harness.ended()
+    assert isinstance(harness.failure, UnexpectedEnd)
+    assert "job returned" in str(harness.failure)
 
 
 async def test_a_service_may_return_when_the_manager_is_stopped() -> None:
-    world = World()
+    harness = Harness()
 
     async def serve() -> None:
-        world.manager.stop()
+        harness.manager.stop()
 
-    world.manager.add_service("job", serve)
-    async with running(world):
-        await world.clock.advance(1)
-        assert world.ended()
-    assert world.failure is None
+    harness.manager.add_service("job", serve)
+    async with running(harness):
+        await harness.clock.advance(1)
+        assert harness.ended()
+    assert harness.failure is None
 
 
 async def test_probes_fail_from_the_moment_in_which_a_part_ends_by_itself() -> None:
     options = ManagerOptions(health_bind="127.0.0.1:0")
-    world = World(options)
+    harness = Harness(options)
     release = anyio.Event()
 
     async def stubborn() -> None:
@@ -210,17 +210,17 @@ async def test_probes_fail_from_the_moment_in_which_a_part_ends_by_itself() -> N
             await release.wait()
 
     async def serve() -> None:
-        await world.clock.sleep(5)
+        await harness.clock.sleep(5)
 
-    world.manager.add_service("stubborn", stubborn)
-    world.manager.add_service("job", serve)
-    async with running(world), httpx.AsyncClient() as probes:
-        await world.manager.wait_serving()
-        url = f"http://127.0.0.1:{world.manager.health_port}"
+    harness.manager.add_service("stubborn", stubborn)
+    harness.manager.add_service("job", serve)
+    async with running(harness), httpx.AsyncClient() as probes:
+        await harness.manager.wait_serving()
+        url = f"http://127.0.0.1:{harness.manager.health_port}"
         for page in ("healthz", "readyz"):
             assert (await probes.get(f"{url}/{page}")).status_code == 200
-        await world.clock.advance(5)
-        assert not world.ended()
+        await harness.clock.advance(5)
+        assert not harness.ended()
         for page in ("healthz", "readyz"):
             answer = await probes.get(f"{url}/{page}")
             assert answer.status_code == 503
@@ -230,81 +230,81 @@ async def test_probes_fail_from_the_moment_in_which_a_part_ends_by_itself() -> N
 
 @pytest.mark.parametrize("drain", [True, False])
 async def test_a_controller_whose_workers_end_by_themselves_ends_the_manager(drain: bool) -> None:
-    world = World()
-    async with running(world):
-        assert not world.ended()
-        world.controller.queue.shut_down(drain=drain)
-        await world.clock.advance(0)
-        assert world.ended()
-    assert isinstance(world.failure, UnexpectedEnd)
-    assert "controller/widget" in str(world.failure)
+    harness = Harness()
+    async with running(harness):
+        assert not harness.ended()
+        harness.controller.queue.shut_down(drain=drain)
+        await harness.clock.advance(0)
+        assert harness.ended()
+    assert isinstance(harness.failure, UnexpectedEnd)
+    assert "controller/widget" in str(harness.failure)
 
 
 @every_way
 async def test_a_controller_that_cannot_start_ends_the_manager_with_an_error(way: Way) -> None:
-    world = World()
+    harness = Harness()
 
     class Bad(Watch[Widget]):
         @override
         async def wait_ready(self) -> None:
             await way()
 
-    world.manager.controller("bad", world.reconcile, watches=[Bad(world.widgets, to_self)])
-    async with running(world):
-        await world.clock.advance(1)
-        assert world.ended()
-    assert world.failure is not None
+    harness.manager.controller("bad", harness.reconcile, watches=[Bad(harness.widgets, to_self)])
+    async with running(harness):
+        await harness.clock.advance(1)
+        assert harness.ended()
+    assert harness.failure is not None
 
 
 @every_way
 @pytest.mark.parametrize("method", ["GET", "WATCH"])
 async def test_an_informer_lists_and_watches_again(way: Way, method: str) -> None:
-    world = World()
-    world.transport.ways[method] = way
-    async with running(world):
-        await world.clock.advance(30)
-        world.widget("a")
-        await world.clock.advance(30)
-        assert world.seen == ["a"]
-        assert not world.ended()
-    assert world.transport.ways == {}
+    harness = Harness()
+    harness.transport.ways[method] = way
+    async with running(harness):
+        await harness.clock.advance(30)
+        harness.widget("a")
+        await harness.clock.advance(30)
+        assert harness.seen == ["a"]
+        assert not harness.ended()
+    assert harness.transport.ways == {}
 
 
 @every_way
 async def test_one_bad_request_does_not_cost_the_lease(way: Way) -> None:
-    world = World(ELECTING)
-    async with running(world):
-        world.transport.ways |= {"PUT": way, "GET": way}
-        await world.clock.advance(30)
-        assert world.transport.ways == {}
-        assert not world.ended()
-        world.widget("a")
-        await world.clock.advance(1)
-        assert world.seen == ["a"]
-    assert world.store.objects[LEASE]["spec"]["holderIdentity"] == ""
+    harness = Harness(ELECTING)
+    async with running(harness):
+        harness.transport.ways |= {"PUT": way, "GET": way}
+        await harness.clock.advance(30)
+        assert harness.transport.ways == {}
+        assert not harness.ended()
+        harness.widget("a")
+        await harness.clock.advance(1)
+        assert harness.seen == ["a"]
+    assert harness.store.objects[LEASE]["spec"]["holderIdentity"] == ""
 
 
 @every_way
 async def test_a_leader_whose_requests_all_fail_has_lost_the_lease(way: Way) -> None:
-    world = World(ELECTING)
-    async with running(world):
-        world.transport.always = True
-        world.transport.ways["PUT"] = way
-        await world.clock.advance(10)
-        assert world.ended()
-    assert isinstance(world.failure, LeaderLost)
-    assert world.manager.lost.is_set()
+    harness = Harness(ELECTING)
+    async with running(harness):
+        harness.transport.always = True
+        harness.transport.ways["PUT"] = way
+        await harness.clock.advance(10)
+        assert harness.ended()
+    assert isinstance(harness.failure, LeaderLost)
+    assert harness.manager.lost.is_set()
 
 
 @every_way
 async def test_a_candidate_goes_on_after_a_bad_request(way: Way) -> None:
-    world = World(ELECTING)
-    world.transport.ways["GET"] = way
-    world.widget("a")
-    async with running(world):
-        await world.clock.advance(30)
-        assert world.seen == ["a"]
-        assert not world.ended()
+    harness = Harness(ELECTING)
+    harness.transport.ways["GET"] = way
+    harness.widget("a")
+    async with running(harness):
+        await harness.clock.advance(30)
+        assert harness.seen == ["a"]
+        assert not harness.ended()
 
 
 @every_way

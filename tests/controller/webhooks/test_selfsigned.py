@@ -51,7 +51,7 @@ class Replica:
         return self.holder.check().run()
 
 
-class World:
+class Harness:
     """A store, a clock, and two replicas of which the first leads."""
 
     def __init__(self) -> None:
@@ -91,196 +91,196 @@ class World:
 
 
 @asynccontextmanager
-async def running(world: World) -> AsyncIterator[None]:
+async def running(harness: Harness) -> AsyncIterator[None]:
     async with anyio.create_task_group() as group:
-        for replica in world.replicas:
+        for replica in harness.replicas:
             group.start_soon(replica.shared.run)
-        group.start_soon(world.replicas[0].injector.run)
-        await world.clock.advance(0)
+        group.start_soon(harness.replicas[0].injector.run)
+        await harness.clock.advance(0)
         yield
         group.cancel_scope.cancel()
 
 
 async def test_replicas_make_one_certificate_and_share_it() -> None:
-    world = World()
-    async with running(world):
-        await world.clock.advance(5)
-        assert world.store.objects[SECRET]["type"] == "kubernetes.io/tls"
-        assert [replica.problem for replica in world.replicas] == [None, None]
-        bundles = {replica.shared.bundle for replica in world.replicas}
-        assert bundles == {world.secret("ca.crt")}
+    harness = Harness()
+    async with running(harness):
+        await harness.clock.advance(5)
+        assert harness.store.objects[SECRET]["type"] == "kubernetes.io/tls"
+        assert [replica.problem for replica in harness.replicas] == [None, None]
+        bundles = {replica.shared.bundle for replica in harness.replicas}
+        assert bundles == {harness.secret("ca.crt")}
 
 
 async def test_a_certificate_that_is_there_is_taken_and_not_written_again() -> None:
-    world = World()
-    world.put_secret(START)
-    revision = world.store.revision
-    async with running(world):
-        await world.clock.advance(3600)
-        assert [replica.problem for replica in world.replicas] == [None, None]
-    assert world.store.revision == revision
+    harness = Harness()
+    harness.put_secret(START)
+    revision = harness.store.revision
+    async with running(harness):
+        await harness.clock.advance(3600)
+        assert [replica.problem for replica in harness.replicas] == [None, None]
+    assert harness.store.revision == revision
 
 
 async def test_a_certificate_is_renewed_before_it_ends_under_the_same_authority() -> None:
-    world = World()
-    world.put_secret(START - SERVING_LIFETIME * 2 / 3 + timedelta(minutes=10))
-    async with running(world):
-        before = {key: world.secret(key) for key in ("ca.crt", "tls.crt")}
-        await world.clock.advance(540)
-        assert world.secret("tls.crt") == before["tls.crt"]
-        await world.clock.advance(120)
-        assert world.secret("tls.crt") != before["tls.crt"]
-        assert world.secret("ca.crt") == before["ca.crt"]
-        assert [replica.problem for replica in world.replicas] == [None, None]
+    harness = Harness()
+    harness.put_secret(START - SERVING_LIFETIME * 2 / 3 + timedelta(minutes=10))
+    async with running(harness):
+        before = {key: harness.secret(key) for key in ("ca.crt", "tls.crt")}
+        await harness.clock.advance(540)
+        assert harness.secret("tls.crt") == before["tls.crt"]
+        await harness.clock.advance(120)
+        assert harness.secret("tls.crt") != before["tls.crt"]
+        assert harness.secret("ca.crt") == before["ca.crt"]
+        assert [replica.problem for replica in harness.replicas] == [None, None]
 
 
 async def test_a_secret_that_is_deleted_is_made_again_and_the_bundle_follows() -> None:
-    world = World()
-    world.put_configuration()
-    async with running(world):
-        await world.clock.advance(5)
-        before = world.bundle()
-        world.store.remove(SECRET)
-        await world.clock.advance(5)
-        assert world.bundle() == world.secret("ca.crt") != before
-        assert {replica.shared.bundle for replica in world.replicas} == {world.bundle()}
+    harness = Harness()
+    harness.put_configuration()
+    async with running(harness):
+        await harness.clock.advance(5)
+        before = harness.bundle()
+        harness.store.remove(SECRET)
+        await harness.clock.advance(5)
+        assert harness.bundle() == harness.secret("ca.crt") != before
+        assert {replica.shared.bundle for replica in harness.replicas} == {harness.bundle()}
 
 
 async def test_a_secret_that_cannot_be_decoded_is_replaced() -> None:
-    world = World()
+    harness = Harness()
     body = {"metadata": {"name": "hook-cert", "namespace": "system"}, "data": {"tls.crt": "?"}}
-    world.store.put(SECRET, body)
-    async with running(world):
-        await world.clock.advance(5)
-        assert b"BEGIN CERTIFICATE" in world.secret("tls.crt")
-        assert [replica.problem for replica in world.replicas] == [None, None]
+    harness.store.put(SECRET, body)
+    async with running(harness):
+        await harness.clock.advance(5)
+        assert b"BEGIN CERTIFICATE" in harness.secret("tls.crt")
+        assert [replica.problem for replica in harness.replicas] == [None, None]
 
 
 async def test_the_bundle_goes_to_webhooks_that_call_us_and_to_no_others() -> None:
-    world = World()
+    harness = Harness()
     for path in (CONFIGURATION, MUTATING):
-        world.put_configuration(path)
-    async with running(world):
-        await world.clock.advance(5)
+        harness.put_configuration(path)
+    async with running(harness):
+        await harness.clock.advance(5)
         for path in (CONFIGURATION, MUTATING):
-            assert world.bundle(path) == world.secret("ca.crt")
-            ours, theirs = world.webhooks(path)
+            assert harness.bundle(path) == harness.secret("ca.crt")
+            ours, theirs = harness.webhooks(path)
             assert theirs["clientConfig"]["caBundle"] == "b3RoZXI="
             assert ours["sideEffects"] == "None"
-        revision = world.store.revision
-        await world.clock.advance(3600)
-        assert world.store.revision == revision
+        revision = harness.store.revision
+        await harness.clock.advance(3600)
+        assert harness.store.revision == revision
 
 
 async def test_the_bundle_goes_to_crds_whose_objects_are_converted_here_and_to_no_others() -> None:
-    world = World()
+    harness = Harness()
     ours = {"service": {"namespace": "system", "name": "hook", "path": "/convert-gizmo"}}
-    world.put_definition("gizmos", {"strategy": "Webhook", "webhook": {"clientConfig": ours}})
-    world.put_definition("others", {"strategy": "None"})
-    async with running(world):
-        await world.clock.advance(5)
-        spec = world.store.objects[GIZMOS]["spec"]
+    harness.put_definition("gizmos", {"strategy": "Webhook", "webhook": {"clientConfig": ours}})
+    harness.put_definition("others", {"strategy": "None"})
+    async with running(harness):
+        await harness.clock.advance(5)
+        spec = harness.store.objects[GIZMOS]["spec"]
         client = spec["conversion"]["webhook"]["clientConfig"]
-        assert b64decode(client["caBundle"]) == world.secret("ca.crt")
+        assert b64decode(client["caBundle"]) == harness.secret("ca.crt")
         assert client["service"] == ours["service"]
         assert (spec["group"], spec["conversion"]["strategy"]) == ("example.com", "Webhook")
-        revision = world.store.revision
-        await world.clock.advance(3600)
-        assert world.store.revision == revision
-        world.store.remove(SECRET)
-        await world.clock.advance(5)
-        client = world.store.objects[GIZMOS]["spec"]["conversion"]["webhook"]["clientConfig"]
-        assert b64decode(client["caBundle"]) == world.secret("ca.crt")
+        revision = harness.store.revision
+        await harness.clock.advance(3600)
+        assert harness.store.revision == revision
+        harness.store.remove(SECRET)
+        await harness.clock.advance(5)
+        client = harness.store.objects[GIZMOS]["spec"]["conversion"]["webhook"]["clientConfig"]
+        assert b64decode(client["caBundle"]) == harness.secret("ca.crt")
 
 
 async def test_a_crd_that_may_not_be_written_is_named_by_readiness() -> None:
-    world = World()
+    harness = Harness()
     ours = {"service": {"namespace": "system", "name": "hook"}}
-    world.put_definition("gizmos", {"strategy": "Webhook", "webhook": {"clientConfig": ours}})
-    leader = world.replicas[0]
+    harness.put_definition("gizmos", {"strategy": "Webhook", "webhook": {"clientConfig": ours}})
+    leader = harness.replicas[0]
     leader.transport.refused["PATCH"] = Forbidden(403, "Forbidden", "no")
-    async with running(world):
-        await world.clock.advance(10)
+    async with running(harness):
+        await harness.clock.advance(10)
         what = "cannot patch customresourcedefinitions gizmos.example.com"
         assert leader.injector.check().run() == Failing(what, "403 Forbidden: no")
         leader.transport.refused.clear()
-        await world.clock.advance(5)
+        await harness.clock.advance(5)
         assert leader.injector.check().run() is None
 
 
 async def test_a_removed_bundle_is_written_again_at_once() -> None:
-    world = World()
-    async with running(world):
-        await world.clock.advance(5)
-        world.put_configuration()
-        await world.clock.advance(0)
-        assert world.bundle() == world.secret("ca.crt")
-        world.put_configuration()
-        await world.clock.advance(0)
-        assert world.bundle() == world.secret("ca.crt")
+    harness = Harness()
+    async with running(harness):
+        await harness.clock.advance(5)
+        harness.put_configuration()
+        await harness.clock.advance(0)
+        assert harness.bundle() == harness.secret("ca.crt")
+        harness.put_configuration()
+        await harness.clock.advance(0)
+        assert harness.bundle() == harness.secret("ca.crt")
 
 
 async def test_a_missing_role_fails_readiness_until_it_is_granted() -> None:
-    world = World()
-    leader = world.replicas[0]
-    world.replicas = [leader]
+    harness = Harness()
+    leader = harness.replicas[0]
+    harness.replicas = [leader]
     leader.transport.forbidden["secrets"] = Forbidden(403, "Forbidden", "secrets is forbidden")
-    async with running(world):
-        await world.clock.advance(10)
+    async with running(harness):
+        await harness.clock.advance(10)
         assert leader.problem is not None
         assert "secrets is forbidden" in leader.problem.why
         leader.transport.forbidden.clear()
-        await world.clock.advance(120)
+        await harness.clock.advance(120)
         assert leader.problem is None
 
 
 async def test_a_refused_write_of_the_secret_is_retried() -> None:
-    world = World()
-    leader = world.replicas[0]
-    world.replicas = [leader]
+    harness = Harness()
+    leader = harness.replicas[0]
+    harness.replicas = [leader]
     leader.transport.refused["POST"] = Forbidden(403, "Forbidden", "cannot create secrets")
-    async with running(world):
-        await world.clock.advance(10)
+    async with running(harness):
+        await harness.clock.advance(10)
         assert leader.problem is not None
         assert "cannot create secrets" in leader.problem.why
         leader.transport.refused.clear()
-        await world.clock.advance(10)
+        await harness.clock.advance(10)
         assert leader.problem is None
 
 
 async def test_a_configuration_that_may_not_be_written_is_tried_again() -> None:
-    world = World()
-    world.put_configuration()
-    leader, standby = world.replicas
+    harness = Harness()
+    harness.put_configuration()
+    leader, standby = harness.replicas
     leader.transport.refused["PATCH"] = Forbidden(403, "Forbidden", "no")
-    async with running(world):
-        await world.clock.advance(10)
-        assert world.bundle() == b""
+    async with running(harness):
+        await harness.clock.advance(10)
+        assert harness.bundle() == b""
         what = "cannot patch validatingwebhookconfigurations rules"
         assert leader.injector.check().run() == Failing(what, "403 Forbidden: no")
         assert standby.injector.check().run() is None
         leader.transport.refused.clear()
-        await world.clock.advance(5)
-        assert world.bundle() == world.secret("ca.crt")
+        await harness.clock.advance(5)
+        assert harness.bundle() == harness.secret("ca.crt")
         assert leader.injector.check().run() is None
 
 
 async def test_a_configuration_that_may_not_be_read_is_named_by_readiness() -> None:
-    world = World()
-    world.put_configuration()
-    leader = world.replicas[0]
+    harness = Harness()
+    harness.put_configuration()
+    leader = harness.replicas[0]
     plural = "validatingwebhookconfigurations"
     leader.transport.forbidden[plural] = Forbidden(403, "Forbidden", "not yours")
-    async with running(world):
-        await world.clock.advance(10)
+    async with running(harness):
+        await harness.clock.advance(10)
         problem = leader.injector.check().run()
         assert problem is not None
         assert problem.what == f"cannot watch {plural} rules"
         assert "not yours" in problem.why
         leader.transport.forbidden.clear()
-        await world.clock.advance(120)
+        await harness.clock.advance(120)
         assert leader.injector.check().run() is None
-        assert world.bundle() == world.secret("ca.crt")
+        assert harness.bundle() == harness.secret("ca.crt")
 
 
 def test_a_self_signed_certificate_needs_a_namespace_service_and_secret() -> None:

@@ -41,7 +41,7 @@ def put(folder: Path, authority: Authority, name: str) -> None:
     (folder / "tls.key").write_bytes(pair.key)
 
 
-class World:
+class Harness:
     """A server with one webhook, its certificate, and a client that trusts it."""
 
     def __init__(self, folder: Path, clock: VirtualClock) -> None:
@@ -79,89 +79,89 @@ class World:
 
 
 @asynccontextmanager
-async def serving(tmp_path: Path, webhook: Served | None = None) -> AsyncIterator[World]:
-    world = World(tmp_path, VirtualClock())
-    put(tmp_path, world.authority, "first")
-    world.files.start()
-    families = WebhookFamilies(world.metrics.registry)
-    server = WebhookServer(Bind("127.0.0.1", 0), world.holder, world.clock, families)
+async def serving(tmp_path: Path, webhook: Served | None = None) -> AsyncIterator[Harness]:
+    harness = Harness(tmp_path, VirtualClock())
+    put(tmp_path, harness.authority, "first")
+    harness.files.start()
+    families = WebhookFamilies(harness.metrics.registry)
+    server = WebhookServer(Bind("127.0.0.1", 0), harness.holder, harness.clock, families)
     webhooks = [webhook or Webhook("/judge", allow, Widget)]
     async with server.serving(webhooks) as port, anyio.create_task_group() as group:
-        group.start_soon(world.files.run)
-        world.port = port
-        yield world
+        group.start_soon(harness.files.run)
+        harness.port = port
+        yield harness
         group.cancel_scope.cancel()
 
 
 async def test_a_request_over_https_is_answered(tmp_path: Path) -> None:
-    async with serving(tmp_path) as world:
-        answer = await world.post(review())
+    async with serving(tmp_path) as harness:
+        answer = await harness.post(review())
         assert (answer.status_code, answer.headers["Content-Type"]) == (200, "application/json")
         assert answer.json()["response"]["uid"] == UID
-        assert world.count('controller_runtime_webhook_requests_total{code="200"') == 1
-        assert world.count("controller_runtime_webhook_latency_seconds_count") == 1
-        assert world.count("controller_runtime_webhook_requests_in_flight") == 0
+        assert harness.count('controller_runtime_webhook_requests_total{code="200"') == 1
+        assert harness.count("controller_runtime_webhook_latency_seconds_count") == 1
+        assert harness.count("controller_runtime_webhook_requests_in_flight") == 0
 
 
 async def test_another_content_type_is_refused(tmp_path: Path) -> None:
-    async with serving(tmp_path) as world:
-        answer = await world.post(review(), **{"Content-Type": "text/plain"})
+    async with serving(tmp_path) as harness:
+        answer = await harness.post(review(), **{"Content-Type": "text/plain"})
         status = answer.json()["response"]["status"]
         assert (answer.status_code, status["code"]) == (200, 400)
         assert status["message"] == "contentType=text/plain, expected application/json"
 
 
 async def test_an_empty_body_is_refused(tmp_path: Path) -> None:
-    async with serving(tmp_path) as world:
-        status = (await world.post(b"")).json()["response"]["status"]
+    async with serving(tmp_path) as harness:
+        status = (await harness.post(b"")).json()["response"]["status"]
         assert (status["code"], status["message"]) == (400, "request body is empty")
 
 
 async def test_a_body_beyond_the_limit_is_refused_with_413(tmp_path: Path) -> None:
-    async with serving(tmp_path) as world:
-        status = (await world.post(b" " * (MAX_BYTES + 1))).json()["response"]["status"]
+    async with serving(tmp_path) as harness:
+        status = (await harness.post(b" " * (MAX_BYTES + 1))).json()["response"]["status"]
         assert (status["code"], status["reason"]) == (413, "RequestEntityTooLarge")
 
 
 async def test_a_conversion_is_answered_and_counted_like_an_admission_request(
     tmp_path: Path,
 ) -> None:
-    async with serving(tmp_path, gizmos()) as world:
-        good = await world.post(conversions.review("v2", gizmo("v1", {})), "/convert-gizmo")
+    async with serving(tmp_path, gizmos()) as harness:
+        good = await harness.post(conversions.review("v2", gizmo("v1", {})), "/convert-gizmo")
         assert good.json()["response"]["result"] == {"status": "Success"}
         broken = conversions.review("v2", gizmo("v1", {"size": "big"}))
-        bad = await world.post(broken, "/convert-gizmo?timeout=30s")
+        bad = await harness.post(broken, "/convert-gizmo?timeout=30s")
         assert (bad.status_code, bad.json()["response"]["uid"]) == (200, conversions.UID)
         path = 'webhook="/convert-gizmo"'
-        assert world.count(f'controller_runtime_webhook_requests_total{{code="200",{path}') == 2
-        assert world.count(f"controller_runtime_webhook_latency_seconds_count{{{path}") == 2
-        assert world.count("controller_runtime_webhook_panics_total") == 1
+        assert harness.count(f'controller_runtime_webhook_requests_total{{code="200",{path}') == 2
+        assert harness.count(f"controller_runtime_webhook_latency_seconds_count{{{path}") == 2
+        assert harness.count("controller_runtime_webhook_panics_total") == 1
 
 
 async def test_a_conversion_beyond_the_limit_is_refused_by_a_status_that_api_servers_show(
     tmp_path: Path,
 ) -> None:
-    async with serving(tmp_path, gizmos()) as world:
-        answer = await world.post(b" " * (MAX_BYTES + 1), "/convert-gizmo")
+    async with serving(tmp_path, gizmos()) as harness:
+        answer = await harness.post(b" " * (MAX_BYTES + 1), "/convert-gizmo")
         status = answer.json()
         assert (answer.status_code, status["kind"], status["code"]) == (413, "Status", 413)
         assert status["message"] == f"request entity is too large; limit is {MAX_BYTES} bytes"
 
 
 async def test_an_unknown_path_is_not_found(tmp_path: Path) -> None:
-    async with serving(tmp_path) as world:
-        assert (await world.post(review(), "/other")).status_code == 404
+    async with serving(tmp_path) as harness:
+        assert (await harness.post(review(), "/other")).status_code == 404
 
 
 async def test_a_handler_that_raises_is_counted_as_a_panic(tmp_path: Path) -> None:
     async def fail(_: AdmissionRequest[Widget]) -> Answer:
         raise LookupError
 
-    async with serving(tmp_path, Webhook("/judge", fail, Widget)) as world:
-        answer = await world.post(review())
+    async with serving(tmp_path, Webhook("/judge", fail, Widget)) as harness:
+        answer = await harness.post(review())
         assert answer.json()["response"]["status"]["code"] == 500
-        assert world.count("controller_runtime_webhook_panics_total") == 1
-        assert (await world.post(review())).status_code == 200
+        assert harness.count("controller_runtime_webhook_panics_total") == 1
+        assert (await harness.post(review())).status_code == 200
 
 
 async def test_a_late_handler_answers_504_before_the_api_server_gives_up(tmp_path: Path) -> None:
@@ -172,37 +172,37 @@ async def test_a_late_handler_answers_504_before_the_api_server_gives_up(tmp_pat
         await anyio.sleep_forever()
         return Allowed()
 
-    async with serving(tmp_path, Webhook("/judge", sleep, Widget)) as world:
+    async with serving(tmp_path, Webhook("/judge", sleep, Widget)) as harness:
         answers: list[httpx.Response] = []
 
         async def post() -> None:
-            answers.append(await world.post(review(), "/judge?timeout=5s"))
+            answers.append(await harness.post(review(), "/judge?timeout=5s"))
 
         async with anyio.create_task_group() as group:
             group.start_soon(post)
             await begun.wait()
-            await world.clock.advance(4.5)
+            await harness.clock.advance(4.5)
         assert answers[0].status_code == 504
-        assert world.count('controller_runtime_webhook_requests_total{code="504"') == 1
+        assert harness.count('controller_runtime_webhook_requests_total{code="504"') == 1
 
 
 async def test_a_new_certificate_is_used_for_new_connections_and_open_ones_stay(
     tmp_path: Path,
 ) -> None:
-    async with serving(tmp_path) as world:
-        url = f"https://127.0.0.1:{world.port}"
-        async with httpx.AsyncClient(base_url=url, verify=world.trust) as client:
+    async with serving(tmp_path) as harness:
+        url = f"https://127.0.0.1:{harness.port}"
+        async with httpx.AsyncClient(base_url=url, verify=harness.trust) as client:
             assert (await client.post("/judge", content=review(), headers=JSON)).is_success
-            assert await world.presented_name("first") == "first"
-            put(tmp_path, world.authority, "second")
-            await world.clock.advance(10)
-            assert await world.presented_name("second") == "second"
+            assert await harness.presented_name("first") == "first"
+            put(tmp_path, harness.authority, "second")
+            await harness.clock.advance(10)
+            assert await harness.presented_name("second") == "second"
             # No name is sent for an address; the certificate is the new one all the same.
-            assert await world.presented_name("127.0.0.1") == "second"
+            assert await harness.presented_name("127.0.0.1") == "second"
             kept = await client.post("/judge", content=review(), headers=JSON)
             assert kept.extensions["network_stream"].get_extra_info("ssl_object") is not None
             assert kept.is_success
-        assert world.count("certwatcher_read_certificate_total") == 2
+        assert harness.count("certwatcher_read_certificate_total") == 2
 
 
 async def test_files_replaced_by_a_symlink_as_kubelet_does_it_are_read(tmp_path: Path) -> None:
@@ -212,27 +212,27 @@ async def test_files_replaced_by_a_symlink_as_kubelet_does_it_are_read(tmp_path:
     (folder / "..data").symlink_to("..1")
     for name in ("tls.crt", "tls.key"):
         (folder / name).symlink_to(f"..data/{name}")
-    async with serving(folder) as world:
-        assert await world.presented_name("first") == "first"
-        put(folder / "..2", world.authority, "second")
+    async with serving(folder) as harness:
+        assert await harness.presented_name("first") == "first"
+        put(folder / "..2", harness.authority, "second")
         (folder / "..new").symlink_to("..2")
         (folder / "..new").rename(folder / "..data")
-        await world.clock.advance(10)
-        assert await world.presented_name("second") == "second"
+        await harness.clock.advance(10)
+        assert await harness.presented_name("second") == "second"
 
 
 async def test_a_pair_that_does_not_fit_together_replaces_nothing(tmp_path: Path) -> None:
-    async with serving(tmp_path) as world:
-        (tmp_path / "tls.key").write_bytes(world.authority.server("x").key)
-        await world.clock.advance(20)
-        assert await world.presented_name("first") == "first"
+    async with serving(tmp_path) as harness:
+        (tmp_path / "tls.key").write_bytes(harness.authority.server("x").key)
+        await harness.clock.advance(20)
+        assert await harness.presented_name("first") == "first"
         (tmp_path / "tls.crt").unlink()
-        await world.clock.advance(10)
-        assert await world.presented_name("first") == "first"
-        assert world.count("certwatcher_read_certificate_errors_total") == 3
-        put(tmp_path, world.authority, "third")
-        await world.clock.advance(10)
-        assert await world.presented_name("third") == "third"
+        await harness.clock.advance(10)
+        assert await harness.presented_name("first") == "first"
+        assert harness.count("certwatcher_read_certificate_errors_total") == 3
+        put(tmp_path, harness.authority, "third")
+        await harness.clock.advance(10)
+        assert await harness.presented_name("third") == "third"
 
 
 async def test_two_webhooks_at_one_path_are_a_mistake(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ FIRST = AddressRange.parse("10.40.0.0", "10.40.0.0")
 FOREVER = 100.0
 
 
-class World:
+class Scenario:
     """Two tenants, and objects that are there for a time; observers see each change at once."""
 
     def __init__(self) -> None:
@@ -88,18 +88,18 @@ def _tell(history: History[Any], facts: list[_Fact]) -> None:
 
 
 def test_a_service_with_an_address_that_its_tenant_holds_is_no_finding() -> None:
-    world = World()
-    world.hold(A, end=60)
-    world.show(A, begin=5, end=60)
-    world.pool(A, (RANGE,), end=60)
-    assert world.findings() == []
+    scenario = Scenario()
+    scenario.hold(A, end=60)
+    scenario.show(A, begin=5, end=60)
+    scenario.pool(A, (RANGE,), end=60)
+    assert scenario.findings() == []
 
 
 def test_an_address_that_is_shown_when_it_is_free_is_found() -> None:
-    world = World()
-    world.hold(A, end=60)
-    world.show(A, begin=5, end=60.25)
-    (found,) = world.findings()
+    scenario = Scenario()
+    scenario.hold(A, end=60)
+    scenario.show(A, begin=5, end=60.25)
+    (found,) = scenario.findings()
     assert found.startswith(
         "for at least 250 ms: 10.40.0.0/32 is shown by Service ns/web of team/a"
     )
@@ -107,77 +107,77 @@ def test_an_address_that_is_shown_when_it_is_free_is_found() -> None:
 
 
 def test_an_address_that_is_shown_when_it_is_anothers_is_found() -> None:
-    world = World()
-    world.hold(A, end=60)
-    world.hold(B, begin=60, name="other")
-    world.show(A, end=61)
-    (found,) = world.findings()
+    scenario = Scenario()
+    scenario.hold(A, end=60)
+    scenario.hold(B, begin=60, name="other")
+    scenario.show(A, end=61)
+    (found,) = scenario.findings()
     assert found.startswith("for at least 1000 ms: 10.40.0.0/32 is shown by Service ns/web")
     assert found.endswith("while held by other of team/b")
 
 
 def test_an_address_of_an_allocation_for_nodes_is_no_services() -> None:
-    world = World()
-    world.hold(A, for_services=False)
-    world.show(A, begin=5, end=6)
-    assert len(world.findings()) == 1
+    scenario = Scenario()
+    scenario.hold(A, for_services=False)
+    scenario.show(A, begin=5, end=6)
+    assert len(scenario.findings()) == 1
 
 
 def test_an_address_in_a_metallb_pool_is_found_when_it_is_free() -> None:
-    world = World()
-    world.hold(A, end=60)
-    world.pool(A, (RANGE,), end=61)
-    (found,) = world.findings()
+    scenario = Scenario()
+    scenario.hold(A, end=60)
+    scenario.pool(A, (RANGE,), end=61)
+    (found,) = scenario.findings()
     assert "10.40.0.0/30 is in IPAddressPool ns/default-pool of team/a" in found
 
 
 def test_an_address_of_no_pool_of_ours_is_not_judged() -> None:
-    world = World()
-    world.pool(A, (AddressRange.parse_cidr("192.168.0.0/24"),))
-    assert world.findings() == []
+    scenario = Scenario()
+    scenario.pool(A, (AddressRange.parse_cidr("192.168.0.0/24"),))
+    assert scenario.findings() == []
 
 
 def test_one_address_held_by_two_is_found() -> None:
-    world = World()
-    world.hold(A, end=60)
-    world.hold(B, begin=59, name="other")
-    (found,) = world.findings()
+    scenario = Scenario()
+    scenario.hold(A, end=60)
+    scenario.hold(B, begin=59, name="other")
+    (found,) = scenario.findings()
     assert "10.40.0.0/30 is held by lb of team/a, 10.40.0.0/30 by other of team/b" in found
 
 
 def test_an_address_promised_to_one_and_held_by_another_is_found() -> None:
-    world = World()
-    world.hold(A, end=60)
-    world.promise(Promise("somebody", RANGE), begin=59, end=60)
-    (found,) = world.findings()
+    scenario = Scenario()
+    scenario.hold(A, end=60)
+    scenario.promise(Promise("somebody", RANGE), begin=59, end=60)
+    (found,) = scenario.findings()
     assert "by a promise of lab to somebody" in found
 
 
 def test_a_promise_to_the_holder_of_the_range_is_no_finding() -> None:
-    world = World()
-    world.hold(A)
-    world.promise(Promise("lb-0", RANGE), begin=1, end=2)
-    assert world.findings() == []
+    scenario = Scenario()
+    scenario.hold(A)
+    scenario.promise(Promise("lb-0", RANGE), begin=1, end=2)
+    assert scenario.findings() == []
 
 
 def test_one_address_on_services_of_two_tenants_is_found() -> None:
-    world = World()
-    world.hold(A, end=60)
-    world.hold(B, begin=60, name="other")
-    world.show(A, end=62)
-    world.show(B, begin=61)
+    scenario = Scenario()
+    scenario.hold(A, end=60)
+    scenario.hold(B, begin=60, name="other")
+    scenario.show(A, end=62)
+    scenario.show(B, begin=61)
     assert any(
-        "is shown by Service ns/web of team/a, 10.40.0.0/32 by" in f for f in world.findings()
+        "is shown by Service ns/web of team/a, 10.40.0.0/32 by" in f for f in scenario.findings()
     )
 
 
 def test_a_release_within_the_uncertainty_of_a_list_is_no_finding() -> None:
     """The range was free at 60; the Service was last seen in a list asked for at 59.9."""
-    world = World()
-    world.hold(A, end=60)
-    services = world.records.tenants[A].services
+    scenario = Scenario()
+    scenario.hold(A, end=60)
+    services = scenario.records.tenants[A].services
     shown: Sighting[Addresses] = Sighting(Key("ns", "web"), "web", 1, (FIRST,))
     services.listed(1.0, 1.1, 1, [shown])
     services.listed(59.9, 60.2, 1, [shown])
     services.deletion(60.3, "web")
-    assert world.findings() == []
+    assert scenario.findings() == []

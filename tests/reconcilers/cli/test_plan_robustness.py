@@ -25,7 +25,7 @@ READY = {
     "message": "",
     "lastTransitionTime": "2026-01-01T00:00:00Z",
 }
-WORLD: list[dict[str, Any]] = [
+OBJECTS: list[dict[str, Any]] = [
     pool(
         reserved=["10.40.0.0/28"],
         tenant={
@@ -70,7 +70,7 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
             yield from leaves(value[key], (*path, key))
 
 
-PATHS = [path for path in leaves(WORLD) if path]
+PATHS = [path for path in leaves(OBJECTS) if path]
 
 
 @settings(max_examples=150, deadline=None)
@@ -78,16 +78,16 @@ PATHS = [path for path in leaves(WORLD) if path]
 def test_any_value_in_any_place_ends_in_an_exit_code(
     changes: list[tuple[tuple[Any, ...], Any]],
 ) -> None:
-    world = copy.deepcopy(WORLD)
+    objects = copy.deepcopy(OBJECTS)
     for path, value in changes:
-        inner: Any = world
+        inner: Any = objects
         try:
             for step in path[:-1]:
                 inner = inner[step]
             inner[path[-1]] = copy.deepcopy(value)  # or a later change could put it into itself
         except (KeyError, IndexError, TypeError):
             continue  # an earlier change took the place away
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": world})
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
     outcome = run("plan", "-f", "-", "-o", "json", stdin=text.encode())
     assert outcome.code == (1 if outcome.errors else 0)
     assert "Traceback" not in outcome.err
@@ -111,4 +111,4 @@ def test_any_text_that_looks_like_yaml_ends_in_an_exit_code(text: str) -> None:
 
 
 def test_the_unchanged_objects_plan_without_errors() -> None:
-    assert plan(*WORLD).errors == []
+    assert plan(*OBJECTS).errors == []

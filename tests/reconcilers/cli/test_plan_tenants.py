@@ -232,9 +232,9 @@ def test_a_cluster_that_is_ready_gets_no_node_addresses_unless_asked_to() -> Non
     held = allocation(
         "team-app-lb", 8, tenant="team/app", status=holding("10.40.0.0", "10.40.0.7")
     )
-    world = (pool(), provider("prov", "lab"), running, held)
-    assert "IPAllocation/team-app-nodes" not in plan(*world).items
-    backfilled = plan(*world, options=["--backfill-node-allocations"])
+    objects = (pool(), provider("prov", "lab"), running, held)
+    assert "IPAllocation/team-app-nodes" not in plan(*objects).items
+    backfilled = plan(*objects, options=["--backfill-node-allocations"])
     assert "IPAllocation/team-app-nodes" in backfilled.items
     assert backfilled.items["TenantCluster/app"]["status"]["phase"] == "Ready"
 

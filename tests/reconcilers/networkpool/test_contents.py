@@ -51,7 +51,7 @@ def _objects(draw: st.DrawFn, name: str) -> dict[str, Any]:
     }
 
 
-class _World:
+class _PoolCaches:
     """A cache with everything that can happen to one, and the contents kept of it."""
 
     def __init__(self, data: st.DataObject) -> None:
@@ -123,18 +123,18 @@ def _at(one: IPAllocation, revision: int) -> Any:
 @settings(max_examples=60, deadline=None)
 @pytest.mark.slow
 def test_kept_contents_never_differ_from_those_read_anew(data: st.DataObject) -> None:
-    world = _World(data)
+    caches = _PoolCaches(data)
     happens = [
-        *(world.event, world.event, world.event, world.own_write, world.deletion),
-        *(world.own_deletion, world.unreadable, world.bookmark, world.doubt, world.list_),
-        world.restored,
+        *(caches.event, caches.event, caches.event, caches.own_write, caches.deletion),
+        *(caches.own_deletion, caches.unreadable, caches.bookmark, caches.doubt, caches.list_),
+        caches.restored,
     ]
     for _ in range(data.draw(st.integers(1, 8))):
         for happening in data.draw(st.lists(st.sampled_from(happens), max_size=3)):
             happening()
-        world.use("lab")
-        world.use("other")
-    assert world.reported == []
+        caches.use("lab")
+        caches.use("other")
+    assert caches.reported == []
 
 
 def _lab(check: float = 600.0) -> Lab:

@@ -96,7 +96,7 @@ def _odd_refusal() -> dict[str, Any]:
 
 
 @dataclass
-class World:
+class PoolPasses:
     """A pool and its allocations, from pass to pass."""
 
     pool: NetworkPool
@@ -198,16 +198,16 @@ def _example(
 def test_everybody_gets_and_is_told_what_they_would_if_all_were_tried(
     first: list[tuple[str, dict[str, Any]]], steps: list[tuple[str, Any, Any]], both: bool
 ) -> None:
-    world = World(make.pool(cidr=make.cidr(BITS), secondary=SECOND if both else None))
+    passes = PoolPasses(make.pool(cidr=make.cidr(BITS), secondary=SECOND if both else None))
     for name, request in first:
-        world.ask(name, request)
+        passes.ask(name, request)
     for what, who, how in [PASS, *steps, PASS]:
         if what == "ask":
-            world.ask(who, how)
+            passes.ask(who, how)
         elif what == "vanish":
-            world.vanish(who)
+            passes.vanish(who)
         else:
-            world.pass_(who, how)
+            passes.pass_(who, how)
 
 
 def test_all_that_a_request_may_say_decides_on_its_row() -> None:

@@ -22,7 +22,7 @@ from tests.reconcilers.ui.cluster import Cluster, event
 EAST, WEST = "butler-system/east 10.0.0.0/24", "butler-system/west 10.1.0.0/24"
 
 
-class World:
+class Harness:
     """A cluster, a feed of it, and the time."""
 
     def __init__(self) -> None:
@@ -60,59 +60,61 @@ class World:
 
 
 async def test_a_reader_gets_everything_and_then_only_the_pools_that_changed() -> None:
-    world = World()
-    async with world.running():
-        with world.feed.reading() as reader:
-            first = await world.news(reader)
+    harness = Harness()
+    async with harness.running():
+        with harness.feed.reading() as reader:
+            first = await harness.news(reader)
             assert first["order"] == [EAST, WEST]
             assert set(first["pools"]) == {EAST, WEST}
-            await world.cluster.create(held("a", "10.0.0.0", "10.0.0.7", of="east"))
-            second = await world.news(reader)
+            await harness.cluster.create(held("a", "10.0.0.0", "10.0.0.7", of="east"))
+            second = await harness.news(reader)
             assert set(second["pools"]) == {EAST}
             assert second["pools"][EAST]["allocated"] == 8
             assert "order" not in second
             assert "states" not in second, "what did not change is not sent"
-            await world.cluster.delete(IP_ALLOCATION, "a")
-            assert (await world.news(reader))["pools"][EAST]["allocated"] == 0
+            await harness.cluster.delete(IP_ALLOCATION, "a")
+            assert (await harness.news(reader))["pools"][EAST]["allocated"] == 0
 
 
 async def test_pools_that_come_and_go_change_the_order() -> None:
-    world = World()
-    async with world.running():
-        with world.feed.reading() as reader:
-            await world.news(reader)
-            await world.cluster.delete(NETWORK_POOL, "east")
-            assert (await world.news(reader))["order"] == [WEST]
-            await world.cluster.create(pool("east", "10.0.0.0/24"))
-            assert (await world.news(reader))["order"] == [EAST, WEST]
+    harness = Harness()
+    async with harness.running():
+        with harness.feed.reading() as reader:
+            await harness.news(reader)
+            await harness.cluster.delete(NETWORK_POOL, "east")
+            assert (await harness.news(reader))["order"] == [WEST]
+            await harness.cluster.create(pool("east", "10.0.0.0/24"))
+            assert (await harness.news(reader))["order"] == [EAST, WEST]
 
 
 async def test_tenants_and_events_are_sent_when_they_change() -> None:
-    world = World()
-    async with world.running():
-        with world.feed.reading() as reader:
-            await world.news(reader)
-            await world.cluster.create(cluster("red", "team"))
-            assert [one["name"] for one in (await world.news(reader))["tenants"]] == ["team/red"]
+    harness = Harness()
+    async with harness.running():
+        with harness.feed.reading() as reader:
+            await harness.news(reader)
+            await harness.cluster.create(cluster("red", "team"))
+            assert [one["name"] for one in (await harness.news(reader))["tenants"]] == ["team/red"]
             theirs = event("b", "Pulled", "an image", reporter="kubelet")
-            await world.cluster.create(event("a", "Allocated", "It holds it."), theirs)
-            news = await world.news(reader)
+            await harness.cluster.create(event("a", "Allocated", "It holds it."), theirs)
+            news = await harness.news(reader)
             assert [one["reason"] for one in news["events"]] == ["Allocated"]
             assert news["events"][0]["about"] == "IPAllocation butler-system/a"
 
 
 async def test_a_tenant_keeps_its_look_when_one_comes_that_would_take_it() -> None:
     later, earlier = colliding()
-    world = World()
-    async with world.running():
-        with world.feed.reading() as reader:
-            await world.news(reader)
-            await world.cluster.create(held("a", "10.0.0.0", "10.0.0.7", tenant=later, of="east"))
-            before = (await world.news(reader))["looks"]
-            await world.cluster.create(
+    harness = Harness()
+    async with harness.running():
+        with harness.feed.reading() as reader:
+            await harness.news(reader)
+            await harness.cluster.create(
+                held("a", "10.0.0.0", "10.0.0.7", tenant=later, of="east")
+            )
+            before = (await harness.news(reader))["looks"]
+            await harness.cluster.create(
                 held("b", "10.0.0.8", "10.0.0.15", tenant=earlier, of="east")
             )
-            now = (await world.news(reader))["looks"]
+            now = (await harness.news(reader))["looks"]
             assert now[later] == before[later]
             assert now[earlier] != now[later]
 
@@ -125,71 +127,71 @@ def colliding() -> tuple[str, str]:
 
 
 async def test_a_reader_that_is_slow_gets_one_difference_for_all_that_happened() -> None:
-    world = World()
-    async with world.running():
-        with world.feed.reading() as slow, world.feed.reading() as fast:
-            await world.news(slow)
-            await world.news(fast)
+    harness = Harness()
+    async with harness.running():
+        with harness.feed.reading() as slow, harness.feed.reading() as fast:
+            await harness.news(slow)
+            await harness.news(fast)
             for number in range(5):
                 ends = (f"10.0.0.{8 * number}", f"10.0.0.{8 * number + 7}")
-                await world.cluster.create(held(f"a{number}", *ends, of="east"))
-                await world.news(fast)
-            assert (await world.news(slow))["pools"][EAST]["allocated"] == 40
+                await harness.cluster.create(held(f"a{number}", *ends, of="east"))
+                await harness.news(fast)
+            assert (await harness.news(slow))["pools"][EAST]["allocated"] == 40
 
 
 async def test_nothing_is_worked_out_while_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, asked = World(), []
+    harness, asked = Harness(), []
 
     def counted(*arguments: Any) -> Any:
         asked.append(arguments)
         return document(*arguments)
 
     monkeypatch.setattr("reconcilers.ui.feed.document", counted)
-    async with world.running():
-        await world.cluster.create(held("a", "10.0.0.0", "10.0.0.7", of="east"))
-        await world.clock.advance(60)
+    async with harness.running():
+        await harness.cluster.create(held("a", "10.0.0.0", "10.0.0.7", of="east"))
+        await harness.clock.advance(60)
         assert asked == []
-        with world.feed.reading() as reader:
-            assert (await world.news(reader))["pools"][EAST]["allocated"] == 8
+        with harness.feed.reading() as reader:
+            assert (await harness.news(reader))["pools"][EAST]["allocated"] == 8
         assert len(asked) == 1
 
 
 async def test_a_reader_that_comes_later_gets_what_is_so_then() -> None:
-    world = World()
-    async with world.running():
-        with world.feed.reading() as reader:
-            await world.news(reader)
-        await world.cluster.create(held("a", "10.0.0.0", "10.0.0.7", of="east"))
-        await world.clock.advance(60)
-        with world.feed.reading() as reader:
-            assert (await world.news(reader))["pools"][EAST]["allocated"] == 8
+    harness = Harness()
+    async with harness.running():
+        with harness.feed.reading() as reader:
+            await harness.news(reader)
+        await harness.cluster.create(held("a", "10.0.0.0", "10.0.0.7", of="east"))
+        await harness.clock.advance(60)
+        with harness.feed.reading() as reader:
+            assert (await harness.news(reader))["pools"][EAST]["allocated"] == 8
 
 
 async def test_a_cluster_that_does_not_answer_is_reported_on_the_page() -> None:
-    world = World()
-    async with world.running():
-        with world.feed.reading() as reader:
-            assert (await world.news(reader))["failures"] == []
+    harness = Harness()
+    async with harness.running():
+        with harness.feed.reading() as reader:
+            assert (await harness.news(reader))["failures"] == []
 
             def refuse(_: Request) -> None:
                 raise NoAnswer("nobody there")
 
-            world.cluster.on_request = refuse
-            await world.clock.advance(600)
-            failures = (await world.news(reader, 30))["failures"]
+            harness.cluster.on_request = refuse
+            await harness.clock.advance(600)
+            failures = (await harness.news(reader, 30))["failures"]
             assert any("nobody there" in one for one in failures)
 
 
 async def test_many_changes_at_once_are_one_state() -> None:
-    world = World()
-    async with world.running():
-        with world.feed.reading() as reader:
-            await world.news(reader)
-            before = world.feed.number
+    harness = Harness()
+    async with harness.running():
+        with harness.feed.reading() as reader:
+            await harness.news(reader)
+            before = harness.feed.number
             for number in range(30):
-                await world.cluster.create(
+                await harness.cluster.create(
                     held(f"a{number}", f"10.0.0.{number}", f"10.0.0.{number}", of="east")
                 )
-            await world.clock.advance(1)
-            assert (await world.news(reader))["pools"][EAST]["allocated"] == 30
-            assert world.feed.number - before <= 3
+            await harness.clock.advance(1)
+            assert (await harness.news(reader))["pools"][EAST]["allocated"] == 30
+            assert harness.feed.number - before <= 3

@@ -15,63 +15,63 @@ from tests.reconcilers.cli import test_claims as claims
 from tests.reconcilers.cli import test_platforms as platforms
 from tests.reconcilers.cli.commandline import pool
 from tests.reconcilers.ui.cluster import CLUSTER_API
-from tests.reconcilers.ui.test_feed import EAST, WEST, World
+from tests.reconcilers.ui.test_feed import EAST, WEST, Harness
 
 MACHINES = "InClusterIPPool b/machines 10.0.0.8/29"
 LOOK = live.LOOK_SECONDS + 5
 CLAIMS = clusterapi.claims("v1beta2")
 
 
-async def latest(world: World, reader: Reader, seconds: float = LOOK) -> dict[str, Any]:
+async def latest(harness: Harness, reader: Reader, seconds: float = LOOK) -> dict[str, Any]:
     """Return what a reader is sent of pools after so many seconds, by name."""
-    await world.clock.advance(seconds)
-    return dict((await world.news(reader, 0))["pools"])
+    await harness.clock.advance(seconds)
+    return dict((await harness.news(reader, 0))["pools"])
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def harness() -> Harness:
+    return Harness()
 
 
-async def test_a_pool_of_claims_is_shown_and_changes_with_its_claims(world: World) -> None:
-    world.cluster.serve_platforms(*CLUSTER_API)
-    await world.cluster.create(claims.ip_pool("machines", "10.0.0.10-10.0.0.12"))
-    async with world.running():
-        with world.feed.reading() as reader:
-            shown = await latest(world, reader)
+async def test_a_pool_of_claims_is_shown_and_changes_with_its_claims(harness: Harness) -> None:
+    harness.cluster.serve_platforms(*CLUSTER_API)
+    await harness.cluster.create(claims.ip_pool("machines", "10.0.0.10-10.0.0.12"))
+    async with harness.running():
+        with harness.feed.reading() as reader:
+            shown = await latest(harness, reader)
             assert list(shown) == [EAST, WEST, MACHINES]
             assert (shown[MACHINES]["total"], shown[MACHINES]["available"]) == (3, 3)
-            await world.cluster.create(claims.claim("web", "machines"))
-            news = await latest(world, reader, 1)
+            await harness.cluster.create(claims.claim("web", "machines"))
+            news = await latest(harness, reader, 1)
             assert list(news) == [MACHINES], "what does not change is not sent"
             assert [one["allocation"] for one in news[MACHINES]["requests"]] == [
                 "b/ipaddressclaim/web"
             ]
-            await world.cluster.create(claims.address("web", "machines", "10.0.0.11"))
-            held = (await latest(world, reader, 1))[MACHINES]
+            await harness.cluster.create(claims.address("web", "machines", "10.0.0.11"))
+            held = (await latest(harness, reader, 1))[MACHINES]
             assert (held["allocated"], held["available"]) == (1, 2)
-            await world.cluster.delete(clusterapi.addresses("v1beta2"), "web", "b")
-            await world.cluster.delete(CLAIMS, "web", "b")
-            gone = (await latest(world, reader, 1))[MACHINES]
+            await harness.cluster.delete(clusterapi.addresses("v1beta2"), "web", "b")
+            await harness.cluster.delete(CLAIMS, "web", "b")
+            gone = (await latest(harness, reader, 1))[MACHINES]
             assert (gone["allocated"], gone["waiting"]) == (0, 0)
-            await world.cluster.delete(clusterapi.IN_CLUSTER_IP_POOL, "machines", "b")
-            await world.clock.advance(1)
-            assert (await world.news(reader, 0))["order"] == [EAST, WEST]
+            await harness.cluster.delete(clusterapi.IN_CLUSTER_IP_POOL, "machines", "b")
+            await harness.clock.advance(1)
+            assert (await harness.news(reader, 0))["order"] == [EAST, WEST]
 
 
-async def test_what_claims_hold_of_a_network_pool_is_shown_in_it(world: World) -> None:
-    world.cluster.serve_platforms(*CLUSTER_API)
+async def test_what_claims_hold_of_a_network_pool_is_shown_in_it(harness: Harness) -> None:
+    harness.cluster.serve_platforms(*CLUSTER_API)
     site = pool("site", "10.9.0.0/29")
     site["metadata"]["namespace"] = "b"
-    await world.cluster.create(site)
-    async with world.running():
-        with world.feed.reading() as reader:
-            await latest(world, reader)
-            await world.cluster.create(
+    await harness.cluster.create(site)
+    async with harness.running():
+        with harness.feed.reading() as reader:
+            await latest(harness, reader)
+            await harness.cluster.create(
                 claims.claim("a", "site", "NetworkPool"),
                 claims.address("a", "site", "10.9.0.2", "NetworkPool"),
             )
-            [(name, shown)] = (await latest(world, reader, 1)).items()
+            [(name, shown)] = (await latest(harness, reader, 1)).items()
             assert name == "b/site 10.9.0.0/29"
             assert [
                 (one["start"], [who["allocation"] for who in one["holders"]])
@@ -80,10 +80,10 @@ async def test_what_claims_hold_of_a_network_pool_is_shown_in_it(world: World) -
             ] == [("10.9.0.2", ["b/ipaddressclaim/a"])]
 
 
-async def test_pools_of_kkp_and_vitistack_are_shown(world: World) -> None:
-    world.cluster.serve_platforms()
+async def test_pools_of_kkp_and_vitistack_are_shown(harness: Harness) -> None:
+    harness.cluster.serve_platforms()
     range_ = {**platforms.RANGE, "poolCidr": "10.1.0.0/29"}
-    await world.cluster.create(
+    await harness.cluster.create(
         platforms.ipam_pool("metallb", east=range_),
         platforms.cluster("blue", "east"),
         platforms.cluster("red", "east"),
@@ -91,9 +91,9 @@ async def test_pools_of_kkp_and_vitistack_are_shown(world: World) -> None:
         platforms.network(),
         platforms.request("web", "10.3.0.11"),
     )
-    async with world.running():
-        with world.feed.reading() as reader:
-            shown = await latest(world, reader)
+    async with harness.running():
+        with harness.feed.reading() as reader:
+            shown = await latest(harness, reader)
             metallb = shown["IPAMPool metallb in east 10.1.0.0/29"]
             assert (metallb["allocated"], metallb["available"], metallb["waiting"]) == (4, 4, 1)
             [held] = [one for one in metallb["extents"] if one["holders"]]
@@ -106,79 +106,79 @@ async def test_pools_of_kkp_and_vitistack_are_shown(world: World) -> None:
             ]
             net = shown["NetworkNamespace dc/net 10.3.0.0/24"]
             assert (net["total"], net["allocated"]) == (3, 1)
-            await world.cluster.delete(vitistack.ALLOCATIONS, "web", "dc")
-            news = await latest(world, reader, 1)
+            await harness.cluster.delete(vitistack.ALLOCATIONS, "web", "dc")
+            news = await latest(harness, reader, 1)
             assert news["NetworkNamespace dc/net 10.3.0.0/24"]["allocated"] == 0
-            await world.cluster.delete(kubermatic.CLUSTERS, "red", "")
-            news = await latest(world, reader, 1)
+            await harness.cluster.delete(kubermatic.CLUSTERS, "red", "")
+            news = await latest(harness, reader, 1)
             assert news["IPAMPool metallb in east 10.1.0.0/29"]["waiting"] == 0
 
 
-async def test_tenants_of_pools_that_did_not_change_keep_their_looks(world: World) -> None:
-    world.cluster.serve_platforms()
-    await world.cluster.create(
+async def test_tenants_of_pools_that_did_not_change_keep_their_looks(harness: Harness) -> None:
+    harness.cluster.serve_platforms()
+    await harness.cluster.create(
         platforms.ipam_pool("metallb", east={**platforms.RANGE, "poolCidr": "10.1.0.0/29"}),
         platforms.cluster("blue", "east"),
         platforms.allocation("metallb", "blue", "east", addresses=["10.1.0.0-10.1.0.3"]),
         platforms.network(),
     )
-    async with world.running():
-        with world.feed.reading() as reader:
-            await world.clock.advance(LOOK)
-            before = (await world.news(reader, 0))["looks"]["blue"]
-            await world.cluster.create(platforms.request("web", "10.3.0.11"))
-            await world.clock.advance(1)
-            news = await world.news(reader, 0)
+    async with harness.running():
+        with harness.feed.reading() as reader:
+            await harness.clock.advance(LOOK)
+            before = (await harness.news(reader, 0))["looks"]["blue"]
+            await harness.cluster.create(platforms.request("web", "10.3.0.11"))
+            await harness.clock.advance(1)
+            news = await harness.news(reader, 0)
             assert list(news["pools"]) == ["NetworkNamespace dc/net 10.3.0.0/24"]
-        with world.feed.reading() as later:
-            assert (await world.news(later, 0))["looks"]["blue"] == before
+        with harness.feed.reading() as later:
+            assert (await harness.news(later, 0))["looks"]["blue"] == before
 
 
-async def test_kinds_that_are_served_later_are_shown_then(world: World) -> None:
-    async with world.running():
-        with world.feed.reading() as reader:
-            assert list(await latest(world, reader)) == [EAST, WEST]
-            world.cluster.serve_platforms(*CLUSTER_API)
-            await world.cluster.create(claims.ip_pool("machines", "10.0.0.10-10.0.0.12"))
-            assert MACHINES in await latest(world, reader)
+async def test_kinds_that_are_served_later_are_shown_then(harness: Harness) -> None:
+    async with harness.running():
+        with harness.feed.reading() as reader:
+            assert list(await latest(harness, reader)) == [EAST, WEST]
+            harness.cluster.serve_platforms(*CLUSTER_API)
+            await harness.cluster.create(claims.ip_pool("machines", "10.0.0.10-10.0.0.12"))
+            assert MACHINES in await latest(harness, reader)
 
 
-async def test_what_may_not_be_read_is_not_shown_and_no_failure(world: World) -> None:
-    world.cluster.serve_platforms(*CLUSTER_API)
-    await world.cluster.create(claims.ip_pool("machines", "10.0.0.10-10.0.0.12"))
+async def test_what_may_not_be_read_is_not_shown_and_no_failure(harness: Harness) -> None:
+    harness.cluster.serve_platforms(*CLUSTER_API)
+    await harness.cluster.create(claims.ip_pool("machines", "10.0.0.10-10.0.0.12"))
 
     def refuse(request: Request) -> None:
         if request.resource.startswith("ipaddressclaims"):
             raise Forbidden(403, "Forbidden", "no")
 
-    world.cluster.on_request = refuse
-    async with world.running():
-        with world.feed.reading() as reader:
-            await world.clock.advance(60)
-            news = await world.news(reader, 0)
+    harness.cluster.on_request = refuse
+    async with harness.running():
+        with harness.feed.reading() as reader:
+            await harness.clock.advance(60)
+            news = await harness.news(reader, 0)
             assert news["order"] == [EAST, WEST]
             assert news["failures"] == []
 
 
-async def test_other_platforms_are_not_watched_while_nobody_reads(world: World) -> None:
-    world.cluster.serve_platforms(*CLUSTER_API)
-    await world.cluster.create(claims.ip_pool("machines", "10.0.0.10-10.0.0.12"))
+async def test_other_platforms_are_not_watched_while_nobody_reads(harness: Harness) -> None:
+    harness.cluster.serve_platforms(*CLUSTER_API)
+    await harness.cluster.create(claims.ip_pool("machines", "10.0.0.10-10.0.0.12"))
     asked: list[str] = []
 
     def note(request: Request) -> None:
         asked.append(request.resource)
 
-    async with world.running():
-        world.cluster.on_request = note
-        await world.clock.advance(300)
+    async with harness.running():
+        harness.cluster.on_request = note
+        await harness.clock.advance(300)
         assert not [kind for kind in asked if kind.startswith("inclusterippools")]
-        with world.feed.reading() as reader:
-            assert MACHINES in await latest(world, reader)
+        with harness.feed.reading() as reader:
+            assert MACHINES in await latest(harness, reader)
         assert [kind for kind in asked if kind.startswith("inclusterippools")]
-        await world.clock.advance(live.KEPT_SECONDS + 2 * LOOK)
+        await harness.clock.advance(live.KEPT_SECONDS + 2 * LOOK)
         asked.clear()
-        await world.clock.advance(600)
-        await world.cluster.create(claims.claim("web", "machines"))
+        await harness.clock.advance(600)
+        await harness.cluster.create(claims.claim("web", "machines"))
         assert not [kind for kind in asked if kind.startswith("inclusterippools")]
-        with world.feed.reading() as reader:
-            assert (await latest(world, reader))[MACHINES]["waiting"] == 1
+        with harness.feed.reading() as reader:
+            assert (await latest(harness, reader))[MACHINES]["waiting"] == 1

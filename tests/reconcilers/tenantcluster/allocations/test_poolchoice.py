@@ -23,7 +23,7 @@ from tests.reconcilers import make
 LIMIT = 1_048_576
 
 
-class World:
+class PoolCaches:
     """A pool and its allocations, in caches that a choice listens to from the beginning."""
 
     def __init__(self, family: int = 4) -> None:
@@ -89,70 +89,70 @@ STEPS = st.one_of(
 def test_a_pools_free_space_after_allocation_is_what_was_predicted(
     steps: list[tuple[str, str, int]], family: int
 ) -> None:
-    world = World(family)
+    caches = PoolCaches(family)
     for what, name, number in steps:
         address = make.address(number, family)
         if what == "block":
-            world.put(make.allocation(name, prefix=make.prefix_length(number, family)))
+            caches.put(make.allocation(name, prefix=make.prefix_length(number, family)))
         elif what == "ask":
-            world.put(make.allocation(name, size=number))
+            caches.put(make.allocation(name, size=number))
         elif what == "pin":
-            world.put(make.allocation(name, pin=(address, address)))
+            caches.put(make.allocation(name, pin=(address, address)))
         elif what == "hold":
-            world.put(make.allocation(name, held=(address, make.address(number + 3, family))))
+            caches.put(make.allocation(name, held=(address, make.address(number + 3, family))))
         elif what == "delete":
-            world.delete(name)
+            caches.delete(name)
         else:
-            world.work()
+            caches.work()
     for _ in range(4):
-        world.work()
-    anew = PoolChoice(world.pools, world.allocations, LIMIT)
-    assert world.largest(world.choice) == world.largest(anew)
+        caches.work()
+    anew = PoolChoice(caches.pools, caches.allocations, LIMIT)
+    assert caches.largest(caches.choice) == caches.largest(anew)
 
 
 def test_what_is_reserved_is_not_available_to_others_until_it_is_released() -> None:
-    world = World()
-    pool = next(iter(world.pools))
-    assert world.largest(world.choice) == 64
-    with world.choice.reserved(pool, 32, Networking()):
-        assert world.largest(world.choice) == 32
-        world.put(make.allocation("a", held=("10.40.0.60", "10.40.0.63")))
-        assert world.largest(world.choice) == 28
-    assert world.largest(world.choice) == 60
+    caches = PoolCaches()
+    pool = next(iter(caches.pools))
+    assert caches.largest(caches.choice) == 64
+    with caches.choice.reserved(pool, 32, Networking()):
+        assert caches.largest(caches.choice) == 32
+        caches.put(make.allocation("a", held=("10.40.0.60", "10.40.0.63")))
+        assert caches.largest(caches.choice) == 28
+    assert caches.largest(caches.choice) == 60
 
 
 def test_a_changed_spec_is_seen() -> None:
-    world = World()
+    caches = PoolCaches()
     changed = make.pool(cidr="10.40.0.0/27", generation=2, resourceVersion="100000000")
-    world.pools.apply(Modified(changed))
-    assert world.largest(world.choice) == 32
+    caches.pools.apply(Modified(changed))
+    assert caches.largest(caches.choice) == 32
 
 
 def test_a_request_costs_the_same_however_many_allocations_there_are() -> None:
     """Looking at an index is what would cost more; it is looked at once, and never again."""
-    world = World()
+    caches = PoolCaches()
     looked = []
-    original = world.allocations.by_index
+    original = caches.allocations.by_index
 
     def by_index(index: str, value: str) -> tuple[IPAllocation, ...]:
         looked.append(value)
         return original(index, value)
 
-    world.allocations.by_index = by_index  # type: ignore[method-assign]
+    caches.allocations.by_index = by_index  # type: ignore[method-assign]
     for number in range(50):
-        world.put(make.allocation(f"n{number}", size=1))
-        world.choice.first_fit(make.provider("lab"), lambda _: 1, Networking())
+        caches.put(make.allocation(f"n{number}", size=1))
+        caches.choice.first_fit(make.provider("lab"), lambda _: 1, Networking())
     assert looked == []
 
 
 def test_a_release_tries_one_of_those_that_ask_for_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = World()
-    world.put(make.allocation("one", held=("10.40.0.0", "10.40.0.1")))
-    world.put(make.allocation("all", held=("10.40.0.2", "10.40.0.63")))
+    caches = PoolCaches()
+    caches.put(make.allocation("one", held=("10.40.0.0", "10.40.0.1")))
+    caches.put(make.allocation("all", held=("10.40.0.2", "10.40.0.63")))
     for number in range(30):
-        world.put(make.allocation(f"n{number}", size=3 + number % 2, age=float(number)))
+        caches.put(make.allocation(f"n{number}", size=3 + number % 2, age=float(number)))
     tried, take = [], ranges.take
 
     def noting(pool: NetworkPool, allocation: IPAllocation, spaces: Any) -> Any:
@@ -160,10 +160,10 @@ def test_a_release_tries_one_of_those_that_ask_for_the_same(
         return take(pool, allocation, spaces)
 
     monkeypatch.setattr(ranges, "take", noting)
-    world.delete("one")
+    caches.delete("one")
     assert sorted(tried) == ["n28", "n29"], "the oldest of each size"
-    assert world.largest(world.choice) == 2
+    assert caches.largest(caches.choice) == 2
     tried.clear()
-    world.delete("all")
+    caches.delete("all")
     assert len(tried) == 18 + 2, "those that fit, and one more of each size"
-    assert world.largest(world.choice) == 1
+    assert caches.largest(caches.choice) == 1
