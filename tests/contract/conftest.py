@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx
 import pytest
@@ -45,3 +46,24 @@ async def administrator(plane: Plane) -> AsyncIterator[httpx.AsyncClient]:
         base_url=plane.url, verify=plane.tls(), headers=plane.admin_headers(), timeout=30
     ) as client:
         yield client
+
+
+async def ask(
+    admin: httpx.AsyncClient, method: str, path: str, **arguments: Any
+) -> httpx.Response:
+    """Return the answer to a request, sent again while the storage of its kind begins anew.
+
+    Each change of a CRD does that. kube-apiserver then refuses what comes before the new storage
+    is ready with 429, and what comes to the old one with 503; neither has been executed.
+
+    Args:
+        admin: the client.
+        method: of HTTP.
+        path: of the object or collection.
+        arguments: of the request, as httpx names them.
+    """
+    while True:
+        answer = await admin.request(method, path, **arguments)
+        stopped = answer.status_code == 503 and "apiserver is shutting down" in answer.text
+        if answer.status_code != 429 and not stopped:
+            return answer

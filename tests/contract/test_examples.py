@@ -26,7 +26,7 @@ from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
 from envtest.settings import read_settings
 from examples import inventory, teams, websites
-from tests.contract.conftest import administrator
+from tests.contract.conftest import administrator, ask
 from tests.contract.test_controllers import is_gone
 from tests.contract.test_readme import MERGE, seen
 from tests.controller.certs import authority_and_pair
@@ -176,9 +176,8 @@ async def team_is_served_in_both_versions(admin: httpx.AsyncClient) -> None:
 
 async def converted(admin: httpx.AsyncClient, path: str) -> dict[str, Any]:
     """Return an object in another version, once the server knows whom to ask and to trust."""
-    while not (answer := await admin.get(path)).is_success:
-        initializing = answer.status_code == 429  # the storage, after a change of the CRD
-        assert initializing or "conversion webhook for example.com" in answer.text, answer.text
+    while not (answer := await ask(admin, "GET", path)).is_success:
+        assert "conversion webhook for example.com" in answer.text, answer.text
     found: dict[str, Any] = answer.json()
     return found
 
