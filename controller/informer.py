@@ -12,7 +12,7 @@ import structlog
 from controller.backoff import WATCH_MAX_SECONDS
 from controller.cache import Cache, Change
 from controller.clock import Clock
-from controller.errors import CacheLagging, ControllerError, SourceError
+from controller.errors import BadRequest, CacheLagging, ControllerError, SourceError
 from controller.health import Check, Failing
 from controller.indexes import IndexFunction
 from controller.meta import Object, Version
@@ -20,6 +20,7 @@ from controller.metrics import InformerMetrics
 from controller.redelivery import Undelivered
 from controller.reflector import SILENCE_SECONDS, Reflector
 from controller.resource import Resource, Scope
+from controller.selectors import label_selector
 from controller.supervisor import as_exception
 from controller.transport import Transport
 from controller.watch import WatchObserver
@@ -89,6 +90,7 @@ class Informer(Generic[T]):
         self._scope = Scope(namespace, labels, fields)
         self.cache = Cache(resource, indexes=indexes, admits=self._admits)
         """The objects."""
+        self._selects = _label_predicate(labels)
         self._reflector = Reflector(
             transport,
             clock,
@@ -238,13 +240,15 @@ class Informer(Generic[T]):
     def _admits(self, obj: T) -> bool:
         """Return whether the response to a write of ours is about an object that is watched.
 
-        Only the server can evaluate selectors: with selectors, an object counts as watched if it
+        Only the server can evaluate field selectors: with one, an object counts as watched if it
         is in the cache.
         """
         scope = self._scope
         if scope.namespace and obj.metadata.namespace != scope.namespace:
             return False
-        return not scope.query or obj.metadata.key in self.cache
+        if not scope.query or obj.metadata.key in self.cache:
+            return True
+        return not scope.fields and self._selects(obj.metadata.labels)
 
 
 class Informers:
@@ -343,6 +347,14 @@ class Informers:
         """Hide an object that a request of ours deleted in the caches of its kind."""
         for informer in self._informers.get(resource.full_name, {}).values():
             informer.mark_deleted(version)
+
+
+def _label_predicate(labels: str) -> Callable[[Mapping[str, str]], bool]:
+    """Return whether labels are selected; none are by a selector that only the server can read."""
+    try:
+        return label_selector(labels)
+    except BadRequest:
+        return lambda _: False
 
 
 def _described(resource: Resource[Any]) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -131,6 +132,29 @@ async def test_own_writes_outside_the_scope_do_not_enter_the_cache(
     async with running(informer, clock):
         informer.cache.apply_own_write(widget("a", 9))
         assert len(informer.cache) == 0
+
+
+@pytest.mark.parametrize(
+    ("selector", "enters"),
+    [
+        ({"labels": "color=red"}, True),
+        ({"labels": "color in (red, blue),!size"}, True),
+        ({"labels": "color!=red"}, False),
+        ({"labels": "size"}, False),
+        ({"labels": "color>5"}, False),
+        ({"labels": "color=red", "namespace": "other"}, False),
+        ({"labels": "color=red", "fields": "spec.size=1"}, False),
+    ],
+)
+async def test_an_object_that_we_made_enters_the_cache_if_its_labels_are_selected(
+    selector: dict[str, str], enters: bool
+) -> None:
+    clock = VirtualClock()
+    informer = Informer(WIDGETS, Scripted([listing(5)]), clock, **selector)  # type: ignore[arg-type]  # the same keywords
+    metadata = replace(widget("a", 9).metadata, labels={"color": "red"})
+    async with running(informer, clock):
+        informer.apply_own_write(Widget(metadata))
+        assert (Key("default", "a") in informer.cache) == enters
 
 
 async def test_own_writes_to_selected_objects_enter_the_cache() -> None:
