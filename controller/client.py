@@ -94,7 +94,12 @@ class Client:
 
         The responses show what would be stored; they do not enter the manager's caches.
         """
-        return Client(self._transport, field_manager=self.field_manager, dry_run=True)
+        return Client(
+            self._transport,
+            field_manager=self.field_manager,
+            dry_run=True,
+            most_bytes=self._most_bytes,
+        )
 
     async def get(self, resource: Resource[T], key: Key, *, subresource: str = "") -> T:
         """Read an object, or one of its subresources, from the server.

@@ -1,9 +1,14 @@
 """A server that is not trusted cannot fill the memory with its lists and watches."""
 
+from collections.abc import Callable
+
 import anyio
+import pytest
 
 from controller.cache import Cache
+from controller.client import Client
 from controller.clusters import ClusterSettings
+from controller.errors import MalformedAnswer
 from controller.meta import Key
 from controller.reflector import Reflector
 from controller.watch import OBJECT_BYTES, PAGE_BYTES
@@ -34,6 +39,18 @@ async def test_a_list_above_the_limit_is_not_kept_and_the_error_says_so() -> Non
         )
         assert fleet.clusters.synced(small)
         assert fleet.clusters.last_error(small) is None
+
+
+@pytest.mark.parametrize(
+    "derived",
+    [lambda client: client.with_dry_run(), lambda client: client.with_field_manager("x")],
+)
+async def test_clients_made_of_one_with_a_limit_have_it(
+    derived: Callable[[Client], Client],
+) -> None:
+    server = Scripted([listing(5, *(widget(f"w{number}", 1) for number in range(60)))])
+    with pytest.raises(MalformedAnswer, match="larger than"):
+        await derived(Client(server, most_bytes=MOST)).list(WIDGETS)
 
 
 async def test_a_list_that_became_smaller_is_kept() -> None:
