@@ -107,7 +107,8 @@ class Watch(Generic[T]):
         mapping: from a changed object to the keys to enqueue.
         predicate: whether a change counts; None if all do.
         delay: in how many seconds a change is due at the latest, so that one reconciliation may
-            take in all that happens until then; None if every change is due at once.
+            take in all that happens until then: a number, or a function of the change; None if
+            every change is due at once.
         priority: of the keys, unless they are those of the first list: LOW_PRIORITY where what is
             asked for itself is to go first.
     """
@@ -115,7 +116,7 @@ class Watch(Generic[T]):
     informer: Informer[T]
     mapping: Mapping[T]
     predicate: Predicate | None = None
-    delay: Delay | None = None
+    delay: Delay | float | None = None
     priority: int = 0
 
     @property
@@ -198,7 +199,7 @@ def _enqueue(
     queue: KeySink,
     mapping: Mapping[T],
     predicate: Predicate | None,
-    delay: Delay | None,
+    delay: Delay | float | None,
     change: Change[T],
     *,
     priority: int = 0,
@@ -206,6 +207,6 @@ def _enqueue(
     """Queue the keys of a change that passes the predicate; initial ones at low priority."""
     if predicate is not None and not predicate(change):
         return
-    seconds = delay(change) if delay is not None else 0.0
+    seconds = delay(change) if callable(delay) else delay or 0.0
     for key in keys_of(change, mapping):
         queue.add_after(key, seconds, priority=LOW_PRIORITY if change.initial else priority)

@@ -125,6 +125,17 @@ async def test_changes_with_a_delay_are_gathered_and_those_without_are_due_at_on
     assert await queue.get() == Key("default", "a")
 
 
+async def test_a_delay_may_be_a_number() -> None:
+    clock = VirtualClock()
+    informer = Informer(WIDGETS, Scripted([]), clock)
+    queue = connected(clock, Watch(informer, to_self, delay=5))
+    informer.cache.apply_own_write(widget("a", 1))
+    await clock.advance(4)
+    assert queue.statistics().ready == {}
+    await clock.advance(1)
+    assert queue.statistics().ready == {0: 1}
+
+
 async def test_spec_at_once_gathers_what_does_not_change_the_spec() -> None:
     clock = VirtualClock()
     informer = Informer(WIDGETS, Scripted([]), clock)

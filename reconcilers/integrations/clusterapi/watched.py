@@ -84,8 +84,8 @@ class Watched:
             return {*named(kind, address), *waiting}
 
         return [
-            Watch(self.claims, partial(named, kind), None, self._gathered),
-            Watch(self.addresses, of_address, None, self._gathered),
+            Watch(self.claims, partial(named, kind), None, self.gather),
+            Watch(self.addresses, of_address, None, self.gather),
         ]
 
     def of_allocations(
@@ -94,11 +94,7 @@ class Watched:
         """Return the watch of what else holds addresses of NetworkPools."""
         if kind != NETWORK_POOL:
             return []
-        return [Watch(allocations, lambda one: [one.pool_key], None, self._gathered)]
-
-    def _gathered(self, change: Change[Any]) -> float:
-        del change
-        return self.gather
+        return [Watch(allocations, lambda one: [one.pool_key], None, self.gather)]
 
     def of_claims(self, pools: Iterable[Informer[Any]]) -> list[Watch[Any]]:
         """Return the watches of the IPAddressClaim controller, which map changes to claim keys."""

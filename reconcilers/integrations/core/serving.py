@@ -100,8 +100,3 @@ class AllocatingIntegration(AllKindsIntegration):
         super().__init__(manager, clock)
         self._recorder = recorder
         self._settings = settings
-
-    def _gather(self, change: object) -> float:
-        """Return for how many seconds a change is gathered with others before a pass."""
-        del change
-        return self._settings.pool.gather

@@ -111,11 +111,12 @@ class Kubermatic(AllocatingIntegration):
         def in_same_datacenters(pool: IPAMPool) -> Iterable[Key]:
             return (one.metadata.key for one in caches.pools_in(pool.spec.datacenters))
 
+        gather = self._settings.pool.gather
         return [
-            Watch(pools, to_self, delay=spec_at_once(self._settings.pool.gather)),
+            Watch(pools, to_self, delay=spec_at_once(gather)),
             Watch(pools, in_same_datacenters, spec_changed),
-            Watch(allocations, lambda one: [one.pool], None, self._gather),
-            Watch(clusters, of_cluster, concerns, self._gather),
+            Watch(allocations, lambda one: [one.pool], None, gather),
+            Watch(clusters, of_cluster, concerns, gather),
         ]
 
 

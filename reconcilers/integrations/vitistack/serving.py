@@ -109,11 +109,12 @@ class Vitistack(AllocatingIntegration):
         def sharing_ranges(network: NetworkNamespace) -> Iterable[Key]:
             return overlaps(network, caches.networks)
 
+        gather = self._settings.pool.gather
         return [
-            Watch(networks, to_self, delay=spec_at_once(self._settings.pool.gather)),
+            Watch(networks, to_self, delay=spec_at_once(gather)),
             # A pass that only reports overlaps comes after those that give addresses.
-            Watch(networks, sharing_ranges, ranges_changed, self._gather, LOW_PRIORITY),
-            Watch(allocations, lambda one: [one.network], concerns, self._gather),
+            Watch(networks, sharing_ranges, ranges_changed, gather, LOW_PRIORITY),
+            Watch(allocations, lambda one: [one.network], concerns, gather),
         ]
 
 
