@@ -17,7 +17,8 @@ from controller.indexes import IndexFunction
 from controller.informer import Informer, Informers
 from controller.jobs import ControllerJob, running
 from controller.meta import Key, Object, Version
-from controller.metrics import Metrics
+from controller.metrics import InformerMetrics, Metrics
+from controller.queuemetrics import QueueMetrics
 from controller.resource import Resource, Scope
 from controller.runner import Controller, Reconcile
 from controller.supervisor import Supervisor, Task
@@ -53,7 +54,8 @@ class Extension:
         self._clock = clock
         self._metrics = metrics
         self._supervisor = supervisor
-        own = Informers(transport, clock, streams=streams, metrics=metrics.informer)
+        self._watched: list[InformerMetrics | QueueMetrics] = []
+        own = Informers(transport, clock, streams=streams, metrics=self._informer_metrics)
         self._informers = own
         self._jobs: dict[str, ControllerJob] = {}
 
@@ -90,6 +92,7 @@ class Extension:
     ) -> Controller:
         """Add a controller; the arguments are those of Manager.controller."""
         observer = self._metrics.queue(name)
+        self._watched.append(observer)
         controller = Controller(
             name,
             reconcile,
@@ -103,12 +106,20 @@ class Extension:
         return controller
 
     async def run(self) -> None:
-        """Run the informers and controllers until cancelled."""
+        """Run the informers and controllers until cancelled; their gauges end with them."""
         tasks: list[Task] = [informer.run for informer in self._informers]
-        async with running(tasks):
-            lasting = [
-                self._supervisor.lasting(f"controller/{name}", job.run)
-                for name, job in self._jobs.items()
-            ]
-            async with running(lasting):
+        lasting = [
+            self._supervisor.lasting(f"controller/{name}", job.run)
+            for name, job in self._jobs.items()
+        ]
+        try:
+            async with running(tasks), running(lasting):
                 await anyio.sleep_forever()
+        finally:
+            for metrics in self._watched:
+                metrics.unwatch()
+
+    def _informer_metrics(self, name: str) -> InformerMetrics:
+        made = self._metrics.informer(name)
+        self._watched.append(made)
+        return made

@@ -104,6 +104,12 @@ class InformerMetrics(WatchObserver):
         self._families.cache_lag.labels(self._name).set_function(lag_seconds)
         self._families.cache_objects.labels(self._name).set_function(lambda: float(objects()))
 
+    def unwatch(self) -> None:
+        """Remove the gauges, which would go on to show, and to keep, a cache that has ended."""
+        families = self._families
+        for gauge in (families.watch_silence, families.cache_lag, families.cache_objects):
+            gauge.remove(self._name)
+
 
 class Metrics:
     """All metrics of one manager.

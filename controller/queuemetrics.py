@@ -93,6 +93,14 @@ class QueueMetrics(QueueObserver):
             lambda: statistics().longest_running_seconds
         )
 
+    def unwatch(self) -> None:
+        """Remove the gauges of a queue that nothing empties any more."""
+        labels = (self._name, self._name)
+        self._families.unfinished.remove(*labels)
+        self._families.longest.remove(*labels)
+        for priority in self._depths:
+            self._families.depth.remove(*labels, priority)
+
     @override
     def added(self, priority: int) -> None:
         self._adds.inc()
