@@ -124,12 +124,20 @@ class LoadedCredentials(Credentials):
     async def renew(self) -> bool:
         async with self._lock:
             if anyio.current_time() - self._renewed_at >= RENEWAL_SECONDS:
-                before = self._token()
+                before = self._identity()
                 self._configuration = await self._load()
                 self._tls = await run_sync(_tls, self._configuration)
+                self._state = await run_sync(file_state, self._files)
                 self._renewed_at = self._read_at = anyio.current_time()
-                self._changed = before != self._token()
+                self._changed = before != self._identity()
             return self._changed
+
+    def _identity(self) -> tuple[str, str, FileState]:
+        """Return a value that differs when the token or the client certificate does.
+
+        The loader writes a certificate that is no file into one that no other certificate has.
+        """
+        return self._token(), self._configuration.cert_file or "", self._state
 
     def _token(self) -> str:
         token: str = self._configuration.api_key.get("BearerToken") or ""

@@ -150,6 +150,33 @@ async def test_a_refused_token_is_loaded_anew_and_the_request_succeeds(
     assert tokens_seen == ["Bearer stale", "Bearer newer"]
 
 
+@pytest.mark.parametrize(
+    ("renewed", "requests"), [("by the plugin", 2), ("in a file", 2), ("not at all", 1)]
+)
+async def test_a_client_certificate_that_was_renewed_is_tried_after_a_refusal(
+    tmp_path: Path, server: str, tokens_seen: list[str], renewed: str, requests: int
+) -> None:
+    script, certificate = tmp_path / "plugin", tmp_path / "crt"
+    script.write_text(
+        f'#!/bin/sh\necho \'{{"apiVersion": "client.authentication.k8s.io/v1",'
+        f' "kind": "ExecCredential", "status": {{"clientCertificateData": "\'$(cat {certificate})'
+        '\'", "clientKeyData": "key"}}\'\n'
+    )
+    script.chmod(0o755)
+    certificate.write_text("old")
+    (tmp_path / "key").write_text("key")
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(script)}
+    files = {"client-certificate": "crt", "client-key": "key"}
+    user = {"exec": plugin} if renewed == "by the plugin" else files
+    transport = await connect(kubeconfig(tmp_path / "k", server, user))
+    if renewed != "not at all":
+        certificate.write_text("newer")
+    with pytest.raises(Unauthorized):
+        await transport.request("GET", "/version")
+    await transport.aclose()
+    assert len(tokens_seen) == requests
+
+
 async def test_a_token_that_stays_refused_is_not_loaded_at_every_request(
     tmp_path: Path, server: str
 ) -> None:
