@@ -11,7 +11,7 @@ AllocatorError
 │   └── InvalidRange
 ├── InvalidPool              a pool's cidr, reserved and ranges contradict each other
 │   └── PoolTooLarge         they span more addresses than the limit allows
-└── NotHeld                  a range was released that no one holds: an error of the caller
+└── NotHeld                  a range was released that has no holder: an error of the caller
 
 Each message begins with the text that Butler's own allocator uses for that fault, because runbooks
 search for those texts.

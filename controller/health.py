@@ -2,7 +2,7 @@
 
 The pages are like the API server's: one line per check with `?verbose` or if a check fails,
 `?exclude=NAME` leaves a check out, `/readyz/NAME` runs one check alone. The names of failing
-checks are always shown. The reasons are shown only with `?verbose`: everybody in the cluster can
+checks are always shown. The reasons are shown only with `?verbose`: every pod of the cluster can
 reach the port, and an error may quote what a server sent.
 """
 

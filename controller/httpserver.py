@@ -81,7 +81,7 @@ async def serve(
         pages: by URL path; a page gets the requests below its path, too.
         what: the name of the service, for error messages.
         tls: None for plain HTTP.
-        guard: called before each page; None shows the pages to everybody.
+        guard: called before each page; None serves them without authentication.
 
     Raises:
         ConfigurationError: the address cannot be listened on.

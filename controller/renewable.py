@@ -27,7 +27,7 @@ class Connection:
     """A transport and the identity of the cluster behind it.
 
     Args:
-        transport: the server; closed by whoever was given the connection.
+        transport: the server; closed by the caller that was given the connection.
         identity: equal for connections to the same cluster, so that resourceVersions of one are
             valid in the other: its URL and authority, for example, or the uid of its owner.
     """

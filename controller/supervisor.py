@@ -2,7 +2,7 @@
 
 A task can end without a trace: code that awaits a task which other code has cancelled gets a
 CancelledError. A task group takes that for its own cancellation, and ends without an error. So
-whoever calls code that is not his own (a reconciler, a service, a webhook, a transport) does so
+code that calls other people's (a reconciler, a service, a webhook, a transport) does so
 with `guarded` or `as_exception`, and what must not end is run by a Supervisor:
 
 | what it does                                 | a service                 | a controller         |

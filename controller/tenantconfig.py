@@ -1,9 +1,9 @@
 """Untrusted kubeconfigs: parsed strictly, without running programs, reading files or proxies.
 
 A kubeconfig can name programs to run, files to send and proxies to use, and a kubeconfig in a
-Secret was written by whoever may write that Secret. So only inline fields that describe a server
-and an identity are accepted. Every other field is refused with a message that names it. None is
-ignored: the kubeconfig would mean something else without it.
+Secret was written by a user with the right to write it. So only inline fields that describe a
+server and an identity are accepted. Every other field is refused with a message that names it.
+None is ignored: the kubeconfig would mean something else without it.
 """
 
 import base64

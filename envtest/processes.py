@@ -138,7 +138,7 @@ class Children:
             while child.process.poll() is None:
                 answered = await _answers(session, path, content)
                 if await _port_is_taken(child):
-                    # Then it may go on without, and whoever has the port may have answered.
+                    # Then it may go on without, and the port's holder may have answered.
                     break
                 if answered and child.process.poll() is None:
                     return

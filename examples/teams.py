@@ -84,7 +84,7 @@ def to_v1(new: Team) -> OldTeam:
     """Name the first owner, and keep the others in an annotation."""
     first, *others = new.spec.owners or (None,)
     annotations = dict(new.metadata.annotations)
-    annotations.pop(MORE_OWNERS, None)  # in v2 it means nothing, whoever wrote it
+    annotations.pop(MORE_OWNERS, None)  # in v2 it means nothing
     if others:
         annotations[MORE_OWNERS] = ",".join(others)
     meta = replace(new.metadata, annotations=annotations)

@@ -124,7 +124,7 @@ class Websites:
 
     # -- Claim the host
     async def _claim_host(self, site: Website) -> str | None:
-        """Write the host into the routes; return who has it already, None if nobody."""
+        """Write the host into the routes; return the Website that has it already, or None."""
         host, name = site.spec.host, site.metadata.name
         routes = self._maps.cache.get(Key(site.metadata.namespace, "routes"))
         if routes is None:

@@ -41,8 +41,8 @@ def unnoted_orphans(
                 one,
                 (
                     f"holds {held.text} for TenantCluster {owner}, which is not there, and notes"
-                    " no uid of it: whoever takes over keeps it for a cluster of that name; delete"
-                    " it (action delete) if there will be none"
+                    " no uid of it: a controller that takes over keeps it for a cluster of that"
+                    " name; delete it (action delete) if there will be none"
                 ),
             )
 

@@ -119,7 +119,7 @@ class AdmitAll(TenantGuard):
     """Admits every cluster; for clients that only read.
 
     Args:
-        management: the identity of the management cluster, if anybody asks for it.
+        management: the identity of the management cluster, if it is needed.
     """
 
     def __init__(self, management: ClusterIdentity | None = None) -> None:

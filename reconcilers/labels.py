@@ -2,7 +2,7 @@
 
 Labels say what the spec says; they never decide anything, so wrong ones are put right. Two are
 special. `app.kubernetes.io/managed-by` is set only where it is missing: it is common property, and
-whoever deploys an allocation with another tool may say so. The role (initial or growth) decides
+a user who deploys an allocation with another tool may say so. The role (initial or growth) decides
 over shrink, so only the reconciler of TenantClusters writes it.
 """
 

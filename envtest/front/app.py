@@ -46,7 +46,7 @@ NOT_FOUND = b"404 page not found\n"
 _TARGETS = 2048
 # Longer URLs are not: made-up ones must not fill the memory.
 _TARGET_LENGTH = 512
-# A piece of a watch, in bytes, that an empty buffer takes without anybody waiting.
+# A piece of a watch, in bytes, that an empty buffer takes without a wait.
 _PROMPT = 32 * 1024
 _BUILTIN = frozenset(name.rpartition("/")[0] for name in resources())
 

@@ -197,8 +197,8 @@ class FieldModel:
 
     Attributes:
         root: how the fields of an object are owned.
-        zero: the object that a new one is compared with: what Go writes of a struct that nobody
-            filled in, so that an empty `spec` of a Service has no owner; {} for custom resources.
+        zero: the object that a new one is compared with: what Go writes of a struct without
+            values, so that an empty `spec` of a Service has no owner; {} for custom resources.
         reset: by subresource ("" is the object itself), the fields that a write there cannot
             change and therefore does not own.
         is_custom: whether the kind is a custom resource, which is refused if an entry is of a

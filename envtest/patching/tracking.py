@@ -96,8 +96,8 @@ class Write:
             old: the object before.
             new: the object after.
             change: their comparison in the version of the request.
-            writer: the entry, if it is among them, that gets back all it loses but what nobody
-                owns.
+            writer: the entry, if it is among them, that gets back all it loses but what has no
+                owner.
         """
         seen: dict[str, Comparison | None] = {self.api_version: change}
         lost: dict[Manager, Fields] = {}

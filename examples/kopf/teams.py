@@ -37,7 +37,7 @@ async def validate(spec, meta, old, **_):
 @kopf.on.startup()
 async def configure(settings, **_):
     await config.load_config()
-    # kopf makes the webhook configurations itself; it needs a certificate that somebody made.
+    # kopf makes the webhook configurations itself; it needs a certificate, made elsewhere.
     settings.admission.managed = "teams.example.com"
     settings.admission.server = kopf.WebhookServer(
         addr="127.0.0.1",

@@ -61,7 +61,7 @@ class Finding:
         severity: error or warning.
         subject: the object.
         sentence: what is wrong, with whom, and what becomes of it.
-        action: what `--repair` does about it: whoever reviews the report may set it to `none`, or
+        action: what `--repair` does about it: who reviews the report may set it to `none`, or
             to `delete` where the sentence says so.
         choices: the actions that make sense.
         labels: those that the action `label` writes.

@@ -94,7 +94,7 @@ async def read_objects(client: Any, namespace: str = "") -> Objects:
             unreadable[resource.kind, key] = reason
         return {item.metadata.key: item for item in page.items}
 
-    # Clusters last: whoever owns an allocation was there before it, so none looks like an orphan
+    # Clusters last: the owner of an allocation was there before it, so none looks like an orphan
     # only because its owner was created while we read.
     allocations = await listed(IP_ALLOCATION)
     pools = await listed(NETWORK_POOL)

@@ -1,9 +1,9 @@
 """All pools as one HTML page, and what it is about as JSON.
 
 The page is one file and needs no other: its policy lets nothing run but the script that is in it,
-by its hash. The objects go into it as JSON in an element of their own. Names come from whoever may
-create objects, so they reach the page as data only: `<` is escaped, and the script sets texts,
-never markup. A server gives the same page without objects, and the page asks it for them.
+by its hash. The objects go into it as JSON in an element of their own. Names come from users who
+may create objects, so they reach the page as data only: `<` is escaped, and the script sets
+texts, never markup. A server gives the same page without objects, and the page asks it for them.
 """
 
 import base64

@@ -15,7 +15,7 @@ _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 OTHERS = {"use_attribute_docstrings": True, "json_schema_extra": {_PRESERVE: True}}
 """Of a part that only other controllers read: fields of other versions of theirs are kept.
 
-Without this the API server drops them with the next write of the object, whoever writes. The parts
+Without this the API server drops them with the next write of the object by any client. The parts
 that we read do without, so that a misspelt field is met with a warning.
 """
 

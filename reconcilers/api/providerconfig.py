@@ -80,7 +80,7 @@ class Scope:
     """Who may use the provider."""
 
     type: Annotated[str, words("platform", "team")] = "platform"
-    """Everybody, or one team."""
+    """All teams (platform), or one."""
     teamRef: TeamReference | None = None
     """The team."""
 

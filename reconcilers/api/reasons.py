@@ -184,7 +184,7 @@ VITISTACK: Mapping[str, Words] = {
                 "AddressUnavailable",
                 "the address that it requests is taken, or not handed out by its network",
             ),
-            Event("Normal", "Expired", "its address was released: nobody used it any more"),
+            Event("Normal", "Expired", "its address was released: no machine used it any more"),
         ),
     ),
 }

@@ -369,7 +369,7 @@ MARKS: Mapping[str, tuple[str, str]] = {
         "annotation: the same, on a pool that others made",
     ),
     names.FINALIZER_POOL: ("NetworkPool", "finalizer: no allocation names the pool any more"),
-    names.FINALIZER_ALLOCATION: (_SELF, "finalizer: nobody uses the range any more"),
+    names.FINALIZER_ALLOCATION: (_SELF, "finalizer: no Service or node uses the range any more"),
     names.FINALIZER_TENANT: (
         "TenantCluster",
         "finalizer: its load-balancer allocations are gone",

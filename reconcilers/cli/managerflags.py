@@ -76,7 +76,7 @@ def manager_options(function: F) -> F:
         switch(
             *("--insecure-diagnostics", "insecure"),
             default=False,
-            help="Serve it there by plain HTTP, to everybody.",
+            help="Serve it there by plain HTTP, without authentication.",
         ),
         _bind("--health-probe-bind-address", "health_bind", ":8081", "/healthz and /readyz are"),
         _bind("--ui-bind-address", "ui_bind", "0", "the map of addresses is, by HTTPS,"),

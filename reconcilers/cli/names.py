@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from controller.errors import ConfigurationError, ControllerError
 
 ANSWER_SECONDS = 3.0
-"""Whoever pressed Tab does not wait for longer."""
+"""A user who pressed Tab waits no longer than this."""
 
 
 def contexts(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:

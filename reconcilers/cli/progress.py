@@ -32,7 +32,7 @@ class Work:
     of: int = 0
     is_shown: bool = False
     lock: Lock = field(default_factory=Lock)
-    """Whoever holds it may write."""
+    """Held by the thread that writes."""
 
     def take_back(self) -> None:
         """Remove the line from the terminal, if it is there."""
@@ -84,7 +84,7 @@ def aside() -> Iterator[None]:
 
 
 def counted(all_of: Sequence[T]) -> Iterator[T]:
-    """Yield what there is, and show how far whoever takes it has come."""
+    """Yield what there is, and show how many of them were taken."""
     for done, one in enumerate(all_of):
         advance(done, len(all_of))
         yield one

@@ -36,7 +36,7 @@ def ui(
 ) -> None:
     """Serve the map as a page that stays current, until Ctrl-C.
 
-    It shows what you may read, to whoever has the printed URL: there is a token in it.
+    It shows what you may read, to each client with the printed URL, which has a token.
     """
     logs.configure("console", "error")
     try:

@@ -1,6 +1,6 @@
 """The question before a deleted allocation's range counts as free: has the tenant released it?
 
-The finalizer of an IPAllocation waits for the answer, whoever deleted the allocation.
+The finalizer of an IPAllocation waits for the answer, whichever client deleted the allocation.
 """
 
 from dataclasses import dataclass

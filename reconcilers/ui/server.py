@@ -1,6 +1,6 @@
 """The page and its updates over HTTP.
 
-GET /             the page, without data: everybody may have it, as it is the same for all
+GET /             the page, without data and without authentication, as it is the same for all
 GET /ui/updates   server-sent events: everything once, then what is new; to whom the guard lets in
 
 There is nothing else, and nothing that writes. The page asks for the updates with a token in the

@@ -39,7 +39,7 @@ async def local_page(
     """Serve the page by plain HTTP on this machine inside the context, which returns its URL.
 
     The URL has a token that is made up each time: other people's programs on this machine reach
-    the port, too, and would read with the rights of whoever started this.
+    the port, too, and would read with the rights of the user who started this.
 
     Args:
         transport: the API server; what it may read is shown.

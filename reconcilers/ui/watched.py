@@ -94,7 +94,7 @@ class Watched:
 
     @classmethod
     def over(cls, transport: Transport, clock: Clock, namespace: str = "") -> "Watched":
-        """Return informers of a cluster, of all platforms; whoever asks for them runs them.
+        """Return informers of a cluster, of all platforms, for the caller to run.
 
         Args:
             transport: the cluster's API server.

@@ -209,7 +209,7 @@ def add_tenant_clients(shared: Shared, tenants: TenantClients) -> None:
     """Close clients of tenants that other replicas work on, where replicas share the work.
 
     They are opened to ask whether a range was released, as allocations belong to the pool's shard.
-    Nobody else closes them: that a cluster is gone is noticed by the replica that works on it.
+    Nothing else closes them: that a cluster is gone is noticed by the replica that works on it.
 
     Args:
         shared: what every part is given.

@@ -36,7 +36,7 @@ function refresh(panel, pool) {
   panel.head.append(
     make("small", `${pool.percent}% used, ${count(pool.available)} of ${count(pool.total)} free`),
     make("small", `largest free block ${count(pool.largest)}, fragmentation ${pool.fragmentation}%`),
-    make("small", pool.waiting ? `${pool.waiting} waiting` : "nobody waits"),
+    make("small", pool.waiting ? `${pool.waiting} waiting` : "none waiting"),
     bad(pool.ready === "True" ? "Ready" : `Ready ${pool.ready}: ${pool.reason}`, pool.ready !== "True"),
   );
   if (outside) panel.head.append(bad(`${outside} held outside the CIDR: see the list`, true));

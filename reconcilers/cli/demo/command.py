@@ -186,6 +186,6 @@ def _where(whole: Platform) -> str:
         server = whole.tenants[tenant.cluster]
         balancer = whole.metallb.name if tenant.has_metallb else "no MetalLB yet"
         lines.append(f"    {tenant.cluster!s:13} {server.url}   {server.what}, {balancer}")
-    lines.append("Times are scaled, so that nobody has to wait:")
+    lines.append("Times are scaled, so that the demo is short:")
     lines += [f"    {line}" for line in settings.scaled()]
     return "\n".join(lines) + "\n"

@@ -45,7 +45,7 @@ class OverlapWatch:
         self.changes = 0
         """How many changes there were."""
         self.handed_out: set[tuple[str, Span]] = set()
-        """Every range that anybody ever held, with its holder's uid."""
+        """Every range that was ever held, with its holder's uid."""
         self.overlaps: list[str] = []
         """What broke the promise, in words."""
         self._held: dict[Key, tuple[str, Span]] = {}

@@ -46,7 +46,7 @@ def scaled() -> list[str]:
         f"{getattr(ours, name):g} s, not {getattr(usual, name):g} s, {what}"
         for what, name in (
             ("until a Service without an address makes its tenant grow", "growth_after"),
-            ("until a range that nobody uses is given back", "shrink_after"),
+            ("until a range without a user is given back", "shrink_after"),
             ("between two looks at a cluster that is not Ready", "requeue_not_ready"),
             ("that a request to a tenant may take", "request_timeout"),
             ("that a MetalLB without a sign of it gets to read its pools", "metallb_wait"),

@@ -95,7 +95,7 @@ def run_until_interrupted(work: Callable[[], Awaitable[None]]) -> None:
         except (ControllerError, UnknownKind) as failure:
             raise Problem(str(failure)) from failure
         except BrokenPipeError:
-            raise  # whoever read our output has seen enough
+            raise  # the reader of our output, `head` say, has ended
         except OSError as failure:
             what = failure.strerror or str(failure)
             raise Problem(f"{failure.filename}: {what}" if failure.filename else what) from failure

@@ -223,7 +223,7 @@ class MetalLBStandIn:
     async def _count(self, declared: AddressPool, wanted: Sequence[Assignment]) -> None:
         """Write how many addresses of a pool are in use, and how many are not.
 
-        By the configuration in force, so that whoever reads it knows which one that is.
+        By the configuration in force, so that readers know which one that is.
         """
         pool = next((one for one in self._sound if one.name == declared.metadata.name), None)
         status = pool.status(a for w in wanted for a in _parsed(w.addresses)) if pool else {}

@@ -2,7 +2,7 @@
 
 A create has no precondition, so an IPAddress is no effect of a promise: that is the claim's
 addressRef. A replica that froze before it made an IPAddress may make it late; then no addressRef
-leads to it, and it is taken away again (`claims.py`) without anybody having used it.
+leads to it, and it is taken away again (`claims.py`) without any machine having used it.
 """
 
 from collections.abc import Mapping

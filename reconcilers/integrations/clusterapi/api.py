@@ -92,7 +92,7 @@ class PoolCounts:
     total: schema.Count = 0
     """What the pool may hand out."""
     used: schema.Count = 0
-    """How many IPAddresses name the pool, whoever made them."""
+    """How many IPAddresses name the pool, also those made by other controllers."""
     free: schema.Count = 0
     """What may be handed out and is not in use."""
     outOfRange: schema.Count = 0

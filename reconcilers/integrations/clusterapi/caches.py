@@ -89,7 +89,7 @@ def claim_holding(claim: IPAddressClaim, space: PoolSpace) -> Holding:
 
 
 def address_holding(address: IPAddress, space: PoolSpace) -> Holding:
-    """Return what an IPAddress holds of a pool, whoever made it."""
+    """Return what an IPAddress holds of a pool, whichever controller made it."""
     spec = address.spec
     blocks = space.held(spec.address, spec.prefix)
     out = None if space.hands_out(spec.address, spec.prefix) else (blocks or spec.address)

@@ -1,6 +1,6 @@
 """Promises become IPAddresses and addressRefs, refusals become conditions.
 
-The IPAddress comes first, as everybody who sees an addressRef reads it. The claim is written with
+The IPAddress comes first, as clients that see an addressRef read it. The claim is written with
 exactly the resourceVersion that the promise names: on a conflict it has moved on, and the promise
 is settled. Then an IPAddress that was made for it answers the next promise, which is of the same
 address, or is taken away with the claim.

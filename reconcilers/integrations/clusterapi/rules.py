@@ -130,7 +130,7 @@ def left_out(
 def may_be_deleted_in_use(pool: Pool) -> bool:
     """Return whether a pool may be deleted though addresses of it are in use.
 
-    Someone said so by an annotation, or `clusterctl move` deletes it at the source: what is in use
+    A user said so by an annotation, or `clusterctl move` deletes it at the source: what is in use
     was moved along, or is looked after by the finalizers.
     """
     return not {SKIP_DELETE_CHECK, DELETE_FOR_MOVE}.isdisjoint(pool.metadata.annotations)

@@ -44,7 +44,7 @@ def record_of(claim: IPAddressClaim) -> Record | None:
     """Return what a claim holds by its status; None if nothing.
 
     A claim that is being deleted holds it until our finalizer is gone: it can never get another
-    one, whoever else keeps the claim around.
+    one, even if finalizers of others keep the claim around.
     """
     if not claim.address_name:
         return None

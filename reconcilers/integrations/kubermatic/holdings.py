@@ -1,4 +1,4 @@
-"""What IPAMAllocations hold, whoever made them. Pure functions.
+"""What IPAMAllocations hold, whichever controller made them. Pure functions.
 
 One that cannot be read holds what of it can be, blocks no other, and is reported itself.
 """

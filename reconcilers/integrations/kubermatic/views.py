@@ -256,7 +256,7 @@ def _of_allocations(caches: KubermaticCaches) -> Iterator[Trouble]:
     for one in sorted(caches.allocations, key=_key):
         key, pool = one.metadata.key, caches.pools.get(one.pool)
         if one.empty:
-            sentence = "has no addresses; whoever reads it as MetalLB's pool is refused"
+            sentence = "has no addresses; MetalLB refuses a pool that is made of it"
             yield _trouble("NoAddresses", "warning", one, sentence)
         if pool is None:
             sentence = f"its IPAMPool {one.metadata.name} does not exist"

@@ -193,7 +193,7 @@ class TenantReleaseCheck(ReleaseCheck):
     ) -> Released | InUse:
         """Check the tenant of a deleted or gone cluster, for the teardown grace at most.
 
-        That ends the wait for a tenant that answers, too: whoever rules there could keep its
+        That ends the wait for a tenant that answers, too: an administrator there could keep its
         addresses for ever by what a Service or a pool shows.
         """
         if await self._secret_is_gone(tenant):
@@ -367,7 +367,7 @@ def _succeeds(one: IPAllocation, deleted: IPAllocation) -> bool:
 def _is_taken(pool: IPAddressPool, allocation: IPAllocation, management: str) -> bool:
     """Return whether another TenantCluster has taken the pool, of whichever management cluster.
 
-    Then it conflicts with whoever read it before that.
+    Then a write by a pass that read it before that conflicts.
     """
     mine = {None, allocation.spec.tenantClusterRef.key}
     return owner_of(pool) not in mine or is_of_another(pool, management)
