@@ -54,7 +54,7 @@ def test_a_fork_is_a_child_with_what_it_was_given(tmp_path: Path) -> None:
     assert forkserver.processes(), "it was a fork"
 
 
-def test_a_start_of_its_own_is_the_same(tmp_path: Path, own_start: None) -> None:
+def test_a_program_that_is_not_forked_behaves_the_same(tmp_path: Path, own_start: None) -> None:
     assert seen(tmp_path) == (7, EXPECTED.format(tmp_path, os.getpid()), "an error\n")
 
 

@@ -50,7 +50,7 @@ def test_what_only_builds_is_removed_from_the_image(supply_chain: ModuleType) ->
     assert set(removed.split()) >= supply_chain.BUILD_ONLY
 
 
-def test_the_wheel_is_the_same_whoever_builds_it_and_when(tmp_path: Path) -> None:
+def test_the_wheel_is_the_same_on_every_machine_and_at_every_time(tmp_path: Path) -> None:
     built = []
     for name, mask in (("first", 0o022), ("second", 0o077)):
         source = tmp_path / name

@@ -33,7 +33,9 @@ def check(ints: SortedInts, model: list[int], bound: int) -> None:
 
 @given(start=st.sets(VALUES), changes=st.lists(st.tuples(VALUES, VALUES), max_size=60))
 @settings(max_examples=80, deadline=None)
-def test_members_come_and_go_in_order(start: set[int], changes: list[tuple[int, int]]) -> None:
+def test_members_are_added_and_removed_in_order(
+    start: set[int], changes: list[tuple[int, int]]
+) -> None:
     model = sorted(start)
     ints = SortedInts(model)
     for member, bound in changes:

@@ -216,7 +216,7 @@ def test_only_a_range_that_is_held_can_be_released(other: AddressRange) -> None:
     assert free(space) == [(0, 7)]
 
 
-def test_of_overlapping_ranges_each_release_frees_only_what_nobody_else_holds() -> None:
+def test_of_overlapping_ranges_each_release_frees_only_what_no_other_holds() -> None:
     space = Space(pool((0, 19)), [span(0, 9), span(5, 14), span(7, 8), span(0, 9)])
     assert (space.used, free(space)) == (15, [(15, 19)])
     space.release(span(0, 9))

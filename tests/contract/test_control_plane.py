@@ -19,7 +19,9 @@ async def test_installed_kinds_are_served_at_once(plane: Plane, admin: httpx.Asy
     assert created.json()["spec"] == {"count": 1}
 
 
-async def test_installing_again_replaces(plane: Plane, admin: httpx.AsyncClient) -> None:
+async def test_installing_a_definition_again_replaces_it(
+    plane: Plane, admin: httpx.AsyncClient
+) -> None:
     await plane.install_crds([crd()])
     other = crd()
     schema = other["spec"]["versions"][0]["schema"]["openAPIV3Schema"]

@@ -197,7 +197,7 @@ def test_a_team_that_is_converted_there_and_back_is_the_same(
     assert teams.to_v1(teams.to_v2(old)) == old
 
 
-def test_an_annotation_that_somebody_else_wrote_makes_nobody_an_owner() -> None:
+def test_an_annotation_that_another_client_wrote_adds_no_owner() -> None:
     meta = ObjectMeta(name="net", annotations={teams.MORE_OWNERS: "eve@x.com", "a": "b"})
     new = teams.Team(meta, teams.TeamSpec(("ann@x.com",), "team-net"))
     old = teams.to_v1(new)

@@ -300,7 +300,7 @@ async def test_a_series_whose_event_has_expired_becomes_a_new_event() -> None:
     assert harness.counts() == [1]
 
 
-async def test_an_event_about_an_object_without_namespace_lives_in_default() -> None:
+async def test_an_event_about_an_object_without_namespace_is_in_namespace_default() -> None:
     harness = Harness()
     async with running(harness):
         thing = Widget(ObjectMeta(name="x" * 253, uid="u"))

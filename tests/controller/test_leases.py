@@ -131,7 +131,7 @@ async def test_a_lease_deleted_under_its_holder_is_written_again() -> None:
     await playing(play)
 
 
-async def test_a_lease_deleted_under_a_dead_holder_is_taken_when_it_would_have_expired() -> None:
+async def test_a_lease_deleted_after_its_holder_died_is_taken_when_it_would_have_expired() -> None:
     async def play(election: Election) -> None:
         election.a.scope.cancel()
         election.store.remove(PATH)

@@ -168,7 +168,9 @@ async def test_the_lease_goes_last_when_nothing_is_served_any_more(tmp_path: Pat
     assert served_at_release == [set()]
 
 
-async def test_a_leader_whose_work_outlives_its_lease_is_not_alive(tmp_path: Path) -> None:
+async def test_a_leader_whose_work_outlives_its_lease_fails_the_liveness_check(
+    tmp_path: Path,
+) -> None:
     class Stubborn(Harness):
         @override
         async def reconcile(self, key: Key) -> Outcome:

@@ -351,7 +351,7 @@ async def test_a_webhook_refuses_the_request_and_answers_the_next(way: Way) -> N
     assert b'"allowed":true' in body
 
 
-async def test_whoever_started_the_task_of_a_webhook_may_cancel_it() -> None:
+async def test_the_caller_that_started_the_task_of_a_webhook_may_cancel_it() -> None:
     async def judge(request: AdmissionRequest[Widget]) -> Answer:
         await WAYS["cancels its task"]()
         return Allowed()

@@ -193,7 +193,7 @@ def is_one_of(user: User, subject: Mapping[str, str], home: str) -> bool:
     st.lists(NAMES, max_size=2),
     st.sampled_from(["", "n", "m"]),
 )
-def test_everybody_has_the_rules_of_the_bindings_that_name_them(
+def test_every_user_has_the_rules_of_the_bindings_that_name_it(
     bindings: Sequence[tuple[str, Any]], name: str, groups: Sequence[str], namespace: str
 ) -> None:
     store, user = Store(), User(name, tuple(groups))

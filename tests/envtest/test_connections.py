@@ -78,7 +78,7 @@ async def client(server: EmbeddedServer) -> AsyncIterator[httpx.AsyncClient]:
         yield http
 
 
-async def test_a_quiet_watch_ends_with_its_client() -> None:
+async def test_a_watch_without_events_ends_with_its_client() -> None:
     async with serve() as server:
         with anyio.fail_after(20):
             async with connection(server) as stream:
@@ -171,7 +171,7 @@ async def test_idle_connections_are_closed() -> None:
             assert (await read_to_end(stream)).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_a_watch_is_not_idle_however_quiet() -> None:
+async def test_a_watch_without_events_is_not_idle() -> None:
     async with AsyncExitStack() as servers:
         server = await servers.enter_async_context(serve(deadlines=Deadlines(idle=0.5, head=0.5)))
         async with connection(server) as stream, connection(server) as other, client(server) as h:

@@ -159,7 +159,7 @@ async def test_dependents_go_after_their_owner() -> None:
         await becomes(http, PATH, lambda listed: not listed["items"])
 
 
-async def test_a_dependent_of_two_stays_while_one_lives() -> None:
+async def test_a_dependent_of_two_owners_stays_while_one_exists() -> None:
     async with cluster(garbage_collector=True) as http:
         one = (await http.post(PATH, json=gauge("one"))).json()
         two = (await http.post(PATH, json=gauge("two"))).json()

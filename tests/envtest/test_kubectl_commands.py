@@ -182,7 +182,7 @@ async def test_apply_prunes_and_rehearses(kubectl: Kubectl) -> None:
     assert "count: 1" in last
 
 
-async def test_replace_also_by_force(kubectl: Kubectl) -> None:
+async def test_replace_works_also_by_force(kubectl: Kubectl) -> None:
     await kubectl("create", "-f", "-", text=text(gauge("a", count=1)))
     uid = ("get", "gauge", "a", "-o", "jsonpath={.metadata.uid}")
     first = await kubectl(*uid)
@@ -195,7 +195,7 @@ async def test_replace_also_by_force(kubectl: Kubectl) -> None:
     assert await kubectl("get", "gauge", "a", "-o", "jsonpath={.spec.count}") == "3"
 
 
-async def test_delete_in_all_its_ways(kubectl: Kubectl) -> None:
+async def test_delete_works_in_all_its_ways(kubectl: Kubectl) -> None:
     await kubectl("create", "-f", "-", text=text(*(labelled(name) for name in "abcdef")))
     await kubectl("delete", "gauge", "a", "--wait=false")
     await kubectl("delete", "gauge", "b", "--grace-period=0", "--force")
@@ -220,7 +220,7 @@ async def test_delete_in_all_its_ways(kubectl: Kubectl) -> None:
     assert "No resources found" in none
 
 
-async def test_waits_for_values_and_creation(kubectl: Kubectl) -> None:
+async def test_wait_waits_for_values_and_creation(kubectl: Kubectl) -> None:
     await kubectl("create", "-f", "-", text=text(gauge("a", place="hall")))
     path = "{.spec.place}=hall"
     await kubectl("wait", f"--for=jsonpath={path}", "gauge/a", "--timeout=10s")

@@ -15,7 +15,7 @@ def assets(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_nothing_means_the_embedded_server() -> None:
+def test_without_settings_the_embedded_server_is_used() -> None:
     assert read_settings({}).kind == "embedded"
 
 

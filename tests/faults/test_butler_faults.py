@@ -178,7 +178,7 @@ async def test_a_tenant_that_fails_keeps_its_addresses_until_they_are_withdrawn_
 
 
 @pytest.mark.long
-async def test_replicas_whose_clocks_are_hours_apart_agree_and_come_to_rest() -> None:
+async def test_replicas_whose_clocks_are_hours_apart_agree_and_stop_writing() -> None:
     async with estate() as here:
         here.start(timedelta(hours=5))
         here.start(timedelta(hours=-5))

@@ -67,7 +67,7 @@ def test_the_pod_passes_the_restricted_security_standard() -> None:
     assert enforced == "restricted"
 
 
-def test_nobody_but_the_controller_may_write_a_pools_status() -> None:
+def test_only_the_controller_may_write_a_pools_status() -> None:
     for name, one in installed().items():
         if one["kind"] not in {"ClusterRole", "Role"} or name.endswith("butler-ipam-manager"):
             continue

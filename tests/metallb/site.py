@@ -227,7 +227,7 @@ class Site:
         spec = {"provider": "local", "network": network}
         await self.create(PROVIDER_CONFIG, HOME, "default", spec=spec)
 
-    async def found_cluster(self, tenant: str, **networking: Any) -> None:
+    async def create_cluster(self, tenant: str, **networking: Any) -> None:
         """Create a TenantCluster for a tenant, with what its `networking` has."""
         spec: dict[str, Any] = {"kubernetesVersion": "v1.33.1", "workers": {"replicas": 1}}
         if networking:

@@ -23,7 +23,7 @@ CIDRS = ("10.40.0.0/28", "fd40::/48")
 
 async def _ready(here: Site, **sizes: Any) -> Tenant:
     await here.offer(*CIDRS, allocationMode="elastic", **sizes)
-    await here.found_cluster("a", **REQUIRE)
+    await here.create_cluster("a", **REQUIRE)
     await here.ready("a")
     return here.tenants["a"]
 

@@ -66,7 +66,7 @@ async def test_a_pool_edited_by_hand_is_put_right(tmp_path: Path, record_propert
     ):
         sizes = {"initialPoolSize": 1, "growthIncrement": 1}
         await here.offer("10.40.0.0/28", allocationMode="elastic", **sizes)
-        await here.found_cluster("a")
+        await here.create_cluster("a")
         await here.ready("a")
         tenant = here.tenants["a"]
         await tenant.serve("one", "two")

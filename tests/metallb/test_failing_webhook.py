@@ -70,7 +70,7 @@ async def test_a_failing_webhook_is_named_and_the_tenant_is_ready_soon_after_it_
         tenant = here.tenants["a"]
         await tenant.client.create(WEBHOOKS, "", _body())
         await here.offer("10.40.0.0/24", defaultPoolSize=4)
-        await here.found_cluster("a")
+        await here.create_cluster("a")
         reason, message = await until(lambda: _told(here), lambda told: bool(told[0]))
         assert reason == "TenantWebhookFailed"
         assert NAME in message

@@ -51,7 +51,7 @@ async def _rival(here: Site, count: int = 4) -> None:
 async def _one_block_for_two(here: Site) -> None:
     """Make a pool with four addresses for load balancers, and some for nodes."""
     await here.offer(BLOCK, defaultPoolSize=4)
-    await here.found_cluster("a")
+    await here.create_cluster("a")
     await here.ready("a")
 
 
@@ -114,7 +114,7 @@ async def test_a_deleted_cluster_keeps_its_addresses_until_its_services_stop_usi
         await _one_block_for_two(here)
         leaving, waiting = here.tenants["a"], here.tenants["b"]
         await leaving.serve("one", "two", "three", "four")
-        await here.found_cluster("b")
+        await here.create_cluster("b")
         await waiting.serve("one", "two", "three", "four")
         before = await leaving.served("one", "two", "three", "four")
         await until(lambda: here.client.get(TENANT_CLUSTER, Key(TEAM, "b")), _has_no_room)

@@ -20,7 +20,7 @@ async def test_a_tenant_of_ipv6_grows_shrinks_and_gives_everything_back(tmp_path
     async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
         sizes = {"initialPoolSize": 1, "growthIncrement": 1}
         await here.offer("FD40:0:0::/48", allocationMode="elastic", **sizes)
-        await here.found_cluster("a")
+        await here.create_cluster("a")
         await here.ready("a")
         tenant = here.tenants["a"]
         await tenant.serve("one", spec=IPV6)
@@ -53,7 +53,7 @@ async def test_services_that_ask_for_ipv4_there_do_not_make_it_grow(tmp_path: Pa
     async with site(tmp_path) as here, here.controllers(*QUICK):
         sizes = {"initialPoolSize": 1, "growthIncrement": 1}
         await here.offer("fd40::/48", allocationMode="elastic", **sizes)
-        await here.found_cluster("a")
+        await here.create_cluster("a")
         await here.ready("a")
         tenant = here.tenants["a"]
         await tenant.serve("four")

@@ -51,7 +51,7 @@ async def test_every_field_is_written_back_and_services_are_served(tmp_path: Pat
     """The pool is looked at once a minute by default, the static tenant's too: it is watched."""
     async with site(tmp_path) as here, here.controllers():
         await here.offer("10.40.0.0/24", defaultPoolSize=8)
-        await here.found_cluster("a")
+        await here.create_cluster("a")
         await here.ready("a")
         tenant = here.tenants["a"]
         edits: tuple[dict[str, Any], ...] = (
@@ -80,24 +80,26 @@ async def test_every_field_is_written_back_and_services_are_served(tmp_path: Pat
         )
 
 
-async def test_a_tenant_does_not_grow_while_another_writer_insists(tmp_path: Path) -> None:
+async def test_a_tenant_does_not_grow_while_another_writer_keeps_overwriting_its_pool(
+    tmp_path: Path,
+) -> None:
     async with (
         site(tmp_path) as here,
         here.controllers("--growth-after=2s", "--tenant-requeue-young=1s"),
     ):
         sizes = {"initialPoolSize": 4, "growthIncrement": 4}
         await here.offer("10.40.0.0/24", allocationMode="elastic", **sizes)
-        await here.found_cluster("a")
+        await here.create_cluster("a")
         await here.ready("a")
         tenant = here.tenants["a"]
         await _edit(tenant, IP_ADDRESS_POOL, PROJECTED, autoAssign=False)
 
-        async def insist() -> tuple[str, str]:
+        async def overwrite() -> tuple[str, str]:
             if await _edited(tenant) == ():
                 await _edit(tenant, IP_ADDRESS_POOL, PROJECTED, serviceAllocation=ALLOCATION)
             return await _condition(here, "LoadBalancerReady")
 
-        await until(insist, lambda found: found == ("False", "Contested"))
+        await until(overwrite, lambda found: found == ("False", "Contested"))
         await tenant.serve("web")
-        await until(insist, lambda found: found == ("False", "Contested"))
+        await until(overwrite, lambda found: found == ("False", "Contested"))
         assert len(await here.ranges_of("a")) == 1

@@ -33,7 +33,7 @@ async def test_ranges_are_kept_given_back_when_deleted_and_asked_for_again(
         here.recorded() as recording,
     ):
         await here.offer("10.40.0.0/24", defaultPoolSize=4)
-        await here.found_cluster("a")
+        await here.create_cluster("a")
         await here.ready("a")
         tenant = here.tenants["a"]
         await tenant.serve("web")

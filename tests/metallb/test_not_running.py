@@ -45,7 +45,7 @@ async def _shows(here: Site, wanted: Told) -> None:
 async def _offer(here: Site) -> None:
     sizes = {"initialPoolSize": 2, "growthIncrement": 2}
     await here.offer("10.40.0.0/24", allocationMode="elastic", **sizes)
-    await here.found_cluster("a")
+    await here.create_cluster("a")
 
 
 @pytest.mark.usefixtures("counting_metallb")

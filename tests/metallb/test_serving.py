@@ -25,7 +25,7 @@ async def _grow_for_a_second_service(here: Site) -> str:
     """
     sizes = {"initialPoolSize": 1, "growthIncrement": 2}
     await here.offer("10.40.0.0/24", allocationMode="elastic", **sizes)
-    await here.found_cluster("a")
+    await here.create_cluster("a")
     await here.ready("a")
     tenant = here.tenants["a"]
     await tenant.serve("first")
@@ -71,7 +71,7 @@ async def test_fifty_services_at_once_all_get_addresses_within_the_quota(
     async with site(tmp_path) as here, here.controllers(EXHAUSTED), here.recorded() as recording:
         sizes = {"initialPoolSize": 8, "growthIncrement": 8}
         await here.offer("10.40.0.0/24", quota=60, allocationMode="elastic", **sizes)
-        await here.found_cluster("a")
+        await here.create_cluster("a")
         await here.ready("a")
         tenant = here.tenants["a"]
         await tenant.serve(*services)

@@ -21,7 +21,7 @@ async def test_a_range_without_services_goes_back_and_services_keep_their_addres
     async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
         sizes = {"initialPoolSize": 1, "growthIncrement": 1}
         await here.offer("10.40.0.0/28", allocationMode="elastic", **sizes)
-        await here.found_cluster("a")
+        await here.create_cluster("a")
         await here.ready("a")
         tenant = here.tenants["a"]
         await tenant.serve("one")

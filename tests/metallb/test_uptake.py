@@ -37,7 +37,7 @@ MARKED = Key(NAMESPACE, names.METALLB_MARKER)
 async def _one_block_for_two(here: Site) -> None:
     """Make a pool with four addresses for load balancers, and some for nodes."""
     await here.offer("10.40.0.0/29", defaultPoolSize=4)
-    await here.found_cluster("a")
+    await here.create_cluster("a")
     await here.ready("a")
 
 

@@ -32,7 +32,9 @@ def test_the_role_is_repaired_only_where_a_role_is_given() -> None:
 
 
 @pytest.mark.parametrize("repairer", ["the sweep", "the reconciler of TenantClusters"])
-async def test_another_tools_managed_by_stays_whoever_repairs_labels(repairer: str) -> None:
+async def test_another_tools_managed_by_label_stays_when_labels_are_repaired(
+    repairer: str,
+) -> None:
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))

@@ -231,7 +231,7 @@ async def test_growth_and_shrink_are_counted_when_they_are_done() -> None:
 
 
 @pytest.mark.slow
-async def test_whether_a_tenant_is_in_line_is_shown_and_goes_with_it() -> None:
+async def test_the_synced_series_follows_the_tenant_and_goes_with_it() -> None:
     platform, tenant = _elastic()
     one = {"tenant_cluster": "a", "namespace": "team"}
     synced, met = (f"butler_tenant_cluster_{what}" for what in ("synced", "demand_met"))

@@ -54,7 +54,7 @@ async def test_passes_at_the_same_time_share_one_client_and_take_turns() -> None
     assert len(clients) == 3
 
 
-async def test_a_client_that_failed_is_closed_when_nobody_waits_for_it_any_more() -> None:
+async def test_a_client_that_failed_is_closed_when_no_request_waits_for_it_any_more() -> None:
     lab = Lab()
     tenant = lab.tenant_server("a")
 

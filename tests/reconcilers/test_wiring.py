@@ -53,7 +53,7 @@ async def test_an_allocation_served_at_once_never_shows_pending() -> None:
     assert shown == {None, "Allocated"}
 
 
-async def test_at_the_start_nobody_looks_at_allocations_that_need_nothing() -> None:
+async def test_at_the_start_no_pass_is_made_over_allocations_that_need_nothing() -> None:
     platform = _platform(make.pool())
     ends = [f"10.40.0.{number}" for number in range(20)]
     for end in ends[:18]:

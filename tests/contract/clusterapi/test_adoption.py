@@ -139,7 +139,7 @@ async def test_claims_of_another_provider_keep_their_addresses(lab: Lab) -> None
     assert await lab.served("b") == "10.0.0.10"
 
 
-async def test_ipaddresses_out_of_range_or_unreadable_stop_nobody_and_are_counted(
+async def test_ipaddresses_out_of_range_or_unreadable_block_no_claim_and_are_counted(
     lab: Lab,
 ) -> None:
     await lab.pool("p", "10.0.0.10-10.0.0.12")

@@ -21,7 +21,9 @@ async def test_a_deleted_claim_takes_its_ipaddress_along_and_the_address_is_free
     assert await lab.served("c") == "10.0.0.10"
 
 
-async def test_the_address_is_free_though_somebody_else_keeps_the_deleted_claim(lab: Lab) -> None:
+async def test_the_address_is_free_though_a_foreign_finalizer_keeps_the_deleted_claim(
+    lab: Lab,
+) -> None:
     await lab.pool("p", "10.0.0.10")
     await lab.claim("a", "p", finalizers=[OTHER])
     await lab.served("a")

@@ -88,7 +88,7 @@ async def _versions(lab: Lab) -> dict[str, str]:
     }
 
 
-async def test_a_pool_that_is_being_deleted_serves_nobody_and_goes_with_its_last_address(
+async def test_a_pool_that_is_being_deleted_serves_no_claim_and_goes_with_its_last_address(
     lab: Lab,
 ) -> None:
     await lab.pool("p", "10.0.0.10-10.0.0.11")

@@ -86,7 +86,7 @@ async def test_networkpools_keep_clear_of_what_kkp_allocates_and_count_it(
     assert (await ask(lab, "c", 8))["startAddress"] == "10.9.0.16"
 
 
-async def test_an_address_that_both_hold_is_told_on_both(lab: Lab) -> None:
+async def test_an_address_that_both_hold_is_reported_on_both(lab: Lab) -> None:
     await lab.post_namespace("x")
     await ours(lab, "NetworkPool", "networkpools", "p", {"cidr": "10.8.0.0/27"})
     await ask(lab, "a", 4)

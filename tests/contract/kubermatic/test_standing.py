@@ -60,7 +60,7 @@ async def test_a_datacenter_that_is_removed_takes_its_allocations_with_it(lab: L
     await lab.has("a", "p", "10.0.0.0-10.0.0.3")
 
 
-async def test_a_deleted_pool_serves_nobody_any_more(lab: Lab) -> None:
+async def test_a_deleted_pool_serves_no_cluster_any_more(lab: Lab) -> None:
     await lab.pool("p", dc=ranges("10.0.0.0/24", 4))
     await lab.pool("q", dc=ranges("10.1.0.0/24", 4))
     await lab.cluster("a")
@@ -118,7 +118,7 @@ async def test_a_pool_that_lost_its_memory_voids_earlier_promises_to_all_before_
     assert names.ANNOTATION_PROMISES_VOID in kept["metadata"]["annotations"]
 
 
-async def test_clusters_of_a_worker_are_served_by_whoever_has_its_name(
+async def test_clusters_of_a_worker_are_served_by_the_controller_of_that_name(
     lab: Lab, server: Server, tmp_path: Path
 ) -> None:
     await lab.cluster("other", labels={"worker-name": lab.name("worker")})
@@ -132,7 +132,9 @@ async def test_clusters_of_a_worker_are_served_by_whoever_has_its_name(
     await lab.has("plain", "p", "10.0.0.0-10.0.0.1")
 
 
-async def test_a_cluster_without_a_pool_is_told_so_until_there_is_one(lab: Lab) -> None:
+async def test_a_cluster_without_a_pool_has_a_condition_that_says_so_until_there_is_one(
+    lab: Lab,
+) -> None:
     await lab.cluster("a")
     assert lab.name("dc") in await lab.says("a", "True", "NoPool")
     await lab.pool("p", dc=ranges("10.0.0.0/29", 4))

@@ -7,7 +7,7 @@ from tests.contract.kubermatic.lab import Lab, condition, prefixes, ranges
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
 
-async def test_a_full_pool_is_told_on_cluster_and_pool_in_the_words_of_kkp(lab: Lab) -> None:
+async def test_a_full_pool_is_reported_on_cluster_and_pool_in_the_words_of_kkp(lab: Lab) -> None:
     await lab.pool("p", dc=ranges("10.0.0.0/29", 8))
     await lab.pool("q", dc=prefixes("10.1.0.0/29", 29))
     await lab.cluster("a")
@@ -46,7 +46,7 @@ async def test_who_waits_is_served_when_space_frees_the_oldest_first(lab: Lab) -
     assert await lab.find(lab.allocation("c", "p")) is None
 
 
-async def test_a_bad_datacenter_or_pool_stops_nobody_else(lab: Lab) -> None:
+async def test_a_bad_datacenter_or_pool_blocks_no_other(lab: Lab) -> None:
     bad = {"type": "range", "poolCidr": "10.0.0.0/24", "allocationRange": 1}
     await lab.pool("a-bad", dc={**bad, "excludeRanges": ["x"]}, good=ranges("10.0.0.0/24", 4))
     await lab.pool("b-bad", dc=prefixes("10.0.0.0/24", 20))
@@ -72,7 +72,7 @@ async def test_a_bad_datacenter_or_pool_stops_nobody_else(lab: Lab) -> None:
         (["2001:db8::1"], "OutOfPool"),
     ],
 )
-async def test_an_allocation_that_cannot_be_is_told_on_itself_and_stops_nobody(
+async def test_an_invalid_allocation_is_reported_on_itself_and_blocks_no_other(
     lab: Lab, addresses: list[str], reason: str
 ) -> None:
     await lab.cluster("odd")
@@ -83,7 +83,7 @@ async def test_an_allocation_that_cannot_be_is_told_on_itself_and_stops_nobody(
     assert await lab.events("IPAMAllocation", "p", reason)
 
 
-async def test_overlapping_pools_and_allocations_are_told_on_both(lab: Lab) -> None:
+async def test_overlapping_pools_and_allocations_are_reported_on_both(lab: Lab) -> None:
     for name in ("x", "y"):
         await lab.post_namespace(name)
         await lab.allocate(name, "p", type="range", addresses=["10.0.0.0-10.0.0.1"])
@@ -94,7 +94,7 @@ async def test_overlapping_pools_and_allocations_are_told_on_both(lab: Lab) -> N
     assert len(await lab.events("IPAMAllocation", "p", "Overlapping")) == 2
 
 
-async def test_a_cluster_is_told_that_its_pools_overlap_though_it_has_its_addresses(
+async def test_a_cluster_reports_that_its_pools_overlap_though_it_has_its_addresses(
     lab: Lab,
 ) -> None:
     await lab.cluster("a")

@@ -24,7 +24,7 @@ async def test_the_lowest_free_address_comes_with_what_a_machine_has_to_know(lab
     }
 
 
-async def test_a_gateway_in_the_range_is_handed_out_to_nobody(lab: Lab) -> None:
+async def test_a_gateway_in_the_range_is_never_handed_out(lab: Lab) -> None:
     await lab.network(ipv4CIDR="10.0.2.0/29", ipv4Gateway="10.0.2.4")
     for number in range(4):
         await lab.ask(f"a{number}")
@@ -85,7 +85,7 @@ async def test_of_four_that_request_one_address_at_once_one_has_it(lab: Lab) -> 
     assert decided([status(one)["phase"] for one in await lab.every("IPAllocation")])
 
 
-async def test_each_cause_is_told_and_cured_by_itself(lab: Lab) -> None:
+async def test_each_cause_is_reported_and_goes_away_by_itself(lab: Lab) -> None:
     await lab.ask("a")
     await lab.refused("a", f'NetworkNamespace "{NETWORK}" not found')
     await lab.network(phase=None, allocation={"type": "static"})

@@ -54,7 +54,7 @@ async def test_networks_with_the_same_addresses_say_so_until_they_have_not(lab: 
     await says(lab, "other", "False")
 
 
-async def test_a_deleted_network_overlaps_with_nobody(lab: Lab) -> None:
+async def test_a_deleted_network_overlaps_with_no_other(lab: Lab) -> None:
     await lab.network("net", **subnet(92))
     await lab.network("other", **subnet(92))
     await says(lab, "net", "True")

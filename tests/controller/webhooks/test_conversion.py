@@ -91,7 +91,7 @@ async def test_fields_that_no_type_names_are_kept_at_every_depth() -> None:
     st.dictionaries(NAMES, JSON, max_size=3),
     st.dictionaries(NAMES, st.text(max_size=3), max_size=2),
 )
-async def test_there_and_back_loses_nothing(
+async def test_converting_there_and_back_loses_nothing(
     size: int, color: str | None, hidden: Json, status: Json, labels: dict[str, str]
 ) -> None:
     spec = {"size": f"{size}cm", **({} if color is None else {"color": color}), **hidden}
@@ -246,7 +246,7 @@ async def test_an_unknown_version_or_kind_fails_and_names_those_that_are_known(
 
 
 @pytest.mark.parametrize("odd", [[], 7, None, "text", {}, {"metadata": 1}])
-async def test_what_is_no_object_fails(odd: object) -> None:
+async def test_converting_what_is_no_object_fails(odd: object) -> None:
     answer, failed = await ask(gizmos(), msgspec.json.encode(review_of(odd)))
     assert answer["response"]["result"]["status"] == "Failure"
     assert not failed

@@ -63,7 +63,7 @@ async def test_a_certificate_that_signs_itself_is_trusted_where_the_bundle_has_i
     now = datetime.datetime.now(datetime.UTC)
     day = datetime.timedelta(days=1)
     names = [x509.IPAddress(IPv4Address("127.0.0.1"))]
-    async with strange_server(now - day, now + day, names) as (url, bundle):
+    async with self_signed_server(now - day, now + day, names) as (url, bundle):
         refused = await message(client, stage, url=url, caBundle=bundle)
 
     # It was reached; it only has nothing to say.
@@ -85,7 +85,7 @@ async def test_an_answer_without_end_is_cut_off(
 
 
 @asynccontextmanager
-async def strange_server(
+async def self_signed_server(
     start: datetime.datetime, end: datetime.datetime, names: Sequence[x509.GeneralName]
 ) -> AsyncIterator[tuple[str, str]]:
     """Run a server with a self-signed certificate; yield a URL of it and the caBundle."""

@@ -78,7 +78,7 @@ def test_an_applier_owns_what_it_applied_and_not_what_was_defaulted(shelf: Shelf
     }
 
 
-def test_what_is_not_applied_any_more_goes(shelf: Shelf) -> None:
+def test_fields_that_are_not_applied_any_more_are_removed(shelf: Shelf) -> None:
     shelf.apply("t", _thing({"text": "1", "ports": [{"port": 80}, {"port": 81}]}), "a")
     left = shelf.apply("t", _thing({"ports": [{"port": 81}]}), "a")
     assert left["spec"] == {"preset": "yes", "ports": [{"port": 81, "proto": "TCP"}]}

@@ -91,7 +91,7 @@ def test_rules_of_a_schema_that_was_checked_before_are_not_compiled_again(
     assert checked == [1]
 
 
-def test_what_is_wrong_is_told_each_time_and_where_it_stands() -> None:
+def test_each_error_is_reported_each_time_with_its_place() -> None:
     wrong = schema("self.sizes > 0")
     of_all = "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule"
     of_one = of_all.replace("spec.validation", "spec.versions[1].schema", 1)

@@ -98,7 +98,7 @@ async def recording(
 
     def look_inside() -> None:
         for observer in inside:
-            observer.hurry()
+            observer.list_again()
 
     outside: list[_Observer[Any, Any]] = [
         _Observer(
@@ -146,7 +146,7 @@ class _Observer(Generic[T, V]):
         self._moved = moved
         self._informer = Informer(resource, transport, clock)
         self._informer.add_handler(self._see)
-        self._hurry = anyio.Event()
+        self._list_again = anyio.Event()
         self._listed = anyio.Event()
         self._last_began = float("-inf")
         self.unanswered = 0
@@ -161,12 +161,12 @@ class _Observer(Generic[T, V]):
                 began = self._clock.monotonic()
                 await self._list(began)
                 with self._clock.move_on_after(began + BETWEEN_LISTS - self._clock.monotonic()):
-                    await self._hurry.wait()
-                self._hurry = anyio.Event()
+                    await self._list_again.wait()
+                self._list_again = anyio.Event()
 
-    def hurry(self) -> None:
+    def list_again(self) -> None:
         """Ask for the next list as soon as the present one has come."""
-        self._hurry.set()
+        self._list_again.set()
 
     async def listed_since(self, moment: float) -> None:
         """Wait until a list has come that was asked for at a moment or later."""

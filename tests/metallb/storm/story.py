@@ -91,7 +91,7 @@ async def storm(seed: int, folder: Path, rounds: int = 1) -> Report:
         # The group is outside of what is started anew within it, as scopes end in order.
         async with anyio.create_task_group() as group, started_parts(here) as parts:
             for name in TENANTS:
-                await here.found_cluster(name)
+                await here.create_cluster(name)
             for name in TENANTS:
                 await here.ready(name)
             for people in crowd:

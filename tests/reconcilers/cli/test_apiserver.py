@@ -123,7 +123,7 @@ async def test_a_port_in_use_gets_one_sentence(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr.decode()
 
 
-async def test_a_kubeconfig_nobody_asked_for_is_private_and_goes_at_the_end() -> None:
+async def test_a_kubeconfig_without_a_given_path_is_private_and_removed_at_the_end() -> None:
     async with started("apiserver", "--listen=127.0.0.1:0") as server:
         path = anyio.Path((await server.until(r"export KUBECONFIG=(\S+)")).group(1))
         await server.until(READY)

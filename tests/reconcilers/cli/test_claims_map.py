@@ -31,7 +31,7 @@ def test_the_pool_that_is_named_is_mapped_with_its_holders(tmp_path: Path) -> No
     ]
 
 
-def test_ranges_of_pools_of_claims_are_told_to_programs(tmp_path: Path) -> None:
+def test_ranges_of_pools_of_claims_are_in_the_json(tmp_path: Path) -> None:
     found = asked(tmp_path, "map p -o json", ip_pool("p", "10.0.0.10"), claim("a", "p"))
     [shown] = yaml.safe_load(found.out)["others"]
     assert shown["ranges"] == [

@@ -156,7 +156,7 @@ def test_allocations_that_hold_a_range_keep_their_status_word_for_word() -> None
 
 
 @pytest.mark.parametrize("phase", ["Allocated", "Released", "Failed", "Pending", None])
-def test_what_an_allocation_holds_in_whatever_phase_nobody_else_gets(phase: str | None) -> None:
+def test_what_an_allocation_holds_in_whatever_phase_no_other_gets(phase: str | None) -> None:
     status = {
         k: v for k, v in holding("10.40.0.0", "10.40.0.7", str(phase)).items() if v != "None"
     }

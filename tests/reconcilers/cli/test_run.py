@@ -55,7 +55,7 @@ def test_every_setting_is_a_flag_and_a_variable() -> None:
         )
 
 
-def test_flags_that_nobody_gives_mean_the_defaults() -> None:
+def test_flags_that_are_not_given_mean_the_defaults() -> None:
     values = {setting.parameter: setting.default for setting in settings_of(Settings())}
     assert settings(values) == Settings()
 
@@ -117,7 +117,7 @@ async def test_a_port_in_use_ends_it_with_a_sentence(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr.decode()
 
 
-async def test_sigterm_ends_it_in_order(tmp_path: Path) -> None:
+async def test_sigterm_ends_the_controller_in_order(tmp_path: Path) -> None:
     async with api_server("management", crds()) as server:
         await make_namespaces(server.transport, ["butler-system"])
         async with started("run", kubeconfig(server, tmp_path), *PORTS_OFF, *FAST) as running:

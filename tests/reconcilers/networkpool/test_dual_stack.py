@@ -135,7 +135,7 @@ async def test_events_about_capacity_count_the_fuller_family() -> None:
     assert "NetworkPool is over 70% utilized (3/4 IPs allocated)" in notes
 
 
-async def test_what_was_allocated_is_told_with_both_ranges() -> None:
+async def test_the_allocated_event_names_both_ranges() -> None:
     lab = Lab()
     lab.server.add("networkpools", make.pool(secondary=SECOND))
     lab.server.add("ipallocations", make.allocation("a", size=2, asks=REQUIRE))

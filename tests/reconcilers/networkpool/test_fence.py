@@ -173,7 +173,7 @@ async def test_an_open_promise_blocks_a_pools_deletion_and_is_kept() -> None:
     assert lab.server.has("networkpools", "lab")
 
 
-async def test_only_a_live_list_lets_a_pool_go() -> None:
+async def test_a_deleted_pool_is_removed_only_after_a_live_list() -> None:
     lab = _lab(pool=make.pool())
     lab.hold("ipallocations")
     lab.server.add("ipallocations", make.allocation("unseen", held=("10.40.0.0", "10.40.0.7")))

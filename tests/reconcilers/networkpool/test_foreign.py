@@ -171,7 +171,7 @@ async def test_our_own_writes_and_kubectl_are_no_foreign_controller(
     assert lab.condition("networkpools", "lab", "ForeignManager") == {}
 
 
-async def test_a_garbled_time_is_no_write() -> None:
+async def test_an_unreadable_time_in_managed_fields_is_no_write() -> None:
     lab = _lab()
     lab.server.edit("networkpools", "lab", _wrote("manager", "yesterday"))
     assert await lab.pool() == Again(60.0)

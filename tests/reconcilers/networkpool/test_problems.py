@@ -55,7 +55,7 @@ def test_pools_that_divide_a_cidr_among_them_do_not_overlap() -> None:
     assert not _findings(low, others=[low, high])["Overlapping"].status
 
 
-def test_an_unsound_pool_offers_nothing_and_so_overlaps_with_nobody() -> None:
+def test_an_invalid_pool_offers_nothing_and_so_overlaps_with_no_other() -> None:
     unsound = make.pool("unsound", reserved=["10.99.0.0/28"])
     assert not _findings(make.pool(), others=[unsound])["Overlapping"].status
 
@@ -83,7 +83,7 @@ def test_many_offenders_are_counted_and_not_all_named() -> None:
     assert _findings(make.pool(), *held)["RangesOverlap"].message.endswith("), and 3 more")
 
 
-def test_a_range_that_was_wiped_of_its_phase_overlaps_with_nobody() -> None:
+def test_an_allocation_whose_phase_was_wiped_overlaps_with_no_other() -> None:
     wiped = _held("a", 0, 7, phase="Pending")
     assert not _findings(make.pool(), wiped)["RangesOverlap"].status
 

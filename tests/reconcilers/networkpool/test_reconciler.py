@@ -49,7 +49,7 @@ async def test_a_new_pool_gets_the_finalizer_a_memory_and_a_status() -> None:
     assert (status["totalIPs"], status["availableIPs"], status["allocatedIPs"]) == (256, 256, 0)
 
 
-async def test_everybody_who_waits_is_served_in_one_pass() -> None:
+async def test_all_waiting_allocations_are_served_in_one_pass() -> None:
     lab = _lab(make.allocation("a", age=2), make.allocation("b", size=4, age=1))
     assert await lab.pool() == Again(5.0)
     assert _ranges(lab) == {"a": "10.40.0.0/29", "b": "10.40.0.8/30"}

@@ -56,7 +56,7 @@ def test_each_tier_is_true_from_its_threshold_on(used: int, expected: str) -> No
     ("tenants", "shown", "percent", "expected"),
     [(8, "50", 50, "FFF"), (12, "75", 75, "TFF"), (14, "88", 87, "TTF"), (16, "100", 100, "TTT")],
 )
-def test_the_operations_guides_pool_of_32(
+def test_the_status_of_the_operations_guides_pool_of_32(
     tenants: int, shown: str, percent: int, expected: str
 ) -> None:
     pool = make.pool(cidr="10.40.0.0/27")

@@ -195,7 +195,7 @@ def _example(
     then=("ask", "d", {"pin": (make.address(0), make.address(0)), "age": 3.0}),
 )
 @settings(max_examples=100, deadline=None)
-def test_everybody_gets_and_is_told_what_they_would_if_all_were_tried(
+def test_every_request_gets_the_result_that_it_would_get_if_all_were_tried(
     first: list[tuple[str, dict[str, Any]]], steps: list[tuple[str, Any, Any]], both: bool
 ) -> None:
     passes = PoolPasses(make.pool(cidr=make.cidr(BITS), secondary=SECOND if both else None))

@@ -192,7 +192,7 @@ def _two(name: str, four: int, six: int) -> Any:
     return make.pool(name, status=status, secondary={"cidr": "fd00::/64"})
 
 
-async def test_capacity_is_told_of_each_family_where_pools_have_two() -> None:
+async def test_capacity_is_reported_for_each_family_where_pools_have_two() -> None:
     lab = _lab(make.provider("one", "two"), _two("one", 20, 2**64), _pool("two", 20))
     await lab.provider()
     assert lab.see("providerconfigs", "default")["capacity"] == {

@@ -69,7 +69,7 @@ SCENES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 @integration_plans
-def test_no_two_ever_have_one_address_of_a_network_and_everybody_who_fits_is_served(
+def test_no_two_ever_have_one_address_of_a_network_and_every_request_that_fits_is_served(
     plan: Plan, share: int, options: str, part: int
 ) -> None:
     check_part(partial(NetworkRun, plan=plan), SEEDS // share, part, f"networks {{}} {options}")

@@ -138,7 +138,7 @@ async def test_our_own_changes_are_not_recorded_as_corrections() -> None:
     assert TOLD not in lab.recorded.reasons
 
 
-async def test_who_wrote_it_is_named() -> None:
+async def test_the_event_names_the_field_manager_that_wrote() -> None:
     lab, tenant = await _projected()
     writers = [
         {"manager": "butler-controller/ipam", "time": "2026-01-01T00:00:05Z"},
@@ -153,7 +153,7 @@ async def test_who_wrote_it_is_named() -> None:
     assert "IPAddressPool default-pool (autoAssign by kubectl-edit)" in message
 
 
-async def test_a_writer_that_insists_is_written_against_ever_less_often_and_told_of() -> None:
+async def test_a_writer_that_keeps_overwriting_is_corrected_ever_less_often_and_reported() -> None:
     lab, tenant = await _projected()
     written = 0
     for _ in range(600):
@@ -170,7 +170,7 @@ async def test_a_writer_that_insists_is_written_against_ever_less_often_and_told
 
 
 @pytest.mark.parametrize("what", [POOL, ADVERTISEMENT], ids=["annotations", "advertisement"])
-async def test_a_writer_that_insists_on_an_object_of_its_own_is_treated_the_same(
+async def test_a_writer_that_also_removes_our_annotation_is_treated_the_same(
     what: tuple[str, str],
 ) -> None:
     lab, tenant = await _projected()
@@ -205,7 +205,7 @@ async def test_what_is_contested_is_written_all_the_same_when_a_range_comes_or_g
     assert _spec(tenant, POOL) == RIGHT
 
 
-async def test_a_contest_is_over_when_the_other_writer_is_quiet() -> None:
+async def test_a_contest_is_over_when_the_other_writer_stops() -> None:
     lab, tenant = await _projected()
     for _ in range(60):
         _edit(tenant)

@@ -73,7 +73,7 @@ async def test_node_addresses_are_free_at_once_with_the_annotation_release_anywa
     assert not lab.server.has("ipallocations", NODES)
 
 
-async def test_a_cluster_that_lives_gets_the_very_range_back_when_its_allocation_is_deleted() -> (
+async def test_an_existing_cluster_gets_the_same_range_again_when_its_allocation_is_deleted() -> (
     None
 ):
     lab, given = await _lab()

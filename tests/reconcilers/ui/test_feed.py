@@ -139,7 +139,7 @@ async def test_a_reader_that_is_slow_gets_one_difference_for_all_that_happened()
             assert (await harness.news(slow))["pools"][EAST]["allocated"] == 40
 
 
-async def test_nothing_is_worked_out_while_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_is_computed_while_no_client_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     harness, asked = Harness(), []
 
     def counted(*arguments: Any) -> Any:

@@ -160,7 +160,7 @@ async def test_what_may_not_be_read_is_not_shown_and_no_failure(harness: Harness
             assert news["failures"] == []
 
 
-async def test_other_platforms_are_not_watched_while_nobody_reads(harness: Harness) -> None:
+async def test_other_platforms_are_not_watched_while_no_client_reads(harness: Harness) -> None:
     harness.cluster.serve_platforms(*CLUSTER_API)
     await harness.cluster.create(claims.ip_pool("machines", "10.0.0.10-10.0.0.12"))
     asked: list[str] = []

@@ -39,7 +39,7 @@ def test_every_kind_is_judged_at_butlers_path() -> None:
         assert path(kind) == f"/validate-butler-butlerlabs-dev-v1alpha1-{kind.kind.lower()}"
 
 
-def test_statuses_are_not_asked_about() -> None:
+def test_webhooks_are_not_called_for_statuses() -> None:
     rules = [rule for webhook in configuration()["webhooks"] for rule in webhook["rules"]]
     assert not [name for rule in rules for name in rule["resources"] if "/" in name or "*" in name]
 

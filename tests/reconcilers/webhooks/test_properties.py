@@ -146,7 +146,7 @@ def test_what_is_accepted_is_what_the_pools_controller_accepts(new: NetworkPool)
 @pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(POOLS, POOLS, HELD)
-def test_an_edit_passes_exactly_if_nobody_loses_an_address(
+def test_an_edit_passes_exactly_if_no_holder_loses_an_address(
     old: NetworkPool, new: NetworkPool, held: list[tuple[int, int, bool]]
 ) -> None:
     before, after = oracle(old.spec), oracle(new.spec)

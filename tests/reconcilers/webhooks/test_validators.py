@@ -75,7 +75,7 @@ async def served(lab: Lab) -> None:
     assert not stored(lab).status.assignments
 
 
-async def test_a_narrowing_that_leaves_nobody_out_costs_no_request(lab: Lab) -> None:
+async def test_a_narrowing_that_excludes_no_holder_costs_no_request(lab: Lab) -> None:
     await served(lab)
     before = len(lab.server.requests)
     wide = make.pool(tenant={"ranges": [{"start": "10.40.0.0", "end": "10.40.0.15"}]})

@@ -129,7 +129,7 @@ def test_an_edit_of_a_prefix_pool_that_leaves_out_what_is_in_use_is_refused() ->
     st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), min_size=1, max_size=4),
     st.lists(st.integers(0, 60), max_size=6),
 )
-def test_whoever_would_be_left_out_is_asked_about(
+def test_every_address_in_use_that_an_edit_leaves_out_is_reported(
     before: list[tuple[int, int]], after: list[tuple[int, int]], used: list[int]
 ) -> None:
     def spec(spans: list[tuple[int, int]]) -> IPPoolSpec:

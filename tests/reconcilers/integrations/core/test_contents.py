@@ -30,7 +30,7 @@ def test_what_two_objects_of_one_name_hold_is_held_once_and_until_both_are_gone(
     assert found.space.used == 0
 
 
-def test_another_who_holds_some_of_it_is_found_also_where_sizes_differ() -> None:
+def test_another_holder_of_a_part_of_it_is_found_also_where_sizes_differ() -> None:
     found = contents()
     found.put("addresses", A, Holding(blocks(2, 2)))
     assert found.other_holder(blocks(2, 2), B) == A

@@ -202,7 +202,7 @@ def test_waiting_counts_from_creation_unless_the_service_was_seen_not_to_wait() 
     }
 
 
-def test_a_tenants_clock_that_is_ahead_makes_nobody_wait_longer() -> None:
+def test_a_tenants_clock_that_is_ahead_makes_no_service_wait_longer() -> None:
     waiting = WaitingTimes()
     ahead = _service("ahead", seconds=3600)
     assert waiting.update([ahead], make.EPOCH) == {"uid-ahead": 0.0}

@@ -68,7 +68,9 @@ async def test_growth_that_did_not_help_is_forgotten_when_the_tenant_accepts_ran
 
 
 @pytest.mark.slow
-async def test_a_tenant_that_is_silent_now_and_then_does_not_grow_in_vain_each_time() -> None:
+async def test_a_tenant_that_often_does_not_answer_does_not_get_a_useless_range_each_time() -> (
+    None
+):
     platform, tenant = elastic_platform(sizing={"initialPoolSize": 2})
     Balancer(tenant, "odd")
     async with platform.running():

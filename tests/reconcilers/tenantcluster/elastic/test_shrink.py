@@ -125,7 +125,7 @@ async def test_first_and_pinned_ranges_are_never_shrunk() -> None:
 
 
 @pytest.mark.slow
-async def test_a_growth_range_that_served_nobody_is_not_grown_again_for_the_same_service() -> None:
+async def test_a_growth_range_that_served_no_service_is_not_grown_again_for_the_same_one() -> None:
     platform, tenant = elastic_platform()
     Balancer(tenant, "odd")
     async with platform.running():

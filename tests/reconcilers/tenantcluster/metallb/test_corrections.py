@@ -3,7 +3,7 @@
 from reconcilers.tenantcluster.metallb.corrections import LONGEST_PAUSE, Upkeep
 
 
-def test_a_writer_that_insists_for_weeks_is_answered_every_five_minutes() -> None:
+def test_a_writer_that_overwrites_for_weeks_is_corrected_every_five_minutes() -> None:
     upkeep, now = Upkeep(), 0.0
     for _ in range(5000):
         while not upkeep.may_correct("spec.autoAssign", now):

@@ -117,7 +117,7 @@ async def test_a_pool_is_first_made_in_a_form_without_effect() -> None:
     assert second["spec"] == {"addresses": ["10.40.0.0-10.40.0.7"]}
 
 
-async def test_a_pool_left_without_effect_is_filled_by_whoever_comes_next() -> None:
+async def test_a_pool_left_without_effect_is_filled_by_the_next_pass() -> None:
     lab, tenant = _lab()
     tenant.lose_answers(verb="post", plural="ipaddresspools")
     await lab.cluster()

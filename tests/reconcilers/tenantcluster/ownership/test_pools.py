@@ -24,7 +24,7 @@ def _pair(chance: random.Random) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_whoever_has_an_address_of_any_entry_is_found_and_nobody_else(seed: int) -> None:
+def test_the_holders_of_an_address_of_any_entry_are_found_and_no_other(seed: int) -> None:
     chance = random.Random(seed)
     entries = [_pair(chance) for _ in range(chance.randrange(6))]
     meta = {"name": "default-pool", "namespace": "metallb-system"}

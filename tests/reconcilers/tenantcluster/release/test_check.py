@@ -222,7 +222,7 @@ class TestOfAClusterThatIsBeingDeleted:
         tenant.fail(NoAnswer("timed out"), times=1)
         assert isinstance(await _ask(lab), InUse)
 
-    async def test_otherwise_the_tenant_is_read(self) -> None:
+    async def test_where_no_shortcut_applies_the_tenant_is_read(self) -> None:
         lab, tenant = _lab(deletionTimestamp=DELETED)
         _pool(tenant, "10.40.0.0-10.40.0.7")
         assert isinstance(await _ask(lab), InUse)

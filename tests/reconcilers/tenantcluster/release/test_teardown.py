@@ -127,7 +127,7 @@ class TestOfAClusterThatIsReady:
         await lab.clock.advance(600)
         assert isinstance(await _ask(lab), Released)
 
-    async def test_what_it_left_is_for_the_collector_of_orphans_to_judge(self) -> None:
+    async def test_what_it_left_is_left_to_the_collector_of_orphans(self) -> None:
         lab, _ = await _ready()
         await lab.clock.advance(OVERTAKEN_SECONDS)
         _vanish(lab)
@@ -138,7 +138,7 @@ class TestOfAClusterThatIsReady:
 class TestOfAClusterThatIsOnlyJustBegun:
     """A deletion that had read it before may have overtaken the finalizer."""
 
-    async def test_what_was_made_for_it_goes_at_once(self) -> None:
+    async def test_what_was_made_for_the_tenant_is_deleted_at_once(self) -> None:
         lab = _begun(finalizers=[])
         await lab.cluster()
         assert _left(lab) == ["team-a-lb", "team-a-nodes"]
@@ -190,7 +190,7 @@ class TestOfAClusterThatIsOnlyJustBegun:
         assert _left(lab) != []
         assert _going(lab) == []
 
-    async def test_later_it_is_for_the_collector_of_orphans_to_judge(self) -> None:
+    async def test_later_it_is_left_to_the_collector_of_orphans(self) -> None:
         lab = _begun(finalizers=[])
         await lab.cluster()
         await lab.clock.advance(OVERTAKEN_SECONDS)
