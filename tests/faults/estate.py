@@ -44,7 +44,7 @@ from reconcilers.cli.local.objects import NAMESPACE
 from reconcilers.cli.standin.pools import crds as metallb_crds
 from reconcilers.settings import Settings, TenantSettings
 from reconcilers.wiring import assemble
-from tests.faults.world import transport_to
+from tests.faults.proxied import transport_to
 
 HOME = names.DEFAULT_NAMESPACE
 POOL = Key(HOME, "lab")
@@ -160,7 +160,7 @@ class Witness:
             return f"{used} addresses are held, the pool says {status}"
         return self._unprojected(found)
 
-    def untidy(self) -> str:
+    def promises_left(self) -> str:
         """Return whether the pool still lists promises that are long kept."""
         pool = self.caches["networkpools"].get(POOL)
         return "there are promises left" if pool is None or pool.status.assignments else ""
@@ -219,7 +219,7 @@ class Estate(Generic[Way]):
         """A client of the management cluster, past the proxy."""
         return self.witness.management
 
-    async def ask(self, name: str, count: int = 1) -> None:
+    async def create_allocation(self, name: str, count: int = 1) -> None:
         """Create an allocation that belongs to a cluster which is never seen."""
         spec = {
             "poolRef": {"name": POOL.name},
@@ -230,11 +230,11 @@ class Estate(Generic[Way]):
         await self.client.create(IP_ALLOCATION, HOME, {"metadata": {"name": name}, "spec": spec})
         self.witness.expected.add((IP_ALLOCATION.plural, Key(HOME, name)))
 
-    async def insist(self, name: str, count: int = 1) -> None:
-        """Ask until the server has taken it, for it may be away."""
+    async def create_allocation_retrying(self, name: str, count: int = 1) -> None:
+        """Create an allocation; try again while the server is away."""
         while True:
             try:
-                await self.ask(name, count)
+                await self.create_allocation(name, count)
             except AlreadyExists:
                 self.witness.expected.add((IP_ALLOCATION.plural, Key(HOME, name)))
                 return
@@ -243,7 +243,7 @@ class Estate(Generic[Way]):
             else:
                 return
 
-    async def found(self) -> None:
+    async def create_cluster(self) -> None:
         """Create the cluster."""
         spec = {"kubernetesVersion": "v1.33.1", "workers": {"replicas": 1}}
         body = {"metadata": {"name": CLUSTER.name}, "spec": spec}

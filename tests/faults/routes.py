@@ -13,7 +13,7 @@ from typing_extensions import override
 from controller.resource import Resource
 from controller.transport import NO_QUERY, Transport
 from envtest.plane import ControlPlane as Plane
-from tests.faults.world import transport_to
+from tests.faults.proxied import transport_to
 
 VERSION = "resourceVersion"
 

@@ -24,7 +24,15 @@ from envtest.faults import (
 )
 from envtest.faults.fault import Fault
 from tests.envtest.samples import gauge
-from tests.faults.world import GAUGES, WATCH, Gauge, Observed, World, observed, world
+from tests.faults.proxied import (
+    GAUGES,
+    WATCH,
+    Gauge,
+    Observed,
+    ProxiedPlane,
+    observed,
+    proxied_plane,
+)
 from tests.polling import checked, until
 
 FIRST_WATCH = Match(verb="watch", resource="gauges", times=1)
@@ -40,7 +48,7 @@ def short(change: Change[Gauge]) -> str:
 
 
 @asynccontextmanager
-async def gap(here: World, fault: Fault) -> AsyncIterator[Observed]:
+async def gap(here: ProxiedPlane, fault: Fault) -> AsyncIterator[Observed]:
     """Keep an informer from seeing what the body does; then let its watch end with a fault.
 
     It is stopped when it has seen all there is to see after that.
@@ -59,7 +67,7 @@ async def gap(here: World, fault: Fault) -> AsyncIterator[Observed]:
 
 
 async def test_a_watch_that_falls_silent_is_replaced_without_a_list() -> None:
-    async with world() as here:
+    async with proxied_plane() as here:
         await here.create("a")
         with here.proxy.inject(half_open(), FIRST_WATCH):
             async with observed(here) as seen:
@@ -89,7 +97,7 @@ async def test_a_watch_that_falls_silent_is_replaced_without_a_list() -> None:
 
 @asynccontextmanager
 async def observed_under(
-    here: World, fault: Fault, match: Match = WATCH
+    here: ProxiedPlane, fault: Fault, match: Match = WATCH
 ) -> AsyncIterator[Observed]:
     """Run an informer while a fault is in force."""
     with here.proxy.inject(fault, match):
@@ -99,7 +107,7 @@ async def observed_under(
 
 @FORMS_OF_410
 async def test_410_is_answered_by_one_list_that_shows_what_was_deleted(form: Fault) -> None:
-    async with world() as here:
+    async with proxied_plane() as here:
         gone, stays = await here.create("gone"), await here.create("stays")
         async with gap(here, form) as seen:
             await here.delete(gone)
@@ -112,7 +120,7 @@ async def test_410_is_answered_by_one_list_that_shows_what_was_deleted(form: Fau
 
 @FORMS_OF_410
 async def test_an_object_recreated_in_a_gap_is_an_update_with_another_uid(form: Fault) -> None:
-    async with world() as here:
+    async with proxied_plane() as here:
         first = await here.create("a")
         async with gap(here, form) as seen:
             await here.delete(first)
@@ -125,7 +133,7 @@ async def test_an_object_recreated_in_a_gap_is_an_update_with_another_uid(form: 
 
 
 async def test_a_server_that_closes_each_watch_at_once_gets_few_requests() -> None:
-    async with world() as here, observed_under(here, ClosedAtOnce()):
+    async with proxied_plane() as here, observed_under(here, ClosedAtOnce()):
         pauses = here.clock.pauses
         while sum(pauses) < 5:
             await pauses.wait(len(pauses) + 1)
@@ -138,7 +146,7 @@ async def test_a_server_that_closes_each_watch_at_once_gets_few_requests() -> No
 
 
 async def test_a_list_that_expires_between_its_parts_is_asked_for_in_one_piece() -> None:
-    async with world() as here:
+    async with proxied_plane() as here:
         names = [f"g{number:04}" for number in range(1201)]
         async with anyio.create_task_group() as group:
             for name in names:
@@ -160,7 +168,7 @@ async def test_a_list_that_expires_between_its_parts_is_asked_for_in_one_piece()
 
 
 async def test_what_changes_between_the_parts_of_a_list_is_known_once_and_as_it_is_now() -> None:
-    async with world() as here:
+    async with proxied_plane() as here:
         made = dict[str, Gauge]()
 
         async def make(name: str) -> None:
@@ -191,7 +199,7 @@ async def test_what_changes_between_the_parts_of_a_list_is_known_once_and_as_it_
 
 
 async def test_parts_after_the_first_carry_no_resource_version() -> None:
-    async with world() as here:
+    async with proxied_plane() as here:
         async with anyio.create_task_group() as group:
             for number in range(501):
                 group.start_soon(here.direct.create, GAUGES, "default", gauge(f"g{number}"))
@@ -204,7 +212,7 @@ async def test_parts_after_the_first_carry_no_resource_version() -> None:
 async def test_events_of_a_broken_connection_are_delivered_by_the_next_watch(
     end: End, reported: str
 ) -> None:
-    async with world() as here:
+    async with proxied_plane() as here:
         first = await here.create("a")
         async with observed_under(here, DroppedEvents(0, 2, end), FIRST_WATCH) as seen:
             await here.delete(first)
@@ -216,7 +224,7 @@ async def test_events_of_a_broken_connection_are_delivered_by_the_next_watch(
 async def test_a_streamed_list_without_its_end_is_given_up_for_a_list_and_never_tried_again() -> (
     None
 ):
-    async with world() as here:
+    async with proxied_plane() as here:
         await here.create("a")
         eaten = SwallowedBookmarks(initial_end_only=True)
         with here.proxy.inject(eaten, WATCH):
@@ -245,7 +253,7 @@ async def test_a_streamed_list_without_its_end_is_given_up_for_a_list_and_never_
 
 
 async def test_a_streamed_list_goes_on_as_the_watch_without_another_request() -> None:
-    async with world() as here:
+    async with proxied_plane() as here:
         await here.create("a")
         async with observed(here, streams=True) as seen:
             await here.create("b")
@@ -260,7 +268,7 @@ async def test_a_streamed_list_goes_on_as_the_watch_without_another_request() ->
 
 @pytest.mark.parametrize("end", [End.RESET, End.CLOSED])
 async def test_a_streamed_list_cut_midway_is_no_position_to_come_back_to(end: End) -> None:
-    async with world() as here:
+    async with proxied_plane() as here:
         made = [await here.create(name) for name in ("c", "b", "a")]  # revisions descend by name
         numbers = {one.metadata.resourceVersion for one in made}
         with here.proxy.inject(StopAfter(2, end), FIRST_WATCH) as cut:
@@ -274,7 +282,7 @@ async def test_a_streamed_list_cut_midway_is_no_position_to_come_back_to(end: En
 
 
 async def test_a_server_without_streamed_lists_is_asked_for_lists() -> None:
-    async with world() as here:
+    async with proxied_plane() as here:
         await here.create("a")
         message = "sendInitialEvents: Forbidden: forbidden unless WatchList is enabled"
         refused = Refusal(422, "Invalid", message)
@@ -286,7 +294,7 @@ async def test_a_server_without_streamed_lists_is_asked_for_lists() -> None:
 
 
 async def test_a_streamed_list_shows_what_was_deleted_in_a_gap() -> None:
-    async with world() as here:
+    async with proxied_plane() as here:
         gone = await here.create("gone")
         stays = await here.create("stays")
         with here.proxy.inject(half_open(3), FIRST_WATCH):

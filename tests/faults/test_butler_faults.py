@@ -79,10 +79,10 @@ async def _play_seed(here: Estate[Proxy], seed: int) -> None:
     names: list[str] = []
     here.start()
     here.start()
-    await here.found()
+    await here.create_cluster()
     founded = True
     for step in range(24):
-        await here.ask(f"n{step}", count=dice.randint(1, 3))
+        await here.create_allocation(f"n{step}", count=dice.randint(1, 3))
         names.append(f"n{step}")
         what = dice.random()
         if what < 0.25 and len(names) > 2:
@@ -108,7 +108,7 @@ async def _rests(here: Estate[Proxy]) -> None:
 
     What is done once in a while and once for all, as repairing labels, is over by then.
     """
-    await here.witness.until(here.witness.untidy)
+    await here.witness.until(here.witness.promises_left)
     sent: list[str] = []
     for _ in range(WINDOWS):
         since = len(here.management.calls)
@@ -138,9 +138,9 @@ async def test_what_happened_in_a_gap_of_the_watches_is_served() -> None:
         for gap, fault in _GAPS.items():
             with here.management.inject(fault, Match(verb="watch", times=12)) as struck:
                 here.start()
-                await here.found()
+                await here.create_cluster()
                 for number in range(6):
-                    await here.ask(f"n{number}")
+                    await here.create_allocation(f"n{number}")
                 with anyio.fail_after(LIMIT):
                     await struck.struck.wait()
                 await here.witness.until(here.witness.unsettled)
@@ -163,11 +163,11 @@ async def test_a_tenant_that_fails_keeps_its_addresses_until_they_are_withdrawn_
     async with estate() as here:
         here.start()
         here.start()
-        await here.found()
+        await here.create_cluster()
         await here.witness.until(here.witness.unsettled)
         with here.tenant.inject(fault) as outage:
             await here.delete(TENANT_CLUSTER, CLUSTER)
-            await here.ask("neighbour", count=8)
+            await here.create_allocation("neighbour", count=8)
             with anyio.fail_after(LIMIT):
                 await outage.struck.wait(2)
             balancer = here.witness.caches["ipallocations"].get(Key(HOME, "team-a-lb"))
@@ -182,9 +182,9 @@ async def test_replicas_whose_clocks_are_hours_apart_agree_and_stop_writing() ->
     async with estate() as here:
         here.start(timedelta(hours=5))
         here.start(timedelta(hours=-5))
-        await here.found()
+        await here.create_cluster()
         for number in range(6):
-            await here.ask(f"n{number}", count=2)
+            await here.create_allocation(f"n{number}", count=2)
         await here.witness.until(here.witness.unsettled)
         await _rests(here)
         assert here.witness.clashes == []

@@ -21,12 +21,12 @@ from tests.envtest.samples import crd
 from tests.faults.estate import LARGE, PACE, SwiftClock, bare_estate
 from tests.faults.parts import Elsewhere, Parts, SecondServer, place, taken_apart
 from tests.faults.pipes import HOST, Pipe
-from tests.faults.world import (
+from tests.faults.proxied import (
     GAUGES,
     PATIENCE,
     WATCH,
     Gauge,
-    World,
+    ProxiedPlane,
     observed,
     transport_to,
 )
@@ -41,7 +41,9 @@ MANY = 400
 
 
 @asynccontextmanager
-async def _world(*, cached: bool) -> AsyncIterator[tuple[World, Parts, SecondServer]]:
+async def _proxied_plane(
+    *, cached: bool
+) -> AsyncIterator[tuple[ProxiedPlane, Parts, SecondServer]]:
     """Watch through a second API server, so that it can be restarted and frozen."""
     async with (
         ControlPlane.start() as plane,
@@ -52,7 +54,11 @@ async def _world(*, cached: bool) -> AsyncIterator[tuple[World, Parts, SecondSer
         await plane.install_crds([crd()])
         await second.plane.install_crds([crd()])
         async with transport_to(plane) as direct, transport_to(proxy) as through:
-            yield World(plane, proxy, Client(direct), Client(through), through), parts, second
+            yield (
+                ProxiedPlane(plane, proxy, Client(direct), Client(through), through),
+                parts,
+                second,
+            )
 
 
 def _told(change: Change[Gauge]) -> str:
@@ -64,7 +70,7 @@ def _told(change: Change[Gauge]) -> str:
 async def test_a_watch_from_a_compacted_revision_fails_and_a_list_follows(
     cached: bool,
 ) -> None:
-    async with _world(cached=cached) as (here, parts, second):
+    async with _proxied_plane(cached=cached) as (here, parts, second):
         gone = await here.create("gone")
         await here.create("stays")
         gate = anyio.Event()
@@ -89,7 +95,7 @@ async def test_a_watch_from_a_compacted_revision_fails_and_a_list_follows(
 
 @CACHED
 async def test_a_watch_behind_a_compaction_ends_and_no_change_is_missed(cached: bool) -> None:
-    async with _world(cached=cached) as (here, parts, second):
+    async with _proxied_plane(cached=cached) as (here, parts, second):
         gone, busy = await here.create("gone"), await here.create("busy")
         async with observed(here) as seen:
             await here.proxy.calls.wait(1, lambda call: call.verb == "watch")
@@ -113,7 +119,7 @@ async def test_a_watch_behind_a_compaction_ends_and_no_change_is_missed(cached: 
 
 async def test_a_list_whose_continue_token_is_compacted_is_requested_in_one_piece() -> None:
     # With its watch cache the server keeps snapshots of its own, and answers from those.
-    async with _world(cached=False) as (here, parts, _):
+    async with _proxied_plane(cached=False) as (here, parts, _):
         async with anyio.create_task_group() as group:
             for number in range(SEVERAL_PARTS):
                 group.start_soon(here.create, f"g{number:04}")
@@ -149,14 +155,14 @@ async def test_every_allocation_is_served_although_etcd_compacts_undelivered_eve
     ):
         for _ in range(2):
             here.start(clock=SwiftClock(speed=PACE))
-        await here.found()
+        await here.create_cluster()
         for number in range(0, ASKED, BETWEEN):
             for which in range(number, number + BETWEEN):
-                await here.ask(f"n{which}", count=1 + which % 3)
+                await here.create_allocation(f"n{which}", count=1 + which % 3)
             await here.witness.until(here.witness.unsettled)
             # Everybody's watch begins anew, and what came before that is forgotten.
             pipe.cut()
-            await here.ask(f"nn{number}")
+            await here.create_allocation(f"nn{number}")
             await parts.compact()
         await here.witness.until(here.witness.unsettled)
         assert here.witness.clashes == []

@@ -32,13 +32,13 @@ async def test_every_allocation_of_a_burst_is_served_although_the_api_server_is_
         await _let_in(here)
         here.start(clock=SystemClock())
         here.start(clock=SystemClock())
-        await here.found()
+        await here.create_cluster()
         await here.witness.until(here.witness.unsettled)
         # One burst for each death: the rest of the first is served before all watches are back.
         for burst in range(2):
             async with anyio.create_task_group() as group:
                 for number in range(burst * ASKED, (burst + 1) * ASKED):
-                    group.start_soon(here.insist, f"n{number}", 1 + number % 3)
+                    group.start_soon(here.create_allocation_retrying, f"n{number}", 1 + number % 3)
                 await here.witness.until(partial(_fewer, here, _served(here) + ASKED // 5))
                 await parts.kill_apiserver()
                 assert _served(here) < (burst + 1) * ASKED, "it died when nothing was left to do"

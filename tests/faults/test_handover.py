@@ -7,7 +7,7 @@ import anyio
 
 from controller import SETTLED, Key, Manager, ManagerOptions, Outcome, Watch, to_self
 from controller.leases import LEASES
-from tests.faults.world import GAUGES, PATIENCE, World, transport_to, world
+from tests.faults.proxied import GAUGES, PATIENCE, ProxiedPlane, proxied_plane, transport_to
 
 LEASE = Key("default", "leader")
 HOURS = 3600.0
@@ -40,7 +40,7 @@ class Replica:
 
 
 @asynccontextmanager
-async def replica(here: World, name: str) -> AsyncIterator[Replica]:
+async def replica(here: ProxiedPlane, name: str) -> AsyncIterator[Replica]:
     """Run a replica with a lease that nobody would live to see pass."""
     options = ManagerOptions(
         leader_elect=True,
@@ -63,7 +63,7 @@ async def test_a_stopped_leader_gives_its_lease_to_the_next_when_its_work_has_en
     async def holder() -> str:
         return (await here.direct.get(LEASES, LEASE)).spec.holderIdentity or ""
 
-    async with world() as here:
+    async with proxied_plane() as here:
         await here.create("a")
         async with replica(here, "first") as first:
             await first.begun.wait()

@@ -29,11 +29,11 @@ async def test_every_allocation_is_served_although_the_crds_are_written_all_the_
             with capture_logs() as logs:
                 for _ in range(2):
                     here.start(clock=SwiftClock(speed=PACE))
-                await here.found()
+                await here.create_cluster()
                 for number in range(ASKED):
                     if number % BETWEEN == 0:
                         await _write_crds(plane, str(number))
-                    await here.insist(f"n{number}", count=1 + number % 3)
+                    await here.create_allocation_retrying(f"n{number}", count=1 + number % 3)
                 await here.witness.until(here.witness.unsettled)
             assert [entry for entry in logs if "(re)initializing" in str(entry.get("error"))]
             assert here.witness.clashes == []

@@ -57,7 +57,7 @@ async def test_every_allocation_is_served_once_whichever_api_server_replicas_use
     ):
         for _ in range(2):
             here.start(clock=SwiftClock(speed=PACE))
-        await here.found()
+        await here.create_cluster()
         second.etcd.late = BEHIND
         await _come_and_go(here, pipe, range(ASKED // 2))
         with second.frozen():
@@ -80,8 +80,8 @@ async def test_a_new_leader_with_a_lagging_cache_hands_out_no_range_that_is_take
         here.settings = FORGETFUL
         here.start(clock=SystemClock())
         here.start(clock=SystemClock(), transport=way)
-        await here.ask("n0", count=HALF)
-        await here.ask("n1", count=HALF + 8)
+        await here.create_allocation("n0", count=HALF)
+        await here.create_allocation("n1", count=HALF + 8)
         await here.witness.until(lambda: _differs(here, n0=ALLOCATED, n1=FAILED))
         await until(
             checked(partial(_positions, here)),
@@ -91,9 +91,9 @@ async def test_a_new_leader_with_a_lagging_cache_hands_out_no_range_that_is_take
         with late.frozen():
             voided = _voided(here)
             for name in ("n2", "n3"):
-                await here.ask(name, count=4)
+                await here.create_allocation(name, count=4)
             await here.witness.until(lambda: _differs(here, n2=ALLOCATED, n3=ALLOCATED))
-            await here.witness.until(here.witness.untidy)
+            await here.witness.until(here.witness.promises_left)
             here.kill(0)
             lists = way.live_lists
             pool = await here.client.get(NETWORK_POOL, POOL)
@@ -146,7 +146,7 @@ async def _come_and_go(here: Estate[Plane], pipe: Pipe, numbers: range) -> None:
     """
     dice = random.Random(numbers.start)
     for number in numbers:
-        await here.ask(f"n{number}", count=1 + number % 3)
+        await here.create_allocation(f"n{number}", count=1 + number % 3)
         if number % 3 == 2:
             await here.delete(IP_ALLOCATION, Key(HOME, f"n{number - dice.choice((1, 2))}"))
         if number % BETWEEN == 0:

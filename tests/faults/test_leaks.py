@@ -21,7 +21,7 @@ from tests.clock import VirtualClock
 from tests.controller.scripted import Scripted
 from tests.controller.widgets import WIDGETS, Widget, widget
 from tests.envtest.samples import gauge
-from tests.faults.world import GAUGES, WATCH, Gauge, transport_to, world
+from tests.faults.proxied import GAUGES, WATCH, Gauge, proxied_plane, transport_to
 from tests.polling import checked, until
 
 CYCLES = 100
@@ -119,7 +119,7 @@ def test_objects_that_come_and_go_leave_no_index_keys_and_nothing_else() -> None
 
 
 async def test_informers_and_clients_that_come_and_go_leave_no_connection() -> None:
-    async with world() as here:
+    async with proxied_plane() as here:
         await here.create("a")
 
         async def visit() -> None:
@@ -145,7 +145,7 @@ async def test_informers_and_clients_that_come_and_go_leave_no_connection() -> N
 
 @pytest.mark.slow
 async def test_hundreds_of_reconnects_leave_no_connection_no_task_and_no_event_unseen() -> None:
-    async with world() as here:
+    async with proxied_plane() as here:
         busy = await here.create("busy")
         informers = [Informer(GAUGES, here.transport, here.clock) for _ in range(INFORMERS)]
 
@@ -193,7 +193,7 @@ async def test_hundreds_of_reconnects_leave_no_connection_no_task_and_no_event_u
 
 @pytest.mark.slow
 async def test_many_watches_and_many_requests_do_not_starve_each_other() -> None:
-    async with world() as here, transport_to(here.plane) as transport:
+    async with proxied_plane() as here, transport_to(here.plane) as transport:
         client = Client(transport)
         informers = [Informer(GAUGES, transport, here.clock) for _ in range(WATCHES)]
         names = [f"g{number}" for number in range(REQUESTS)]

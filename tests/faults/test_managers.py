@@ -29,7 +29,7 @@ from controller.informer import LAG_SECONDS
 from controller.runner import Reconcile
 from envtest.faults import LateRequest, LostAnswer, Match, Pause, Record
 from tests.envtest.samples import GROUP, crd, gauge
-from tests.faults.world import GAUGES, WATCH, Gauge, World, transport_to, world
+from tests.faults.proxied import GAUGES, WATCH, Gauge, ProxiedPlane, proxied_plane, transport_to
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def dials() -> dict[str, object]:
     return made
 
 
-async def allow(here: World, user: str, group: str, *plurals: str) -> None:
+async def allow(here: ProxiedPlane, user: str, group: str, *plurals: str) -> None:
     """Let a user read some kinds."""
     name = "-".join((user, *plurals))
     rule = {"apiGroups": [group], "resources": plurals, "verbs": ["list", "watch"]}
@@ -121,7 +121,7 @@ def options() -> ManagerOptions:
 async def test_a_missing_right_is_named_and_stops_no_other_controller(
     options: ManagerOptions,
 ) -> None:
-    async with world() as here:
+    async with proxied_plane() as here:
         await here.proxy.add_user("joe")
         await allow(here, "joe", GROUP, "gauges")
         await here.create("a")
@@ -146,7 +146,7 @@ async def test_a_missing_right_is_named_and_stops_no_other_controller(
 async def test_a_missing_kind_is_named_and_stops_no_other_controller(
     options: ManagerOptions,
 ) -> None:
-    async with world() as here:
+    async with proxied_plane() as here:
         await here.create("a")
         manager, looks = Manager(here.transport, clock=here.clock, options=options), Looks()
         watching(manager, looks, GAUGES, DIALS)
@@ -167,7 +167,7 @@ async def test_a_missing_kind_is_named_and_stops_no_other_controller(
 class Parent:
     """A reconciler that gives its gauge one child, of a name that the server chooses."""
 
-    def __init__(self, here: World) -> None:
+    def __init__(self, here: ProxiedPlane) -> None:
         options = ManagerOptions(stream_lists=False)  # only the watch shall lag, not the list
         self.manager = Manager(here.transport, clock=here.clock, options=options)
         self.gauges = self.manager.informer(GAUGES)
@@ -189,7 +189,7 @@ class Parent:
 
 
 async def test_a_controller_reads_its_own_writes_while_its_cache_lags() -> None:
-    async with world() as here:
+    async with proxied_plane() as here:
         parent = await here.create("parent")
         gate = anyio.Event()
         reconciler = Parent(here)
@@ -223,7 +223,7 @@ async def caught_up(reconciler: Parent) -> None:
 
 
 @asynccontextmanager
-async def lagging(here: World) -> AsyncIterator[tuple[Parent, anyio.Event]]:
+async def lagging(here: ProxiedPlane) -> AsyncIterator[tuple[Parent, anyio.Event]]:
     """Run a manager whose watch says nothing until the event is set."""
     gate = anyio.Event()
     reconciler = Parent(here)
@@ -234,7 +234,7 @@ async def lagging(here: World) -> AsyncIterator[tuple[Parent, anyio.Event]]:
 
 
 async def test_a_write_that_does_not_come_back_is_named_and_measured() -> None:
-    async with world() as here, lagging(here) as (reconciler, gate):
+    async with proxied_plane() as here, lagging(here) as (reconciler, gate):
 
         def error() -> ControllerError | None:
             return reconciler.gauges.last_error
@@ -258,7 +258,7 @@ async def test_a_write_that_does_not_come_back_is_named_and_measured() -> None:
 
 
 async def test_a_deleted_object_does_not_reappear_while_the_cache_lags() -> None:
-    async with world() as here:
+    async with proxied_plane() as here:
         plain = await here.create("plain")
         body = gauge("held")
         body["metadata"]["finalizers"] = ["example.com/held"]
@@ -289,7 +289,7 @@ async def test_a_deleted_object_does_not_reappear_while_the_cache_lags() -> None
 
 
 async def test_a_name_used_again_after_our_deletion_shows_the_new_object() -> None:
-    async with world() as here:
+    async with proxied_plane() as here:
         first = await here.create("a")
         async with lagging(here) as (reconciler, gate):
             client, cache = reconciler.manager.client, reconciler.gauges.cache
@@ -303,7 +303,7 @@ async def test_a_name_used_again_after_our_deletion_shows_the_new_object() -> No
 
 
 async def test_a_write_whose_answer_was_lost_is_not_made_twice() -> None:
-    async with world() as here:
+    async with proxied_plane() as here:
         created = Match(verb="create", resource="gauges", times=1)
         with here.proxy.inject(LostAnswer(), created):
             with pytest.raises(NoAnswer):

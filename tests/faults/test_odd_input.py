@@ -29,7 +29,7 @@ from envtest.faults import (
     unknown_event,
 )
 from envtest.faults.fault import Fault, event
-from tests.faults.world import GAUGES, Gauge, Observed, World, observed, world
+from tests.faults.proxied import GAUGES, Gauge, Observed, ProxiedPlane, observed, proxied_plane
 
 WATCH_ONCE = Match(verb="watch", resource="gauges", times=1)
 LIST_ONCE = Match(verb="list", resource="gauges", times=1)
@@ -56,7 +56,7 @@ RELISTED, CONTINUED, UNTROUBLED = (2, 2), (1, 2), (1, 1)
     ids=str,
 )
 async def test_a_watch_with_odd_input_loses_nothing(fault: Fault, policy: tuple[int, int]) -> None:
-    async with world() as here:
+    async with proxied_plane() as here:
         await here.create("a")
         with here.proxy.inject(fault, WATCH_ONCE) as odd:
             async with observed(here) as seen:
@@ -86,7 +86,7 @@ async def test_a_watch_with_odd_input_loses_nothing(fault: Fault, policy: tuple[
     ids=str,
 )
 async def test_a_list_with_odd_input_is_asked_for_again(fault: Fault) -> None:
-    async with world() as here:
+    async with proxied_plane() as here:
         await here.create("a")
         with here.proxy.inject(fault, LIST_ONCE):
             async with observed(here) as seen:
@@ -98,7 +98,7 @@ async def test_a_list_with_odd_input_is_asked_for_again(fault: Fault) -> None:
 
 @pytest.mark.parametrize("match", [LIST_ONCE, WATCH_ONCE], ids=["list", "watch"])
 async def test_the_time_that_an_overloaded_server_asks_for_is_given(match: Match) -> None:
-    async with world() as here:
+    async with proxied_plane() as here:
         with here.proxy.inject(too_many_requests(7), match):
             async with observed(here) as seen:
                 await here.proxy.calls.wait(3)
@@ -108,7 +108,7 @@ async def test_the_time_that_an_overloaded_server_asks_for_is_given(match: Match
 
 
 async def test_a_server_that_takes_no_watches_for_a_while_is_not_asked_for_lists() -> None:
-    async with world() as here:
+    async with proxied_plane() as here:
         known = (await here.create("a")).metadata.resourceVersion
         bookmark = event("BOOKMARK", {"metadata": {"resourceVersion": known}})
         refused = Match(verb="watch", resource="gauges", nth=2, times=4)
@@ -157,7 +157,7 @@ def storm() -> list[tuple[Fault, Match]]:
     )
 
 
-async def churn(here: World, rng: random.Random) -> None:
+async def churn(here: ProxiedPlane, rng: random.Random) -> None:
     """Create, change and delete gauges until the storm has done its worst."""
     living: list[Gauge] = []
     number = 0
@@ -177,7 +177,7 @@ async def churn(here: World, rng: random.Random) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_a_cache_comes_to_equal_the_server_through_any_storm(seed: int) -> None:
-    async with world(seed) as here, observed(here) as seen:
+    async with proxied_plane(seed) as here, observed(here) as seen:
         with ExitStack() as faults:
             for fault, match in storm():
                 faults.enter_context(here.proxy.inject(fault, match))

@@ -28,14 +28,14 @@ BURST = "burst-"
 """How the names of those start that are created while the servers are being restored."""
 
 
-async def _ask(here: Estate[Plane], numbers: range) -> None:
+async def _create_allocations(here: Estate[Plane], numbers: range) -> None:
     for number in numbers:
-        await here.ask(f"n{number}", count=1 + number % 3)
+        await here.create_allocation(f"n{number}", count=1 + number % 3)
 
 
 async def _live_on(here: Estate[Plane]) -> None:
     """Let happen what will never have happened."""
-    await _ask(here, LOST)
+    await _create_allocations(here, LOST)
     for number in (0, 3):
         await here.delete(IP_ALLOCATION, Key(HOME, f"n{number}"))
     await here.witness.until(here.witness.unsettled)
@@ -49,30 +49,30 @@ async def test_controllers_at_work_go_on_in_the_history_that_was_restored(tmp_pa
     ):
         for _ in range(2):
             here.start(clock=SystemClock())
-        await here.found()
-        await _ask(here, KEPT)
+        await here.create_cluster()
+        await _create_allocations(here, KEPT)
         await here.witness.until(here.witness.unsettled)
         kept = set(here.witness.expected)
         await parts.back_up(tmp_path / "backup")
         await _live_on(here)
         async with anyio.create_task_group() as group:
-            group.start_soon(_create_many, here)
+            group.start_soon(_keep_creating_allocations, here)
             await parts.restore(tmp_path / "backup", here.found_away)
             group.cancel_scope.cancel()
         here.witness.expected = kept
         await _expect_those_created_after_the_restore(here)
-        await _ask(here, NEW)
+        await _create_allocations(here, NEW)
         await here.witness.until(here.witness.unsettled)
         assert here.witness.clashes == []
 
 
-async def _create_many(here: Estate[Plane]) -> None:
+async def _keep_creating_allocations(here: Estate[Plane]) -> None:
     """Create allocations until cancelled, so that the servers' end meets all kinds of writes."""
     number = 0
     while True:
         number += 1
         try:
-            await here.ask(f"{BURST}{number}")
+            await here.create_allocation(f"{BURST}{number}")
         except ControllerError:
             await anyio.sleep(0.1)
 
@@ -99,7 +99,7 @@ async def test_controllers_notice_a_restore_after_revisions_exceed_theirs(
     ):
         for _ in range(2):
             here.start()
-        await _ask(here, KEPT)
+        await _create_allocations(here, KEPT)
         await here.witness.until(here.witness.unsettled)
         kept = set(here.witness.expected)
         await parts.back_up(tmp_path / "backup")
@@ -109,12 +109,12 @@ async def test_controllers_notice_a_restore_after_revisions_exceed_theirs(
         pipe.cut()
         await parts.restore(tmp_path / "backup", here.found_away)
         here.witness.expected = kept
-        await _ask(here, NEW)
+        await _create_allocations(here, NEW)
         while await parts.revision() <= reached + 100:
             await here.client.create(NAMESPACE, "", {"metadata": {"generateName": "x"}})
         pipe.shut = False
         with anyio.fail_after(LIMIT):
             await pipe.carried.wait(len(pipe.carried) + 8)
-        await _ask(here, NEWER)
+        await _create_allocations(here, NEWER)
         await here.witness.until(here.witness.unsettled)
         assert here.witness.clashes == []

@@ -21,7 +21,7 @@ from controller import (
     to_self,
 )
 from controller.mutations import ObjectMutated
-from tests.faults.world import GAUGES, PATIENCE, Gauge, observed, transport_to, world
+from tests.faults.proxied import GAUGES, PATIENCE, Gauge, observed, proxied_plane, transport_to
 
 MANY = 50
 ROUNDS = 6
@@ -39,7 +39,7 @@ SETTINGS = Resource("", "v1", "ConfigMap", "configmaps", Settings)
 
 
 async def test_a_late_handler_sees_each_object_once_as_initial_without_gap_or_disorder() -> None:
-    async with world() as here:
+    async with proxied_plane() as here:
         made = {f"g{number:02}": await here.create(f"g{number:02}") for number in range(MANY)}
         async with observed(here) as seen:
             late: list[list[Change[Gauge]]] = []
@@ -83,7 +83,7 @@ async def test_a_late_handler_sees_each_object_once_as_initial_without_gap_or_di
 
 
 async def test_a_reconciler_cannot_change_a_cached_object_for_other_readers() -> None:
-    async with world() as here:
+    async with proxied_plane() as here:
         body = {"metadata": {"name": "a", "labels": {"team": "net"}}, "data": {"x": "1"}}
         await here.direct.create(SETTINGS, "default", body)
         manager = Manager(here.transport, clock=here.clock)
@@ -121,7 +121,7 @@ async def test_a_reconciler_cannot_change_a_cached_object_for_other_readers() ->
 
 
 async def test_the_detector_of_mutations_names_what_was_changed_in_place() -> None:
-    async with world() as here, transport_to(here.plane) as transport:
+    async with proxied_plane() as here, transport_to(here.plane) as transport:
         await here.direct.create(
             SETTINGS, "default", {"metadata": {"name": "a"}, "data": {"x": "1"}}
         )

@@ -69,7 +69,7 @@ STORM = replace(
 
 
 @asynccontextmanager
-async def _world(cidr: str = SMALL) -> AsyncIterator[Estate[Plane]]:
+async def _proxied_plane(cidr: str = SMALL) -> AsyncIterator[Estate[Plane]]:
     async with ControlPlane.start() as plane, bare_estate(plane, cidr=cidr) as here:
         yield here
 
@@ -124,7 +124,7 @@ def _left(here: Estate[Plane]) -> str:
             left = [one.metadata.name for one in cache if _is_of_the_storm(one)]
             if left:
                 return f"{resource.kind}: {left}"
-    return here.witness.unsettled() or here.witness.untidy()
+    return here.witness.unsettled() or here.witness.promises_left()
 
 
 def _is_of_the_storm(one: Any) -> bool:
@@ -135,12 +135,12 @@ def _is_of_the_storm(one: Any) -> bool:
 async def test_nothing_is_left_of_objects_that_vanish_while_they_are_adopted(
     record_property: Callable[[str, object], None],
 ) -> None:
-    async with _world(LARGE) as here:
+    async with _proxied_plane(LARGE) as here:
         vanished = Vanished(here)
         here.settings = STORM
         here.start(clock=SystemClock())
         here.start(clock=SystemClock())
-        await here.ask("n0")
+        await here.create_allocation("n0")
         await here.witness.until(here.witness.unsettled)
         # When an object is adopted depends on the machine: the pauses grow until it was met.
         embedded = here.management.kind == "embedded"
@@ -158,13 +158,13 @@ async def test_nothing_is_left_of_objects_that_vanish_while_they_are_adopted(
 
 @HOW
 async def test_a_request_that_vanishes_leaves_its_range_to_others(vanishing: Vanishing) -> None:
-    async with _world() as here:
+    async with _proxied_plane() as here:
         key = Key(HOME, "n0")
-        await here.ask(key.name, count=WHOLE_POOL)
+        await here.create_allocation(key.name, count=WHOLE_POOL)
         async with vanishing(here, IP_ALLOCATION, key):
             await here.witness.until(here.witness.unsettled)
             here.witness.expected.clear()
-        await here.ask("n1", count=WHOLE_POOL)
+        await here.create_allocation("n1", count=WHOLE_POOL)
         await here.witness.until(here.witness.unsettled)
         assert [key in cache for cache in here.caches(IP_ALLOCATION)] == [False, False]
 
@@ -184,14 +184,14 @@ def _unprojected(here: Estate[Plane], key: Key) -> str:
 async def test_a_pool_that_vanishes_leaves_its_ranges_to_those_who_hold_them(
     vanishing: Vanishing,
 ) -> None:
-    async with _world() as here:
+    async with _proxied_plane() as here:
         for number in range(4):
-            await here.ask(f"n{number}", count=5)
+            await here.create_allocation(f"n{number}", count=5)
         async with vanishing(here, NETWORK_POOL, POOL):
             await here.witness.until(here.witness.unsettled)
         held = _held(here)
         assert len(held) == 4
-        await here.ask("n4", count=5)
+        await here.create_allocation("n4", count=5)
         await here.delete(IP_ALLOCATION, Key(HOME, "n2"))
         await here.witness.until(lambda: _waits(here, "n4"))
         await here.witness.until(lambda: "not gone yet" if "n2" in _held(here) else "")
@@ -199,7 +199,7 @@ async def test_a_pool_that_vanishes_leaves_its_ranges_to_those_who_hold_them(
         async with people(here.management) as http:
             await create(http, NETWORK_POOL, POOL, {"cidr": "10.40.0.0/26"})
         for number in range(rest):
-            await here.ask(f"nn{number}")
+            await here.create_allocation(f"nn{number}")
         await here.witness.until(here.witness.unsettled)
         now = _held(here)
         assert {name: now[name] for name in ("n0", "n1", "n3")} == {
@@ -228,8 +228,8 @@ def _waits(here: Estate[Plane], name: str) -> str:
 async def test_the_ranges_of_a_vanished_cluster_are_free_once_its_services_do_not_use_them(
     vanishing: Vanishing,
 ) -> None:
-    async with _world() as here:
-        await here.found()
+    async with _proxied_plane() as here:
+        await here.create_cluster()
         async with vanishing(here, TENANT_CLUSTER, CLUSTER):
             await here.witness.until(here.witness.unsettled)
             here.witness.expected.clear()
@@ -253,8 +253,8 @@ async def test_a_request_for_a_tenant_that_vanishes_leaves_nothing_and_is_not_wa
     vanishing: Vanishing,
 ) -> None:
     """Nobody remembers its range, and OPERATIONS says so; the tenant loses it all the same."""
-    async with _world() as here:
-        await here.found()
+    async with _proxied_plane() as here:
+        await here.create_cluster()
         key = Key(HOME, "extra")
         owner = {"name": CLUSTER.name, "namespace": CLUSTER.namespace}
         spec = _allocation(tenantClusterRef=owner, type="loadbalancer", count=WHOLE_POOL // 2)
@@ -284,7 +284,7 @@ async def _service_with_an_address(here: Estate[Plane], of: str = "team-a-lb") -
 
 async def _rival(here: Estate[Plane], count: int) -> None:
     """Ask for more addresses than there are as long as nobody gives any back."""
-    await here.ask("n0", count=count)
+    await here.create_allocation("n0", count=count)
 
     def served() -> str:
         one = here.witness.caches["ipallocations"].get(Key(HOME, "n0"))
@@ -318,12 +318,12 @@ def _unasked(here: Estate[Plane]) -> str:
 async def test_a_provider_that_vanishes_is_reported_missing_and_nothing_else_happens(
     vanishing: Vanishing,
 ) -> None:
-    async with _world() as here:
-        await here.found()
+    async with _proxied_plane() as here:
+        await here.create_cluster()
         key = Key(HOME, "default")
         async with vanishing(here, PROVIDER_CONFIG, key):
             await here.witness.until(here.witness.unsettled)
         held = _held(here)
-        await here.ask("n0")
+        await here.create_allocation("n0")
         await here.witness.until(here.witness.unsettled)
         assert held.items() <= _held(here).items()

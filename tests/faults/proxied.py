@@ -72,7 +72,7 @@ class HastyClock(VirtualClock):
 
 
 @dataclass
-class World:
+class ProxiedPlane:
     """A plane, the proxy before it, and a client on each of the two ways."""
 
     plane: Plane
@@ -102,13 +102,13 @@ class World:
 
 
 @asynccontextmanager
-async def world(seed: int = 0) -> AsyncIterator[World]:
+async def proxied_plane(seed: int = 0) -> AsyncIterator[ProxiedPlane]:
     """Run a control plane with a proxy before it; give up when the test takes too long."""
     with anyio.fail_after(PATIENCE):
         async with ControlPlane.start() as plane, Proxy.before(plane, seed=seed) as proxy:
             await plane.install_crds([crd()])
             async with transport_to(plane) as direct, transport_to(proxy) as through:
-                yield World(plane, proxy, Client(direct), Client(through), through)
+                yield ProxiedPlane(plane, proxy, Client(direct), Client(through), through)
 
 
 @asynccontextmanager
@@ -126,13 +126,13 @@ async def transport_to(plane: Plane, user: str = "admin") -> AsyncIterator[Trans
 class Observed:
     """An informer through the proxy, and what its handler was told."""
 
-    def __init__(self, world: World, *, streams: bool = False) -> None:
+    def __init__(self, here: ProxiedPlane, *, streams: bool = False) -> None:
         self.metrics = Metrics()
         observer = self.metrics.informer("gauges")
         self.informer = Informer(
             GAUGES,
-            world.transport,
-            world.clock,
+            here.transport,
+            here.clock,
             indexes={"uid": lambda one: (one.metadata.uid,)},
             streams=streams,
             observer=observer,
@@ -178,9 +178,9 @@ class Observed:
 
 
 @asynccontextmanager
-async def observed(world: World, *, streams: bool = False) -> AsyncIterator[Observed]:
+async def observed(here: ProxiedPlane, *, streams: bool = False) -> AsyncIterator[Observed]:
     """Run an informer through the proxy, synced."""
-    watcher = Observed(world, streams=streams)
+    watcher = Observed(here, streams=streams)
     async with anyio.create_task_group() as group:
         group.start_soon(watcher.informer.run)
         with anyio.fail_after(PATIENCE):
