@@ -24,7 +24,7 @@ import yaml
 from anyio.to_thread import run_sync
 
 from controller.credentials import Configuration, LoadedCredentials, kubeconfig_reader
-from controller.endpoint import Endpoint, checked_proxy, proxy_from_environment
+from controller.endpoint import Endpoint, checked_proxy, proxy_from_environment, url_of_host
 from controller.errors import ConfigurationError
 from controller.transport import HttpTransport, Transport
 
@@ -32,6 +32,7 @@ TOKEN_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 HOST = "KUBERNETES_SERVICE_HOST"
 PORT = "KUBERNETES_SERVICE_PORT"
 _NAMED_FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+_Documents = Sequence[Mapping[str, Any]]
 
 
 async def connect(
@@ -59,7 +60,7 @@ async def connect(
     configuration = await load()
     credentials = LoadedCredentials(configuration, load, await run_sync(_files, paths))
     if configuration.proxy:
-        proxy = checked_proxy(configuration.proxy, "the kubeconfig's proxy-url")
+        proxy = checked_proxy(str(configuration.proxy), "the kubeconfig's proxy-url")
     else:
         proxy = proxy_from_environment(configuration.host, os.environ)
     return HttpTransport(
@@ -165,9 +166,9 @@ def context_names(kubeconfig: Path | None = None) -> list[str]:
     Raises:
         ConfigurationError: there is no kubeconfig, or one is wrong.
     """
-    documents = map(_read_kubeconfig, _kubeconfigs(kubeconfig, None))
-    entries = (entry for document in documents for entry in document["contexts"])
-    return [str(entry["name"]) for entry in entries if isinstance(entry, dict) and "name" in entry]
+    documents = _read_kubeconfigs(_kubeconfigs(kubeconfig, None))
+    found = (entry.get("name") for one in documents for entry in _listed(one, "context"))
+    return [str(name) for name in dict.fromkeys(found) if name is not None]
 
 
 def _files(kubeconfigs: Sequence[Path]) -> list[Path]:
@@ -178,25 +179,25 @@ def _files(kubeconfigs: Sequence[Path]) -> list[Path]:
     if not kubeconfigs:
         return [TOKEN_FILE, TOKEN_FILE.with_name("ca.crt")]
     found = list(kubeconfigs)
-    for path in kubeconfigs:
-        document = _read_kubeconfig(path)
-        for plural, single in (("clusters", "cluster"), ("users", "user")):
-            for entry in document.get(plural) or ():
-                inner = entry.get(single) or {}
-                found += [path.parent / inner[name] for name in _NAMED_FILES if inner.get(name)]
+    for path, document in zip(kubeconfigs, _read_kubeconfigs(kubeconfigs), strict=True):
+        for single in ("cluster", "user"):
+            for inner in _entries([document], single).values():
+                named = (inner[name] for name in _NAMED_FILES if inner.get(name))
+                found += [path.parent / name for name in named if isinstance(name, str)]
     return found
 
 
 async def _load_kubeconfigs(paths: list[Path], context: str | None) -> Configuration:
     """Read kubeconfig files, merged as kubectl does; raise ConfigurationError for a fault."""
-    documents = [_read_kubeconfig(path) for path in paths]
+    documents = _read_kubeconfigs(paths)
     where = os.pathsep.join(map(str, paths))
+    chosen = _chosen_context(documents, context, where)
     config = kubeconfig_reader()
     configuration = config.kube_config.Configuration()
     try:
-        loader = await config.load_kube_config(
+        await config.load_kube_config(
             config_file=where,
-            context=context,
+            context=chosen,
             client_configuration=configuration,
             persist_config=False,
             temp_file_path=_private_directory(),
@@ -208,8 +209,80 @@ async def _load_kubeconfigs(paths: list[Path], context: str | None) -> Configura
         raise ConfigurationError(
             f"kubeconfig {where} cannot be used: {type(error).__name__}: {error}"
         ) from error
-    _refuse_impersonation(documents, loader.current_context or {}, where)
+    _refuse_impersonation(documents, chosen, where)
     return configuration
+
+
+def _chosen_context(documents: _Documents, context: str | None, where: str) -> str:
+    """Return the context that is asked for, else the current one: as in kubectl, the first named.
+
+    Raises:
+        ConfigurationError: there is none, or what it names is missing or is no server. The loader
+            has no clear words for that.
+    """
+    contexts = _entries(documents, "context")
+    known = ", ".join(contexts) or "none"
+    current = (document.get("current-context") for document in documents)
+    name = str(context or next(filter(None, current), ""))
+    if not name:
+        raise ConfigurationError(
+            f"kubeconfig {where} has no current-context; name one of these: {known}"
+        )
+    if name not in contexts:
+        raise ConfigurationError(f"kubeconfig {where} has no context {name!r}; there are: {known}")
+    cluster = _meant(documents, name, "cluster", where)
+    server = cluster.get("server")
+    parts = url_of_host(server) if isinstance(server, str) else None
+    if parts is None:
+        raise ConfigurationError(
+            f"kubeconfig {where}: the server of cluster {contexts[name]['cluster']!r} is no URL of"
+            f" a host: write https://HOST:PORT instead of {str(server or '')[:100]!r}"
+        )
+    if parts.scheme == "https" or contexts[name].get("user"):
+        _meant(documents, name, "user", where)
+    return name
+
+
+def _meant(documents: _Documents, context: str, single: str, where: str) -> Mapping[str, Any]:
+    """Return the cluster or user of a context; raise ConfigurationError if there is none."""
+    name = _entries(documents, "context")[context].get(single)
+    found = _entries(documents, single).get(str(name)) if name else None
+    if found is None:
+        what = f"the {single} {name!r}, and there is none of that name" if name else f"no {single}"
+        raise ConfigurationError(f"kubeconfig {where}: context {context!r} names {what}")
+    return found
+
+
+def _entries(documents: _Documents, single: str) -> dict[str, Mapping[str, Any]]:
+    """Return the contexts, clusters or users by name; of several, kubectl takes the first."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for document in documents:
+        for entry in _listed(document, single):
+            if isinstance(entry.get(single), dict):
+                found.setdefault(str(entry.get("name")), entry[single])
+    return found
+
+
+def _listed(document: Mapping[str, Any], single: str) -> list[Mapping[str, Any]]:
+    """Return the entries of one of the three lists; what is none is passed over."""
+    listed = document.get(f"{single}s")
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+
+
+def _read_kubeconfigs(paths: Sequence[Path]) -> list[Mapping[str, Any]]:
+    """Read kubeconfig files, of which one at least has contexts.
+
+    Raises:
+        ConfigurationError: one cannot be used, or none has contexts.
+    """
+    documents = [_read_kubeconfig(path) for path in paths]
+    if paths and not any(document.get("contexts") for document in documents):
+        raise _no_contexts(os.pathsep.join(map(str, paths)))
+    return documents
+
+
+def _no_contexts(where: str) -> ConfigurationError:
+    return ConfigurationError(f"kubeconfig {where} has no contexts: is it a kubeconfig?")
 
 
 def _read_kubeconfig(path: Path) -> Mapping[str, Any]:
@@ -221,23 +294,19 @@ def _read_kubeconfig(path: Path) -> Mapping[str, Any]:
         raise ConfigurationError(f"kubeconfig {path} is no YAML: {detail}") from error
     except OSError as error:
         raise ConfigurationError(f"kubeconfig {path} cannot be read: {error.strerror}") from error
-    if not isinstance(document, dict) or not document.get("contexts"):
-        raise ConfigurationError(f"kubeconfig {path} has no contexts: is it a kubeconfig?")
+    if not isinstance(document, dict):
+        raise _no_contexts(str(path))
     return document
 
 
-def _refuse_impersonation(
-    documents: list[Mapping[str, Any]], context: Mapping[str, Any], where: str
-) -> None:
+def _refuse_impersonation(documents: _Documents, context: str, where: str) -> None:
     """Raise for a user with `as`: without impersonation requests would have other rights."""
-    user = (context.get("context") or {}).get("user")
-    for document in documents:
-        for entry in document.get("users") or ():
-            if entry.get("name") == user and "as" in (entry.get("user") or {}):
-                raise ConfigurationError(
-                    f"kubeconfig {where}: user {user} impersonates another (`as`), which is not"
-                    " supported; use credentials of the account itself"
-                )
+    user = _entries(documents, "context")[context].get("user")
+    if "as" in _entries(documents, "user").get(str(user), {}):
+        raise ConfigurationError(
+            f"kubeconfig {where}: user {user} impersonates another (`as`), which is not"
+            " supported; use credentials of the account itself"
+        )
 
 
 @lru_cache(maxsize=1)

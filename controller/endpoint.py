@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from typing import Protocol
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from typing_extensions import override
 
@@ -124,13 +124,27 @@ def checked_proxy(proxy: str, where: str) -> str:
     Raises:
         ConfigurationError: it is not an HTTP proxy; the message says `where` it was set.
     """
-    parts = urlsplit(proxy)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    if url_of_host(proxy) is None:
         raise ConfigurationError(
             f"{where} names the proxy {proxy[:100]!r}, but only http:// and https:// proxies are"
             " supported"
         )
     return proxy
+
+
+def url_of_host(url: str) -> SplitResult | None:
+    """Return the parts of an http:// or https:// URL that leads to a host; None of any other.
+
+    A port out of range, brackets that do not close and a name that DNS cannot have are found here,
+    as what sends requests raises ValueError for them.
+    """
+    try:
+        parts = urlsplit(url)
+        (parts.hostname or "").encode("idna")
+        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        return None
+    return parts if usable else None
 
 
 def _excludes(entry: str, host: str) -> bool:

@@ -14,11 +14,10 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 import yaml
 
-from controller.endpoint import Endpoint, StaticToken, checked_proxy, tls_context
+from controller.endpoint import Endpoint, StaticToken, checked_proxy, tls_context, url_of_host
 from controller.errors import ConfigurationError
 from controller.transport import HttpTransport, Transport
 
@@ -249,17 +248,12 @@ def _pem(entry: Mapping[str, Any], name: str) -> str:
 def _server(cluster: Mapping[str, Any], *, allow_insecure: bool) -> str:
     """Return the URL of the API server; raise ConfigurationError unless it is https of a host."""
     server = _text(cluster, "server")
-    try:
-        parts = urlsplit(server)
-        port = parts.port
-    except ValueError:
-        parts, port = urlsplit(""), None
-    if parts.scheme == "http" and not allow_insecure:
+    parts = url_of_host(server)
+    if parts is not None and parts.scheme == "http" and not allow_insecure:
         raise ConfigurationError(
             f"the kubeconfig's server {_short(server)} is plain HTTP, which is not allowed"
         )
-    plain = not (parts.query or parts.fragment or parts.username or parts.password)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0 or not plain:
+    if parts is None or parts.query or parts.fragment or parts.username or parts.password:
         raise ConfigurationError(
             f"the kubeconfig's server {_short(server)} is no https:// URL of a host"
         )

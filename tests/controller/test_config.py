@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
+import yaml
 
 from controller import config
 from controller.config import connect, pod_configuration
@@ -42,6 +43,31 @@ async def test_the_kubeconfigs_of_the_environment_and_of_the_home_directory_are_
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'missing'}{os.pathsep}{named}")
     with pytest.raises(Unauthorized):
         await reached()
+
+
+async def test_of_several_kubeconfigs_the_first_current_context_counts_as_in_kubectl(
+    tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = kubeconfig(tmp_path / "first", server, {"token": "good"})
+    second = tmp_path / "second"
+    monkeypatch.setenv("KUBECONFIG", f"{first}{os.pathsep}{second}")
+    for current in ("two", ""):
+        document = yaml.safe_load(first.read_text()) | {"current-context": current}
+        second.write_text(yaml.safe_dump(document))
+        assert await reached() == b"{}"
+
+
+async def test_clusters_users_and_contexts_may_be_in_a_kubeconfig_each(
+    tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = kubeconfig(tmp_path / "whole", server, {"token": "good"})
+    document = yaml.safe_load(whole.read_text())
+    for name in ("clusters", "users", "contexts", "current-context"):
+        (tmp_path / name).write_text(yaml.safe_dump({name: document[name]}))
+    names = ("users", "clusters", "contexts", "current-context")
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join(str(tmp_path / name) for name in names))
+    assert await reached() == b"{}"
+    assert config.context_names() == ["one", "two"]
 
 
 async def test_a_pod_uses_its_service_account_and_reads_its_token_again(
@@ -151,11 +177,91 @@ async def test_a_missing_kubeconfig_or_context_is_named(
     with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
         await connect(tmp_path)
     path = kubeconfig(tmp_path / "k", "https://127.0.0.1", {"token": "t"})
-    with pytest.raises(ConfigurationError, match="name three in"):
+    with pytest.raises(ConfigurationError, match="has no context 'three'; there are: one, two"):
         await connect(path, "three")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "missing"))
     with pytest.raises(ConfigurationError, match="KUBECONFIG names"):
         await connect()
+
+
+def changed(path: Path, change: dict[str, Any]) -> Path:
+    """Change entries of a kubeconfig."""
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | change))
+    return path
+
+
+async def refusal(path: Path) -> str:
+    """Return why a kubeconfig is refused; it names the file."""
+    with pytest.raises(ConfigurationError) as caught:
+        await connect(path)
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        *("", 5, None, "127.0.0.1:6443", "ftp://127.0.0.1", "https://", "https://127.0.0.1:99999"),
+        *("https://[::1", f"https://{'a' * 64}.example"),
+    ],
+)
+async def test_a_server_that_is_no_url_is_refused_before_anything_is_sent(
+    tmp_path: Path, server: Any
+) -> None:
+    path = kubeconfig(tmp_path / "k", server, {"token": "t"})
+    why = await refusal(path)
+    assert "cluster 'c'" in why
+    assert "is no URL of a host: write https://HOST:PORT" in why
+
+
+@pytest.mark.parametrize("proxy", ["http://[::1", "http://127.0.0.1:99999", 5, "socks5://h"])
+async def test_a_proxy_that_is_no_url_is_refused(tmp_path: Path, proxy: Any) -> None:
+    path = kubeconfig(tmp_path / "k", "https://127.0.0.1", {"token": "t"}, **{"proxy-url": proxy})
+    with pytest.raises(ConfigurationError, match="proxy-url names the proxy"):
+        await connect(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"current-context": ""}, "has no current-context; name one of these: one, two"),
+        ({"current-context": None}, "has no current-context; name one of these: one, two"),
+        ({"current-context": ["one"]}, "has no context"),
+        ({"current-context": "three"}, "has no context 'three'; there are: one, two"),
+        ({"users": []}, "context 'one' names the user 'u', and there is none of that name"),
+        ({"users": None}, "context 'one' names the user 'u', and there is none of that name"),
+        ({"users": "u"}, "context 'one' names the user 'u', and there is none of that name"),
+        ({"users": [{"name": "u", "user": None}]}, "names the user 'u', and there is none"),
+        ({"clusters": [5]}, "context 'one' names the cluster 'c', and there is none of that name"),
+        ({"contexts": [{"name": "one", "context": {"cluster": "c"}}]}, "'one' names no user"),
+        ({"contexts": [{"name": "one", "context": {"user": "u"}}]}, "'one' names no cluster"),
+        (
+            {"contexts": [{"name": "one", "context": {"cluster": ["c"]}}]},
+            "names the cluster ['c']",
+        ),
+        ({"contexts": [{"name": "one", "context": "c"}]}, "has no context 'one'; there are: none"),
+    ],
+)
+async def test_a_name_in_a_kubeconfig_that_leads_nowhere_is_said(
+    tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
+    path = kubeconfig(tmp_path / "k", "https://127.0.0.1", {"token": "t"})
+    assert words in await refusal(changed(path, change))
+
+
+async def test_what_the_context_does_not_name_may_be_odd(tmp_path: Path, server: str) -> None:
+    path = kubeconfig(tmp_path / "k", server, {"token": "good"})
+    document = yaml.safe_load(path.read_text())
+    document["users"] += [{"name": "v", "user": "text"}, {"name": "w", "user": {"tokenFile": 5}}]
+    path.write_text(yaml.safe_dump(document))
+    assert await reached(path) == b"{}"
+
+
+async def test_a_server_of_plain_http_needs_no_user(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path / "k", "http://127.0.0.1:8001", {})
+    contexts = [{"name": "one", "context": {"cluster": "c"}}]
+    transport = await connect(changed(path, {"contexts": contexts}))
+    await transport.aclose()
 
 
 async def test_impersonation_is_refused_and_not_ignored(tmp_path: Path, server: str) -> None:
