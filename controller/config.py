@@ -167,8 +167,8 @@ def context_names(kubeconfig: Path | None = None) -> list[str]:
         ConfigurationError: there is no kubeconfig, or one is wrong.
     """
     documents = _read_kubeconfigs(_kubeconfigs(kubeconfig, None))
-    found = (entry.get("name") for one in documents for entry in _listed(one, "context"))
-    return [str(name) for name in dict.fromkeys(found) if name is not None]
+    entries = (entry for one in documents for entry in _listed(one, "context"))
+    return [*dict.fromkeys(str(entry["name"]) for entry in entries if "name" in entry)]
 
 
 def _files(kubeconfigs: Sequence[Path]) -> list[Path]:
@@ -209,7 +209,8 @@ async def _load_kubeconfigs(paths: list[Path], context: str | None) -> Configura
         raise ConfigurationError(
             f"kubeconfig {where} cannot be used: {type(error).__name__}: {error}"
         ) from error
-    _refuse_impersonation(documents, chosen, where)
+    user = _entries(documents, "context")[chosen].get("user")
+    _check_user(_entries(documents, "user").get(str(user), {}), configuration, where, user)
     return configuration
 
 
@@ -299,13 +300,24 @@ def _read_kubeconfig(path: Path) -> Mapping[str, Any]:
     return document
 
 
-def _refuse_impersonation(documents: _Documents, context: str, where: str) -> None:
-    """Raise for a user with `as`: without impersonation requests would have other rights."""
-    user = _entries(documents, "context")[context].get("user")
-    if "as" in _entries(documents, "user").get(str(user), {}):
+def _check_user(
+    user: Mapping[str, Any], configuration: Configuration, where: str, name: object
+) -> None:
+    """Raise for what the loader passes over: the requests would have other rights.
+
+    Raises:
+        ConfigurationError: the user has `as`, or its exec plugin gave no credentials.
+    """
+    if "as" in user:
         raise ConfigurationError(
-            f"kubeconfig {where}: user {user} impersonates another (`as`), which is not"
+            f"kubeconfig {where}: user {name} impersonates another (`as`), which is not"
             " supported; use credentials of the account itself"
+        )
+    token = configuration.api_key.get("BearerToken", "").removeprefix("Bearer").strip()
+    if "exec" in user and not token and not configuration.cert_file:
+        raise ConfigurationError(
+            f"kubeconfig {where}: the exec plugin of user {name} gave neither a token nor a client"
+            " certificate with its key"
         )
 
 

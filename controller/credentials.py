@@ -6,6 +6,7 @@ again, does not strip tokens, and runs an exec plugin once. A 401 loads the conf
 once, at most every five seconds.
 """
 
+import logging
 import ssl
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -48,6 +49,8 @@ def kubeconfig_reader() -> ModuleType:
     that of Configuration are loaded. They are taken out of `sys.modules` again, so code which
     imports kubernetes_asyncio for itself gets all of it.
     """
+    # Its errors are raised, too; Python prints those that no handler takes.
+    logging.getLogger(_PACKAGE).addHandler(logging.NullHandler())
     if _PACKAGE in sys.modules:
         return import_module(f"{_PACKAGE}.config")  # other code has loaded all of it
     try:
@@ -140,8 +143,13 @@ class LoadedCredentials(Credentials):
         return self._token(), self._configuration.cert_file or "", self._state
 
     def _token(self) -> str:
-        token: str = self._configuration.api_key.get("BearerToken") or ""
-        return token.strip()
+        token: str = (self._configuration.api_key.get("BearerToken") or "").strip()
+        if not token.isprintable():
+            raise ConfigurationError(
+                f"the token for {self._configuration.host} has a line break or another control"
+                " character in it: write it in one line"
+            )
+        return token
 
 
 def file_state(files: Iterable[Path]) -> FileState:

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from controller.config import connect
 from controller.credentials import LoadedCredentials
-from controller.errors import Unauthorized
+from controller.errors import ConfigurationError, Unauthorized
 from tests.controller.certs import authority_and_pair
 from tests.controller.kubeconfigs import kubeconfig
 
@@ -37,6 +37,23 @@ async def test_a_token_is_read_again_after_a_minute(monkeypatch: pytest.MonkeyPa
     assert await credentials.authorization() == "Bearer one"
     now += 2
     assert await credentials.authorization() == "Bearer two"
+
+
+@pytest.mark.parametrize("token", ["good\nX-Other: 1", "go\0od", "good\r\n\r\n{}"])
+async def test_a_token_of_several_lines_is_refused_and_not_shown(
+    tmp_path: Path, token: str
+) -> None:
+    path = kubeconfig(tmp_path / "k", "http://127.0.0.1:1", {"token": token})
+    transport = await connect(path)
+    try:
+        with pytest.raises(ConfigurationError) as caught:
+            await transport.request("GET", "/version")
+    finally:
+        await transport.aclose()
+    assert str(caught.value) == (
+        "the token for http://127.0.0.1:1 has a line break or another control character in it:"
+        " write it in one line"
+    )
 
 
 class Volume:

@@ -1,6 +1,7 @@
 """kubernetes_asyncio reads kubeconfigs for us, and what we do not use of it is not loaded."""
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from controller.config import connect
+from controller.errors import ConfigurationError
 from tests.controller.kubeconfigs import kubeconfig
 
 SCRIPT = """
@@ -33,6 +36,9 @@ from kubernetes_asyncio import config
 print(json.dumps({"server": server, "loaded": len(heavy), "kind": pod.kind, "api": api,
                   "configuration": config.kube_config.Configuration.__module__}))
 """
+
+
+NOTHING = "gave neither a token nor a client certificate with its key"
 
 
 def outcome(file: Path, when: str) -> dict[str, Any]:
@@ -60,3 +66,39 @@ def test_a_program_that_imports_kubernetes_asyncio_itself_gets_all_of_it(
     assert found["configuration"] == "kubernetes_asyncio.client.configuration"
     if when == "after":
         assert found["loaded"] == 0
+
+
+@pytest.mark.parametrize(
+    ("printed", "words"),
+    [
+        ("", "exec: process returned 3. log in first"),
+        ("{", "exec: failed to decode process output"),
+        ({"apiVersion": "v1", "kind": "ExecCredential", "status": {}}, NOTHING),
+        ({"apiVersion": "v1", "kind": "ExecCredential", "status": {"token": ""}}, NOTHING),
+        (
+            {
+                "apiVersion": "v1",
+                "kind": "ExecCredential",
+                "status": {"clientCertificateData": "c"},
+            },
+            NOTHING,
+        ),
+    ],
+)
+async def test_what_an_exec_plugin_fails_with_is_said_once(
+    tmp_path: Path,
+    printed: Any,
+    words: str,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # as in a program that sets up none
+    text = printed if isinstance(printed, str) else json.dumps(printed)
+    script = f"echo '{text}'" if text else "echo log in first >&2; exit 3"
+    plugin = {"apiVersion": "v1", "command": "sh", "args": ["-c", script]}
+    file = kubeconfig(tmp_path / "kubeconfig", "https://127.0.0.1:1", {"exec": plugin})
+    with pytest.raises(ConfigurationError) as caught:
+        await connect(file)
+    assert words in str(caught.value)
+    assert str(file) in str(caught.value)
+    assert capfd.readouterr().err == ""
