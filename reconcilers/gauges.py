@@ -87,7 +87,7 @@ class Gauges(Collector):
         pools: of which the status is shown.
         allocations: of which is shown how many wait, and for how long.
         providers: of which the status is shown.
-        clusters: of which is shown whether their MetalLB is in line.
+        clusters: of which is shown whether their MetalLB is as projected.
         clock: for ages.
         leading: whether this replica is the one to ask.
     """

@@ -1,4 +1,4 @@
-"""What the product is made of is said, and the wheel is the same whoever builds it."""
+"""What the product is made of is said, and the wheel is the same on every machine."""
 
 import json
 import os

@@ -283,7 +283,7 @@ class Projector:
             _log.info("cannot rewrite the tenant's MetalLB pool", error=str(error))
 
     async def remove_marker(self, tenant: TenantCluster) -> None:
-        """Remove what told of given-back ranges from a tenant that has given back all of them.
+        """Remove the record of given-back ranges from a tenant that has given back all of them.
 
         What fails is logged: nothing hangs on it, and the cluster is about to go.
 

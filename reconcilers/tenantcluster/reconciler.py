@@ -215,7 +215,7 @@ class TenantClusterReconciler:
     async def _leave_alone(
         self, tenant: TenantCluster, network: Finding, obsolete: tuple[str, ...]
     ) -> Outcome:
-        """Say that the cluster needs nothing of ours; remove what told of given-back ranges."""
+        """Say that the cluster needs nothing of ours; remove the record of given-back ranges."""
         if any(one.type == LOAD_BALANCER_READY for one in tenant.status.conditions):
             await self._projector.project(tenant)
             await self._projector.remove_marker(tenant)

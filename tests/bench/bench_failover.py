@@ -1,4 +1,4 @@
-"""How long nobody is served when the leader ends: until the first grant of the next one.
+"""How long no request is served when the leader ends: until the first grant of the next one.
 
 Two `butler-ipam run` on each control plane that there is, with leader election as the Deployment
 has it, and 10,000 ranges held. The leader gets SIGTERM. An allocation is created as soon as its

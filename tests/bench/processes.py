@@ -79,7 +79,7 @@ def program(name: str, among: Iterable[int]) -> int:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return a port that no server listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

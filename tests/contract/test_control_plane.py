@@ -1,4 +1,4 @@
-"""What everybody may rely on, whichever server is behind the control plane."""
+"""What every client may rely on, whichever server is behind the control plane."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What each panel of the dashboard tells whoever looks at it, and that alerts lead to it."""
+"""What each panel of the dashboard tells an operator, and that alerts lead to it."""
 
 import json
 import re

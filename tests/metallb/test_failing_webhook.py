@@ -37,7 +37,7 @@ NAME = "ipaddresspoolvalidationwebhook.metallb.io"
 
 
 def _body() -> dict[str, Any]:
-    """Return a webhook for MetalLB's pools behind a port at which nobody listens."""
+    """Return a webhook for MetalLB's pools behind a port on which no server listens."""
     port = free_port("127.0.0.1")
     rule = {
         "apiGroups": ["metallb.io"],

@@ -1,4 +1,4 @@
-"""What a tenant does not use any more goes back, and nobody loses an address by it."""
+"""What a tenant does not use any more goes back, and no Service loses an address by it."""
 
 from pathlib import Path
 

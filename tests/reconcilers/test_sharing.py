@@ -1,4 +1,4 @@
-"""Replicas that share pools, by --shards: who writes what, and that nobody is left unserved."""
+"""Replicas that share pools, by --shards: who writes what, and that no request is forgotten."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

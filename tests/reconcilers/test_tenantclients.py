@@ -1,4 +1,4 @@
-"""The ways into tenants: shared, kept while they work, closed when nobody uses them."""
+"""The ways into tenants: shared, kept while they work, closed when no pass uses them."""
 
 from contextlib import suppress
 from typing import Any

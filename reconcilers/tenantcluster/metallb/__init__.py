@@ -2,7 +2,7 @@
 
 projection.py     what MetalLB in a tenant should hold, and writing it
 advertisement.py  the L2Advertisement, without which no node announces the addresses
-corrections.py    manual edits, told from news of ours, written back and reported
+corrections.py    manual edits: distinguished from own changes, written back, reported
 poolwatch.py      what we wrote is watched
 uptake.py         whether MetalLB has read its pools as they are stored
 reading.py        whether MetalLB runs

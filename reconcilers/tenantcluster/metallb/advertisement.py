@@ -41,7 +41,7 @@ class Advertiser:
 
         Raises:
             ProjectionBlocked: the tenant positively does not serve the kind, or another writer
-                insists on another content of ours.
+                keeps writing another content into ours.
             Conflict: it changed since it was read.
             ControllerError: the tenant did not answer.
         """

@@ -1,7 +1,7 @@
-"""Manual edits of what we wrote into tenants: told from news of ours, written back, reported.
+"""Manual edits of what we wrote into tenants: recognised, written back, reported.
 
 All of spec of our IPAddressPool and L2Advertisement is ours. An edit is written back at once.
-Where another writer insists, each further correction waits twice as long as the one before, up to
+If a writer repeats its edit, each further correction waits twice as long as the one before, up to
 five minutes, and the condition says so until it has been quiet for a while: two controllers that
 write against each other would have MetalLB take addresses from Services without end.
 
@@ -24,7 +24,7 @@ CONTESTED = "Contested"
 LONGEST_PAUSE = 300.0
 QUIET_SECONDS = 60.0
 MANY = 5
-"""After so many corrections, each soon after the one before, another writer insists."""
+"""After so many corrections, each soon after the one before, the object is contested."""
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ class Upkeep:
 
     @property
     def _pause(self) -> float:
-        # The exponent has an end: a writer that insists for days would make the power overflow.
+        # The exponent has an end: days of repeated edits would make the power overflow.
         doublings = min(self._number - MANY, 10)
         return min(2.0**doublings, LONGEST_PAUSE) if doublings >= 0 else 0.0
 

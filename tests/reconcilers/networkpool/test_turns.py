@@ -1,4 +1,4 @@
-"""Those that wait in a full pool are not all tried again, and still everybody gets the same."""
+"""Those that wait in a full pool are not all tried again, and still each gets the same."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields

@@ -65,7 +65,7 @@ def choice_sent_again(mp: Patch) -> None:
 
 
 def before_the_finalizer(mp: Patch) -> None:
-    """Whoever asks is served, finalizer or not."""
+    """Every claim is served, with or without a finalizer."""
 
     def asks(claim: Any) -> bool:
         return not claim.metadata.terminating and statuses.record_of(claim) is None
@@ -74,7 +74,7 @@ def before_the_finalizer(mp: Patch) -> None:
 
 
 def while_terminating(mp: Patch) -> None:
-    """Whoever asks is served, deleted or not."""
+    """Every claim is served, deleted or not."""
 
     def asks(claim: Any) -> bool:
         return bool(claim.metadata.finalizers) and statuses.record_of(claim) is None
@@ -111,7 +111,7 @@ def vanished_claims_unseen(mp: Patch) -> None:
 
 
 def leftovers_stay(mp: Patch) -> None:
-    """An IPAddress that answers nobody keeps the claim of its name waiting."""
+    """An IPAddress without a claim keeps the claim of its name waiting."""
 
     async def nothing(self: Leftovers, kind: Any, view: Any, choice: Any) -> None:
         del kind, view, choice

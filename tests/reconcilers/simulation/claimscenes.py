@@ -16,7 +16,7 @@ from tests.reconcilers.simulation.wire import Flight
 
 
 class ClaimStage(Stage):
-    """A model with pool p of three addresses, its memory, and nobody at work yet."""
+    """A model with pool p of three addresses, its memory, and no replica at work yet."""
 
     @override
     def make_judge(self) -> Judge:

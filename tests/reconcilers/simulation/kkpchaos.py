@@ -110,7 +110,7 @@ class KkpRun(JournalRun):
             self.model.vanish(KKP_ALLOCATIONS, name)
 
     def _make_by_hand(self) -> None:
-        """Make an allocation without addresses, which nobody owns."""
+        """Make an allocation without addresses and without an owner."""
         namespace = f"cluster-{self.random.choice(NAMES)}"
         metadata = {"name": "p", "namespace": namespace}
         body = {"metadata": metadata, "spec": {"type": "range", "dc": "x"}}

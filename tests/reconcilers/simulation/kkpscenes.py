@@ -16,7 +16,7 @@ from tests.reconcilers.simulation.wire import Flight
 
 
 class KkpStage(Stage):
-    """A model with pool p, and nobody at work yet."""
+    """A model with pool p, and no replica at work yet."""
 
     @override
     def make_judge(self) -> Judge:
@@ -143,7 +143,7 @@ async def late_deletion_of_a_leftover(stage: KkpStage) -> str | None:
 
 
 async def stale_cache_after_a_settled_promise(stage: KkpStage) -> str | None:
-    """B has its address, its promise is dropped; then A asks whoever has not heard of that."""
+    """B has its address, its promise is dropped; then A asks a replica that has not seen that."""
     stage.ask("b")
     other, current = stage.replica(), stage.replica()
     await stage.pool(current)
@@ -189,7 +189,7 @@ async def growth(stage: KkpStage) -> str | None:
 
 
 async def empty_allocation_of_a_full_pool(stage: KkpStage) -> str | None:
-    """Somebody made an allocation without addresses, and there are none for it."""
+    """A user made an allocation without addresses, and there are none for it."""
     stage.give_each(2)
     for name in ("a", "b", "c"):
         stage.ask(name)

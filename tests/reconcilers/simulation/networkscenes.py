@@ -15,7 +15,7 @@ from tests.reconcilers.simulation.wire import Flight
 
 
 class NetworkStage(Stage):
-    """A model with network p of three addresses, and nobody at work yet."""
+    """A model with network p of three addresses, and no replica at work yet."""
 
     @override
     def make_judge(self) -> Judge:

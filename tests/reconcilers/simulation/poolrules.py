@@ -117,7 +117,7 @@ def one_of_two_suffices(mp: Patch) -> None:
 
 
 def without_finalizer(mp: Patch) -> None:
-    """Whoever asks is served, finalizer or not."""
+    """Every allocation is served, with or without a finalizer."""
 
     def asks(allocation: IPAllocation) -> bool:
         return not allocation.metadata.terminating and ranges.held(allocation) is None
@@ -126,7 +126,7 @@ def without_finalizer(mp: Patch) -> None:
 
 
 def while_terminating(mp: Patch) -> None:
-    """Whoever asks is served, deleted or not."""
+    """Every allocation is served, deleted or not."""
 
     def asks(allocation: IPAllocation) -> bool:
         return bool(allocation.metadata.finalizers) and ranges.held(allocation) is None
@@ -142,7 +142,7 @@ def _at_version_though_terminating(promise: Assignment, view: View) -> list[Prom
 
 
 def promised_twice(mp: Patch) -> None:
-    """Whoever is promised something is served once more."""
+    """An allocation with an open promise is served once more."""
     waiting = protocol.Waiting
     mp.setattr(protocol, "Waiting", lambda view, _: waiting(view, ()))
 
@@ -360,7 +360,7 @@ def serves_without_finalizer(mp: Patch) -> None:
 
 
 def leaves_by_cache(mp: Patch) -> None:
-    """A pool goes when the cache shows nobody, without a LIST."""
+    """A pool goes when the cache shows no allocation, without a LIST."""
 
     async def by_cache(self: NetworkPoolReconciler, pool: NetworkPool) -> tuple[int, View]:
         view = self._reader.cached(pool.metadata.key)

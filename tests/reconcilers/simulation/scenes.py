@@ -66,7 +66,7 @@ async def forgotten_and_unheard_of(stage: Stage) -> str | None:
 
 
 async def promise_kept_to_another_version(stage: Stage) -> str | None:
-    """Somebody wipes B's status; one replica serves anew, another keeps the old promise."""
+    """A user wipes B's status; one replica serves anew, another keeps the old promise."""
     stage.ask("b")
     slow = stage.replica()
     await stage.pool(slow)

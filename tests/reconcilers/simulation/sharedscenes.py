@@ -21,7 +21,7 @@ POOL, CLAIM_POOL = 0, 2
 
 
 class SharedStage(Stage):
-    """A model with NetworkPool p of three addresses, both its memories, and nobody at work yet."""
+    """A model with NetworkPool p of three addresses, both its memories, and no replica yet."""
 
     @override
     def make_judge(self) -> Judge:

@@ -36,7 +36,7 @@ def writes_of(name: str) -> Late:
 
 
 class Stage:
-    """A model with pool p of three addresses, its memory, and nobody at work yet."""
+    """A model with pool p of three addresses, its memory, and no replica at work yet."""
 
     def __init__(self, group: TaskGroup) -> None:
         self.clock = VirtualClock()

@@ -308,7 +308,7 @@ class Tenancy:
     # The calm.
 
     async def _calm(self, group: TaskGroup) -> None:
-        """Nothing is thrown at them any more: everybody is served, then everything comes back."""
+        """Nothing is thrown at them more: every cluster is served, then everything comes back."""
         self.down.clear()
         for name in TENANTS:
             self._make_secret(name)

@@ -118,7 +118,7 @@ def first_family_asked_for(mp: Patch) -> None:
 
 
 def uptake_not_waited_for(mp: Patch) -> None:
-    """Nobody waits until MetalLB has read that a range is not its own any more."""
+    """No check waits until MetalLB has read that a range is not its own any more."""
 
     async def missing(*_: Any) -> str:
         return ""
@@ -127,13 +127,13 @@ def uptake_not_waited_for(mp: Patch) -> None:
 
 
 def pool_not_looked_at(mp: Patch) -> None:
-    """Nobody looks whether the tenant's pool still has the range."""
+    """No check looks whether the tenant's pool still has the range."""
     mp.setattr(check, "_overlaps", lambda entry, given: False)
     mp.setattr(check, "basis_of", lambda pool: 10**9)
 
 
 def services_not_looked_at(mp: Patch) -> None:
-    """Nobody looks whether a Service still shows an address."""
+    """No check looks whether a Service still shows an address."""
 
     async def nobody(*_: Any) -> None:
         return None

@@ -65,7 +65,7 @@ def has_no_identity(tenant: Server) -> None:
 
 
 def puts_the_range_back(tenant: Server) -> None:
-    """Whenever the pool goes, somebody creates it again."""
+    """Whenever the pool goes, another client creates it again."""
 
     def hear(happening: Happening) -> None:
         deleted = (happening.type, happening.plural) == ("DELETED", "ipaddresspools")

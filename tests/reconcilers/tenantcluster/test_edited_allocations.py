@@ -1,4 +1,4 @@
-"""Allocations that people label or make themselves stop nobody."""
+"""Allocations that people label or make themselves stop no cluster."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ NAMES = (membership.base_name, membership.hashed_name, membership.own_name)
 
 
 def _lab(**allocation: Any) -> Lab:
-    """Return a new cluster, and an allocation that somebody made under the expected name."""
+    """Return a new cluster, and an allocation that a user made under the expected name."""
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))

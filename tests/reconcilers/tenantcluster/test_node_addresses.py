@@ -1,4 +1,4 @@
-"""Node addresses are a cluster's machines': nobody else gets them before the cluster is gone."""
+"""Node addresses are a cluster's machines': no other gets them before the cluster is gone."""
 
 from typing import Any
 

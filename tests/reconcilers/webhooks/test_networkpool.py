@@ -1,4 +1,4 @@
-"""The rules on NetworkPools: sound specs, CIDRs that only grow, nobody left out or orphaned."""
+"""The rules on NetworkPools: sound specs, CIDRs that only grow, no holder left out or orphaned."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How a pool will be once everybody was served: kept up to date as if it were built anew."""
+"""How a pool will be once all requests were served: kept up to date as if it were built anew."""
 
 from dataclasses import replace
 from typing import Any
