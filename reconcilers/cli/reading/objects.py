@@ -6,11 +6,13 @@ are passed over. A kind that is none of these is more likely a slip than meant.
 """
 
 import codecs
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +115,10 @@ def read_objects(
         findings: takes what cannot be read, and what is no object.
         recursive: whether folders inside folders count; None if the command cannot be told so.
     """
-    seen: set[Path | None] = set()
+    seen: set[str | None] = set()
     for name in paths:
         for path in _files(name, recursive=recursive, findings=findings):
-            identity = path and path.resolve()
+            identity = os.path.realpath(path) if path else None
             if identity in seen:
                 continue
             seen.add(identity)
@@ -128,21 +130,24 @@ def read_objects(
 
 def _files(name: str, *, recursive: bool | None, findings: Findings) -> Iterator[Path | None]:
     """Yield the files that an argument means; None is standard input."""
-    path = Path(name)
-    if name == "-":
+    if name == "-" and sys.stdin is None:
+        findings.error("standard input", "this cannot be read: it is closed")
+    elif name == "-":
         yield None
+    elif not name:
+        findings.error("--filename", "no file is named: it is empty")
     elif name.startswith(("http://", "https://")):
-        findings.error(name, "this is a URL; download it first, plan reads files only")
-    elif not path.is_dir():
-        yield path
+        findings.error(name, "this is a URL; download it first, only files are read")
+    elif not os.path.isdir(name):  # Path.is_dir and Path.rglob raise, and pass over, other errors
+        yield Path(name)
     else:
-        try:
-            inside = sorted(path.rglob("*") if recursive else path.iterdir())
-        except OSError as error:
-            findings.error(name, _why(error))
-            return
-        found = [one for one in inside if one.suffix in SUFFIXES and not one.is_dir()]
-        if not found:
+        failed: list[OSError] = []
+        walk = islice(os.walk(name, onerror=failed.append), None if recursive else 1)
+        inside = (Path(folder, one) for folder, _, files_in in walk for one in files_in)
+        found = sorted(one for one in inside if one.suffix in SUFFIXES)
+        for error in failed:
+            findings.error(str(error.filename), _why(error))
+        if not found and not failed:
             hint = "; -R looks into the folders in it too" if recursive is False else ""
             findings.error(name, f"no {', '.join(SUFFIXES)} file is in this folder{hint}")
         yield from found
@@ -151,8 +156,6 @@ def _files(name: str, *, recursive: bool | None, findings: Findings) -> Iterator
 def _why(error: OSError | ValueError) -> str:
     if isinstance(error, FileNotFoundError):
         return "there is no such file or folder"
-    if isinstance(error, PermissionError):
-        return "this cannot be read: permission denied"
     return f"this cannot be read: {getattr(error, 'strerror', None) or error}"
 
 

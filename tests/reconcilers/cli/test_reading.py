@@ -1,7 +1,11 @@
 """Manifests that are not what they should be: one sentence each, and nothing else lost."""
 
+import errno
 import json
+import os
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,6 +19,7 @@ from tests.reconcilers.cli.commandline import (
     run,
     thing,
 )
+from tests.reconcilers.cli.commands import butler_ipam, environment
 
 GOOD = yaml.safe_dump(pool("good"))
 
@@ -58,10 +63,85 @@ def test_a_missing_file_gets_a_sentence_and_does_not_stop_the_others(tmp_path: P
     assert list(outcome.items) == ["NetworkPool/good"]
 
 
-def test_a_url_is_not_fetched() -> None:
-    outcome = run("plan", "-f", "https://example.com/pools.yaml")
+@pytest.mark.parametrize("command", ["plan", "map"])
+def test_a_url_is_not_fetched(command: str) -> None:
+    outcome = run(command, "-f", "https://example.com/pools.yaml")
     assert outcome.code == 1
-    assert "download it first" in outcome.errors[0]
+    assert outcome.errors[0].endswith("this is a URL; download it first, only files are read")
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("a" * 300, "this cannot be read: File name too long"),
+        ("round", "this cannot be read: Too many levels of symbolic links"),
+        ("gone", "there is no such file or folder"),
+        ("good.yaml/below", "this cannot be read: Not a directory"),
+    ],
+)
+def test_a_name_that_leads_to_no_file_does_not_stop_the_others(
+    tmp_path: Path, name: str, sentence: str
+) -> None:
+    (tmp_path / "round").symlink_to("round")
+    (tmp_path / "gone").symlink_to("nowhere")
+    (tmp_path / "good.yaml").write_text(GOOD)
+    outcome = run("plan", "-f", tmp_path / name, "-f", tmp_path / "good.yaml", "-o", "json")
+    assert (outcome.code, outcome.errors) == (1, [f"{tmp_path}/{name}: {sentence}"])
+    assert list(outcome.items) == ["NetworkPool/good"]
+
+
+def test_a_link_to_itself_in_a_folder_does_not_stop_the_others(tmp_path: Path) -> None:
+    (tmp_path / "round.yaml").symlink_to("round.yaml")
+    (tmp_path / "good.yaml").write_text(GOOD)
+    outcome = run("plan", "-f", tmp_path, "-o", "json")
+    assert outcome.errors == [
+        f"{tmp_path}/round.yaml: this cannot be read: Too many levels of symbolic links"
+    ]
+    assert list(outcome.items) == ["NetworkPool/good"]
+
+
+def test_an_empty_name_is_not_taken_for_this_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "good.yaml").write_text(GOOD)
+    monkeypatch.chdir(tmp_path)
+    outcome = run("plan", "-f", "")
+    assert outcome.code == 1
+    assert outcome.errors[0] == "--filename: no file is named: it is empty"
+
+
+def test_a_folder_inside_that_cannot_be_looked_into_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "good.yaml").write_text(GOOD)
+    (tmp_path / "locked").mkdir()
+    scandir = os.scandir
+
+    def refused(path: Any = ".") -> Any:
+        if Path(path).name == "locked":  # a mode does not keep root out
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    outcome = run("plan", "-R", "-f", tmp_path, "-o", "json")
+    assert (outcome.code, outcome.errors) == (
+        1,
+        [f"{tmp_path}/locked: this cannot be read: Permission denied"],
+    )
+    assert list(outcome.items) == ["NetworkPool/good"]
+
+
+def test_a_standard_input_that_is_closed_gets_a_sentence() -> None:
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *butler_ipam("plan", "-f", "-")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: standard input: this cannot be read: it is closed\n")
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# nothing\n", "---\n---\n"])
