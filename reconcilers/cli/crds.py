@@ -54,14 +54,14 @@ def crds(kinds: tuple[str, ...], directory: Path | None, output: str) -> None:
         }
         click.echo(forms[output](), nl=False)
         return
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for definition in chosen:
-            path = directory / file_name(definition)
+    for definition in chosen:
+        path = directory / file_name(definition)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
             path.write_text(as_yaml([definition]), encoding="utf-8")
-            click.echo(path)
-    except OSError as error:
-        raise Problem(f"{error.filename}: this cannot be written: {error.strerror}") from error
+        except OSError as error:
+            raise Problem(f"{path}: this cannot be written: {error.strerror}") from error
+        click.echo(path)
 
 
 def file_name(definition: dict[str, Any]) -> str:

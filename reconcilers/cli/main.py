@@ -122,11 +122,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(problems.show(failure))
     except click.Abort:
         sys.exit(130)  # as a shell reports an interrupt
-    except BrokenPipeError:
-        problems.stdout_is_gone()
-        sys.exit(0)
     except OSError as failure:
-        if failure.errno != errno.ENOSPC:
+        if failure.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}:
             raise
         problems.stdout_is_gone()
         problems.say("error", f"{failure.filename or 'standard output'}: {failure.strerror}")

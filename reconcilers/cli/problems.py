@@ -68,6 +68,6 @@ def show(failure: click.ClickException) -> int:
 
 
 def stdout_is_gone() -> None:
-    """Drop buffered output: the reader, for example `head`, has closed the pipe."""
+    """Drop buffered output: the disk behind it is full, say."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())

@@ -1,5 +1,7 @@
 """The CRDs that are shipped are those that the models make."""
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from manifests import folder
 from reconcilers.api import crd
 from tests.reconcilers.cli.commandline import run
+from tests.reconcilers.cli.commands import butler_ipam, environment
 from tests.yamls import read_all_yaml
 
 
@@ -48,3 +51,26 @@ def test_a_folder_that_cannot_be_written_gets_a_sentence(tmp_path: Path) -> None
     outcome = run("crds", "-d", tmp_path / "file" / "below")
     assert outcome.code == 1
     assert "cannot be written" in outcome.errors[0]
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "butler.butlerlabs.dev_networkpools.yaml").symlink_to("/dev/full")
+    outcome = run("crds", "-d", tmp_path)
+    assert outcome.code == 1
+    name = tmp_path / "butler.butlerlabs.dev_networkpools.yaml"
+    assert outcome.errors == [f"{name}: this cannot be written: No space left on device"]
+
+
+def test_a_reader_that_goes_away_is_no_fault_of_the_folder(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        butler_ipam("crds", "-d", str(tmp_path)),
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+    os.close(writer)
+    assert done.stderr == ""

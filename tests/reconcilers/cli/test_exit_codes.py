@@ -39,3 +39,16 @@ def test_a_full_disk_behind_the_output_is_reported_in_a_sentence(call: tuple[str
         1,
         "error: standard output: No space left on device\n",
     )
+
+
+def test_an_output_that_may_not_grow_is_reported_in_a_sentence(tmp_path: Path) -> None:
+    with (tmp_path / "out").open("w") as out:
+        done = subprocess.run(
+            ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", *butler_ipam("crds")],
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env=environment(),
+        )
+    assert (done.returncode, done.stderr) == (1, "error: standard output: File too large\n")
