@@ -72,7 +72,8 @@ def draw(
         others = objects.integrations.pools_named(names)
         with progress("drawing"):
             pictures = [*_pictures(objects, names, others), *_drawn(objects, others)]
-            return tables(*(drawing.drawn(one, columns) for one in counted(_of(family, pictures))))
+            texts = (drawing.drawn(one, columns) for one in counted(_of(family, pictures)))
+            return tables(*texts) or f"no addresses of IPv{family} were found\n"
 
     where = scope(values)
     if watch:

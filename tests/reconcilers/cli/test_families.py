@@ -158,6 +158,12 @@ def test_one_block_is_drawn_where_a_family_is_named(
     assert str(shown["family"]) == family
 
 
+def test_a_pool_without_the_family_that_is_named_gets_a_sentence(tmp_path: Path) -> None:
+    alone = pool("lab", "10.0.0.0/28")
+    outcome = ask(tmp_path, "map", "lab", "--family", "6", objects=(alone,))
+    assert (outcome.code, outcome.out) == (0, "no addresses of IPv6 were found\n")
+
+
 def test_the_status_of_each_family_is_checked(tmp_path: Path) -> None:
     free = 2**64 - 28
     exact = {"totalIPs": free + 12, "allocatedIPs": 12, "availableIPs": free}
