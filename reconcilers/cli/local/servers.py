@@ -295,7 +295,7 @@ def check_kubeconfig(path: Path) -> None:
     """
     try:
         with path.open(encoding="utf-8") as present:
-            if not present.read().startswith(KUBECONFIG_MARK):
+            if present.read(len(KUBECONFIG_MARK)) != KUBECONFIG_MARK:
                 raise Problem(
                     f"{path} exists and was not written by butler-ipam: name another --kubeconfig,"
                     " or remove it"

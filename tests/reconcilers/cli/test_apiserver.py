@@ -123,6 +123,12 @@ async def test_a_port_in_use_gets_one_sentence(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr.decode()
 
 
+async def test_of_a_file_that_others_wrote_only_the_beginning_is_read() -> None:
+    done = await call("apiserver", "--listen=127.0.0.1:0", "--kubeconfig=/dev/zero")
+    assert done.returncode == 1
+    assert "/dev/zero exists and was not written by butler-ipam" in done.stderr.decode()
+
+
 async def test_a_kubeconfig_without_a_given_path_is_private_and_removed_at_the_end() -> None:
     async with started("apiserver", "--listen=127.0.0.1:0") as server:
         path = anyio.Path((await server.until(r"export KUBECONFIG=(\S+)")).group(1))
