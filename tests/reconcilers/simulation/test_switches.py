@@ -64,7 +64,7 @@ SWITCHES = {
         "a pass waits for the pool's revision", rules.any_position, BOTH, _QUIET, seed=76
     ),
     "1c": Switch(
-        "own answers never move the position", rules.position_of_own_answers, BOTH, _QUIET, seed=16
+        "own answers never move the position", rules.position_of_own_answers, BOTH, _QUIET, seed=4
     ),
     "2a": Switch(
         "a range is held in whatever phase",
