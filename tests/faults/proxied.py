@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
+import pytest
 from anyio.lowlevel import checkpoint
 from typing_extensions import override
 
 from controller import Change, Client, Informer, ObjectMeta, Resource, Transport, Version, connect
+from controller.errors import Invalid
+from controller.lists import stream_query
 from controller.metrics import Metrics
 from controller.watch import REASONS
 from envtest import ControlPlane
@@ -102,13 +105,30 @@ class ProxiedPlane:
 
 
 @asynccontextmanager
-async def proxied_plane(seed: int = 0) -> AsyncIterator[ProxiedPlane]:
-    """Run a control plane with a proxy before it; give up when the test takes too long."""
+async def proxied_plane(seed: int = 0, *, streams: bool = False) -> AsyncIterator[ProxiedPlane]:
+    """Run a control plane with a proxy before it; give up when the test takes too long.
+
+    Args:
+        seed: of the proxy.
+        streams: whether the test needs a server that streams lists; with others it is skipped.
+    """
     with anyio.fail_after(PATIENCE):
         async with ControlPlane.start() as plane, Proxy.before(plane, seed=seed) as proxy:
             await plane.install_crds([crd()])
             async with transport_to(plane) as direct, transport_to(proxy) as through:
+                if streams and not await _streams_lists(direct):
+                    pytest.skip("this kube-apiserver streams no lists: WatchList is off in it")
                 yield ProxiedPlane(plane, proxy, Client(direct), Client(through), through)
+
+
+async def _streams_lists(transport: Transport) -> bool:
+    """Return whether a server streams lists: Kubernetes 1.31 does not unless it is asked to."""
+    query = {"watch": "1", "timeoutSeconds": "1"} | stream_query("")
+    try:
+        async with transport.stream(GAUGES.collection("default"), query=query):
+            return True
+    except Invalid:
+        return False
 
 
 @asynccontextmanager

@@ -224,7 +224,7 @@ async def test_events_of_a_broken_connection_are_delivered_by_the_next_watch(
 async def test_a_streamed_list_without_its_end_is_given_up_for_a_list_and_never_tried_again() -> (
     None
 ):
-    async with proxied_plane() as here:
+    async with proxied_plane(streams=True) as here:
         await here.create("a")
         eaten = SwallowedBookmarks(initial_end_only=True)
         with here.proxy.inject(eaten, WATCH):
@@ -253,7 +253,7 @@ async def test_a_streamed_list_without_its_end_is_given_up_for_a_list_and_never_
 
 
 async def test_a_streamed_list_goes_on_as_the_watch_without_another_request() -> None:
-    async with proxied_plane() as here:
+    async with proxied_plane(streams=True) as here:
         await here.create("a")
         async with observed(here, streams=True) as seen:
             await here.create("b")
@@ -268,7 +268,7 @@ async def test_a_streamed_list_goes_on_as_the_watch_without_another_request() ->
 
 @pytest.mark.parametrize("end", [End.RESET, End.CLOSED])
 async def test_a_streamed_list_cut_midway_is_no_position_to_come_back_to(end: End) -> None:
-    async with proxied_plane() as here:
+    async with proxied_plane(streams=True) as here:
         made = [await here.create(name) for name in ("c", "b", "a")]  # revisions descend by name
         numbers = {one.metadata.resourceVersion for one in made}
         with here.proxy.inject(StopAfter(2, end), FIRST_WATCH) as cut:
@@ -294,7 +294,7 @@ async def test_a_server_without_streamed_lists_is_asked_for_lists() -> None:
 
 
 async def test_a_streamed_list_shows_what_was_deleted_in_a_gap() -> None:
-    async with proxied_plane() as here:
+    async with proxied_plane(streams=True) as here:
         gone = await here.create("gone")
         stays = await here.create("stays")
         with here.proxy.inject(half_open(3), FIRST_WATCH):
