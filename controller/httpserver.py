@@ -1,5 +1,6 @@
 """A small HTTP server for pages such as /metrics, /healthz and /readyz."""
 
+import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -7,10 +8,20 @@ from dataclasses import dataclass
 
 import anyio
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from controller.errors import ConfigurationError
 
 SHUTDOWN_SECONDS = 1.0
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Return whether a failure is one of ours; for a request that is no HTTP a 400 is enough."""
+    return not record.exc_info or not isinstance(record.exc_info[1], HttpProcessingError)
+
+
+_log = logging.getLogger(__name__)
+_log.addFilter(_is_ours)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +131,7 @@ async def listening(
     runner = web.AppRunner(
         app,
         access_log=None,
+        logger=_log,
         shutdown_timeout=drain_seconds,
         handler_cancellation=cancel_abandoned,
     )

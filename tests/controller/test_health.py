@@ -9,7 +9,7 @@ import pytest
 
 from controller.errors import ConfigurationError, Forbidden
 from controller.health import PING, Check, Failing, report
-from controller.httpserver import Bind, parse_bind
+from controller.httpserver import Bind, Request, Response, parse_bind, serve
 from controller.manager import Manager
 from controller.meta import Key
 from controller.options import ManagerOptions
@@ -168,3 +168,23 @@ def test_a_verbose_report_has_all_reasons() -> None:
 
 def test_an_excluded_check_is_not_run() -> None:
     assert report("readyz", [PING, BROKEN], exclude=["broken"]).healthy
+
+
+async def test_a_request_that_is_no_http_is_answered_and_fills_no_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(request: Request) -> Response:
+        raise LookupError(request.tail)
+
+    async with serve(Bind("127.0.0.1", 0), {"/page": broken}, "a page") as port:
+        large = await ask(port, "/page", Cookie="a=" + "b" * 10_000)
+        assert large.status_code == 400
+        for text in (b"GET /page HTTP/1.1\r\nno header\r\n\r\n", b"GET /page HTTP/9\r\n\r\n"):
+            async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+                await stream.send(text)
+                assert b"400 Bad Request" in await stream.receive()
+        assert caplog.records == []
+        assert (await ask(port, "/page/below")).status_code == 500
+    [ours] = caplog.records
+    assert ours.levelname == "ERROR"
+    assert "LookupError: below" in str(ours.exc_text)
