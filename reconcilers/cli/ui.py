@@ -40,7 +40,7 @@ def ui(
     """
     logs.configure("console", "error")
     try:
-        bind = parse_bind(listen, "--listen")
+        bind = parse_bind(listen, "the page")
         if bind is not None:
             check_loopback(bind)
     except ConfigurationError as wrong:
