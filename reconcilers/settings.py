@@ -4,8 +4,10 @@ Seconds unless a name says otherwise. The command line offers each as a flag, so
 demonstrations can shorten what takes minutes in production.
 """
 
+import re
 from dataclasses import dataclass
 
+from controller.errors import ConfigurationError
 from reconcilers.api.names import DEFAULT_NAMESPACE
 
 CLUSTER_API = "clusterapi"
@@ -186,3 +188,32 @@ class Settings:
     orphans: OrphanSettings = OrphanSettings()
     kubermatic: KubermaticSettings = KubermaticSettings()
     vitistack: VitistackSettings = VitistackSettings()
+
+
+_NAME = "[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?"
+_FORMS = {
+    "NAME": _NAME,
+    "NAMESPACE/NAME, or empty": f"({_NAME}/{_NAME})?",
+    "NAME or NAMESPACE/NAME, or empty": f"(({_NAME}/)?{_NAME})?",
+}
+
+
+def checked(settings: Settings) -> Settings:
+    """Return the settings if the names in them can be names of objects.
+
+    Raises:
+        ConfigurationError: one cannot: it would be looked for, and not found, for ever.
+    """
+    tenant = settings.tenant
+    for what, text, form in (
+        ("namespace", settings.namespace, "NAME"),
+        ("metallb namespace", tenant.metallb_namespace, "NAME"),
+        ("platform service", tenant.platform_service, "NAMESPACE/NAME, or empty"),
+        ("metallb bundle", tenant.metallb_bundle, "NAME or NAMESPACE/NAME, or empty"),
+    ):
+        if not re.fullmatch(_FORMS[form], text):
+            raise ConfigurationError(
+                f"{what}: {text!r} is not as objects are named: write {form}, in small letters,"
+                " digits, '-' and '.'"
+            )
+    return settings

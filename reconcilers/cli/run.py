@@ -23,7 +23,7 @@ from reconcilers.cli.managerflags import (
     manager_settings,
 )
 from reconcilers.cli.problems import Problem
-from reconcilers.settings import Settings
+from reconcilers.settings import Settings, checked
 from reconcilers.wiring import assemble
 
 
@@ -38,10 +38,10 @@ def run(kubeconfig: Path | None, context: str | None, **values: Any) -> None:
     A second signal ends the process at once. Logs go to stderr. /readyz says what is missing:
     a kind whose CRD is not installed, a server that does not answer.
     """
-    chosen = settings(values)
     configure_logs(values)
-    options = manager_settings(values, chosen.namespace)
     try:
+        chosen = checked(settings(values))
+        options = manager_settings(values, chosen.namespace)
         bind = parse_bind(values["ui_bind"], "ui bind address")
         page = (bind, str(values["ui_cert_dir"] or "")) if bind else None
         anyio.run(_run, kubeconfig, context, options, chosen, page)

@@ -39,6 +39,28 @@ FAST = (
 )
 
 
+@pytest.mark.parametrize(
+    ("flag", "form"),
+    [
+        ("--namespace=BAD NS", "namespace: 'BAD NS' is not as objects are named: write NAME,"),
+        ("--namespace=", "namespace: '' is not"),
+        ("--metallb-namespace=a/b", "metallb namespace: 'a/b' is not"),
+        ("--platform-service=traefik", "write NAMESPACE/NAME, or empty,"),
+        ("--platform-service=a/b/c", "write NAMESPACE/NAME, or empty,"),
+        ("--metallb-bundle=a/b/c", "write NAME or NAMESPACE/NAME, or empty,"),
+        ("--metallb-bundle=../x", "write NAME or NAMESPACE/NAME, or empty,"),
+    ],
+)
+def test_a_name_that_no_object_can_have_ends_it_with_a_sentence(
+    flag: str, form: str, tmp_path: Path
+) -> None:
+    kubeconfig = tmp_path / "k"
+    outcome = commandline.run("run", *PORTS_OFF, f"--kubeconfig={kubeconfig}", flag)
+    assert outcome.code == 1
+    [error] = outcome.errors
+    assert form in error
+
+
 def kubeconfig(server: ApiServer, folder: Path) -> str:
     path = folder / "kubeconfig"
     path.write_text(server.kubeconfig)
