@@ -276,6 +276,10 @@ def error_from_response(
     """
     status = decode_status(data)
     if status is None:
+        if data.startswith(b"Client sent an HTTP request to an HTTPS server"):  # Go's net/http
+            return MalformedAnswer(
+                f"{request}: the server speaks HTTPS: write https:// in its URL"
+            )
         if content_type != "text/plain" and code != 429:
             kind = NotReached if code >= 500 else MalformedAnswer
             return kind(

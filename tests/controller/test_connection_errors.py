@@ -3,11 +3,13 @@
 import ssl
 from pathlib import Path
 
+import anyio
 import pytest
 from aiohttp import web
+from anyio.abc import SocketAttribute, SocketStream
 
 from controller.endpoint import Endpoint, tls_context
-from controller.errors import NoAnswer
+from controller.errors import MalformedAnswer, NoAnswer
 from controller.httpserver import Bind, listening
 from controller.transport import HttpTransport
 from tests.controller.certs import authority_and_pair
@@ -42,3 +44,26 @@ async def test_the_error_of_an_unknown_authority_has_the_reason(
         said = await sentence(f"https://127.0.0.1:{port}")
     assert "certificate verify failed" in said
     assert "object at" not in said
+
+
+async def test_the_error_of_plain_http_to_a_server_of_https_says_so() -> None:
+    async def answer(stream: SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            await stream.send(  # as Go's net/http does
+                b"HTTP/1.0 400 Bad Request\r\n\r\n"
+                b"Client sent an HTTP request to an HTTPS server.\n"
+            )
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+        port = listener.extra(SocketAttribute.local_port)
+        transport = HttpTransport(Endpoint(f"http://127.0.0.1:{port}"))
+        async with anyio.create_task_group() as group:
+            group.start_soon(listener.serve, answer)
+            with pytest.raises(MalformedAnswer) as caught:
+                await transport.request("GET", "/x")
+            await transport.aclose()
+            group.cancel_scope.cancel()
+    assert str(caught.value) == (
+        f"GET http://127.0.0.1:{port}/x: the server speaks HTTPS: write https:// in its URL"
+    )
