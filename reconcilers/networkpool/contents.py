@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from allocator import AddressRange, Layout, Space
 from controller.cache import Cache, Change
 from controller.clock import Clock
-from controller.conditions import find, is_true
+from controller.conditions import find
 from controller.meta import Key, TracedMeta
 from reconcilers import ranges
 from reconcilers.api import names
@@ -45,15 +45,8 @@ def waits(allocation: IPAllocation) -> bool:
     return (
         names.FINALIZER_ALLOCATION in allocation.metadata.finalizers
         and not allocation.metadata.terminating
-        and (ranges.held(allocation) is None or not _reports_in_full(allocation))
+        and (ranges.held(allocation) is None or allocation.status.phase != ALLOCATED)
     )
-
-
-def _reports_in_full(allocation: IPAllocation) -> bool:
-    """Return whether a status has all that ours have of a range: a person may edit one."""
-    status = allocation.status
-    complete = status.cidr and status.startAddress and is_true(status.conditions, READY)
-    return status.phase == ALLOCATED and bool(complete)
 
 
 def place(allocation: IPAllocation) -> Place:
@@ -149,7 +142,7 @@ class Facts:
     Args:
         uid: of the allocation.
         held: the ranges in its status, in whatever phase.
-        allocated: whether it holds that range in phase Allocated, and says so in full.
+        allocated: whether it holds that range in phase Allocated.
         place: its place in the queue; None if it does not wait.
         row: its row there.
         foreign: the last write of its status by another controller; None if there was none.
@@ -169,7 +162,7 @@ class Facts:
         return cls(
             uid=allocation.metadata.uid,
             held=held,
-            allocated=bool(held) and allocation.status.phase == ALLOCATED and not waiting,
+            allocated=bool(held) and allocation.status.phase == ALLOCATED,
             place=place(allocation) if waiting else None,
             row=row(allocation) if waiting else None,
             foreign=last_foreign_write(allocation.metadata, ours),

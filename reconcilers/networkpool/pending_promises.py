@@ -152,14 +152,13 @@ def granted_status(
     ready = Finding(READY, True, "Ready", f"allocated {first.size} IPs{each}: {texts}")
     findings = [ready, *ranges.dual_stack(allocation, pool, given)]
     generation = allocation.metadata.generation
-    before = allocation.status.allocatedAt if ranges.held(allocation) else None
     return {
         "phase": ALLOCATED,
         **shown[0],
         "addresses": first.addresses(),
         **_families_status(allocation, given, shown),
         "observedGeneration": generation,
-        "allocatedAt": rfc3339(before or now),
+        "allocatedAt": rfc3339(now),
         "allocatedBy": names.ALLOCATED_BY,
         "conditions": rendered(
             with_findings(allocation.status.conditions, findings, generation, now)

@@ -18,13 +18,6 @@ from reconcilers.networkpool.view import View
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 NAMESPACE = "butler-system"
-READY = {
-    "type": "Ready",
-    "status": "True",
-    "reason": "Ready",
-    "message": "",
-    "lastTransitionTime": EPOCH.isoformat(),
-}
 _revisions = count(1000)
 
 
@@ -108,7 +101,7 @@ def allocation(
     status: Mapping[str, Any] | None = None,
     **meta: Any,
 ) -> IPAllocation:
-    """Return an allocation; `held` makes it Allocated and Ready unless `phase` says otherwise."""
+    """Return an allocation; `held` makes it Allocated unless `phase` says otherwise."""
     namespace, cluster = tenant.split("/")
     spec: dict[str, Any] = {
         "poolRef": {"name": of},
@@ -125,8 +118,6 @@ def allocation(
     reported: dict[str, Any] = {"phase": phase or ("Allocated" if held else None)}
     if held is not None:
         reported |= {"startAddress": held[0], "endAddress": held[1]}
-    if held is not None and phase in {None, "Allocated"}:
-        reported |= {"cidr": "-".join(held), "conditions": [READY]}
     meta = {
         "finalizers": ["butler.butlerlabs.dev/ipallocation"],
         "creationTimestamp": (EPOCH - timedelta(seconds=age)).isoformat(),

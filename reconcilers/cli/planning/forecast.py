@@ -24,6 +24,7 @@ from reconcilers.api.ipallocation import (
     ALLOCATED,
     FAILED,
     POOL_INDEX,
+    RELEASED,
     IPAllocation,
 )
 from reconcilers.api.networkpool import NetworkPool
@@ -32,7 +33,7 @@ from reconcilers.api.tenantcluster import FAILED as CLUSTER_FAILED
 from reconcilers.api.tenantcluster import PROVISIONING, READY, TenantCluster
 from reconcilers.cli.planning.ledger import Ledger
 from reconcilers.conditions import Finding, rendered, with_findings
-from reconcilers.ipallocation.reconciler import is_served, pending_status, waiting_for
+from reconcilers.ipallocation.reconciler import pending_status, waiting_for
 from reconcilers.networkpool import status
 from reconcilers.networkpool.pending_promises import granted_status, new_refusals, refused_status
 from reconcilers.networkpool.problems import overlapping_pools
@@ -153,9 +154,7 @@ class Forecast:
 
         It may where a range was handed out and another request was refused or not looked at yet.
         """
-        # What comes with a range in phase Allocated keeps its status word for word.
-        grants = [one for one in decision.choice.grants if not is_served(one.allocation)]
-        given = [(grant.allocation, grant.ranges) for grant in grants]
+        given = [(grant.allocation, grant.ranges) for grant in decision.choice.grants]
         for promise in decision.settlement.open:
             allocation = view.current(promise.name, promise.uid)
             promised = ranges.promised(promise)
@@ -195,7 +194,7 @@ class Forecast:
         for allocation in self.ledger.allocations:
             phase = allocation.status.phase
             held = ranges.held(allocation) is not None and phase == ALLOCATED
-            if allocation.metadata.terminating or held or phase == FAILED:
+            if allocation.metadata.terminating or held or phase in {FAILED, RELEASED}:
                 continue
             pool = self.ledger.pools.cache.get(allocation.pool_key)
             reason = waiting_for(allocation, pool)

@@ -3,7 +3,6 @@
 from typing import Any
 
 import anyio
-import msgspec
 import pytest
 
 from controller.errors import ServerFailure
@@ -84,8 +83,8 @@ async def test_a_promise_kept_during_the_fence_is_seen() -> None:
         nonlocal late
         if happening.plural == "ipallocations" and not late:
             late = True  # the late write of a promise that the pool has forgotten
-            held = make.allocation("b", held=("10.40.0.0", "10.40.0.7")).status
-            lab.server.edit("ipallocations", "b", {"status": msgspec.to_builtins(held)})
+            held = {"startAddress": "10.40.0.0", "endAddress": "10.40.0.7", "phase": "Allocated"}
+            lab.server.edit("ipallocations", "b", {"status": held})
 
     lab.server.listeners.insert(0, keep)
     await lab.pool()

@@ -49,40 +49,6 @@ async def test_a_new_pool_gets_the_finalizer_a_memory_and_a_status() -> None:
     assert (status["totalIPs"], status["availableIPs"], status["allocatedIPs"]) == (256, 256, 0)
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [{"conditions": []}, {"conditions": None}, {"cidr": None}, {"startAddress": None}],
-    ids=",".join,
-)
-async def test_what_a_person_took_from_a_status_is_written_again(edit: dict[str, Any]) -> None:
-    lab = _lab(make.allocation("a"))
-    await lab.pool()
-    before = lab.see("ipallocations", "a")
-    await lab.clock.advance(100)
-    lab.server.edit("ipallocations", "a", {"status": edit})
-    await lab.pool()
-    after = lab.see("ipallocations", "a")
-    unlike = {"conditions"} if "conditions" in edit else set()
-    assert {k: v for k, v in after.items() if k not in unlike} == {
-        k: v for k, v in before.items() if k not in unlike
-    }
-    assert lab.condition("ipallocations", "a", "Ready")["status"] == "True"
-    assert lab.see("networkpools", "lab")["allocationCount"] == 1
-    lab.server.requests.clear()
-    await lab.pool()
-    assert not lab.server.count(plural="ipallocations"), "said once is enough"
-
-
-async def test_a_range_that_a_person_wrote_by_hand_is_accepted_and_its_status_completed() -> None:
-    by_hand = {"phase": "Allocated", "startAddress": "10.40.0.16", "endAddress": "10.40.0.19"}
-    lab = _lab(make.allocation("a", status=by_hand))
-    await lab.pool()
-    status = lab.see("ipallocations", "a")
-    assert (status["cidr"], status["allocatedCount"]) == ("10.40.0.16/30", 4)
-    assert status["addresses"] == [f"10.40.0.{n}" for n in range(16, 20)]
-    assert lab.condition("ipallocations", "a", "Ready")["reason"] == "Ready"
-
-
 async def test_all_waiting_allocations_are_served_in_one_pass() -> None:
     lab = _lab(make.allocation("a", age=2), make.allocation("b", size=4, age=1))
     assert await lab.pool() == Again(5.0)
