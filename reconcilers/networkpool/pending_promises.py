@@ -37,7 +37,13 @@ from controller.errors import (
 )
 from reconcilers import ranges
 from reconcilers.api import names
-from reconcilers.api.ipallocation import ALLOCATED, FAILED, PENDING, IPAllocation
+from reconcilers.api.ipallocation import (
+    ALLOCATED,
+    FAILED,
+    PENDING,
+    REQUIRE_DUAL_STACK,
+    IPAllocation,
+)
 from reconcilers.api.networkpool import Assignment, NetworkPool, capped
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.conditions import READY, Finding, rendered, with_findings
@@ -159,6 +165,7 @@ def granted_status(
         **_families_status(allocation, given, shown),
         "observedGeneration": generation,
         "allocatedAt": rfc3339(now),
+        **({"releasedAt": None} if allocation.status.releasedAt else {}),
         "allocatedBy": names.ALLOCATED_BY,
         "conditions": rendered(
             with_findings(allocation.status.conditions, findings, generation, now)
@@ -338,7 +345,7 @@ async def raise_fence(
     idle = [
         allocation
         for allocation in listed.of_pool
-        if not ranges.all_held(allocation) and not allocation.metadata.terminating
+        if _may_be_promised_more(allocation) and not allocation.metadata.terminating
     ]
     written = await writer.write([(a, void_status(a, now)) for a in idle])
     for one in written:
@@ -352,3 +359,15 @@ async def raise_fence(
         "assignments": None,
     }
     return await client.patch_status(NETWORK_POOL, pool, remembered)
+
+
+def _may_be_promised_more(allocation: IPAllocation) -> bool:
+    """Return whether a promise to this version may name a range that the allocation does not hold.
+
+    One that waits and holds a range is promised that again; with RequireDualStack the second one,
+    too. One in phase Allocated does not wait.
+    """
+    held = ranges.all_held(allocation)
+    if len(held) == 1 and allocation.spec.ipFamilyPolicy == REQUIRE_DUAL_STACK:
+        return allocation.status.phase != ALLOCATED
+    return not held

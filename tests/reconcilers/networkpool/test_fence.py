@@ -93,6 +93,34 @@ async def test_a_promise_kept_during_the_fence_is_seen() -> None:
     assert lab.see("ipallocations", "a")["cidr"] == "10.40.0.8/29"
 
 
+async def test_a_forgotten_promise_of_a_second_range_is_void() -> None:
+    one_of_two = {"phase": "Pending", "startAddress": "10.40.0.0", "endAddress": "10.40.0.3"}
+    dual = make.allocation(
+        "a", size=4, age=5, asks={"ipFamilyPolicy": "RequireDualStack"}, status=one_of_two
+    )
+    rival = make.allocation("b", size=4, age=50, asks={"ipFamilies": ["IPv6"]})
+    memory = {"allocationsRevision": ""}
+    lab = _lab(dual, rival, pool=make.pool(secondary={"cidr": "fd00::/125"}, status=memory))
+    version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
+
+    def keep(happening: Any) -> None:
+        """Write, after the fence, what a frozen leader promised before the memory was lost."""
+        pool, now = lab.server.see("networkpools", "lab"), lab.server.see("ipallocations", "a")
+        if pool["status"].get("assignments") and now["metadata"]["resourceVersion"] == version:
+            two = [
+                {"family": "IPv4", "startAddress": "10.40.0.0", "endAddress": "10.40.0.3"},
+                {"family": "IPv6", "startAddress": "fd00::", "endAddress": "fd00::3"},
+            ]
+            lab.server.edit("ipallocations", "a", {"status": {"families": two}})
+
+    lab.server.listeners.insert(0, keep)
+    for _ in range(3):
+        await lab.pool()
+        await lab.clock.advance(3)
+    assert lab.see("ipallocations", "b")["startAddress"] == "fd00::"
+    assert lab.condition("networkpools", "lab", "RangesOverlap")["status"] == "False"
+
+
 async def test_two_replicas_that_fence_at_once_both_finish() -> None:
     lab = _lab(*(make.allocation(f"a{n:02}") for n in range(20)))
     other = lab.another()
