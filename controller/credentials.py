@@ -128,9 +128,10 @@ class LoadedCredentials(Credentials):
         async with self._lock:
             if anyio.current_time() - self._renewed_at >= RENEWAL_SECONDS:
                 before = self._identity()
+                state = await run_sync(file_state, self._files)
                 self._configuration = await self._load()
                 self._tls = await run_sync(_tls, self._configuration)
-                self._state = await run_sync(file_state, self._files)
+                self._state = state  # as before the load: what was replaced during it is loaded
                 self._renewed_at = self._read_at = anyio.current_time()
                 self._changed = before != self._identity()
             return self._changed

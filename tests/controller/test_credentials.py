@@ -194,6 +194,34 @@ async def test_a_client_certificate_that_was_renewed_is_tried_after_a_refusal(
     assert len(tokens_seen) == requests
 
 
+async def test_a_token_that_is_replaced_while_it_is_loaded_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("one")
+
+    class Loaded:
+        host = "http://127.0.0.1"
+        cert_file = ""
+        refresh_api_key_hook = None
+
+        def __init__(self) -> None:
+            self.api_key = {"BearerToken": f"Bearer {file.read_text()}"}
+
+    async def load() -> Loaded:
+        loaded = Loaded()
+        file.write_text("three")
+        return loaded
+
+    now = 1000.0
+    monkeypatch.setattr(anyio, "current_time", lambda: now)
+    credentials = LoadedCredentials(Loaded(), load, [file])
+    await credentials.renew()
+    assert await credentials.authorization() == "Bearer one"
+    now += 61
+    assert await credentials.authorization() == "Bearer three"
+
+
 async def test_a_token_that_stays_refused_is_not_loaded_at_every_request(
     tmp_path: Path, server: str
 ) -> None:
