@@ -20,7 +20,7 @@ from controller.conditions import find
 from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api import names
-from reconcilers.api.ipallocation import RELEASED, IPAllocation
+from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolStatus, exactly
 from reconcilers.api.providerconfig import FamilyCapacity, ProviderConfig
 from reconcilers.api.tenantcluster import (
@@ -229,11 +229,7 @@ def _capacities(config: ProviderConfig) -> Iterator[tuple[dict[str, str], Family
 
 
 def _waits(allocation: IPAllocation) -> bool:
-    return (
-        not allocation.metadata.terminating
-        and allocation.status.phase != RELEASED
-        and ranges.held(allocation) is None
-    )
+    return not allocation.metadata.terminating and ranges.held(allocation) is None
 
 
 def _marked_at(allocation: IPAllocation) -> datetime | None:

@@ -24,7 +24,6 @@ from reconcilers.api.ipallocation import (
     ALLOCATED,
     FAILED,
     POOL_INDEX,
-    RELEASED,
     IPAllocation,
 )
 from reconcilers.api.networkpool import NetworkPool
@@ -194,7 +193,7 @@ class Forecast:
         for allocation in self.ledger.allocations:
             phase = allocation.status.phase
             held = ranges.held(allocation) is not None and phase == ALLOCATED
-            if allocation.metadata.terminating or held or phase in {FAILED, RELEASED}:
+            if allocation.metadata.terminating or held or phase == FAILED:
                 continue
             pool = self.ledger.pools.cache.get(allocation.pool_key)
             reason = waiting_for(allocation, pool)

@@ -235,13 +235,14 @@ async def test_a_phase_released_that_a_person_wrote_gives_nothing_back() -> None
 
 
 async def test_a_phase_released_that_a_person_wrote_is_served_again_with_its_range() -> None:
-    status = {"phase": "Released", "conditions": READY}
+    status = {"phase": "Released", "conditions": READY, "releasedAt": "2026-01-01T00:00:00Z"}
     held = make.allocation("a", held=("10.40.0.0", "10.40.0.7"), status=status)
     lab = _lab(held, make.allocation("b", phase="Released"), pool=make.pool())
     await lab.pool()
     for name, range_ in (("a", "10.40.0.0/29"), ("b", "10.40.0.8/29")):
         shown = lab.see("ipallocations", name)
         assert (shown["phase"], shown["cidr"]) == ("Allocated", range_)
+        assert not shown.get("releasedAt")
 
 
 async def test_an_edit_meanwhile_ends_the_pass_and_is_no_error() -> None:
