@@ -15,6 +15,7 @@ from anyio.lowlevel import checkpoint
 from typing_extensions import override
 
 from controller.errors import AlreadyExists, Conflict, Invalid, NotFound
+from controller.testing.patches import merged
 from controller.transport import NO_QUERY, Transport
 
 
@@ -130,7 +131,7 @@ class StoreTransport(Transport):
             return known
         if body["metadata"]["resourceVersion"] != known["metadata"]["resourceVersion"]:
             raise Conflict(409, "Conflict", path)
-        return store.put(path, body if method == "PUT" else _merged(known, body))
+        return store.put(path, body if method == "PUT" else merged(known, body))
 
     @override
     @asynccontextmanager
@@ -167,11 +168,3 @@ def _within(path: str, collection: str) -> bool:
     """Whether an object's path lies in a collection, which may span all namespaces."""
     own = path.rpartition("/")[0]
     return collection in (own, re.sub("/namespaces/[^/]+", "", own))
-
-
-def _merged(old: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    merged = dict(old)
-    for name, value in patch.items():
-        both = isinstance(value, dict) and isinstance(merged.get(name), dict)
-        merged[name] = _merged(merged[name], value) if both else value
-    return merged

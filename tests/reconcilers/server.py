@@ -30,6 +30,7 @@ from controller.errors import (
     NoAnswer,
     NotFound,
 )
+from controller.testing.patches import merged
 from controller.transport import NO_QUERY, Transport
 from tests.controller.store import refuse_initial_events
 from tests.reconcilers.served import CLUSTER_SCOPED, KINDS, OPTIONAL, OURS
@@ -314,7 +315,7 @@ class Server(Transport):
 
     def _patched(self, key: tuple[str, str, str], change: Json, *, whole: bool) -> Json:
         old = self.objects[key]
-        new = copy.deepcopy(merged(old, change))
+        new: Json = copy.deepcopy(merged(old, change))
         if self.unknown & new.get("status", {}).keys():
             new["status"] = {k: v for k, v in new["status"].items() if k not in self.unknown}
         if new == old and not whole:
@@ -374,17 +375,3 @@ def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _without_nulls(v) for k, v in value.items() if v is not None}
     return [_without_nulls(v) for v in value] if isinstance(value, list) else value
-
-
-def merged(old: Json, patch: Json) -> Json:
-    """Return `old` with a JSON merge patch; nothing is mutated."""
-    new = dict(old)
-    for key, value in patch.items():
-        if value is None:
-            new.pop(key, None)
-        elif isinstance(value, dict):
-            inner = new.get(key)
-            new[key] = merged(inner if isinstance(inner, dict) else {}, value)
-        else:
-            new[key] = value
-    return new

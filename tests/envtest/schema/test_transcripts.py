@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from envtest.patching.patches import merge_patch
 from envtest.schema import CompiledSchema, aggregate_message, read_json
 from envtest.schema.tables import table_cells, table_columns
 from tests.envtest.schema.answers import causes, transcript
@@ -61,24 +62,12 @@ def test_the_message_of_several_errors_is_the_recorded_one(schema: CompiledSchem
     assert said == f'Widget.lab.example.com "v" is invalid: {aggregate_message(errors)}'
 
 
-def _merged(target: Any, patch: Any) -> Any:
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            merged.pop(name, None)
-        else:
-            merged[name] = _merged(merged.get(name), value)
-    return merged
-
-
 def test_an_immutable_field_is_defended_and_others_may_change(schema: CompiledSchema) -> None:
     steps = {step["id"]: step for step in _VALIDATION}
     old = steps["immutable-create"]["response"]["body"]
     for name in ("immutable-change", "immutable-keep"):
         step = steps[name]
-        errors = schema.validate(_merged(old, step["request"]["body"]), old)
+        errors = schema.validate(merge_patch(old, step["request"]["body"]), old)
         recorded = step["response"]["body"].get("details", {}).get("causes", [])
         assert causes(errors) == recorded
 
@@ -87,7 +76,7 @@ def test_an_immutable_field_is_defended_and_others_may_change(schema: CompiledSc
 def test_a_status_patch_is_refused_as_recorded(schema: CompiledSchema, name: str) -> None:
     steps = {step["id"]: step for step in _STATUS}
     old = steps["status-metadata"]["response"]["body"]
-    errors = schema.validate(_merged(old, steps[name]["request"]["body"]), old)
+    errors = schema.validate(merge_patch(old, steps[name]["request"]["body"]), old)
     assert [error.cause() for error in errors] == steps[name]["response"]["body"]["details"][
         "causes"
     ]

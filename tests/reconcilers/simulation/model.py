@@ -8,6 +8,7 @@ from typing import Any
 
 from controller.conditions import rfc3339
 from controller.meta import Key
+from controller.testing.patches import merged
 
 Json = dict[str, Any]
 NAMESPACE = "butler-system"
@@ -189,20 +190,6 @@ class ModelServer:
         old = self.objects.pop((plural, name))
         self.history[plural].append(Event(self.revision, plural, name, None))
         self.witness(plural, old, None)
-
-
-def merged(old: Json, patch: Json) -> Json:
-    """Return `old` with a JSON merge patch; unchanged parts are shared, nothing is mutated."""
-    new = dict(old)
-    for key, value in patch.items():
-        if value is None:
-            new.pop(key, None)
-        elif isinstance(value, dict):
-            inner = new.get(key)
-            new[key] = merged(inner if isinstance(inner, dict) else {}, value)
-        else:
-            new[key] = value
-    return new
 
 
 def failure(code: int, reason: str) -> tuple[int, Json]:
