@@ -99,7 +99,7 @@ class OpenGate(ReleaseCheck):
     async def check(self, allocation: IPAllocation, mark: int) -> Released | InUse:
         if self.real is not None:
             return await self.real.check(allocation, mark)
-        return InUse(self.why) if self.why else Released("nobody minds")
+        return InUse(self.why) if self.why else Released("no Service has it")
 
 
 class Replica:

@@ -1,6 +1,6 @@
 """Whatever is wrong for good, the controllers come to rest: said once, and looked at now and then.
 
-Each case sets up trouble that nobody mends, lets a few minutes pass, and then counts what is sent
+Each case sets up trouble that is not mended, lets a few minutes pass, and then counts what is sent
 in five more: nothing is written, and little is read.
 """
 
@@ -159,7 +159,7 @@ def _orphans_that_stay(platform: Platform) -> None:
 
 
 def _a_team_that_does_not_exist(platform: Platform) -> None:
-    scope = {"type": "team", "teamRef": {"name": "nobody"}}
+    scope = {"type": "team", "teamRef": {"name": "missing"}}
     platform.server.served = (*platform.server.served, "teams")
     provider = make.provider("lab", spec={"provider": "local", "scope": scope})
     platform.server.add("providerconfigs", provider)

@@ -243,7 +243,7 @@ async def test_the_synced_series_follows_the_tenant_and_goes_with_it() -> None:
         assert _value(manager, "butler_tenant_clusters", phase="Failed") == 0
         for name in ("one", "two", "three"):
             service(tenant, name)
-        tenant.fail(NoAnswer("nobody there"), times=100_000)
+        tenant.fail(NoAnswer("connection refused"), times=100_000)
         await platform.clock.advance(3600)
         assert _value(manager, synced, **one) == 0
         platform.server.vanish("tenantclusters", "a", namespace="team")

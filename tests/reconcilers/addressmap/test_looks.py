@@ -1,4 +1,4 @@
-"""Colours and patterns of tenants: stable, and told apart by everybody, on paper too."""
+"""Colours and patterns of tenants: stable, and distinct on paper and for the colour-blind, too."""
 
 from itertools import combinations
 

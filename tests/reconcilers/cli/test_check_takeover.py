@@ -60,7 +60,7 @@ def test_a_ready_cluster_and_one_in_cloud_mode_are_given_nothing(tmp_path: Path)
     assert findings(tmp_path, pool(status=KEPT), cloud, unready()) == {}
 
 
-def test_nothing_of_this_is_said_of_pools_that_are_ours_or_nobodys(tmp_path: Path) -> None:
+def test_pools_that_are_ours_or_of_no_controller_have_no_findings(tmp_path: Path) -> None:
     for one in (pool(status=OURS), pool()):
         objects = (
             one,

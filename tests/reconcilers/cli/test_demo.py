@@ -118,7 +118,7 @@ async def test_a_step_that_does_not_happen_is_named() -> None:
     transport = HttpTransport(Endpoint("https://nowhere.invalid"))
     nowhere = ApiServer("management", "https://nowhere.invalid", "embedded", "", transport)
     view, printed = PlatformView(Platform(nowhere, {}), clock), list[str]()
-    step = Step("A pool is served by nobody", (checks.pool_in_use("vlan40", 0),))
+    step = Step("A pool is not served", (checks.pool_in_use("vlan40", 0),))
     failures = list[str]()
 
     async def watch_it() -> None:
@@ -131,7 +131,7 @@ async def test_a_step_that_does_not_happen_is_named() -> None:
         await clock.advance(29.9)
         assert failures == []
         await clock.advance(0.1)
-    expected = "step 1 of 1 (A pool is served by nobody) did not happen within 30.0 s:"
+    expected = "step 1 of 1 (A pool is not served) did not happen within 30.0 s:"
     assert failures == [f"{expected} there is no NetworkPool butler-system/vlan40"]
 
 
@@ -143,7 +143,7 @@ async def test_a_step_explains_itself_and_shows_on_a_terminal_what_it_waits_for(
     transport = HttpTransport(Endpoint("https://nowhere.invalid"))
     nowhere = ApiServer("management", "https://nowhere.invalid", "embedded", "", transport)
     view = PlatformView(Platform(nowhere, {}), clock)
-    step = Step("A pool is served by nobody", (checks.pool_in_use("vlan40", 0),), text="Why.")
+    step = Step("A pool is not served", (checks.pool_in_use("vlan40", 0),), text="Why.")
     with redirect_stderr(terminal):
         async with anyio.create_task_group() as group:
             group.start_soon(play, [step], view, clock, printed.append, 3600.0)
@@ -165,7 +165,7 @@ async def test_the_demo_notices_a_range_that_is_released_before_it_is_withdrawn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def hasty(*arguments: object) -> Released:
-        return Released("nobody was asked")
+        return Released("the tenant was not asked")
 
     async def nothing(*arguments: object) -> None:
         """Leave the tenant's pool as it is."""
@@ -204,7 +204,7 @@ async def test_a_request_that_has_to_wait_is_sent_after_its_predecessor_is_serve
     def short(*_: object) -> list[Step]:
         every = story(OverlapWatch(), ReleaseWatch(PlatformView.__new__(PlatformView)), "")
         waiting = [one for one in every if one.title.startswith("Two requests have to wait")]
-        return [Step("Somebody watches", (), (watch,)), *waiting]
+        return [Step("The test watches", (), (watch,)), *waiting]
 
     await perform(30.0, short)
     asked = next(at for at, one in enumerate(found) if one.startswith(WAITING))

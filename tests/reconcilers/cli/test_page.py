@@ -147,7 +147,7 @@ async def test_the_filter_finds_tenants_pools_and_addresses(tmp_path: Path) -> N
         assert (count, pools) == ("1 of 7 ranges match", ["butler-system/east"])
         assert await shown("10.0.128.7") == (count, pools)
         assert (await shown("WEST"))[1] == ["butler-system/west"]
-        assert await shown("nobody") == ("0 of 7 ranges match", [])
+        assert await shown("no-such-tenant") == ("0 of 7 ranges match", [])
         assert (await shown(""))[0] == ""
         await page.value("document.querySelector('input[name=free]').click()")
         assert await page.value("document.getElementById('count').textContent") == (

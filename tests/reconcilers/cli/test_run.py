@@ -205,7 +205,7 @@ async def _steal(server: ApiServer) -> Lease:
         live = await server.client.get(LEASES, LEASE)
         try:
             return await server.client.patch(
-                LEASES, Version.from_object(live), {"spec": {"holderIdentity": "somebody-else"}}
+                LEASES, Version.from_object(live), {"spec": {"holderIdentity": "another-replica"}}
             )
         except Conflict:
             continue

@@ -90,7 +90,7 @@ def _projected(kind: str, **spec: Any) -> dict[str, Any]:
 
 
 def test_samples_use_no_field_that_is_deprecated() -> None:
-    """A webhook would warn of it, and whoever applies them would wonder."""
+    """A webhook would warn of it when a user applies them."""
     for path in FILES:
         for body in objects(path):
             if body["kind"] == "NetworkPool":

@@ -155,7 +155,7 @@ async def test_released_is_written_before_the_finalizer_goes() -> None:
 
 async def test_an_allocation_without_a_range_leaves_without_asking_the_tenant() -> None:
     lab = _lab(make.allocation("a", phase="Failed"))
-    lab.gate.why = "somebody objects"
+    lab.gate.why = "a Service has it"
     lab.server.delete("ipallocations", "a")
     assert await lab.allocation("a") == SETTLED
     assert not lab.server.has("ipallocations", "a")
@@ -202,7 +202,7 @@ async def test_a_mark_of_a_history_before_a_restore_is_replaced() -> None:
 
     async def noted(allocation: Any, mark: int) -> InUse:
         marks.append(mark)
-        return InUse("somebody objects")
+        return InUse("a Service has it")
 
     lab.gate.check = noted  # type: ignore[method-assign]
     await lab.allocation("a")
@@ -217,7 +217,7 @@ async def test_a_finalizer_left_behind_by_a_crash_goes_too() -> None:
     said = {"reason": "Released", "message": "the range was given back"}
     status = {"phase": "Released", "conditions": [READY[0] | {"status": "False"} | said]}
     lab = _lab(make.allocation("a", held=("10.40.0.0", "10.40.0.7"), status=status))
-    lab.gate.why = "somebody objects, too late"
+    lab.gate.why = "a Service has it, too late"
     lab.server.delete("ipallocations", "a")
     await lab.allocation("a")
     assert not lab.server.has("ipallocations", "a")

@@ -183,7 +183,7 @@ async def test_a_cluster_that_is_being_deleted_adopts_nothing() -> None:
 
 
 async def test_labels_are_repaired_from_the_spec() -> None:
-    wrong = {names.LABEL_TENANT: "somebody-else", "theirs": "stays"}
+    wrong = {names.LABEL_TENANT: "another-tenant", "theirs": "stays"}
     lab = _lab(_orphan(labels=wrong), owner=make.tenant())
     await lab.orphans.sweep()
     assert lab.server.see("ipallocations", "lb")["metadata"]["labels"] == LABELS | {

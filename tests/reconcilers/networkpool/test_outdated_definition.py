@@ -1,7 +1,7 @@
 """CRDs that know nothing of a pool's memory come over ours: by an upgrade of Butler's chart.
 
-What a pool promises is dropped by the server then. Nothing may be handed out, and nobody may
-write without end.
+What a pool promises is dropped by the server then. Nothing may be handed out, and no
+controller may write without end.
 """
 
 import pytest

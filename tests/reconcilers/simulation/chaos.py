@@ -244,7 +244,7 @@ class Run:
             )
 
     def _add_family(self) -> None:
-        """Give the larger pool its second family, whoever uses it meanwhile."""
+        """Give the larger pool its second family, even while it is in use."""
         if self.model.get(POOLS, "p"):
             self.model.patch(POOLS, "p", {"spec": {"secondary": _SECONDARY}}, guarded=False)
 

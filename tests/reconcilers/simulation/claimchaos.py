@@ -137,7 +137,7 @@ class ClaimRun(JournalRun):
         return harms | {"force": [self._take_address]}
 
     def _make_by_hand(self) -> None:
-        """Make an IPAddress of a claim's name, whoever has the address."""
+        """Make an IPAddress of a claim's name, even if another claim has the address."""
         first, last = SPANS["p"]
         address = f"{FIRST}{self.random.randint(first, last)}"
         name = self.random.choice(NAMES)
@@ -163,7 +163,7 @@ class ClaimRun(JournalRun):
 
     @override
     def _prepare_calm(self) -> None:
-        """Make the pools that are missing; take away what people made and nobody adopted."""
+        """Make the pools that are missing; take away what users made and no claim adopted."""
         for name in SPANS:
             if self.model.get(self.pools, name) is None:
                 self._make_pool(name)

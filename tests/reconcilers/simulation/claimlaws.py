@@ -16,7 +16,7 @@ Held = Callable[[str], Iterable[str]]
 
 
 def nothing(pool: str) -> Iterable[str]:
-    """Return what is held of a pool by nobody."""
+    """Return no addresses: only claims hold addresses of the pool."""
     del pool
     return ()
 
@@ -132,7 +132,7 @@ def left_undone(
         if claim["spec"]["poolRef"]["name"] not in serving or name in stopped:
             continue
         if address_of(model, claim) != address["spec"]["address"]:
-            return f"IPAddress {name} answers nobody: {claim.get('status')}"
+            return f"IPAddress {name} serves no claim: {claim.get('status')}"
     for claim in model.of(CLAIMS):
         name, pool = claim["metadata"]["name"], claim["spec"]["poolRef"]["name"]
         if "deletionTimestamp" in claim["metadata"]:

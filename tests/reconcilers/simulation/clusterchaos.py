@@ -22,7 +22,7 @@ RESTING = Plan(others=0.6, pool_cycles=False)
 class RestJudge(ClaimJudge):
     """Also sees that an address rests before another claim gets it.
 
-    Of pool q only: nobody deletes that one, and a pool that goes forgets what rests.
+    Of pool q only: that one is not deleted, and a deleted pool forgets what rests.
     """
 
     released: dict[str, datetime]

@@ -45,7 +45,7 @@ def revision_not_raised(mp: Patch, user: ModuleType = rules) -> None:
 
 
 def other_holders_unseen(mp: Patch) -> None:
-    """An address that an object shows is its own, whoever else has it."""
+    """An address that an object shows is its own, even if another has it, too."""
     mp.setattr(Contents, "other_holder", lambda self, blocks, key: None)
 
 

@@ -31,7 +31,7 @@ class NetworkStage(Stage):
 
     @override
     def ask(self, name: str, count: int = 1, since: str = "") -> None:
-        spec = {"networkNamespaceName": "p", "networkConfigurationName": "nobody"}
+        spec = {"networkNamespaceName": "p", "networkConfigurationName": "missing"}
         self.model.create(NETWORK_ADDRESSES, {"metadata": {"name": name}, "spec": spec})
 
     @override

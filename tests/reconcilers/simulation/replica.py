@@ -41,7 +41,7 @@ class OpenGate(ReleaseCheck):
 
     @override
     async def check(self, allocation: IPAllocation, mark: int) -> Released:
-        return Released("nobody asked")
+        return Released("the tenant was not asked")
 
 
 class Silent:

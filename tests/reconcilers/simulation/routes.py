@@ -33,7 +33,7 @@ class Packet:
     async def arrive(self, *, lost: bool = False, mute: bool = False) -> None:
         """Let the server see it unless it is lost; the sender, if it waits, hears unless mute."""
         recorded = not self.landed.is_set()
-        answer: bytes | ControllerError = NoAnswer("nobody is there")
+        answer: bytes | ControllerError = NoAnswer("connection refused")
         if not lost:
             try:
                 answer = await self.run()

@@ -74,8 +74,8 @@ async def promise_kept_to_another_version(stage: Stage) -> str | None:
     for _ in range(2):
         await stage.pool(tidy)
         stage.clock._elapsed += 61_000_000_000
-    nobody = dict.fromkeys(("startAddress", "endAddress", "cidr", "phase"))
-    stage.model.patch(ALLOCATIONS, "b", {"status": nobody}, status=True, guarded=False)
+    nothing = dict.fromkeys(("startAddress", "endAddress", "cidr", "phase"))
+    stage.model.patch(ALLOCATIONS, "b", {"status": nothing}, status=True, guarded=False)
     slow.allocations.advance(slow.allocations.behind)
     stage.ask("a", since="2025-12-31T00:00:00Z")
     await stage.pool(stage.replica(), writes_of("b"))

@@ -103,7 +103,7 @@ class SharedJudge(ClaimJudge):
         if plural in {POOLS, ALLOCATIONS}:
             Judge._look(self, plural, old, new)
             # A pass may refuse an allocation while a claim releases what the next pass promises:
-            # that loses its turn, and nobody an address.
+            # it is served a pass later, and no address is lost.
             if self.problem and "was refused what its pool had promised" in self.problem:
                 self.problem = None
         else:

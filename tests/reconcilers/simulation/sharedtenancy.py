@@ -1,9 +1,9 @@
 """Tenants whose clusters and pool are shared out among replicas, as by shards that move.
 
-A TenantCluster belongs to whoever holds it, the pool with its allocations and the orphans to
-whoever holds the pool. What is held moves while passes are under way: who loses it has its passes
-cancelled and forgets it, or is frozen, and two hold it for a while. In the calm each is held by
-one replica, so that a range is projected by one process and taken back by another.
+A TenantCluster belongs to the replica that holds it, the pool with its allocations and the orphans
+to the one that holds the pool. What is held moves while passes are under way: a replica that loses
+it has its passes cancelled and forgets it, or is frozen, and two hold it for a while. In the calm
+each is held by one replica, so that a range is projected by one process and taken back by another.
 """
 
 from typing import Any

@@ -3,8 +3,8 @@
 Everything of ours is real. Every request, to the management cluster and into the tenants, is in
 flight until the seed lets it run: late, after its sender gave up or died, or with its answer lost.
 Caches lag, replicas die or freeze, tenants are out of order, Services come and go, allocations and
-clusters are deleted. In the calm after it everybody is served and nothing moves any more; then the
-clusters go, and every address has to come back.
+clusters are deleted. In the calm after it all requests are served and nothing changes any more;
+then the clusters go, and every address has to come back.
 """
 
 import asyncio
@@ -39,12 +39,13 @@ SETTINGS = Settings(
 
 @dataclass(frozen=True)
 class Faults:
-    """What is thrown at them.
+    """What goes wrong in a run, and how often.
 
     Args:
-        steps: how long it lasts.
+        steps: how long the run lasts.
         use: how often a Service comes or goes, or MetalLB stops or goes on, of all steps.
-        trouble: how often somebody dies, freezes, or is deleted, or a tenant is out of order.
+        trouble: how often a replica dies or freezes, an object is deleted, or a tenant is out of
+            order.
         outages: whether tenants are out of order for a while.
         secrets: whether kubeconfigs are gone for a while.
         clusters: whether TenantClusters are deleted and created again.
@@ -52,7 +53,7 @@ class Faults:
         counting: whether MetalLB counts its pools' addresses, and goes by old ones after a pause;
             else it reads at once.
         families: whether pool and clusters have both families, and Services ask for either.
-        calm: whether what follows it is judged, too.
+        calm: whether what follows the run is checked, too.
         settings: the controllers'.
     """
 

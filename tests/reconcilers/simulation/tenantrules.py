@@ -33,7 +33,7 @@ def open_gate(mp: Patch) -> None:
     """The finalizer goes whatever the tenant says."""
 
     async def check(self: TenantReleaseCheck, allocation: IPAllocation, mark: int) -> Released:
-        return Released("nobody was asked")
+        return Released("the tenant was not asked")
 
     mp.setattr(TenantReleaseCheck, "check", check)
 
@@ -135,10 +135,10 @@ def pool_not_looked_at(mp: Patch) -> None:
 def services_not_looked_at(mp: Patch) -> None:
     """No check looks whether a Service still shows an address."""
 
-    async def nobody(*_: Any) -> None:
+    async def no_user(*_: Any) -> None:
         return None
 
-    mp.setattr(TenantReleaseCheck, "_user", nobody)
+    mp.setattr(TenantReleaseCheck, "_user", no_user)
 
 
 def silence_is_consent(mp: Patch) -> None:

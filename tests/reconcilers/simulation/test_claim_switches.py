@@ -82,9 +82,9 @@ SWITCHES = {
         2,
     ),
     "9b": Switch(
-        "an IPAddress in the way that answers nobody is taken away",
+        "an IPAddress in the way that serves no claim is taken away",
         rules.leftovers_stay,
-        "answers nobody",
+        "serves no claim",
         _FORCED,
         31,
     ),
@@ -99,7 +99,7 @@ SWITCHES = {
 
 CLUSTERS = {
     "10a": Switch(
-        "an address rests before somebody else gets it",
+        "an address rests before another claim gets it",
         rules.addresses_never_rest,
         "which was to rest",
         RESTING,

@@ -40,7 +40,7 @@ def _of_nodes(lab: Lab) -> list[Json]:
 
 
 def _wait_for_the_range(lab: Lab) -> None:
-    """Have somebody else, who came first, wait for as many addresses as the nodes have."""
+    """Have an older allocation of another tenant wait for as many addresses as the nodes have."""
     rival = make.allocation("rival", tenant="team/rival", size=5, kind="nodes", age=10**8)
     lab.server.add("ipallocations", rival)
 
@@ -104,7 +104,7 @@ async def test_the_old_allocation_stays_until_a_new_one_requests_its_range() -> 
     await lab.rounds()
     lab.server.delete("ipallocations", NODES)
     await lab.rounds_of("a", 5)
-    assert _range(lab, NODES) == given, "nobody else has it meanwhile"
+    assert _range(lab, NODES) == given, "it is not handed out meanwhile"
 
 
 async def test_a_check_without_a_successor_does_not_read_all_allocations_of_the_pool(

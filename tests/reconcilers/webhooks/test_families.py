@@ -114,7 +114,7 @@ def test_nothing_is_taken_from_a_family_that_an_allocation_holds(
     new: NetworkPool, field: str, address: str
 ) -> None:
     assert networkpool.gives_up_addresses(new, dual(), LIMIT)
-    assert update(new).allowed, "nobody holds anything"
+    assert update(new).allowed, "no allocation holds anything"
     [(where, message)] = causes(update(new, HOLDER))
     assert where == field
     assert 'IPAllocation "a"' in message

@@ -103,7 +103,7 @@ async def test_the_quota_counts_what_leaves_until_it_is_gone() -> None:
     platform, tenant = elastic_platform(quota={"maxLoadBalancerIPs": 3})
     Balancer(tenant)
     held = ("10.40.0.64", "10.40.0.64")
-    leaving = make.allocation("team-a-lb-9", held=held, finalizers=["somebody/else"])
+    leaving = make.allocation("team-a-lb-9", held=held, finalizers=["example.com/other"])
     platform.server.add("ipallocations", leaving)
     async with platform.running():
         await platform.clock.advance(2)

@@ -189,7 +189,7 @@ async def test_a_mark_of_shrink_is_withdrawn_where_addresses_are_wanted_again() 
         await become_ready(platform, tenant, "one", "two")
         mark = {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}
         labels = {names.LABEL_ROLE: "growth"}
-        tenant.fail(NoAnswer("timed out"), times=10_000)  # so that nobody learns that it let go
+        tenant.fail(NoAnswer("timed out"), times=10_000)  # so that no check sees that it let go
         leaving = make.allocation("team-a-lb-1", held=held, annotations=mark, labels=labels)
         platform.server.add("ipallocations", leaving)
         service(tenant, "three")
@@ -237,8 +237,8 @@ def test_a_range_that_does_not_stand_in_the_tenants_pool_is_not_out_of_use() -> 
     held = make.allocation(
         "team-a-lb-1", held=("10.40.0.0", "10.40.0.1"), creationTimestamp=created.isoformat()
     )
-    later, nobody = created + timedelta(hours=1), demand_of((), "", (4,))
-    assert disuse(held, nobody, later, 600, 30, None) == Disuse(None, 30)
-    assert disuse(held, nobody, later, 600, 30, 10) == Disuse(None, 20)
-    assert disuse(held, nobody, later, 600, 30, 30) == Disuse(later.isoformat(), 600)
-    assert disuse(grown, nobody, later, 600, 30, None) == Disuse(later.isoformat(), 600)
+    later, no_demand = created + timedelta(hours=1), demand_of((), "", (4,))
+    assert disuse(held, no_demand, later, 600, 30, None) == Disuse(None, 30)
+    assert disuse(held, no_demand, later, 600, 30, 10) == Disuse(None, 20)
+    assert disuse(held, no_demand, later, 600, 30, 30) == Disuse(later.isoformat(), 600)
+    assert disuse(grown, no_demand, later, 600, 30, None) == Disuse(later.isoformat(), 600)

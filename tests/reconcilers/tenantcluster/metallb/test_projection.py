@@ -1,4 +1,4 @@
-"""No late write brings a range back that was given back: whoever freezes, wherever."""
+"""No late write brings a released range back, whichever replica freezes before which write."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager

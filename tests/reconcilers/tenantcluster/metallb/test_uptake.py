@@ -123,7 +123,7 @@ class TestTheNextStep:
 
 
 class TestTheMarkersAddresses:
-    """They are others each time, and nobody else's."""
+    """They differ each time, and are in no other pool."""
 
     def test_the_number_of_marker_addresses_differs_from_the_last_and_from_metallbs_count(
         self,

@@ -218,7 +218,7 @@ class TestOfAClusterThatIsBeingDeleted:
         self,
     ) -> None:
         lab, tenant = _lab(deletionTimestamp=DELETED)
-        await lab.clock.advance(10_000)  # nobody was there to ask all this while
+        await lab.clock.advance(10_000)  # no controller ran in that time
         tenant.fail(NoAnswer("timed out"), times=1)
         assert isinstance(await _ask(lab), InUse)
 

@@ -280,7 +280,7 @@ async def test_a_cluster_that_lost_its_annotations_still_gives_back_what_its_ten
     lab.server.edit("tenantclusters", "a", {"metadata": {"annotations": None}}, namespace="team")
     lab.server.delete("tenantclusters", "a", namespace="team")
     await lab.rounds()
-    assert _pools(tenant) == [], "nobody is given what its MetalLB still hands out"
+    assert _pools(tenant) == [], "no range is free that its MetalLB still hands out"
     assert _left(lab) == []
 
 
