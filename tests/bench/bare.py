@@ -84,14 +84,14 @@ async def measure_bare(
         PlaneError: the control plane does not start.
         WrongAnswerError: the allocations do not hold what they asked for.
     """
-    everyone = range(number)
+    every = range(number)
     going, coming, there = replaced(number)
     async with place() as home, AsyncExitStack() as stack:
         driver = Alone(home.session, kind)
         if watched:
             await stack.enter_async_context(driver.watching())
         await driver.prepare(f"10.0.0.0/{prefix(number)}")
-        filling = await _phase(home, driver, (), everyone, watched=watched)
+        filling = await _phase(home, driver, (), every, watched=watched)
         churn = await _phase(home, driver, going, coming, watched=watched)
         await overlaps_left(driver, there)
     return {FILLING: filling, CHURN: churn}

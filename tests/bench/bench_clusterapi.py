@@ -51,7 +51,7 @@ class Phase:
         name: of the phase.
         number: of claims.
         seconds: from the first request until all was as asked.
-        first: seconds until the first claim had its address; None where nobody waited for one.
+        first: seconds until the first claim had its address; None if none was waited for.
         cpu: seconds of CPU time of the product.
         writes: what the API server counted.
         peak: the most MiB that the product ever held until then.

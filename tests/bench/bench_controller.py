@@ -6,7 +6,7 @@ of which kubernetes_asyncio reads the credentials. What it meets is what another
 the same program has left: ranges that are held, and TenantClusters with their node and
 load-balancer addresses, which wait for their kubeconfigs. The first grant is that of an allocation
 that is created as soon as /readyz answers. The memory is read when the controller has been ready
-for a while; the CPU time is its own, whoever shares the machine.
+for a while; the CPU time is that of its process alone.
 """
 
 import os
@@ -135,7 +135,7 @@ async def settle(of: Server, case: Case) -> None:
                 text = await wire.ask("GET", f"{_GROUP}/networkpools/default-pool")
                 status = msgspec.json.decode(text).get("status", {})
                 done = status.get("allocationCount", 0) == case.allocations
-                # Only a pool that has served somebody remembers up to where it has read.
+                # Only a pool that has served an allocation remembers up to where it has read.
                 if done and (status.get("allocationsRevision") or not case.allocations):
                     break
                 await anyio.sleep(0.5)

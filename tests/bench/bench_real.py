@@ -49,7 +49,7 @@ from tests.bench.tables import show, show_bare
 PEER = "bench/peer"
 OURS = "butler-ipam"
 CLIENT_GO = "client-go"
-NOBODY = "none"
+NEITHER = "none"
 WORKERS = 8
 NEVER = "24h"
 
@@ -106,8 +106,8 @@ def built_peer() -> Path | None:
 )
 @click.option(
     "--only",
-    type=click.Choice([OURS, CLIENT_GO, NOBODY]),
-    help=f"Measure one controller; {NOBODY}: the most that any of them can reach.",
+    type=click.Choice([OURS, CLIENT_GO, NEITHER]),
+    help=f"Measure one controller; {NEITHER}: the most that either of them can reach.",
 )
 @click.option(
     "--type",
@@ -134,7 +134,7 @@ def command(place: str, allocations: Sequence[int], only: str | None, kind: str)
     if only in {None, CLIENT_GO} and (program := built_peer()) is not None:
         starts[CLIENT_GO] = partial(peer, program)
     for number in allocations:
-        _compared(starts, there, number, kind, bare=only in {None, NOBODY})
+        _compared(starts, there, number, kind, bare=only in {None, NEITHER})
 
 
 def _compared(

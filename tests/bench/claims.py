@@ -196,7 +196,7 @@ class Claimant(Api):
         await self.ask_all(map(creation, wanted), map(deletion, wanted))
 
     async def check(self) -> None:
-        """Check that every claim has an address of its own, and nobody else has one.
+        """Check that every claim has an address of its own, and that there are no other addresses.
 
         An IPAddress may still be on its way for a claim that was deleted while its address was
         written; it has to be taken away again.

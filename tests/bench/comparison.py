@@ -160,9 +160,9 @@ async def measure(start: Start, place: Open, number: int, kind: str) -> Measured
 async def _measure(driver: Driver, view: View, meter: Meter, number: int) -> Measured:
     await view.until(lambda: view.pool is not None and view.pool.ready, "the pool is ready")
     idle = resident(meter.controller)
-    everyone = range(number)
+    every = range(number)
     going, coming, there = replaced(number)
-    filling = await _phase(driver, meter, (), everyone, everyone)
+    filling = await _phase(driver, meter, (), every, every)
     churn = await _phase(driver, meter, going, coming, there)
     left = await overlaps_left(driver, there)
     phases = {FILLING: filling, CHURN: churn}

@@ -114,7 +114,7 @@ def orphan() -> Json:
         "type": "nodes",
         "count": 2,
     }
-    return ours("IPAllocation", "left", spec, annotations={names.ANNOTATION_TENANT_UID: "nobody"})
+    return ours("IPAllocation", "left", spec, annotations={names.ANNOTATION_TENANT_UID: "unknown"})
 
 
 def too_large(name: str) -> Json:

@@ -12,7 +12,7 @@ POOLS = f"/apis/{names.API_VERSION}/namespaces/default/networkpools"
 async def test_a_writer_vanishes_once_another_one_has_written_all_of_its_fields(
     shared_admin: httpx.AsyncClient,
 ) -> None:
-    """So whoever has to remember a foreign writer cannot go by managedFields alone."""
+    """So a controller that has to remember a foreign writer cannot go by managedFields alone."""
     body = {
         "apiVersion": names.API_VERSION,
         "kind": "NetworkPool",

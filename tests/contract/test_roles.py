@@ -214,7 +214,7 @@ async def prepare(stage: Stage, tenant_kubeconfig: str) -> None:
         ("away", re.sub(r"(server: https://[^:]+):\d+", r"\1:1", tenant_kubeconfig)),
     ):
         await stage.create(dict(kubeconfig_secret(Key("team", name), kubeconfig)))
-    # A certificate that nobody can use: it is replaced.
+    # An unusable certificate: it is replaced.
     nonsense = {"tls.crt": "eA==", "tls.key": "eA=="}
     unusable = plain("Secret", CERTIFICATES, HOME, type="kubernetes.io/tls", data=nonsense)
     await stage.create(unusable)
@@ -245,7 +245,7 @@ async def call_webhooks(stage: Stage, proxy: Proxy, port: int | None) -> None:
 
 
 async def play(stage: Stage, proxy: Proxy) -> None:
-    """Play everything that the controllers do for anybody."""
+    """Cause everything that the controllers do, one after another."""
     await stage.create(ours("NetworkPool", "lab", {"cidr": "10.40.0.0/26"}))
     await stage.create(provider("default"))
     scoped = provider("scoped", scope={"type": "team", "teamRef": {"name": "one"}})

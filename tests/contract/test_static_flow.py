@@ -70,7 +70,7 @@ class Site:
             informer.add_handler(lambda _: self.changed())
 
     def changed(self) -> None:
-        """Have everybody who waits for something look again."""
+        """Wake all tasks that wait in `until`, so that they check again."""
         self._changed.set()
 
     async def create(self, resource: Any, namespace: str, name: str, **body: Any) -> None:

@@ -239,7 +239,7 @@ async def test_while_webhooks_do_not_answer_only_changes_of_specs_are_refused(si
         assert (await site.create("NetworkPool", "lab", spec)).is_success
         assert (await site.create("IPAllocation", "a", request(count=4))).is_success
         await site.until("IPAllocation", "a", "Allocated")
-    # Nobody serves the webhooks any more.
+    # No server answers the webhooks any more.
     assert (await site.create("NetworkPool", "more", spec)).status_code == 500
     assert (await site.edit("NetworkPool", "lab", only(0, 15))).status_code == 500
     assert (await site.edit("NetworkPool", "lab", {"metadata": {"labels": {"a": "b"}}})).is_success

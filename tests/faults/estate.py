@@ -105,7 +105,7 @@ class Witness:
         self.caches: dict[str, Cache[Any]] = {i.resource.plural: i.cache for i in self.informers}
         self.clashes: list[str] = []
         self.expected: set[tuple[str, Key]] = set()
-        """What has to be there, by plural and key; nothing else that anybody asked for may be."""
+        """What has to be there, by plural and key; nothing else that a test created may be."""
         self._changed = anyio.Event()
         for informer in self.informers:
             informer.add_handler(self._see)

@@ -50,7 +50,7 @@ GAUGES = Resource(GROUP, "v1", "Gauge", "gauges", Gauge)
 class HastyClock(VirtualClock):
     """A virtual clock whose sleeps are over at once, as if their time had passed.
 
-    Deadlines do not pass by themselves: while nobody calls `advance`, real connections have all
+    Deadlines do not pass by themselves: while no test calls `advance`, real connections have all
     the time they need.
     """
 

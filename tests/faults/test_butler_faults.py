@@ -1,8 +1,8 @@
 """Whatever fails between controllers and clusters: once it works again, all is as it should be.
 
-No two allocations ever held one address; every address is either free or somebody's; nobody waits
-who fits; nothing is left of who went; MetalLB has what the management cluster says; and then
-nothing is sent any more.
+No two allocations ever held one address; every address is either free or held by an allocation; no
+allocation waits that fits; nothing is left of what was deleted; MetalLB has what the management
+cluster says; and then nothing is sent any more.
 """
 
 import os

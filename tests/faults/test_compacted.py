@@ -1,8 +1,8 @@
-"""etcd forgets what has been: whoever has not seen it yet is told so, and looks anew.
+"""etcd compacts its history: a client that has not seen all of it gets an error, and lists anew.
 
 That is real compaction, through etcd, seen through kube-apiserver with its watch cache, which
-tells 410 of its own accord, and without, where it is etcd that says so. A watch that etcd leaves
-behind may end there with 500 instead: an event whose previous state is forgotten cannot be told.
+answers 410 of its own accord, and without, where etcd does. A watch that etcd leaves behind may
+end there with 500 instead: an event whose previous state was compacted cannot be sent.
 """
 
 from collections.abc import AsyncIterator
@@ -160,7 +160,7 @@ async def test_every_allocation_is_served_although_etcd_compacts_undelivered_eve
             for which in range(number, number + BETWEEN):
                 await here.create_allocation(f"n{which}", count=1 + which % 3)
             await here.witness.until(here.witness.unsettled)
-            # Everybody's watch begins anew, and what came before that is forgotten.
+            # Every watch begins anew, and what was written before that is compacted.
             pipe.cut()
             await here.create_allocation(f"nn{number}")
             await parts.compact()

@@ -41,7 +41,7 @@ class Replica:
 
 @asynccontextmanager
 async def replica(here: ProxiedPlane, name: str) -> AsyncIterator[Replica]:
-    """Run a replica with a lease that nobody would live to see pass."""
+    """Run a replica with a lease that does not expire within a test."""
     options = ManagerOptions(
         leader_elect=True,
         lease_namespace=LEASE.namespace,
@@ -69,7 +69,7 @@ async def test_a_stopped_leader_gives_its_lease_to_the_next_when_its_work_has_en
             await first.begun.wait()
             async with replica(here, "second") as second:
                 first.manager.stop()
-                await here.create("b")  # work for whoever leads next, and not before
+                await here.create("b")  # work for the next leader, and not before
                 assert await holder() == "first"
                 assert not first.ended.is_set()
                 assert not second.begun.is_set()

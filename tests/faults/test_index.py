@@ -150,7 +150,7 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
         alone="the servers of these tests replace their credentials, which no API server does",
     ),
     18: Behaviour(
-        "a missing right or kind is named by readyz, stops nobody else, and heals by itself",
+        "a missing right or kind is in readyz, stops no other controller, and heals by itself",
         "faults.test_managers:"
         " a_missing_right_is_named_and_stops_no_other_controller"
         " a_missing_kind_is_named_and_stops_no_other_controller",

@@ -40,7 +40,7 @@ async def test_every_allocation_is_served_although_the_crds_are_written_all_the_
 
 
 async def _write_crds(plane: Plane, text: str) -> None:
-    """Change the schemas of our kinds in something that matters to nobody."""
+    """Change the descriptions in the schemas of our kinds."""
     async with people(plane) as http:
         for crd in crds():
             path = f"{CRDS}/{crd['metadata']['name']}"

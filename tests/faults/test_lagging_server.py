@@ -102,7 +102,7 @@ async def test_a_new_leader_with_a_lagging_cache_hands_out_no_range_that_is_take
             await here.witness.until(lambda: _differs(here, n1=ALLOCATED))
             assert here.witness.clashes == []
             assert behind.position < _written(here, "n2", "n3"), "it was not behind"
-            assert way.live_lists > lists, "nobody looked past the cache"
+            assert way.live_lists > lists, "no controller looked past the cache"
             assert voided == [], "the pool was taken for one without memory"
         await here.witness.until(here.witness.unsettled)
         assert here.witness.clashes == []
@@ -142,7 +142,7 @@ def _positions(here: Estate[Plane]) -> list[int]:
 async def _come_and_go(here: Estate[Plane], pipe: Pipe, numbers: range) -> None:
     """Ask, and delete about every third of those who asked before.
 
-    Now and then everybody has to connect anew, to the other server perhaps.
+    Now and then all clients have to connect anew, to the other server perhaps.
     """
     dice = random.Random(numbers.start)
     for number in numbers:

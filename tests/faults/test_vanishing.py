@@ -2,7 +2,7 @@
 
 An API server promises nothing by its answer to that: a deletion that had read the object before
 takes it away, finalizer and all. People can do the same by taking finalizers off by hand. Nothing
-may be left of what went: no range that nobody holds, nothing in a cache, nothing in a tenant.
+may be left of what went: no range without a holder, nothing in a cache, nothing in a tenant.
 """
 
 import random
@@ -60,7 +60,7 @@ AT_ONCE = 12
 WHOLE_POOL = 64
 LOOKS = 8
 """So many passes that both processes have looked again at each allocation of a cluster."""
-# So many orphans at once would not be collected, so nobody is to rely on that.
+# So many orphans at once would not be collected, so no pass is to look for any.
 STORM = replace(
     SETTINGS,
     orphans=OrphanSettings(resync=1e9),
@@ -252,7 +252,7 @@ async def test_the_ranges_of_a_vanished_cluster_are_free_once_its_services_do_no
 async def test_a_request_for_a_tenant_that_vanishes_leaves_nothing_and_is_not_waited_for(
     vanishing: Vanishing,
 ) -> None:
-    """Nobody remembers its range, and OPERATIONS says so; the tenant loses it all the same."""
+    """No object records its range, as OPERATIONS says; the tenant loses it all the same."""
     async with _proxied_plane() as here:
         await here.create_cluster()
         key = Key(HOME, "extra")
@@ -283,7 +283,7 @@ async def _service_with_an_address(here: Estate[Plane], of: str = "team-a-lb") -
 
 
 async def _rival(here: Estate[Plane], count: int) -> None:
-    """Ask for more addresses than there are as long as nobody gives any back."""
+    """Ask for more addresses than are free; wait until the allocation is Failed."""
     await here.create_allocation("n0", count=count)
 
     def served() -> str:

@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 
 class Vanished:
-    """Notices objects that went with a finalizer of ours on them, and nobody had asked us."""
+    """Notices objects that went with a finalizer of ours, and were not being deleted."""
 
     def __init__(self, here: Estate[Plane]) -> None:
         self.keys: list[Key] = []
@@ -51,7 +51,7 @@ Vanishing = Callable[[Estate[Plane], Resource[Any], Key], AbstractAsyncContextMa
 
 @asynccontextmanager
 async def overtaken(here: Estate[Plane], resource: Resource[Any], key: Key) -> AsyncIterator[None]:
-    """Begin to delete an object before anybody adopts it; it goes when the context ends."""
+    """Begin to delete an object before a controller adopts it; it goes when the context ends."""
     path = resource.path(key)
     vanished = Vanished(here)
     async with (

@@ -231,7 +231,7 @@ async def empty_cluster(server: Server, folder: Path) -> AsyncIterator[Cluster]:
         ) as http,
     ):
         if plane.kind == "existing":
-            pytest.skip("these tests install things, and the cluster is somebody else's")
+            pytest.skip("these tests install things, and the cluster is not theirs")
         await plane.add_user(ADMINISTRATOR, ["system:authenticated"])
         binding = {
             "metadata": {"name": ADMINISTRATOR},

@@ -1,4 +1,4 @@
-"""Somebody who types the operator's guide, and what the cluster does meanwhile.
+"""A person who types the operator's guide, and what the cluster does meanwhile.
 
 No node runs pods here. The controller is a process of this machine, started under the account that
 was installed, when a person would wait for the pods; webhooks are called at an address of its own

@@ -1,4 +1,4 @@
-"""The operator's guide as somebody types it: its lines in order, and those that no test types."""
+"""The operator's guide as it is typed: its lines in order, and those that no test types."""
 
 import re
 import sys

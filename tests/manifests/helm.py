@@ -48,7 +48,7 @@ def pieces(text: str) -> Iterator[tuple[str, str]]:
 
 @cache
 def parse(text: str) -> list[Node]:
-    """Return the nodes of a template, which nobody changes."""
+    """Return the nodes of a template; callers share them and must not change them."""
     root = Node("root", branches=[("", [])])
     stack = [root]
     for kind, content in pieces(text):

@@ -1,4 +1,4 @@
-"""Somebody who reads the page of addresses, which controllers serve that were installed."""
+"""A reader of the page of addresses, which controllers serve that were installed."""
 
 import json
 from typing import Any

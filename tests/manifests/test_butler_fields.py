@@ -1,6 +1,6 @@
 """What Butler's objects hold is still there after a migration, after our writes, and back again.
 
-A CRD that does not know a field prunes it with the next write of the object, whoever writes.
+A CRD that does not know a field prunes it with the next write of the object, by any client.
 """
 
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -35,7 +35,7 @@ OURS = {
         *("ipAllocationRef", "lbAllocationRef"),
     },
 }
-"""What our controllers write into a status; everything else in it is somebody else's."""
+"""What our controllers write into a status; everything else in it is another writer's."""
 LATER: Mapping[str, list[tuple[str, ...]]] = {
     "TenantCluster": [
         ("spec", "addons", "later"),

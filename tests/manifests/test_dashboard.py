@@ -307,4 +307,4 @@ async def test_every_query_of_the_dashboard_and_of_the_alerts_finds_something(
             if name not in alerts and len(set(shown)) < len(shown):
                 alike.append(f"{name}: {shown}")
     assert not empty, "\n".join(empty)
-    assert not alike, "series that nobody can tell apart:\n" + "\n".join(alike)
+    assert not alike, "series with the same name:\n" + "\n".join(alike)

@@ -28,7 +28,7 @@ SOON = ("--leader-elect-retry-period=200ms", "--ui-bind-address=127.0.0.1:0")
 
 
 async def holders(cluster: Cluster) -> dict[str, str]:
-    """Return who holds each Lease, empty if nobody does."""
+    """Return the holder's identity of each Lease, empty for none."""
     found = await cluster.read(f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases")
     return {
         one["metadata"]["name"]: one["spec"].get("holderIdentity", "") for one in found["items"]

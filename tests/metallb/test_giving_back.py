@@ -1,7 +1,7 @@
 """No address is free, or another's, as long as a Service in the tenant shows it.
 
 Everything is watched and listed twenty times a second on both sides, and the findings are proven
-(audit/). Somebody else waits for the very addresses, so that whatever is given back too early is
+(audit/). Another tenant waits for the very addresses, so that whatever is given back too early is
 handed out again at once.
 """
 
@@ -34,7 +34,7 @@ RIVAL = Key(HOME, "rival")
 
 
 async def _rival(here: Site, count: int = 4) -> None:
-    """Ask for addresses in another's name; they are not there before somebody lets go."""
+    """Ask for addresses for another tenant, of which there are none before some are released."""
     spec = {
         "poolRef": {"name": POOL.name},
         "tenantClusterRef": {"name": "rival", "namespace": TEAM},
@@ -159,7 +159,7 @@ async def test_a_service_that_its_user_deletes_during_teardown_gives_up_no_other
 async def test_the_audit_finds_an_address_that_is_given_back_without_asking(
     tmp_path: Path,
 ) -> None:
-    """MetalLB stands still, and somebody says that the addresses may go all the same."""
+    """MetalLB stands still, and an administrator has the addresses released all the same."""
     async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
         await _one_block_for_two(here)
         tenant = here.tenants["a"]

@@ -42,7 +42,7 @@ async def _one_block_for_two(here: Site) -> None:
 
 
 async def _rival(here: Site) -> None:
-    """Ask for four addresses in another's name; they are not there before somebody lets go."""
+    """Ask for four addresses for another tenant; none are free before some are released."""
     spec = {
         "poolRef": {"name": POOL.name},
         "tenantClusterRef": {"name": "rival", "namespace": TEAM},

@@ -144,8 +144,8 @@ async def test_a_claim_says_that_its_pool_cannot_be_written_and_is_served_once_i
     home = f"/api/v1/namespaces/{lab.namespace}"
     assert (await lab.admin.patch(home, json=label, headers=merge)).status_code == 200
     webhook = {
-        "name": "nobody.example.com",
-        "clientConfig": {"url": "https://127.0.0.1:9/nobody-listens"},
+        "name": "unreachable.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:9/unreachable"},
         "rules": [
             {
                 "apiGroups": ["ipam.cluster.x-k8s.io"],

@@ -48,7 +48,7 @@ async def ask(lab: Lab, name: str, size: int) -> Body:
     """Ask for a range of NetworkPool p, and wait for it."""
     spec = {
         "poolRef": {"name": lab.name("p")},
-        "tenantClusterRef": {"namespace": "default", "name": "nobody"},
+        "tenantClusterRef": {"namespace": "default", "name": "missing"},
         "type": "loadbalancer",
         "count": size,
     }

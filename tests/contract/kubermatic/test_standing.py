@@ -16,7 +16,7 @@ async def test_paused_foreign_and_unfinished_clusters_get_nothing_until_they_are
 ) -> None:
     await lab.pool("p", dc=ranges("10.0.0.0/24", 4))
     await lab.cluster("paused", pause=True)
-    await lab.cluster("foreign", labels={"worker-name": "somebody"})
+    await lab.cluster("foreign", labels={"worker-name": "another"})
     await lab.cluster("bare", namespace=False)
     await lab.cluster("a")
     await lab.has("a", "p", "10.0.0.0-10.0.0.3")

@@ -1,4 +1,4 @@
-"""Clusters that wait: what they are told, who is served first, what stands in nobody's way."""
+"""Clusters that wait: what they report, which is served first, and what blocks no other."""
 
 import pytest
 

@@ -26,9 +26,11 @@ def main() -> int:
     parser.add_argument("platform", choices=[*SCENES])
     parser.add_argument("seed", type=int, help="the first seed")
     parser.add_argument("--to", type=int, help="the seed to stop before; default: one seed")
-    parser.add_argument("--rounds", type=int, default=3, help="how often a replica is struck")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="how often a replica is killed or frozen"
+    )
     parser.add_argument("--many", type=int, default=0, help="how many wait for the pool")
-    parser.add_argument("--quiet", action="store_true", help="nobody comes or goes meanwhile")
+    parser.add_argument("--quiet", action="store_true", help="create and delete nothing meanwhile")
     given = parser.parse_args()
     bad = 0
     for seed in range(given.seed, given.to or given.seed + 1):
@@ -36,7 +38,7 @@ def main() -> int:
         with TemporaryDirectory(prefix="storm-") as folder:
             report = anyio.run(storm, SCENES[given.platform], Path(folder), asked)
         seen = f"{report.events} writes of allocations, {report.most} held at once at most"
-        lines = [f"seed {seed}: {report.done} deeds, {seen}, calm after {report.seconds:.1f} s"]
+        lines = [f"seed {seed}: {report.done} actions, {seen}, calm after {report.seconds:.1f} s"]
         lines += [f"  {line}" for line in [*report.faults, *report.findings]]
         sys.stdout.write("\n".join(lines) + "\n")
         bad += bool(report.findings)

@@ -141,7 +141,7 @@ class Clusters:
         await self._lab.pool(pool, **self._offers()[pool])
 
     async def calm(self) -> None:
-        """Let go of what keeps anybody waiting; wait until each cluster has what it needs."""
+        """Undo what keeps clusters waiting; wait until each has what it needs."""
         await self._change(EAST, {**self._offers()[RANGES][EAST], "excludeRanges": None})
         await self._change(WEST, self._offers()[RANGES][WEST])
         for name in self._here:
@@ -162,7 +162,7 @@ class Clusters:
             for pool, offers in self._offers().items()
             if datacenter in offers
         }
-        wrong = [f"{key} is nobody's" for key in set(found) - set(wanted)]
+        wrong = [f"{key} belongs to no cluster" for key in set(found) - set(wanted)]
         for key, (pool, datacenter) in wanted.items():
             spec = found.get(key, {})
             own = [text for text in _texts(spec) if self._is_of(pool, datacenter, text)]

@@ -83,7 +83,7 @@ class Machines:
             name, certain = f"by-hand-{self._made}", self._choices.random() < 0.4
             wanted = f"10.60.0.{self._choices.randrange(2, 30)}" if certain else ""
             self._requests[name] = wanted
-            await self._lab.ask(name, wanted, networkConfigurationName="nobody")
+            await self._lab.ask(name, wanted, networkConfigurationName="missing")
 
     async def give_back(self) -> None:
         """Delete one that was made by hand."""
@@ -116,7 +116,7 @@ class Machines:
         await self._lab.network(**self._static)
 
     async def calm(self) -> None:
-        """Let go of what keeps anybody waiting; wait until each has what it should have."""
+        """Undo what keeps requests waiting; wait until each has what it should have."""
         await self._lab.settings(ipv4RangeEnd=None)
         await self._lab.provisioned(NETWORK, "Ready")
         await until(self._wrong, lambda found: not found, seconds=CALM_SECONDS)
@@ -128,7 +128,7 @@ class Machines:
         machines = {one["metadata"]["name"]: status(one) for one in found}
         wrong = [f"{name} is there still" for name in set(machines) - set(self._machines)]
         made = {f"{name}-eth{n}" for name, count in self._machines.items() for n in range(count)}
-        wrong += [f"{name} is nobody's" for name in set(every) - made - set(self._requests)]
+        wrong += [f"{name} was not asked for" for name in set(every) - made - set(self._requests)]
         for name, count in self._machines.items():
             made_for = [every.get(f"{name}-eth{number}", {}) for number in range(count)]
             mine = sorted(address for one in made_for for address in held(one))

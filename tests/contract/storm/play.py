@@ -2,9 +2,9 @@
 
     KUBEBUILDER_ASSETS=$PWD/.real/newest python -m tests.contract.storm kubermatic 0 --to 20
 
-A seed decides which replica is struck when, with which signal and for how long, and what people
-do. Both replicas work all the time, as none asks for a lease. Real processes keep no time, so a
-seed repeats the choices and not the moments: a finding may need several runs of its seed.
+A seed decides when which replica is killed or frozen, for how long, and what people do. Both
+replicas work all the time, as none asks for a lease. Real processes keep no time, so a seed
+repeats the choices and not the moments: a finding may need several runs of its seed.
 """
 
 import random
@@ -49,7 +49,7 @@ class Scene(Protocol):
         """Return what each of those who act at once may do, with the frequent things often."""
 
     async def calm(self) -> None:
-        """Undo what keeps anybody waiting; wait until all is as it should be.
+        """Undo what keeps requests waiting; wait until all is as it should be.
 
         Raises:
             AssertionError: it does not come to that.
@@ -90,7 +90,7 @@ class Asked:
 
     Args:
         seed: decides everything that is chosen.
-        rounds: how often each replica is struck.
+        rounds: how often each replica is killed or frozen.
         many: how many objects wait before there is anything to hand out.
         busy: whether people act meanwhile.
     """

@@ -1,6 +1,6 @@
-"""Everything that holds addresses, as its watch tells it: no address is anybody's twice.
+"""Everything that holds addresses, as its watch reports it: no two objects hold one address.
 
-A watch tells of each write, in the order in which the server made them, so what is true after each
+A watch reports each write, in the order in which the server made them, so what is true after each
 event was true at each moment.
 """
 
@@ -50,7 +50,7 @@ class Record:
                     asked["resourceVersion"] = event["object"]["metadata"]["resourceVersion"]
 
     async def grows_by(self, events: int, seconds: float) -> None:
-        """Wait for so many writes, or for so many seconds if nobody writes any more."""
+        """Wait for so many writes, or for so many seconds if there are fewer."""
         last = self.events + events
         with anyio.move_on_after(seconds):
             while self.events < last:

@@ -121,7 +121,7 @@ async def test_a_deleted_configuration_shows_released_before_it_goes(lab: Lab) -
 async def test_an_address_that_is_in_use_is_renewed_and_another_released(lab: Lab) -> None:
     await lab.network()
     await lab.configuration("vm", "eth0")
-    await lab.ask("idle", networkConfigurationName="nobody")
+    await lab.ask("idle", networkConfigurationName="late")
     ready = await lab.configured("vm", "Ready")
     [mine] = addresses(ready)
     await lab.shows("idle", "Allocated")
@@ -139,7 +139,7 @@ async def test_an_address_that_is_in_use_is_renewed_and_another_released(lab: La
         "vm",
         lambda one: status(one)["networkInterfaces"][0]["allocationExpiry"] == expiry,
     )
-    await lab.configuration("nobody", "eth9")
+    await lab.configuration("late", "eth9")
     await lab.shows("idle", "Allocated")
 
 

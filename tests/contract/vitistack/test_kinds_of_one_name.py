@@ -15,7 +15,7 @@ async def test_both_kinds_are_served_in_one_namespace_under_one_name(lab: Lab) -
     pool = {"cidr": "10.40.0.0/24"}
     request = {
         "poolRef": {"name": "same"},
-        "tenantClusterRef": {"namespace": lab.namespace, "name": "nobody"},
+        "tenantClusterRef": {"namespace": lab.namespace, "name": "missing"},
         "type": "loadbalancer",
         "count": 4,
     }

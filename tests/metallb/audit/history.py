@@ -2,12 +2,12 @@
 
 No answer of a server says when something was written. But what a list shows was written before its
 answer came; what is newer than it was not written when it was asked for; and what an event of a
-watch tells of was written before the event came. So a version was in force without doubt in one
+watch reports was written before the event came. So a version was in force without doubt in one
 interval (`certain`), and cannot have been in force outside another (`possible`), both by the clock
 of who asked. The more often is asked, the closer the two are.
 
 This holds however late an event comes. A watch that was cut makes no interval wrong either: a
-version that nobody has seen is missing, and `certain` reaches no further than a list confirmed it.
+version that was not seen is missing, and `certain` reaches no further than a list confirmed it.
 Resource versions are compared within one kind of one server, which must not lose its history.
 """
 

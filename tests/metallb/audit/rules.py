@@ -33,7 +33,7 @@ class Finding(NamedTuple):
 
 
 class _Taken(NamedTuple):
-    """A range that somebody certainly had for a time."""
+    """A range that was certainly held, promised or shown for a time."""
 
     owner: str
     who: str
@@ -77,10 +77,10 @@ def _unheld(
             continue
         for span in stay.value:
             if not any(block.overlaps(span) for block in blocks):
-                continue  # an address that no pool of ours has is nobody's loss
+                continue  # no pool of ours has this address
             held = [during for excuse, during in excuses if excuse.contains(span)]
             for left in _without(stay.certain, held):
-                owners = ", ".join(sorted(_others(records, span, left))) or "nobody"
+                owners = ", ".join(sorted(_others(records, span, left))) or "no allocation"
                 what = f"{span.text} {verb} {stay.key} of {tenant} while held by {owners}"
                 yield Finding(left, what)
 

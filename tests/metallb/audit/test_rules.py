@@ -103,7 +103,7 @@ def test_an_address_that_is_shown_when_it_is_free_is_found() -> None:
     assert found.startswith(
         "for at least 250 ms: 10.40.0.0/32 is shown by Service ns/web of team/a"
     )
-    assert found.endswith("while held by nobody")
+    assert found.endswith("while held by no allocation")
 
 
 def test_an_address_that_is_shown_when_it_is_anothers_is_found() -> None:
@@ -148,9 +148,9 @@ def test_one_address_held_by_two_is_found() -> None:
 def test_an_address_promised_to_one_and_held_by_another_is_found() -> None:
     scenario = Scenario()
     scenario.hold(A, end=60)
-    scenario.promise(Promise("somebody", RANGE), begin=59, end=60)
+    scenario.promise(Promise("another-uid", RANGE), begin=59, end=60)
     (found,) = scenario.findings()
-    assert "by a promise of lab to somebody" in found
+    assert "by a promise of lab to another-uid" in found
 
 
 def test_a_promise_to_the_holder_of_the_range_is_no_finding() -> None:

@@ -182,7 +182,7 @@ class Rivals:
             await self._client.delete(IP_ALLOCATION, self._choices.choice(found))
 
     async def leave(self) -> None:
-        """Delete all, whoever writes them meanwhile."""
+        """Delete all, even if controllers write them meanwhile."""
         for one in await self.found():
             await delete(self._client, IP_ALLOCATION, one.key)
 
