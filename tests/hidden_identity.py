@@ -1,7 +1,7 @@
 """The way into a tenant whose kubeconfig's user may not get the namespace kube-system.
 
-So a test may have one server be management cluster and tenant: it saves a server, and nobody
-finds out.
+So one server may be both management cluster and tenant of a test, which saves a server, and no
+controller notices.
 """
 
 from collections.abc import AsyncIterator, Mapping

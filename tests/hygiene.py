@@ -4,12 +4,12 @@
     time.sleep on the loop                  it is called where a loop runs
     an orphan task                          it is not done when its loop is closed
     an unclosed session, socket, file       it is collected without having been closed
-    a coroutine that nobody awaited         it is collected without having run
+    a coroutine that was not awaited        it is collected without having run
     a child process                         it runs, or was not waited for, after the test; if a
                                             fixture of several tests started it, after that fixture
 
 The first is measured in CPU time of the thread, not in time that passed, so that a busy machine
-fails nobody; to within LOOK_SECONDS, as asking for the CPU time is a system call, and callbacks
+fails no test; to within LOOK_SECONDS, as asking for the CPU time is a system call, and callbacks
 are many. For the two that only the garbage collector can tell, it runs after each test, over what
 the test has made: what was there when the tests began is frozen, and what outlived an earlier test
 is looked at when its module ends. To go through all of that each time took a fifth of the suite's

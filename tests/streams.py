@@ -2,7 +2,7 @@
 
 httpx reads a response through generators within generators. A `break` closes the outermost alone;
 each of the others is then closed by a task of its own, that the event loop makes when it finds the
-generator unreachable, and that nobody awaits.
+generator unreachable, and that is not awaited.
 """
 
 from collections.abc import AsyncIterator

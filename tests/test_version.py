@@ -20,11 +20,11 @@ def script() -> ModuleType:
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Run git as somebody, whatever the machine's configuration says."""
+    """Run git as a fixed author, without the machine's configuration."""
     who = {f"GIT_{one}_{what}": "a@b.c" for one in ("AUTHOR", "COMMITTER") for what in WHO}
     command = ("git", "-C", str(folder), "-c", "commit.gpgsign=false", *arguments)
-    nobody = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
-    environment = {**os.environ, **who, **nobody}
+    bare = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    environment = {**os.environ, **who, **bare}
     return subprocess.run(
         command, env=environment, check=True, capture_output=True, text=True
     ).stdout

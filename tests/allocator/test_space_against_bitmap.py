@@ -116,7 +116,7 @@ class SpaceMachine(RuleBasedStateMachine):
         self.holding.remove(one)
 
     @rule(data=st.data())
-    def release_what_nobody_holds(self, data: st.DataObject) -> None:
+    def release_what_is_not_held(self, data: st.DataObject) -> None:
         stranger = self.pool.draw_range(data)
         if stranger not in self.holding:
             with pytest.raises(NotHeld):

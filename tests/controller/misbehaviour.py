@@ -11,7 +11,7 @@ class Odd(BaseException):
 
 
 async def await_what_was_cancelled() -> None:
-    """Await something that somebody else has cancelled."""
+    """Await a future that was cancelled."""
     future = asyncio.get_running_loop().create_future()
     future.cancel()
     await future

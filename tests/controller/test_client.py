@@ -317,7 +317,7 @@ async def test_failed_discovery_raises_instead_of_returning_false(
     ids=str,
 )
 async def test_groups_of_another_form_say_nothing_about_what_is_served(group: object) -> None:
-    """Whoever serves the group may be a tenant's own aggregated API."""
+    """The server of a group may be a tenant's own aggregated API."""
     client, _ = answering({"kind": "APIGroupList", "groups": [group]}, KINDS)
     with pytest.raises(MalformedAnswer):
         await client.served(WIDGETS)

@@ -26,7 +26,7 @@ GUIDE_URL = URLS["Documentation"]
 
 @dataclass(frozen=True)
 class Command:
-    """A line that somebody may type.
+    """A line that a reader may type.
 
     Args:
         text: the line, continued ones joined.

@@ -47,5 +47,5 @@ class Assets:
 def left_behind(assets: Assets) -> tuple[list[int], list[str]]:
     """Return processes and temporary files that should not be there any more."""
     files = os.listdir(assets.folder.parent / "tmp")
-    # Notes of ports that were drawn stay for two minutes, for whoever draws next.
+    # Notes of ports that were drawn stay for two minutes, for other processes that draw some.
     return assets.alive(), [name for name in files if not name.startswith("envtest-ports-")]

@@ -33,7 +33,7 @@ def head(server: EmbeddedServer, method: str, path: str, *headers: str) -> bytes
 
 @asynccontextmanager
 async def connection(server: EmbeddedServer, *, window: int = 0) -> AsyncIterator[ByteStream]:
-    """Connect; with a `window`, take no more than about so many bytes that nobody reads."""
+    """Connect; with a `window`, take no more than about so many unread bytes."""
     port = int(server.url.rpartition(":")[2])
     sock = socket.socket()
     sock.setblocking(False)

@@ -1,4 +1,4 @@
-"""Acting as somebody else, and the right to do so."""
+"""Acting as another user, and the right to do so."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -17,7 +17,7 @@ JOE = {"Authorization": "Bearer t"}
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx.AsyncClient]:
-    """The administrator; JOE is somebody without rights."""
+    """The administrator; JOE is a user without rights."""
     async with (
         ControlPlane.start(force_embedded=True, tokens={"t": User("joe")}) as plane,
         admin_client(plane) as admin,

@@ -1,4 +1,4 @@
-"""Who somebody is and what they may do: tokens of service accounts, and the reviews."""
+"""Which user a client is and what it may do: tokens of service accounts, and the reviews."""
 
 from collections.abc import AsyncIterator
 from typing import Any

@@ -26,7 +26,7 @@ TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 
 @pytest.fixture
 async def server() -> AsyncIterator[EmbeddedServer]:
-    """A server that knows joe, and somebody who says of himself that he is known."""
+    """A server with user joe, and user known, whose groups name system:authenticated."""
     tokens = {"t": User("joe"), "k": User("known", ("system:authenticated", "a"))}
     async with serve(tokens=tokens) as started:
         yield started

@@ -44,12 +44,12 @@ async def test_validating_hooks_are_asked_at_once(
     await stage.configure(
         configuration("Validating", *(entry(f"/v{number}") for number in range(3)))
     )
-    everybody = anyio.Event()
+    all_asked = anyio.Event()
 
     async def wait_for_the_others() -> None:
         if len(hook.asked) == 3:
-            everybody.set()
-        await everybody.wait()
+            all_asked.set()
+        await all_asked.wait()
 
     hook.meanwhile = wait_for_the_others
     answer = await client.post(WIDGETS, json=widget("together"))
@@ -60,7 +60,7 @@ async def test_validating_hooks_are_asked_at_once(
 @pytest.fixture
 async def settings(client: httpx.AsyncClient, stage: Stage) -> str:
     """A config map that a hook is asked about; returns its path."""
-    await client.post(CONFIGMAPS, json={"metadata": {"name": "c"}, "data": {"by": "nobody"}})
+    await client.post(CONFIGMAPS, json={"metadata": {"name": "c"}, "data": {"by": "fixture"}})
     rule = {
         "apiGroups": [""],
         "apiVersions": ["v1"],
@@ -97,7 +97,7 @@ async def test_a_put_without_a_resource_version_succeeds_after_a_concurrent_writ
     assert answer.status_code == 200
     assert answer.json()["data"] == {"by": "me"}
     seen = [one["review"]["request"]["oldObject"]["data"] for one in hook.asked]
-    assert seen[-1] == {"by": "nobody", "intruder": "was here"}
+    assert seen[-1] == {"by": "fixture", "intruder": "was here"}
 
 
 async def test_a_put_with_a_resource_version_conflicts_with_a_concurrent_write(

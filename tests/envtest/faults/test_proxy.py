@@ -46,14 +46,14 @@ async def test_a_proxy_may_stand_before_a_proxy() -> None:
 
 async def test_users_without_credentials_are_refused_as_by_the_server() -> None:
     async with proxied_plane() as here:
-        for headers in ({}, {"Authorization": "Bearer nobody's"}):
+        for headers in ({}, {"Authorization": "Bearer unknown"}):
             answers = [await _get(plane, headers) for plane in (here.plane, here.proxy)]
             assert answers[0] == answers[1]
             assert answers[0][0] in (401, 403)
 
 
 async def _get(plane: Plane, headers: dict[str, str]) -> tuple[int, str]:
-    """Ask as nobody in particular: the administrator's TLS settings may carry a certificate."""
+    """Get PATH without the administrator's TLS settings, which may carry a certificate."""
     cluster = yaml.safe_load(plane.kubeconfig())["clusters"][0]["cluster"]
     authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
     tls = ssl.create_default_context(cadata=authority)

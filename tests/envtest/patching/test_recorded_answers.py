@@ -36,7 +36,7 @@ def _is_playable(step: Step) -> bool:
 
 
 def _release(shelf: Shelf, step: Step) -> None:
-    """Take over the finalizers that a deletion has put on an object; nobody owns them."""
+    """Take over the finalizers that a deletion has put on an object: they have no manager."""
     if step.method == "DELETE" and isinstance(step.answer, dict) and "metadata" in step.answer:
         finalizers = step.answer["metadata"].get("finalizers")
         if finalizers:
