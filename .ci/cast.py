@@ -1,7 +1,7 @@
 """Records the demo anew: docs/demo.cast, what a real run of it writes on a terminal.
 
 asciinema records `butler-ipam demo` on the embedded API servers, in a terminal of a fixed size.
-Its text is kept to the letter. The demo plays faster than anybody can read, so each line then gets
+Its text is kept to the letter. The demo plays faster than people can read, so each line then gets
 the time that reading it takes; with that, nothing depends on how fast the machine was, and two
 recordings differ in the ports of the servers and in the seconds that are told.
 """
@@ -52,7 +52,7 @@ def record(folder: Path) -> tuple[dict[str, Any], str]:
 
 
 def timed(lines: Iterable[str]) -> Iterator[tuple[float, str, str]]:
-    """Yield the lines as events, each when whoever reads has read the one before."""
+    """Yield the lines as events, each when a reader has read the one before."""
     at = 1.0
     for line in lines:
         yield round(at, 2), "o", line

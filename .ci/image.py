@@ -119,7 +119,7 @@ def pip_cache() -> str:
 
 
 def seal(folder: Path) -> None:
-    """Take everybody's right to write below a folder, and let everybody read."""
+    """Take the right to write below a folder from all users, and let all read."""
     for path in [folder, *folder.rglob("*")]:
         if not path.is_symlink():
             path.chmod((path.stat().st_mode | 0o444 | (0o111 if path.is_dir() else 0)) & ~0o222)
@@ -176,7 +176,7 @@ def compiled(path: Path) -> bool:
 def interpreter(folder: Path) -> Path:
     """Return a folder with a `python` that every user may run, in place of the base image's.
 
-    One that lives in somebody's home is copied: others may not enter there.
+    One that is in a user's home is copied: other users may not enter there.
     """
     base = Path(sys.base_prefix)
     if all(one.stat().st_mode & 0o001 for one in [base, *base.parents]):

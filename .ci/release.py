@@ -1,6 +1,6 @@
 """Builds what a release consists of into dist/: `make release`.
 
-wheel and sdist       by hatchling, the same bytes whoever builds them
+wheel and sdist       by hatchling, the same bytes on every machine
 chart package         by Helm, with the version that the tag says, and the image
 install.yaml          the one-file install, with the image of that version
 ipam-components.yaml  what clusterctl installs, and metadata.yaml, which says for which contract
@@ -14,7 +14,7 @@ another version is refused; without a tag what is built is a snapshot, and is ca
 A checkout names an image `butler-ipam` that people build themselves; what is installed from a
 release names the one that the release's workflow pushes, which tells it by BUTLER_IPAM_IMAGE. By
 default that is the GitHub registry's of the repository that pyproject.toml names. What a snapshot
-installs names what a checkout does, as nobody pushes an image of it.
+installs names what a checkout does, as no workflow pushes an image of it.
 """
 
 import gzip
