@@ -168,7 +168,7 @@ class IPAllocationReconciler:
     async def _release(self, allocation: IPAllocation) -> Outcome:
         """Once the tenant has released the range: write Released, remove the finalizer.
 
-        A phase Released without our condition is not ours, so nobody has asked the tenant.
+        A phase Released without our condition is not ours, so the tenant was not asked.
         """
         if not shows(allocation, RELEASED, GIVEN_BACK):
             if ranges.held(allocation) is not None:
