@@ -168,7 +168,12 @@ class Cluster:
         return await self.kubectl(*command, stdin=stdin)
 
     async def helm(self, *arguments: str | Path, stdin: str = "") -> str:
-        """Run Helm; fail if it fails or passes on a warning. Return what it prints."""
+        """Run Helm; fail if it fails or passes on a warning. Return what it prints.
+
+        Before a release is removed, its definitions are made deletable.
+        """
+        if arguments[0] == "uninstall":
+            await self._until_deletable()
         said, complained = await self._succeed("helm", arguments, stdin)
         assert "warning" not in complained.lower(), complained
         return said
