@@ -14,12 +14,14 @@ import atexit
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import anyio
 import yaml
 from anyio.to_thread import run_sync
 
@@ -74,6 +76,19 @@ async def connect(
             user_agent=user_agent,
         )
     )
+
+
+@asynccontextmanager
+async def connected(
+    kubeconfig: Path | None, context: str | None, *, user_agent: str
+) -> AsyncIterator[Transport]:
+    """Yield a transport as `connect` does; it is closed in the end, also on cancellation."""
+    transport = await connect(kubeconfig, context, user_agent=user_agent)
+    try:
+        yield transport
+    finally:
+        with anyio.CancelScope(shield=True):
+            await transport.aclose()
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ def _kubeconfig(ctx: click.Context) -> Path | None:
 def _listed(ctx: click.Context, what: str) -> list[str]:
     """Return the names of objects in the cluster that the words before lead to."""
     from controller.client import Client
-    from controller.config import connect
+    from controller.config import connected
     from controller.meta import MetadataOnly
     from controller.resource import Resource
     from reconcilers.api.resources import NAMESPACE, NETWORK_POOL
@@ -62,13 +62,9 @@ def _listed(ctx: click.Context, what: str) -> list[str]:
 
     async def names() -> list[str]:
         with anyio.fail_after(ANSWER_SECONDS):
-            context = ctx.params.get("context")
-            transport = await connect(_kubeconfig(ctx), context, user_agent="butler-ipam")
-            try:
+            asked = _kubeconfig(ctx), ctx.params.get("context")
+            async with connected(*asked, user_agent="butler-ipam") as transport:
                 page = await Client(transport).list(resource, namespace=within)
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await transport.aclose()
         return [one.metadata.name for one in page.items]
 
     try:

@@ -7,7 +7,7 @@ import anyio
 import click
 
 from controller.clock import SystemClock
-from controller.config import connect
+from controller.config import connected
 from controller.errors import ConfigurationError, UnexpectedEnd
 from controller.httpserver import Bind, parse_bind
 from controller.leases import LeaderLost
@@ -56,8 +56,7 @@ async def _run(
     chosen: Settings,
     page: tuple[Bind, str] | None,
 ) -> None:
-    transport = await connect(kubeconfig, context, user_agent=names.COMPONENT)
-    try:
+    async with connected(kubeconfig, context, user_agent=names.COMPONENT) as transport:
         clock = SystemClock()
         manager = Manager(transport, clock=clock, options=options)
         tenants = assemble(manager, clock, chosen)
@@ -70,6 +69,3 @@ async def _run(
         finally:
             with anyio.CancelScope(shield=True):
                 await tenants.aclose()
-    finally:
-        with anyio.CancelScope(shield=True):
-            await transport.aclose()

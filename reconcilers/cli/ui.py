@@ -3,14 +3,13 @@
 import webbrowser
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import anyio
 import click
 
 from controller import logs
 from controller.clock import SystemClock
-from controller.config import connect
+from controller.config import connected
 from controller.errors import ConfigurationError
 from controller.httpserver import Bind, parse_bind
 from reconcilers.addressmap.objects import read_objects
@@ -59,13 +58,12 @@ def ui(
 
 
 async def _serve(where: Scope, bind: Bind, opens: bool) -> None:
-    transport: Any = await connect(where.kubeconfig, where.context, user_agent="butler-ipam")
-    try:
-        async with local_page(transport, SystemClock(), bind, where.namespace) as url:
-            click.echo(f"the map is at {url}\nCtrl-C ends it.")
-            if opens:
-                await anyio.to_thread.run_sync(webbrowser.open, url)
-            await anyio.sleep_forever()
-    finally:
-        with anyio.CancelScope(shield=True):
-            await transport.aclose()
+    asked = where.kubeconfig, where.context
+    async with (
+        connected(*asked, user_agent="butler-ipam") as transport,
+        local_page(transport, SystemClock(), bind, where.namespace) as url,
+    ):
+        click.echo(f"the map is at {url}\nCtrl-C ends it.")
+        if opens:
+            await anyio.to_thread.run_sync(webbrowser.open, url)
+        await anyio.sleep_forever()

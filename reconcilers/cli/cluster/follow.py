@@ -10,7 +10,7 @@ import click
 
 from controller import logs
 from controller.clock import SystemClock
-from controller.config import connect
+from controller.config import connected
 from controller.jobs import running
 from reconcilers.addressmap.objects import Objects, read_objects
 from reconcilers.cli.cluster.objects import Scope, in_cluster
@@ -55,14 +55,13 @@ def follow(where: Scope, form: Form, show: Show) -> None:
 
 
 async def _follow(where: Scope, show: Show) -> None:
-    clock = SystemClock()
-    transport = await connect(where.kubeconfig, where.context, user_agent="butler-ipam")
-    changed, last = anyio.Event(), ""
+    clock, changed, last = SystemClock(), anyio.Event(), ""
 
     def note(_: object) -> None:
         changed.set()
 
-    try:
+    asked = where.kubeconfig, where.context
+    async with connected(*asked, user_agent="butler-ipam") as transport:
         watched = Watched.over(transport, clock, where.namespace)
         watched.on_change(note)
         others = watched.others
@@ -84,6 +83,3 @@ async def _follow(where: Scope, show: Show) -> None:
                     click.echo(before + text, nl=False)
                     last = text
                 await changed.wait()
-    finally:
-        with anyio.CancelScope(shield=True):
-            await transport.aclose()

@@ -141,20 +141,17 @@ def in_cluster(where: Scope, what: str, work: Callable[[Any], Awaitable[R]]) -> 
         Problem: the cluster cannot be reached, or refuses.
     """
 
-    async def connected() -> R:
+    async def asked() -> R:
         from controller.client import Client
-        from controller.config import connect
+        from controller.config import connected
 
-        transport = await connect(where.kubeconfig, where.context, user_agent="butler-ipam")
-        try:
+        where_to = where.kubeconfig, where.context
+        async with connected(*where_to, user_agent="butler-ipam") as transport:
             return await work(Client(transport, field_manager="butler-ipam"))
-        finally:
-            with anyio.CancelScope(shield=True):
-                await transport.aclose()
 
     try:
         with progress(what):
-            return anyio.run(connected)
+            return anyio.run(asked)
     except (ConfigurationError, ControllerError) as error:
         raise Problem(_why_not(error, where)) from error
 
