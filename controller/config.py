@@ -5,9 +5,9 @@
 3. the service account of the pod
 4. ~/.kube/config
 
-kubernetes_asyncio reads kubeconfigs, exec plugins included. It is imported only if there is a
-kubeconfig, and without its models (credentials.py). A kubeconfig with impersonation is refused,
-because kubernetes_asyncio would silently ignore it.
+kubernetes_asyncio reads kubeconfigs; their exec plugins are run by execplugin.py. It is imported
+only if there is a kubeconfig, and without its models (credentials.py). A kubeconfig with
+impersonation is refused, because kubernetes_asyncio would silently ignore it.
 """
 
 import atexit
@@ -28,6 +28,7 @@ from anyio.to_thread import run_sync
 from controller.credentials import Configuration, LoadedCredentials, kubeconfig_reader
 from controller.endpoint import Endpoint, checked_proxy, proxy_from_environment, url_of_host
 from controller.errors import ConfigurationError
+from controller.execplugin import plugin_credentials
 from controller.transport import HttpTransport, Transport
 
 TOKEN_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
@@ -38,7 +39,11 @@ _Documents = Sequence[Mapping[str, Any]]
 
 
 async def connect(
-    kubeconfig: Path | None = None, context: str | None = None, *, user_agent: str = "controller"
+    kubeconfig: Path | None = None,
+    context: str | None = None,
+    *,
+    user_agent: str = "controller",
+    may_ask: bool = True,
 ) -> Transport:
     """Return a transport to the cluster that the arguments or the environment name.
 
@@ -48,6 +53,7 @@ async def connect(
         kubeconfig: a file; None for the search order above.
         context: a context in the kubeconfig; None for its current one.
         user_agent: the User-Agent header of all requests.
+        may_ask: whether an exec plugin may use the terminal, if there is one.
 
     Raises:
         ConfigurationError: no cluster is configured, or its configuration cannot be used.
@@ -56,7 +62,7 @@ async def connect(
 
     async def load() -> Configuration:
         if paths:
-            return await _load_kubeconfigs(paths, context)
+            return await _load_kubeconfigs(paths, context, may_ask=may_ask)
         return await run_sync(pod_configuration, TOKEN_FILE)
 
     configuration = await load()
@@ -80,10 +86,10 @@ async def connect(
 
 @asynccontextmanager
 async def connected(
-    kubeconfig: Path | None, context: str | None, *, user_agent: str
+    kubeconfig: Path | None, context: str | None, *, user_agent: str, may_ask: bool = True
 ) -> AsyncIterator[Transport]:
     """Yield a transport as `connect` does; it is closed in the end, also on cancellation."""
-    transport = await connect(kubeconfig, context, user_agent=user_agent)
+    transport = await connect(kubeconfig, context, user_agent=user_agent, may_ask=may_ask)
     try:
         yield transport
     finally:
@@ -202,30 +208,54 @@ def _files(kubeconfigs: Sequence[Path]) -> list[Path]:
     return found
 
 
-async def _load_kubeconfigs(paths: list[Path], context: str | None) -> Configuration:
+async def _load_kubeconfigs(
+    paths: list[Path], context: str | None, *, may_ask: bool
+) -> Configuration:
     """Read kubeconfig files, merged as kubectl does; raise ConfigurationError for a fault."""
     documents = _read_kubeconfigs(paths)
     where = os.pathsep.join(map(str, paths))
     chosen = _chosen_context(documents, context, where)
+    name = _entries(documents, "context")[chosen].get("user")
+    user = _entries(documents, "user").get(str(name), {})
     config = kubeconfig_reader()
-    configuration = config.kube_config.Configuration()
+    reader = config.kube_config
+    configuration = reader.Configuration()
     try:
-        await config.load_kube_config(
-            config_file=where,
-            context=chosen,
-            client_configuration=configuration,
-            persist_config=False,
+        merged = reader.KubeConfigMerger(where).config
+        given: Mapping[str, str] = {}
+        if "exec" in user:
+            plugin = config.exec_provider.ExecProvider(reader.ConfigNode("exec", user["exec"]))
+            given = await plugin_credentials(
+                plugin.args, plugin.env, user["exec"], may_ask=may_ask
+            )
+            for replaced in ("exec", "token", "tokenFile", "username", "password"):
+                merged["users"].get_with_name(name)["user"].value.pop(replaced, None)
+        loader = reader.KubeConfigLoader(
+            merged,
+            active_context=chosen,
+            config_base_path=None,  # each file's own folder
             temp_file_path=_private_directory(),
         )
-    except config.ConfigException as error:
+        if "token" in given:
+            loader.token = f"Bearer {given['token']}"
+        elif given:
+            loader.cert_file, loader.key_file = (
+                reader.FileOrData(
+                    *(given, None, part),
+                    base64_file_content=False,
+                    temp_file_path=_private_directory(),
+                ).as_file()
+                for part in ("clientCertificateData", "clientKeyData")
+            )
+        await loader.load_and_set(configuration)
+    except (config.ConfigException, ConfigurationError) as error:
         raise ConfigurationError(f"kubeconfig {where}: {error}") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError, AssertionError) as error:
         # The loader raises these for fields of the wrong type, which it does not check.
         raise ConfigurationError(
             f"kubeconfig {where} cannot be used: {type(error).__name__}: {error}"
         ) from error
-    user = _entries(documents, "context")[chosen].get("user")
-    _check_user(_entries(documents, "user").get(str(user), {}), configuration, where, user)
+    _check_user(user, configuration, where, name)
     return configuration
 
 

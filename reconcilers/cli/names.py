@@ -63,7 +63,7 @@ def _listed(ctx: click.Context, what: str) -> list[str]:
     async def names() -> list[str]:
         with anyio.fail_after(ANSWER_SECONDS):
             asked = _kubeconfig(ctx), ctx.params.get("context")
-            async with connected(*asked, user_agent="butler-ipam") as transport:
+            async with connected(*asked, user_agent="butler-ipam", may_ask=False) as transport:
                 page = await Client(transport).list(resource, namespace=within)
         return [one.metadata.name for one in page.items]
 

@@ -1,6 +1,7 @@
 """The objects that questions are asked about: all of a cluster, or what files hold of one."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +19,7 @@ from reconcilers.cli import names as completed
 from reconcilers.cli.flags import cluster_options, option, with_options
 from reconcilers.cli.output import Form
 from reconcilers.cli.problems import WRONG_INPUT, Problem, say
-from reconcilers.cli.progress import progress
+from reconcilers.cli.progress import aside, progress
 
 T = TypeVar("T", bound=Object)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -145,8 +146,11 @@ def in_cluster(where: Scope, what: str, work: Callable[[Any], Awaitable[R]]) -> 
         from controller.client import Client
         from controller.config import connected
 
-        where_to = where.kubeconfig, where.context
-        async with connected(*where_to, user_agent="butler-ipam") as transport:
+        async with AsyncExitStack() as stack:
+            with aside():  # an exec plugin may ask something on the terminal
+                transport = await stack.enter_async_context(
+                    connected(where.kubeconfig, where.context, user_agent="butler-ipam")
+                )
             return await work(Client(transport, field_manager="butler-ipam"))
 
     try:
