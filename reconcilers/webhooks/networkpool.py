@@ -88,8 +88,9 @@ def gives_up_addresses(new: NetworkPool, old: NetworkPool | None, max_addresses:
 def deleted(old: NetworkPool, view: View) -> Verdict:
     """Validate the deletion of a pool.
 
-    Pending and Failed requests hold nothing, and Released ranges are about to be free: the pool's
-    finalizer waits for those.
+    Pending and Failed requests hold nothing, and ranges that are Released because their allocation
+    is being deleted are about to be free: the pool's finalizer waits for those. A phase that a
+    person wrote beside a range frees nothing, so the finalizer would wait for ever.
 
     Args:
         old: the pool.
@@ -101,7 +102,8 @@ def deleted(old: NetworkPool, view: View) -> Verdict:
     for one in sorted(view.of_pool, key=lambda one: one.metadata.name):
         if _keeps(one):
             named.add(one.metadata.uid)
-            phase = one.status.phase or "(none), yet holds a range"
+            phase = one.status.phase or "(none)"
+            phase += "" if phase == ALLOCATED else ", yet holds a range"
             what = f"{opening} {quoted(one.metadata.name)} in namespace {namespace}"
             causes.append(forbidden((), f"{what} is still in phase {phase}"))
     for promise in settle(old, view).open:
@@ -113,7 +115,8 @@ def deleted(old: NetworkPool, view: View) -> Verdict:
 
 def _keeps(allocation: IPAllocation) -> bool:
     phase = allocation.status.phase
-    return phase == ALLOCATED or (phase != RELEASED and ranges.held(allocation) is not None)
+    leaving = phase == RELEASED and allocation.metadata.terminating
+    return phase == ALLOCATED or (not leaving and bool(ranges.all_held(allocation)))
 
 
 def _deprecated(pool: NetworkPool) -> Iterator[str]:

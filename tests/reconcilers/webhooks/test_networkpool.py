@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from reconcilers.api.networkpool import NetworkPool
+from reconcilers.networkpool.protocol import blockers
 from reconcilers.webhooks import networkpool
 from reconcilers.webhooks.verdict import MOST_CAUSES, Verdict
 from tests.reconcilers import make
@@ -284,6 +285,18 @@ def test_a_pool_with_an_allocated_range_cannot_be_deleted() -> None:
     )
 
 
+@pytest.mark.parametrize("phase", ["Released", "Pending", "Failed"])
+def test_a_pool_cannot_be_deleted_whatever_phase_a_person_wrote_beside_a_range(
+    phase: str,
+) -> None:
+    holder = make.allocation("a", phase=phase, held=("10.0.0.5", "10.0.0.5"))
+    assert blockers(pool(), make.view(holder)) == 1, "its finalizer would wait for ever"
+    assert networkpool.deleted(pool(), make.view(holder)).sentence() == (
+        'cannot delete NetworkPool "lab": IPAllocation "a" in namespace "butler-system" is still'
+        f" in phase {phase}, yet holds a range"
+    )
+
+
 def test_a_pool_with_an_open_promise_cannot_be_deleted() -> None:
     waiting = make.allocation("late")
     promise = make.listed(make.promise(waiting, "10.0.0.5", "10.0.0.6"))
@@ -296,7 +309,12 @@ def test_a_pool_with_an_open_promise_cannot_be_deleted() -> None:
     [
         make.allocation("p", phase="Pending"),
         make.allocation("f", phase="Failed"),
-        make.allocation("r", phase="Released", held=("10.0.0.5", "10.0.0.5")),
+        make.allocation(
+            "r",
+            phase="Released",
+            held=("10.0.0.5", "10.0.0.5"),
+            deletionTimestamp="2026-01-01T00:00:00Z",
+        ),
         make.allocation("o", of="other", held=("10.0.0.5", "10.0.0.5")),
     ],
     ids=lambda left: str(left.metadata.name),
