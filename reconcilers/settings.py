@@ -144,7 +144,8 @@ class OrphanSettings:
     most: int = 10
     """More owners gone from a pool in a minute stop collection, if above the share too."""
     percent: int = 10
-    """The share of a pool's owners, in percent, whose orphans may be collected in a minute."""
+    """The share of a pool's owners, in percent, whose orphans may be collected in a minute; with 0
+    their number alone counts."""
     batch: int = 256
     """Allocations on which one sweep notes the owner, or repairs labels."""
 

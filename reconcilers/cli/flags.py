@@ -219,7 +219,8 @@ def _option(setting: Setting) -> Callable[[F], F]:
         case float() as default:
             more = {"type": duration, "default": rendered(default), "metavar": "DURATION"}
         case int():
-            more["type"] = click.IntRange(min=1)
+            share = setting.name == "percent"  # the only one that has a most, and may be 0
+            more["type"] = click.IntRange(0, 100) if share else click.IntRange(min=1)
         case tuple():
             more = {"type": click.Choice(INTEGRATIONS), "multiple": True}
         case _:

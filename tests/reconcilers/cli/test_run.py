@@ -105,6 +105,8 @@ async def test_a_kubeconfig_that_is_not_there_gets_one_sentence() -> None:
         ("--concurrency=0", "--concurrency"),
         ("--no-such-flag", "--no-such-flag"),
         ("--log-level=loud", "'loud'"),
+        ("--orphans-percent=101", "101 is not in the range 0<=x<=100"),
+        ("--orphans-percent=-1", "-1 is not in the range 0<=x<=100"),
     ],
 )
 def test_a_wrong_flag_gets_one_sentence(argument: str, complaint: str) -> None:
@@ -119,6 +121,12 @@ def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     done = commandline.run("run")
     assert done.code == 2
     assert "BUTLER_IPAM_TEARDOWN_GRACE" in done.err
+
+
+@pytest.mark.parametrize("share", [0, 100])
+async def test_a_share_may_be_nothing_or_all(share: int) -> None:
+    ended = await call("run", "--kubeconfig=/nowhere", f"--orphans-percent={share}")
+    assert "there is no such file" in ended.stderr.decode(), "it is read after the flags"
 
 
 async def test_a_file_that_is_no_kubeconfig_gets_one_sentence(tmp_path: Path) -> None:
