@@ -37,6 +37,8 @@ CLUSTER_API = 'has "clusterapi" .Values.integrations'
 KUBERMATIC = 'has "kubermatic" .Values.integrations'
 VITISTACK = 'has "vitistack" .Values.integrations'
 _LOOKUP = '(lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "NAME")'
+_SHARDS = '(dig "shards" "" (default (dict) .Values.settings))'
+"""The setting; `settings:` with nothing but comments below it is null."""
 _MADE_BY = f'(dig "metadata" "labels" "cluster.x-k8s.io/provider" "" {_LOOKUP})'
 OURS_TO_DEFINE = f'or (not {_LOOKUP}) (eq "ipam-butler-ipam" {_MADE_BY})'
 """Whether a definition may be written: there is none of that name, or it is one of ours."""
@@ -127,9 +129,7 @@ def _rbac() -> str:
     ]
     return (
         _when(".Values.rbac.create", machine)
-        + _when(
-            "and .Values.rbac.create .Values.settings.shards", ["---\n" + shards[0], shards[1]]
-        )
+        + _when(f"and .Values.rbac.create {_SHARDS}", ["---\n" + shards[0], shards[1]])
         + _when(".Values.rbac.people", ["---\n" + people[0], *people[1:]])
     )
 

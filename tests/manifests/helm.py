@@ -118,8 +118,9 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "nindent": lambda width, text: "\n" + indented(width, text),
     "indent": indented,
     "replace": lambda old, new, text: text.replace(old, new),
-    "has": lambda wanted, values: wanted in values,
+    "has": lambda wanted, values: wanted in (values or ()),
     "lookup": lambda *_: {},  # as of helm template, which asks no cluster
+    "dict": dict,
     "dig": lambda *path: nested(path[:-2], path[-2], path[-1]),
     "trunc": lambda length, text: text[:length],
     "trimSuffix": lambda suffix, text: text.removesuffix(suffix),
@@ -277,9 +278,12 @@ class Chart:
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values as Helm merges them: mappings deeply, all else replaced."""
+    """Return values as Helm merges them: mappings deeply, all else replaced, null taken out."""
     found = dict(base)
     for name, value in over.items():
+        if value is None:
+            found.pop(name, None)
+            continue
         both = isinstance(value, Mapping) and isinstance(found.get(name), Mapping)
         found[name] = merged(found[name], value) if both else value
     return found

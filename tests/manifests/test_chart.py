@@ -283,6 +283,32 @@ def test_values_that_cannot_be_meant_are_refused(values: dict[str, Any]) -> None
     assert len(judged(values)) == 1
 
 
+def paths(values: dict[str, Any], *before: str) -> Iterator[tuple[str, ...]]:
+    """Yield the path of every value and of every section of them."""
+    for name, value in values.items():
+        yield (*before, name)
+        if isinstance(value, dict):
+            yield from paths(value, *before, name)
+
+
+@pytest.mark.parametrize("others", ["defaults", "everything"])
+def test_what_is_set_to_null_is_refused_by_the_schema_or_left_out(others: str) -> None:
+    refused = []
+    for path in paths(read_yaml((CHART / "values.yaml").read_text())):
+        values = with_null({**VALUE_SETS, **WITH_FOREIGN_KINDS}[others], *path)
+        if judged(values):
+            refused.append(path[-1])
+        else:
+            render(**values)  # raises where a template looks into what is not there
+    assert {"crds", "image", "webhooks", "certManager"} <= set(refused)
+    assert not {"settings", "integrations", "resources", "limits", "podLabels"} & set(refused)
+
+
+def with_null(values: dict[str, Any], name: str, *rest: str) -> dict[str, Any]:
+    """Return values with null at a path."""
+    return values | {name: with_null(values.get(name, {}), *rest) if rest else None}
+
+
 def test_arguments_and_settings_reach_the_command_as_they_were_written() -> None:
     values = {"extraArgs": ODD_ARGUMENTS, "settings": ODD_SETTINGS, "priorityClassName": "123"}
     assert judged(values) == []

@@ -192,5 +192,8 @@ REFUSED: Sequence[Values] = [
     {"logging": {"level": "loud"}},
     {"podLabels": {"a": 1}},
     {"extraArgs": "--x"},
+    {"crds": None},
+    {"webhooks": {"certManager": None}},
+    {"metrics": {"rules": {"enabled": True, "runbookUrl": None}}},
 ]
 """What the schema of the values refuses, each for one reason."""
