@@ -215,15 +215,19 @@ def structural_schema(model: type) -> Schema:
     return schema
 
 
-@cache
-def _structural_schema(model: type) -> bytes:
+def plain_schema(model: type) -> Schema:
+    """Return the schema of any model with references written out, as `structural_schema` does."""
     # Here, as it takes longer to load than many a command that needs the kinds' names only.
     from pydantic import TypeAdapter  # noqa: PLC0415
 
     whole = TypeAdapter(model).json_schema()
-    definitions = whole.pop("$defs", {})
-    spec = _structural(whole["properties"]["spec"], definitions)
-    status = _without_defaults(_structural(whole["properties"]["status"], definitions))
+    return _structural(whole, whole.pop("$defs", {}))
+
+
+@cache
+def _structural_schema(model: type) -> bytes:
+    whole = plain_schema(model)
+    spec, status = whole["properties"]["spec"], _without_defaults(whole["properties"]["status"])
     rules = {name: whole[name] for name in ("x-kubernetes-validations",) if name in whole}
     schema = {
         "description": " ".join((model.__doc__ or "").split()),
@@ -261,7 +265,7 @@ def _structural(schema: Mapping[str, Any], definitions: Mapping[str, Schema]) ->
 
 
 def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Schema]) -> Schema:
-    """Write out a reference and drop the "or null" of an optional field."""
+    """Write out a reference, drop the "or null" of an optional field, make one word a list."""
     merged = dict(schema)
     for choice in merged.pop("anyOf", ()):
         if choice.get("type") != "null":
@@ -270,6 +274,8 @@ def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Schema]) -> S
     if reference is not None:
         target = _resolved(definitions[reference.rsplit("/", 1)[-1]], definitions)
         merged = {**target, **merged}
+    if "const" in merged:
+        merged["enum"] = [merged.pop("const")]
     return merged
 
 

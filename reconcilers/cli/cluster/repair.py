@@ -5,23 +5,25 @@ over. And each write carries the uid and the resourceVersion that were reviewed:
 moved on since is left alone, and a new report tells why.
 """
 
-import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from controller.errors import Conflict, ControllerError, NotFound
 from controller.meta import Version
 from reconcilers.addressmap.audit import Finding, Subject
+from reconcilers.api.crd import plain_schema
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.cli import output
-from reconcilers.cli.problems import Problem
+from reconcilers.cli.problems import Problem, say
 from reconcilers.cli.progress import counted
+from reconcilers.cli.reading.findings import Findings, path_text
+from reconcilers.cli.reading.objects import read_objects
+from reconcilers.cli.reading.schema import Validation
 from reconcilers.integrations import views
 
 KIND = "CheckReport"
@@ -50,21 +52,22 @@ def read_report(path: Path) -> Report:
     """Return a report that was written before, in JSON or YAML.
 
     Raises:
-        Problem: it cannot be read, or is no report; the sentence says where.
+        Problem: it cannot be read, or is no report; what is wrong with it has been said before.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-        body = json.loads(text) if text.lstrip().startswith("{") else yaml.safe_load(text)
-        return TypeAdapter(Report).validate_python(body)
-    except OSError as error:
-        raise Problem(f"{path} cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, json.JSONDecodeError, yaml.YAMLError) as error:
-        raise Problem(f"{path} is neither JSON nor YAML: {error}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the document"
-        made = "butler-ipam check -o yaml"
-        raise Problem(f"{path} is no report of `{made}`: {where}: {first['msg']}") from error
+    findings = Findings()
+    found = [*read_objects([str(path)], findings, recursive=None)]
+    validations = [Validation(plain_schema(Report), raw.body) for raw in found]
+    for raw, one in zip(found, validations, strict=True):
+        unknown = ((at, f"this field is unknown{hint}") for at, hint in one.unknown)
+        for at, what in [*one.faults, *unknown]:
+            findings.error(raw.at(at), f"{path_text(at)}: {what}")
+    for finding in findings:
+        say(finding.severity, finding.sentence)
+    if findings.wrong or len(found) != 1:
+        raise Problem(
+            f"{path} is not one report of `butler-ipam check -o yaml`: mend it, or make a new one"
+        )
+    return TypeAdapter(Report).validate_python(validations[0].kept)
 
 
 @dataclass(frozen=True, slots=True)

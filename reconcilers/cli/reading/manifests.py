@@ -21,7 +21,7 @@ from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.reading.findings import Findings
 from reconcilers.cli.reading.objects import OURS, RawObject, read_objects, why_unknown
-from reconcilers.cli.reading.schema import Validation
+from reconcilers.cli.reading.schema import Validation, schemas
 from reconcilers.integrations import views
 
 T = TypeVar("T", bound=Object)
@@ -153,10 +153,11 @@ def _accept(
     findings: Findings,
 ) -> None:
     """Take an object of ours if it is sound and the first of its name."""
-    validation = Validation(raw.kind, raw.body)
+    validation = Validation(schemas()[raw.kind], raw.body)
     for path, what in validation.faults:
         findings.error(raw.at(path), raw.sentence(path, what))
-    for path, what in validation.unknown:
+    for path, hint in validation.unknown:
+        what = f"this field is unknown and ignored{hint}"
         findings.warning(raw.at(path), raw.sentence(path, what))
     meta = raw.body.get("metadata")
     if not isinstance(meta, dict) or not isinstance(meta.get("name"), str):

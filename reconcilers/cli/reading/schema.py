@@ -1,4 +1,4 @@
-"""An object against the schema of its kind, by the rules that an API server applies.
+"""An object against a schema, that of its kind say, by the rules that an API server applies.
 
 The schema is the one in the CRD, and for metadata one of our own: apimachinery's rules for names,
 labels and times. What the API server would refuse is a fault; what it would drop without a word
@@ -93,7 +93,7 @@ def is_time(text: str) -> bool:
 
 
 @cache
-def _schemas() -> Mapping[str, Schema]:
+def schemas() -> Mapping[str, Schema]:
     """Return the schemas of whole objects by kind: the CRDs', with that of metadata put in.
 
     They are read as they are shipped: to make them of the models takes half a second of CPU time.
@@ -109,19 +109,19 @@ def _schemas() -> Mapping[str, Schema]:
 
 @dataclass(slots=True)
 class Validation:
-    """The result of validating an object of ours against the schema of its kind."""
+    """The result of validating an object against a schema."""
 
-    kind: str
+    schema: Schema
     body: Mapping[str, Any]
     faults: list[Fault] = field(default_factory=list)
     """What an API server would refuse."""
     unknown: list[Fault] = field(default_factory=list)
-    """What it would drop."""
+    """What it would drop: a path, and a hint at what may be meant, or an empty text."""
     kept: Mapping[str, Any] = field(init=False)
     """The object as it would be kept, without defaults."""
 
     def __post_init__(self) -> None:
-        self.kept = self._value(self.body, _schemas()[self.kind], ())
+        self.kept = self._value(self.body, self.schema, ())
 
     def _value(self, value: Any, schema: Schema, path: Path) -> Any:
         """Return `value` as it would be kept; note what is wrong with it."""
@@ -157,8 +157,7 @@ class Validation:
             elif wanted is None:
                 near = get_close_matches(name, properties or (), n=1)
                 hint = f"; did you mean {near[0]}?" if near else ""
-                what = f"this field is unknown and ignored{hint}"
-                self.unknown.append(((*path, name), what))
+                self.unknown.append(((*path, name), hint))
         return kept
 
     def _array(self, value: list[Any], schema: Schema, path: Path) -> Any:

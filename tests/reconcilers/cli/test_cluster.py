@@ -2,12 +2,14 @@
 
 import json
 import socket
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from reconcilers.cli.cluster.repair import read_report
 from tests.reconcilers.cli.commandline import Outcome, allocation, pool, run
 from tests.reconcilers.cli.saved import UID, ask, cluster, held, labelled
 
@@ -172,28 +174,75 @@ def test_pools_that_share_addresses_are_reported(tmp_path: Path) -> None:
     }
 
 
+REPORT = """\
+apiVersion: report.butler-ipam/v1
+kind: CheckReport
+findings:
+- kind: Orphan
+  severity: error
+  sentence: its owner is gone
+  action: delete
+  choices: [none, delete]
+  subject: {kind: IPAllocation, namespace: a, name: b, uid: u, resourceVersion: "7"}
+"""
+
+
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("written", "instead", "says"),
     [
-        ("{", "neither JSON nor YAML"),
-        ("kind: List", "is no report"),
+        (REPORT, "{", "report:2: this is not valid YAML"),
+        (REPORT, "kind: List", "report:1: document 1: apiVersion is missing"),
         (
-            (
-                "apiVersion: report.butler-ipam/v1\nkind: CheckReport\nfindings:\n"
-                "- {kind: Orphan, severity: error, sentence: x, action: explode,\n"
-                "   subject: {kind: IPAllocation, namespace: a, name: b}}\n"
-            ),
-            "findings.0.action",
+            "CheckReport",
+            "NetworkPool",
+            "report:2: kind: 'NetworkPool' is not one of CheckReport",
         ),
+        (
+            "action: delete",
+            "action: delet",
+            "action: 'delet' is not one of none, delete, label; did you mean delete?",
+        ),
+        (
+            "action: delete",
+            "acton: delete",
+            "report:7: findings[0].acton: this field is unknown; did you mean action?",
+        ),
+        (
+            '"7"',
+            "7",
+            "report:9: findings[0].subject.resourceVersion: has to be a text, not 7; quote it",
+        ),
+        ("[none, delete]", "delete", "findings[0].choices: has to be a list, not 'delete'"),
+        (", name: b", "", "report:9: findings[0].subject.name: is missing"),
     ],
 )
-def test_a_file_that_is_no_report_is_refused_with_its_place(
-    tmp_path: Path, text: str, says: str
+def test_a_file_that_is_no_report_is_refused_with_what_is_wrong_and_where(
+    tmp_path: Path, written: str, instead: str, says: str
 ) -> None:
-    (tmp_path / "report").write_text(text)
+    assert written in REPORT
+    (tmp_path / "report").write_text(REPORT.replace(written, instead))
     outcome = run("check", "--repair", tmp_path / "report")
     assert outcome.code == 1
     assert says in outcome.errors[0]
+    whole = f"{tmp_path / 'report'} is not one report of `butler-ipam check -o yaml`"
+    assert outcome.errors[1:] == [f"{whole}: mend it, or make a new one"]
+
+
+@pytest.mark.parametrize("times", [0, 2])
+def test_a_file_without_a_report_or_with_two_is_refused(tmp_path: Path, times: int) -> None:
+    (tmp_path / "report").write_text("---\n".join([REPORT] * times))
+    outcome = run("check", "--repair", tmp_path / "report")
+    assert outcome.code == 1
+    assert "is not one report" in outcome.errors[-1]
+
+
+def test_every_field_of_a_report_is_read_back(tmp_path: Path) -> None:
+    labels = "  labels: {team: a}\n"
+    (tmp_path / "report").write_text(REPORT + labels)
+    [finding] = read_report(tmp_path / "report").findings
+    assert asdict(finding) == {**yaml.safe_load(REPORT + labels)["findings"][0]} | {
+        "choices": ("none", "delete")
+    }
 
 
 @pytest.mark.parametrize("command", [("pools",), ("check",), ("check", "--tenants")], ids=str)
