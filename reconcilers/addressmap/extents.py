@@ -310,6 +310,32 @@ class Usage:
         total = self.capacity.total
         return 100 * self.capacity.allocated // total if total else 0
 
+    def document(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return {
+            "namespace": self.pool.metadata.namespace,
+            "name": self.pool.metadata.name,
+            "cidr": self.pool.spec.cidr,
+            **figures(self.capacity),
+            "utilizationPercent": self.percent,
+            "allocations": self.allocations,
+            "waiting": self.waiting,
+            "tenants": self.tenants,
+            "ready": self.ready,
+            "reason": self.reason,
+        }
+
+
+def figures(capacity: Capacity) -> dict[str, int]:
+    """Return how much of a pool is held and free, for programs, in addresses."""
+    return {
+        "total": capacity.total,
+        "allocated": capacity.allocated,
+        "available": capacity.available,
+        "largestFreeBlock": capacity.largest_free,
+        "fragmentationPercent": capacity.fragmentation_percent,
+    }
+
 
 def usage(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Usage:
     """Return the figures of a pool or of one of its blocks, given the pool's allocations."""

@@ -84,28 +84,8 @@ def pools(output: Form, watch: bool, **values: Any) -> None:
     named = dict.fromkeys(("networkpool", one.pool.metadata.name) for one in found)
     named |= dict.fromkeys((one.full_kind, one.key.name) for one in others)
     listed = {"others": [one.document() for one in others]} if others else {}
-    document = partial(report, "PoolUsageList", items=map(_usage, found), **listed)
+    document = partial(report, "PoolUsageList", items=map(Usage.document, found), **listed)
     show(output, document, named, partial(as_text, objects))
-
-
-def _usage(one: Usage) -> dict[str, Any]:
-    capacity = one.capacity
-    return {
-        "namespace": one.pool.metadata.namespace,
-        "name": one.pool.metadata.name,
-        "cidr": one.pool.spec.cidr,
-        "total": capacity.total,
-        "allocated": capacity.allocated,
-        "available": capacity.available,
-        "largestFreeBlock": capacity.largest_free,
-        "fragmentationPercent": capacity.fragmentation_percent,
-        "utilizationPercent": one.percent,
-        "allocations": one.allocations,
-        "waiting": one.waiting,
-        "tenants": one.tenants,
-        "ready": one.ready,
-        "reason": one.reason,
-    }
 
 
 def _sizes(kind: str, written: Callable[[int], str] = "{:,}".format) -> Callable[[Holding], Cell]:

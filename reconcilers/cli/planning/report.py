@@ -10,6 +10,7 @@ from allocator import AllocatorError, Capacity, InvalidPool, PoolExhausted, Spac
 from controller.conditions import Condition, find
 from controller.meta import Key
 from reconcilers import ranges
+from reconcilers.addressmap.extents import figures
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, PENDING, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.tenantcluster import TenantCluster
@@ -115,18 +116,11 @@ def document(found: Iterable[Change]) -> dict[str, Any]:
 
 
 def _figures(standing: Standing) -> dict[str, Any]:
-    capacity = standing.capacity
-    return {
-        "total": capacity.total,
-        "allocated": capacity.allocated,
-        "available": capacity.available,
-        "largestFreeBlock": capacity.largest_free,
-        "fragmentationPercent": capacity.fragmentation_percent,
-        "fits": [
-            {"nodes": size.nodes, "loadBalancers": size.balancers, "tenants": count}
-            for size, count in standing.fits.items()
-        ],
-    }
+    fits = [
+        {"nodes": size.nodes, "loadBalancers": size.balancers, "tenants": count}
+        for size, count in standing.fits.items()
+    ]
+    return {**figures(standing.capacity), "fits": fits}
 
 
 _COLOURS: Mapping[str | None, str] = {ALLOCATED: "green", FAILED: "red", PENDING: "yellow"}
