@@ -9,12 +9,13 @@ import codecs
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
@@ -25,6 +26,11 @@ from reconcilers.cli.reading.yamltext import Malformed, line_of
 
 OURS: Mapping[str, crd.Kind] = {kind.kind: kind for kind in crd.KINDS}
 SUFFIXES = (".yaml", ".yml", ".json")
+
+MOST_BYTES = 1 << 30
+"""The longest text that is read: an endless pipe would take all memory. A full pool of 65,000
+allocations is exported as 150 MB, and the objects in so long a text would take ten times this."""
+_CHUNK = 1 << 20
 
 _WIDE = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BUILT_IN: Mapping[str, Sequence[str]] = yaml.safe_load(
@@ -161,7 +167,8 @@ def _why(error: OSError | ValueError) -> str:
 
 def _text(source: str, path: Path | None, findings: Findings) -> str | None:
     try:
-        data = sys.stdin.buffer.read() if path is None else path.read_bytes()
+        with nullcontext(sys.stdin.buffer) if path is None else path.open("rb") as file:
+            data = _bytes(file)
         if not data.startswith(_WIDE) and b"\0" not in data:
             return data.decode("utf-8-sig")
         what = "this is a binary file, neither YAML nor JSON"
@@ -171,10 +178,20 @@ def _text(source: str, path: Path | None, findings: Findings) -> str | None:
         line = error.object.count(b"\n", 0, error.start) + 1
         where = f"byte 0x{error.object[error.start]:02x} in line {line}"
         what = f"this is no text in UTF-8 ({where}); save it as UTF-8"
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+    except (OSError, ValueError) as error:  # ValueError: too long, or a NUL in the name
         what = _why(error)
     findings.error(source, what)
     return None
+
+
+def _bytes(file: IO[bytes]) -> bytearray:
+    """Return all of a file; raise ValueError if that is more than a text of objects can be."""
+    data = bytearray()
+    while chunk := file.read(_CHUNK):
+        data += chunk
+        if len(data) > MOST_BYTES:
+            raise ValueError(f"it is longer than {MOST_BYTES >> 20} MiB; give it in parts")
+    return data
 
 
 def _of_text(source: str, text: str, findings: Findings) -> Iterator[RawObject]:

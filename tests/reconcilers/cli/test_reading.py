@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from reconcilers.cli.reading import objects
 from tests.reconcilers.cli.commandline import (
     allocation,
     holding,
@@ -60,6 +61,21 @@ def test_a_missing_file_gets_a_sentence_and_does_not_stop_the_others(tmp_path: P
     outcome = run("plan", "-f", tmp_path / "nope.yaml", "-f", tmp_path / "good.yaml", "-o", "json")
     assert outcome.code == 1
     assert outcome.errors == [f"{tmp_path}/nope.yaml: there is no such file or folder"]
+    assert list(outcome.items) == ["NetworkPool/good"]
+
+
+def test_what_does_not_end_is_refused_and_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects, "MOST_BYTES", 1 << 20)
+    (tmp_path / "good.yaml").write_text(GOOD.ljust(1 << 20))
+    stdin = b"#" * ((1 << 20) + 1)
+    files = ("-f", "/dev/zero", "-f", "-", "-f", tmp_path / "good.yaml")
+    outcome = run("plan", *files, "-o", "json", stdin=stdin)
+    assert outcome.errors == [
+        f"{name}: this cannot be read: it is longer than 1 MiB; give it in parts"
+        for name in ("/dev/zero", "standard input")
+    ]
     assert list(outcome.items) == ["NetworkPool/good"]
 
 
