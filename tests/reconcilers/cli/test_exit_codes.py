@@ -1,17 +1,12 @@
 """What scripts are told by exit codes where input is partly unreadable, or output is not taken."""
 
-import os
-import signal
 import subprocess
 from pathlib import Path
 
-import anyio
 import pytest
 
-from tests.controller.test_execplugin import runs, waiting
-from tests.polling import checked, until
 from tests.reconcilers.cli.commandline import run
-from tests.reconcilers.cli.commands import ROOT, SECONDS, butler_ipam, environment, started
+from tests.reconcilers.cli.commands import ROOT, butler_ipam, environment
 
 SAMPLE = (ROOT / "manifests/samples/10-single-pool-static.yaml").read_text()
 
@@ -57,17 +52,3 @@ def test_an_output_that_may_not_grow_is_reported_in_a_sentence(tmp_path: Path) -
             env=environment(),
         )
     assert (done.returncode, done.stderr) == (1, "error: standard output: File too large\n")
-
-
-@pytest.mark.parametrize("command", [["pools"], ["pools", "-w"], ["check", "--tenants"], ["run"]])
-async def test_ctrl_c_while_an_exec_plugin_waits_ends_quietly_and_leaves_no_process(
-    tmp_path: Path, command: list[str]
-) -> None:
-    file, told = waiting(tmp_path)
-    async with started(*command, "--kubeconfig", str(file)) as program:
-        await until(checked(told.exists), bool)
-        os.killpg(program.process.pid, signal.SIGINT)  # as a terminal does
-        with anyio.fail_after(SECONDS):
-            assert await program.process.wait() == 130
-    assert not runs(int(told.read_text()))
-    assert (program.printed, program.complained.strip()) == ("", "")

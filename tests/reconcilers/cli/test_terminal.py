@@ -1,9 +1,11 @@
 """What a terminal shows: tables that fit it, partly held cells, colours, and what is watched."""
 
 import json
+import os
 import signal
 from pathlib import Path
 
+import anyio
 import click
 import pytest
 from hypothesis import given
@@ -13,10 +15,12 @@ from reconcilers.addressmap.extents import picture
 from reconcilers.api.crd import crds
 from reconcilers.cli.cluster.drawing import drawn
 from reconcilers.cli.local.servers import api_server
+from tests.controller.test_execplugin import runs, waiting
+from tests.polling import checked, until
 from tests.reconcilers import make
 from tests.reconcilers.cli import commandline
 from tests.reconcilers.cli.commandline import pool
-from tests.reconcilers.cli.commands import started
+from tests.reconcilers.cli.commands import SECONDS, started
 from tests.reconcilers.cli.saved import ask, cluster, held
 from tests.reconcilers.cli.test_run import kubeconfig
 from tests.reconcilers.cli.test_ui import POOLS, make_pool, post
@@ -163,3 +167,17 @@ def test_what_cannot_be_watched_is_a_wrong_call(
     done = commandline.run(*arguments)
     assert done.code == 2
     assert complaint in done.err
+
+
+@pytest.mark.parametrize("command", [["pools"], ["pools", "-w"], ["check", "--tenants"], ["run"]])
+async def test_ctrl_c_while_an_exec_plugin_waits_ends_quietly_and_leaves_no_process(
+    tmp_path: Path, command: list[str]
+) -> None:
+    file, told = waiting(tmp_path)
+    async with started(*command, "--kubeconfig", str(file)) as program:
+        await until(checked(told.exists), bool)
+        os.killpg(program.process.pid, signal.SIGINT)  # as a terminal does
+        with anyio.fail_after(SECONDS):
+            assert await program.process.wait() == 130
+    assert not runs(int(told.read_text()))
+    assert (program.printed, program.complained.strip()) == ("", "")
