@@ -62,9 +62,10 @@ async def _run(
     command: Sequence[str], environment: Mapping[str, str], stdin: int | None, stderr: int | None
 ) -> tuple[int | None, bytes, bytes]:
     """Return the exit code of a program and what it wrote; it has ended, also if cancelled."""
-    transport, process = await asyncio.get_running_loop().subprocess_exec(
-        _Process, *command, env=environment, stdin=stdin, stdout=PIPE, stderr=stderr
-    )
+    with anyio.CancelScope(shield=True):  # cancelled in between, asyncio would leave it unwaited
+        transport, process = await asyncio.get_running_loop().subprocess_exec(
+            _Process, *command, env=environment, stdin=stdin, stdout=PIPE, stderr=stderr
+        )
     try:
         await process.ended.wait()
         return transport.get_returncode(), bytes(process.out), bytes(process.err)
