@@ -53,8 +53,8 @@ async def plugin_credentials(
     stdin, stderr = None if reads else DEVNULL, None if may_ask and os.isatty(_STDERR) else PIPE
     code, printed, said = await _run(command, variables, stdin, stderr)
     if code != 0:
-        told = said.decode(errors="replace").strip()
-        raise ConfigurationError(f"exec: process returned {code}{f'. {told}' if told else ''}")
+        detail = said.decode(errors="replace").strip()
+        raise ConfigurationError(f"exec: process returned {code}{f'. {detail}' if detail else ''}")
     return _given(printed, version)
 
 
