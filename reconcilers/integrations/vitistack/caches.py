@@ -4,6 +4,7 @@ A network is ours by its `ipAllocation.provider`; all reconcilers decide by this
 event of some other object serves one that is not.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from allocator import InvalidPool
 from controller.cache import Cache
 from controller.meta import Key
-from reconcilers.api.names import NAME_MAX, shortened
+from reconcilers.api.names import NAME_MAX, short_hash, shortened
 from reconcilers.integrations.core.contents import SPACE_INDEX, Holding
 from reconcilers.integrations.core.objects import Objects, is_of
 from reconcilers.integrations.vitistack.api import (
@@ -37,6 +38,8 @@ NETWORK_NOT_FOUND = "NetworkNotFound"
 NOT_PROVISIONED = "NotProvisioned"
 NO_STATIC_CONFIGURATION = "NoStaticConfiguration"
 INVALID_RANGE = "InvalidRange"
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
 
 def space_name(allocation: IPAllocation) -> Iterable[str]:
@@ -160,18 +163,26 @@ def filled(body: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**body, "status": {**status, "provisioningPhase": PROVISIONED}}
 
 
-def allocation_name(configuration: str, interface: str) -> str:
-    """Return the name of the IPAllocation that is made for an interface."""
-    plain = "".join(one if one.isalnum() or one in "-." else "-" for one in interface.lower())
-    return shortened(f"{configuration}-{plain.strip('-.') or 'interface'}", NAME_MAX)
+def allocation_names(configuration: str, interface: str) -> tuple[str, str]:
+    """Return the names of an IPAllocation that is made for an interface.
+
+    The second is for when the first is an IPAllocation's of another NetworkConfiguration. An
+    interface whose name is none of an object has a hash in both: eth0 and ETH0 are two.
+    """
+    digits = short_hash(f"{configuration}/{interface}")
+    cleaned = _NOT_IN_NAMES.sub("-", interface.lower()).strip("-") or "interface"
+    hashed = shortened(f"{configuration}-{cleaned}", NAME_MAX - len(digits) - 1) + f"-{digits}"
+    if not _NAME.fullmatch(interface):
+        return hashed, hashed
+    return shortened(f"{configuration}-{interface}", NAME_MAX), hashed
 
 
 def is_made_for(one: IPAllocation, configuration: NetworkConfiguration) -> bool:
     """Return whether an IPAllocation that waits was made for the address that a machine has."""
     if not one.waits or not one.spec.requestedAddress:
         return False
-    made = allocation_name(configuration.metadata.name, one.spec.interfaceName)
-    return one.owner == configuration.metadata.uid and one.metadata.name == made
+    made = allocation_names(configuration.metadata.name, one.spec.interfaceName)
+    return one.owner == configuration.metadata.uid and one.metadata.name in made
 
 
 def addresses_of(interface: Interface) -> Sequence[str]:

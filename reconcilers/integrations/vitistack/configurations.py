@@ -34,7 +34,7 @@ from reconcilers.integrations.vitistack.api import (
 )
 from reconcilers.integrations.vitistack.caches import (
     VitistackCaches,
-    allocation_name,
+    allocation_names,
     problem_of,
     static_of,
 )
@@ -102,11 +102,17 @@ class ConfigurationReconciler:
         self, one: NetworkConfiguration, network: NetworkNamespace, interface: str
     ) -> None:
         """Make the IPAllocation of an interface."""
-        body = allocation_for(one, network, interface)
-        try:
-            await self._client.create(ALLOCATIONS, one.metadata.namespace, body)
-        except AlreadyExists:
-            return  # by another replica or by hand: its event leads to the next pass
+        namespace = one.metadata.namespace
+        for name in allocation_names(one.metadata.name, interface):
+            try:
+                body = allocation_for(one, network, interface, name)
+                await self._client.create(ALLOCATIONS, namespace, body)
+            except AlreadyExists:
+                there = await self._client.find(ALLOCATIONS, Key(namespace, name))
+                if there is not None and there.configuration != one.metadata.key:
+                    continue
+                # It is by another replica or by hand: its event leads to the next pass.
+            return
 
     async def _remove(
         self,
@@ -194,14 +200,19 @@ def network_of(caches: VitistackCaches, one: NetworkConfiguration) -> NetworkNam
 
 
 def allocation_for(
-    one: NetworkConfiguration, network: NetworkNamespace, interface: str
+    one: NetworkConfiguration, network: NetworkNamespace, interface: str, name: str
 ) -> dict[str, Any]:
     """Return the IPAllocation that is made for an interface: metadata and spec.
 
     One that shows an address already, of an IPAllocation that was deleted by hand or of an
     operator before us, requests that address: the machine has it.
+
+    Args:
+        one: whose interface.
+        network: that the address is of.
+        interface: its name.
+        name: of the IPAllocation, one of its allocation_names.
     """
-    name = allocation_name(one.metadata.name, interface)
     spec = {
         "networkNamespaceName": network.metadata.name,
         "networkConfigurationName": one.metadata.name,

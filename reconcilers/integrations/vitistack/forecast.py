@@ -29,6 +29,7 @@ from reconcilers.integrations.vitistack.caches import (
     CONFIGURATION_INDEX,
     Problem,
     VitistackCaches,
+    allocation_names,
     configuration_name,
     is_made_for,
     problem_of,
@@ -78,6 +79,7 @@ def _made(
     caches: VitistackCaches, planned: list[Planned]
 ) -> Iterator[tuple[Key, tuple[Body, IPAllocation]]]:
     """Yield the IPAllocations that are made for interfaces; note who gets none in `planned`."""
+    taken = {one.metadata.key for one in caches.allocations}
     for one in sorted(caches.configurations, key=lambda each: each.metadata.key):
         meta, network = one.metadata, network_of(caches, one)
         if isinstance(network, str):
@@ -91,8 +93,13 @@ def _made(
         has = by_interface(one, caches.of_configuration(meta.key))
         for index, interface in enumerate(one.spec.networkInterfaces):
             if name_of(interface, index) not in has:
-                body = allocation_for(one, network, name_of(interface, index))
-                key = Key(meta.namespace, body["metadata"]["name"])
+                asks = name_of(interface, index)
+                name, other = allocation_names(meta.name, asks)
+                if Key(meta.namespace, name) in taken:
+                    name = other
+                key = Key(meta.namespace, name)
+                taken.add(key)
+                body = allocation_for(one, network, asks, name)
                 yield key, (_manifest(body, key), _object(body, meta))
 
 

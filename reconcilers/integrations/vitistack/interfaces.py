@@ -16,7 +16,7 @@ from reconcilers.integrations.vitistack.api import (
     IPAllocation,
     NetworkConfiguration,
 )
-from reconcilers.integrations.vitistack.caches import addresses_of, allocation_name
+from reconcilers.integrations.vitistack.caches import addresses_of, allocation_names
 from reconcilers.integrations.vitistack.networks import EXHAUSTED
 
 READY = "Ready"
@@ -69,17 +69,22 @@ def by_interface(
         allocations: those that name it.
     """
     found: dict[str, IPAllocation] = {}
-    for index, interface in enumerate(configuration.spec.networkInterfaces):
-        name = name_of(interface, index)
-        made = allocation_name(configuration.metadata.name, name)
+    names = [
+        name_of(interface, index)
+        for index, interface in enumerate(configuration.spec.networkInterfaces)
+    ]
+    for name in names:
+        made = allocation_names(configuration.metadata.name, name)
+        # What is for another interface by its spec is never shown on two.
         mine = [
             one
             for one in allocations
-            if one.spec.interfaceName == name or one.metadata.name == made
+            if one.spec.interfaceName == name
+            or (one.metadata.name in made and one.spec.interfaceName not in names)
         ]
         if mine:
             # With an address first, then the one that we made: there may be others.
-            found[name] = min(mine, key=lambda one: (not one.holds, one.metadata.name != made))
+            found[name] = min(mine, key=lambda one: (not one.holds, one.metadata.name not in made))
     return found
 
 
@@ -93,9 +98,15 @@ def wanted_status(
         allocations: by the names of interfaces.
     """
     interfaces, errors, waiting = [], [], []
+    seen: set[str] = set()
     before = {str(each.get("name", "")): each for each in configuration.status.networkInterfaces}
     for index, interface in enumerate(configuration.spec.networkInterfaces):
         name = name_of(interface, index)
+        if name in seen:
+            interfaces.append(_interface(interface, None, None))
+            errors.append(_error(name, "another interface has this name"))
+            continue
+        seen.add(name)
         one = allocations.get(name)
         interfaces.append(_interface(interface, one, before.get(name)))
         if one is not None and one.holds:

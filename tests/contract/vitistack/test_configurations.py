@@ -208,3 +208,21 @@ async def test_settings_of_the_network_reach_the_configuration(lab: Lab) -> None
         lambda one: status(one)["networkInterfaces"][0]["ipv4Gateway"] == "10.0.2.254",
     )
     assert status(found)["networkInterfaces"][0]["dns"] == ["9.9.9.9", "1.1.1.1"]
+
+
+async def test_interfaces_whose_names_are_alike_have_an_address_each(lab: Lab) -> None:
+    await lab.network()
+    await lab.configuration("vm", "eth0", "ETH0", "eth0.1", "eth0..1", "eth0-\u00fc")
+    found = addresses(await lab.configured("vm", "Ready"))
+    assert len(set(found)) == len(found) == 5
+
+
+async def test_machines_whose_allocations_would_have_one_name_have_an_address_each(
+    lab: Lab,
+) -> None:
+    await lab.network()
+    await lab.configuration("vm", "a-b")
+    one = addresses(await lab.configured("vm", "Ready"))
+    await lab.configuration("vm-a", "b")
+    other = addresses(await lab.configured("vm-a", "Ready"))
+    assert sorted([*one, *other]) == ["10.0.2.2", "10.0.2.3"]

@@ -1,6 +1,9 @@
 """What a NetworkConfiguration shows while its IPAllocations come and go."""
 
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from controller.meta import ObjectMeta
 from reconcilers.integrations.vitistack.api import (
@@ -11,7 +14,8 @@ from reconcilers.integrations.vitistack.api import (
     IPAllocation,
     NetworkConfiguration,
 )
-from reconcilers.integrations.vitistack.interfaces import wanted_status
+from reconcilers.integrations.vitistack.caches import allocation_names
+from reconcilers.integrations.vitistack.interfaces import by_interface, wanted_status
 
 HAD = {"name": "eth0", "ipv4Addresses": ["10.0.2.7"], "ipAllocated": True}
 
@@ -52,3 +56,53 @@ def test_an_address_that_the_machine_does_not_get_is_not_shown() -> None:
     assert addresses(machine, allocation("Pending", "10.0.2.9")) == []
     assert addresses(machine, allocation("Released", "10.0.2.7")) == []
     assert addresses(configuration(), None) == []
+
+
+def machine_of(*interfaces: str) -> NetworkConfiguration:
+    every = tuple({"name": one} for one in interfaces)
+    return NetworkConfiguration(ObjectMeta("vm", "n"), ConfigurationSpec("net", "", every))
+
+
+@pytest.mark.parametrize(
+    "interfaces",
+    [("eth0", "ETH0"), ("br_0", "br-0"), ("a..b", "a-b"), ("\u00fc", "\u00f6"), ("", "_")],
+)
+def test_interfaces_of_similar_names_have_allocations_of_different_names(
+    interfaces: tuple[str, str],
+) -> None:
+    one, other = (set(allocation_names("vm", each)) for each in interfaces)
+    assert not one & other
+
+
+@pytest.mark.parametrize(
+    "interface", ["eth0", "eth0.100", "ETH0", "a..b", "c.-d", "\u00fc", "..", "", "i" * 300]
+)
+def test_the_names_of_allocations_are_names_of_objects(interface: str) -> None:
+    for name in allocation_names("vm", interface):
+        assert len(name) <= 253
+        for label in name.split("."):
+            assert label.isascii()
+            assert label[0].isalnum()
+            assert label[-1].isalnum()
+            assert label.replace("-", "").isalnum()
+            assert label == label.lower()
+
+
+def test_two_machines_have_no_name_of_an_allocation_in_common_that_both_can_use() -> None:
+    (first, one), (second, other) = allocation_names("a", "b-c"), allocation_names("a-b", "c")
+    assert first == second
+    assert len({first, one, other}) == 3
+
+
+def test_an_allocation_is_never_shown_on_two_interfaces() -> None:
+    machine = machine_of("eth0", "ETH0")
+    mine = replace(
+        allocation("Allocated", "", "10.0.2.7"), spec=AllocationSpec("net", "vm", "ETH0")
+    )
+    assert by_interface(machine, [mine]) == {"ETH0": mine}
+    machine = machine_of("eth0", "eth0")
+    found = by_interface(machine, [allocation("Allocated", "", "10.0.2.7")])
+    said = wanted_status(machine, found)
+    assert [one.get("ipv4Addresses") for one in said.interfaces] == [["10.0.2.7"], None]
+    assert said.phase == "Error"
+    assert said.message == "interface eth0: another interface has this name"
