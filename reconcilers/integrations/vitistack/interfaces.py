@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from allocator import AddressRange
+from allocator.errors import MalformedText
 from reconcilers.integrations.vitistack.api import (
     ERROR,
     STATIC,
@@ -108,6 +109,11 @@ def wanted_status(
             continue
         seen.add(name)
         one = allocations.get(name)
+        if one is not None and one.holds and _subnet(one) is None:
+            interfaces.append(_interface(interface, None, None))
+            text = f"IPAllocation {one.metadata.name} has an address that cannot be read"
+            errors.append(_error(name, text))
+            continue
         interfaces.append(_interface(interface, one, before.get(name)))
         if one is not None and one.holds:
             continue
@@ -132,6 +138,14 @@ def _error(name: str, message: str) -> str:
     return f"interface {name}: {message}"
 
 
+def _subnet(one: IPAllocation) -> str | None:
+    """Return the network of an IPAllocation's address; None if a person wrote what is none."""
+    try:
+        return AddressRange.parse_cidr(f"{one.status.address}/{one.status.prefix}").text
+    except MalformedText:
+        return None
+
+
 def _interface(
     interface: Interface, one: IPAllocation | None, before: Interface | None
 ) -> dict[str, Any]:
@@ -154,7 +168,7 @@ def _interface(
     found: dict[str, Any] = {
         **kept,
         "ipv4Addresses": [status.address],
-        "ipv4Subnet": AddressRange.parse_cidr(f"{status.address}/{status.prefix}").text,
+        "ipv4Subnet": _subnet(one),
         "ipv4Gateway": status.gateway,
         "dns": list(status.dns),
         "ipAllocated": True,

@@ -106,3 +106,10 @@ def test_an_allocation_is_never_shown_on_two_interfaces() -> None:
     assert [one.get("ipv4Addresses") for one in said.interfaces] == [["10.0.2.7"], None]
     assert said.phase == "Error"
     assert said.message == "interface eth0: another interface has this name"
+
+
+def test_an_address_that_is_none_is_an_error_of_its_interface() -> None:
+    said = wanted_status(machine_of("eth0"), {"eth0": allocation("Allocated", "", "nonsense")})
+    assert said.phase == "Error"
+    assert "IPAllocation vm-eth0 has an address that cannot be read" in said.message
+    assert "ipv4Addresses" not in said.interfaces[0]
