@@ -46,6 +46,7 @@ from reconcilers.integrations.vitistack.writing import (
     ACTION,
     Writer,
     expiry,
+    lifetime,
     of_network,
     released,
 )
@@ -155,7 +156,7 @@ class AllocationReconciler:
         """Show what changed of the network, and see to the expiry."""
         static = static_of(self._caches.network_of(one))
         changes = _changes(one, static)
-        ttl = (static or Static()).ttlSeconds
+        ttl = lifetime(static)
         now = self._clock.now()
         expires = moment(one.status.expiresAt)
         left = (expires - now).total_seconds() if expires is not None else 0.0

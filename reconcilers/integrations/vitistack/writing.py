@@ -43,6 +43,8 @@ from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
 from reconcilers.networkpool.pending_promises import WriteResult
 
 ACTION = "Allocating"
+LONGEST_SECONDS = 100 * 365 * 86_400
+"""An address is given for so long at most, a hundred years."""
 NOTHING_HELD: Mapping[str, Any] = {
     "address": None,
     "gateway": None,
@@ -64,10 +66,14 @@ def of_network(static: Static) -> dict[str, Any]:
     }
 
 
+def lifetime(static: Static | None) -> int:
+    """Return for how many seconds an address is given; no time says a year after 9999."""
+    return min((static or Static()).ttlSeconds, LONGEST_SECONDS)
+
+
 def expiry(static: Static | None, now: datetime) -> str:
     """Return until when an address is given that is given now."""
-    seconds = (static or Static()).ttlSeconds
-    return rfc3339(now + timedelta(seconds=seconds))
+    return rfc3339(now + timedelta(seconds=lifetime(static)))
 
 
 def given(static: Static, address: str, now: datetime) -> dict[str, Any]:

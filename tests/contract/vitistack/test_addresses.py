@@ -1,5 +1,7 @@
 """Which address an IPAllocation gets, and what it says while it has none."""
 
+from datetime import UTC, datetime
+
 import anyio
 import pytest
 
@@ -182,3 +184,11 @@ async def test_a_network_of_dhcp_hands_out_nothing(lab: Lab) -> None:
     await lab.network(allocation=how)
     await lab.ask("a")
     await lab.refused("a", "has no static IP configuration")
+
+
+async def test_an_address_is_given_for_a_hundred_years_at_most(lab: Lab) -> None:
+    await lab.network(ttlSeconds=10**12)
+    await lab.ask("one")
+    found = await lab.has("one", "10.0.2.2")
+    years = datetime.fromisoformat(found["expiresAt"]).year - datetime.now(UTC).year
+    assert 99 <= years <= 100
