@@ -137,4 +137,7 @@ def _shown_by(one: NetworkConfiguration, caches: VitistackCaches) -> Iterable[st
     mine = caches.of_configuration(one.metadata.key)
     shown = {text for each in one.status.networkInterfaces for text in addresses_of(each)}
     shown |= {each.spec.requestedAddress for each in mine if is_made_for(each, one)}
-    return shown - {each.status.address for each in mine if each.holds}
+    # One that names another network since holds nothing of this one, and its machine still does.
+    network = one.spec.networkNamespaceName
+    here = [each for each in mine if network in {"", each.spec.networkNamespaceName}]
+    return shown - {each.status.address for each in here if each.holds}

@@ -226,3 +226,16 @@ async def test_machines_whose_allocations_would_have_one_name_have_an_address_ea
     await lab.configuration("vm-a", "b")
     other = addresses(await lab.configured("vm-a", "Ready"))
     assert sorted([*one, *other]) == ["10.0.2.2", "10.0.2.3"]
+
+
+async def test_the_address_of_a_machine_stays_its_own_when_its_allocation_is_edited(
+    lab: Lab,
+) -> None:
+    await lab.network()
+    await lab.network("other", ipv4CIDR="10.0.9.0/24", ipv4Gateway="10.0.9.1")
+    await lab.configuration("vm", "eth0")
+    await lab.configured("vm", "Ready")
+    edit = {"spec": {"networkNamespaceName": "other"}}
+    await lab.patch(lab.path("IPAllocation", "vm-eth0"), edit)
+    await lab.configuration("next", "eth0")
+    assert addresses(await lab.configured("next", "Ready")) == ["10.0.2.3"]

@@ -82,12 +82,12 @@ class Site:
             ),
         )
 
-    def holds(self, machine: str, address: str) -> IPAllocation:
+    def holds(self, machine: str, address: str, network: str = "net") -> IPAllocation:
         return self._put(
             self.allocations,
             IPAllocation(
                 ObjectMeta(f"{machine}-eth0", "n", uid=f"a-{machine}"),
-                AllocationSpec("net", machine, "eth0"),
+                AllocationSpec(network, machine, "eth0"),
                 AllocationStatus("Allocated", address),
             ),
         )
@@ -118,6 +118,15 @@ def test_an_address_is_of_the_network_that_the_machine_names_and_of_its_own_prov
     assert set(site.shown.of_network(NET)) == {"10.0.0.5", "10.0.0.6"}
     assert set(site.shown.of_network(OTHER)) == {"10.0.0.6"}
     assert site.shown.of_network(Key("elsewhere", "net")) == {}
+
+
+def test_an_allocation_that_names_another_network_since_leaves_the_address_shown() -> None:
+    site = Site()
+    site.machine("vm", "10.0.0.5")
+    site.holds("vm", "10.0.0.5")
+    assert site.shown.of_network(NET) == {}
+    site.holds("vm", "10.0.0.5", network="other")
+    assert site.shown.of_network(NET) == {"10.0.0.5": Key("n", "vm")}
 
 
 def test_only_machines_of_which_something_changed_are_looked_at_again() -> None:
