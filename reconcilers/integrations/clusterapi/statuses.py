@@ -46,8 +46,8 @@ def record_of(claim: IPAddressClaim) -> Record | None:
     A claim that is being deleted holds it until our finalizer is gone: it can never get another
     one, even if finalizers of others keep the claim around.
     """
-    if not claim.address_name:
-        return None
+    if claim.address_name != claim.metadata.name:
+        return None  # nothing, or what a person wrote: another claim's, it may be
     if claim.metadata.terminating and CLAIM_FINALIZER not in claim.metadata.finalizers:
         return None
     ready = find(claim.status.conditions, READY)

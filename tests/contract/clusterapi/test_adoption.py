@@ -184,3 +184,15 @@ async def test_a_huge_pool_is_counted_to_the_largest_number_that_fits(lab: Lab) 
     await lab.claim("a", "p")
     assert await lab.served("a") == "2001:db8::1"
     await lab.counts("p", (most, 1, most, 0))
+
+
+async def test_an_address_ref_that_was_edited_to_that_of_another_claim_is_put_right(
+    lab: Lab,
+) -> None:
+    await lab.pool("p", "10.0.0.10-10.0.0.13")
+    for name in ("a", "b"):
+        await lab.claim(name, "p")
+    found = [await lab.served(name) for name in ("a", "b")]
+    await lab.patch("IPAddressClaim", "a", {"status": {"addressRef": {"name": "b"}}}, "status")
+    await lab.until("IPAddressClaim", "a", lambda one: one["status"]["addressRef"]["name"] == "a")
+    assert [await lab.served(name) for name in ("a", "b")] == found

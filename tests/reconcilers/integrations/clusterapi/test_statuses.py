@@ -47,11 +47,19 @@ def test_the_record_is_what_the_ready_condition_says() -> None:
     [
         claim(),
         claim(SERVED, ref=""),
+        claim(SERVED, ref="b"),
         claim(replace(SERVED, status="False")),
         claim(replace(SERVED, message="something else")),
         claim(replace(SERVED, message=message_of("10.0.0.7", 24, PoolRef("X", "q")))),
     ],
-    ids=["no condition", "no addressRef", "not ready", "no record", "of another pool"],
+    ids=[
+        "no condition",
+        "no addressRef",
+        "addressRef of another",
+        "not ready",
+        "no record",
+        "of another pool",
+    ],
 )
 def test_a_claim_without_a_record_waits(found: IPAddressClaim) -> None:
     assert record_of(found) is None
