@@ -11,6 +11,8 @@ go with it; those of an interface that is gone are released and deleted here.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from allocator import InvalidPool
+from allocator.addresses import parse_address
 from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import rfc3339
@@ -31,11 +33,11 @@ from reconcilers.integrations.vitistack.api import (
     IPAllocation,
     NetworkConfiguration,
     NetworkNamespace,
+    Static,
 )
 from reconcilers.integrations.vitistack.caches import (
     VitistackCaches,
     allocation_names,
-    problem_of,
     static_of,
 )
 from reconcilers.integrations.vitistack.interfaces import (
@@ -83,7 +85,9 @@ class ConfigurationReconciler:
     async def _reconcile(self, one: NetworkConfiguration) -> Outcome:
         network = network_of(self._caches, one)
         if isinstance(network, str):
-            await self._write_status(one, WantedStatus(ERROR, FAILED, ERROR, network))
+            # What it shows its machine has, and no other is given it meanwhile.
+            shown = one.status.networkInterfaces
+            await self._write_status(one, WantedStatus(ERROR, FAILED, ERROR, network, shown))
             return SETTLED
         how = network.spec.ipAllocation
         if how is None or how.type != STATIC or not self._caches.is_ours(network):
@@ -231,11 +235,14 @@ def allocation_for(
 
 
 def _hands_out(network: NetworkNamespace, text: str) -> bool:
-    """Return whether a network hands out an address."""
-    static = static_of(network)
-    if static is None or problem_of(network, network.metadata.name) is not None:
-        return False
-    space = space_of(static)
+    """Return whether a network hands out an address, now or once it can be served.
+
+    What settings that cannot be read mean is not known yet: then it may.
+    """
+    try:
+        space = space_of(static_of(network) or Static())
+    except InvalidPool:
+        return parse_address(text) is not None
     address = space.address(text)
     return address is not None and space.hands_out(address)
 

@@ -15,6 +15,11 @@ MACHINES = 40
 async def given_by_the_other(lab: Lab, name: str, address: str) -> None:
     """Make a NetworkConfiguration as static-ip-operator leaves it, without an IPAllocation."""
     await lab.configuration(name, "eth0")
+    await shown_by_the_other(lab, name, address)
+
+
+async def shown_by_the_other(lab: Lab, name: str, address: str) -> None:
+    """Write into a NetworkConfiguration what static-ip-operator writes."""
     interface = {"name": "eth0", "ipv4Addresses": [address], "ipAllocated": True}
     status = {"phase": "Ready", "status": "Success", "networkInterfaces": [interface]}
     path = lab.path("NetworkConfiguration", name)
@@ -50,3 +55,40 @@ async def test_machines_keep_their_addresses_and_new_ones_get_others(lab: Lab) -
     assert len({address for [address] in has.values()}) == 2 * MACHINES
     by_hand = await lab.shows("by-hand", "Allocated")
     assert [by_hand["address"]] not in has.values()
+
+
+async def test_a_machine_shows_its_address_while_its_network_is_missing_or_ambiguous(
+    lab: Lab,
+) -> None:
+    await lab.configuration("late", "eth0")
+    await lab.configured("late", "Error")
+    await shown_by_the_other(lab, "late", "10.0.2.2")
+    found = await lab.configured("late", "Error")
+    assert addresses(found) == ["10.0.2.2"]
+    for name in ("net", "other"):
+        await lab.network(name)
+    await lab.post("NetworkConfiguration", "vague", {"name": "vague", "networkInterfaces": []})
+    await lab.configured("vague", "Error")
+    await shown_by_the_other(lab, "vague", "10.0.2.3")
+    assert addresses(await lab.configured("vague", "Error")) == ["10.0.2.3"]
+    await lab.configuration("new", "eth0")
+    assert addresses(await lab.configured("new", "Ready")) == ["10.0.2.4"]
+    assert addresses(await lab.configured("late", "Ready")) == ["10.0.2.2"]
+
+
+@pytest.mark.parametrize("broken", ["not provisioned", "no readable range"])
+async def test_a_machine_keeps_its_address_until_its_network_is_served(
+    lab: Lab, broken: str
+) -> None:
+    static: dict[str, Any] = {"ipv4CIDR": "10.0.2.0/24", "ipv4Gateway": "10.0.2.1"}
+    if broken == "no readable range":
+        static["ipv4RangeStart"] = "10.0.9.1"
+    phase = None if broken == "not provisioned" else "Ready"
+    await lab.network(allocation={"type": "static", "static": static, **OTHER}, phase=phase)
+    await given_by_the_other(lab, "vm", "10.0.2.50")
+    await provider(lab, None)
+    made = await lab.until("IPAllocation", "vm-eth0", lambda one: "status" in one)
+    assert made["spec"]["requestedAddress"] == "10.0.2.50"
+    await lab.settings(ipv4RangeStart=None)
+    await lab.provisioned("net", "Ready")
+    assert addresses(await lab.configured("vm", "Ready")) == ["10.0.2.50"]
