@@ -29,9 +29,9 @@ SWITCHES = {
         journalrules.revision_not_raised,
         BOTH_HAVE,
         _BUSY,
-        423,
+        2189,
     ),
-    "2": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, _LAGGING, 4),
+    "2": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, _LAGGING, 8),
     "4": Switch(
         "the journal is written at the version that was read",
         rules.networks_written_blindly,
