@@ -64,6 +64,9 @@ COMPONENT = "butler-controller"
 
 LABEL_VALUE_MAX = 63
 NAME_MAX = 253
+DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+DNS_SUBDOMAIN = rf"{DNS_LABEL}(\.{DNS_LABEL})*"
+"""A pattern of the names that most objects may have, without their length."""
 _HASH_LENGTH = 8
 
 

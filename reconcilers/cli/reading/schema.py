@@ -18,6 +18,7 @@ from typing import Any
 
 from manifests import documents
 from reconcilers.api.fields import IP, IP_CIDR
+from reconcilers.api.names import DNS_LABEL, DNS_SUBDOMAIN
 from reconcilers.cli.reading.findings import Step, value_text
 
 Path = tuple[Step, ...]
@@ -28,12 +29,10 @@ Fault = tuple[Path, str]
 _BOUNDS = {"int32": 2**31, "int64": 2**63}
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 
-_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _WORD = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_KEY = rf"((?=[^/]{{1,253}}/){_SUBDOMAIN}/)?(?=[^/]{{1,63}}$){_WORD}$"
-_NAME_PATTERN = rf"^(?=.{{1,253}}$){_SUBDOMAIN}$"
-_NAMESPACE_PATTERN = rf"^(?=.{{0,63}}$)({_LABEL})?$"
+_KEY = rf"((?=[^/]{{1,253}}/){DNS_SUBDOMAIN}/)?(?=[^/]{{1,63}}$){_WORD}$"
+_NAME_PATTERN = rf"^(?=.{{1,253}}$){DNS_SUBDOMAIN}$"
+_NAMESPACE_PATTERN = rf"^(?=.{{0,63}}$)({DNS_LABEL})?$"
 _LABEL_PATTERN = rf"^(?=.{{0,63}}$)({_WORD})?$"
 _LABEL_KEY_PATTERN = f"^{_KEY}"
 _ANNOTATION_KEY_PATTERN = f"(?i)^{_KEY}"

@@ -12,7 +12,7 @@ from typing import Any
 from allocator import InvalidPool
 from controller.cache import Cache
 from controller.meta import Key
-from reconcilers.api.names import NAME_MAX, short_hash, shortened
+from reconcilers.api.names import DNS_SUBDOMAIN, NAME_MAX, short_hash, shortened
 from reconcilers.integrations.core.contents import SPACE_INDEX, Holding
 from reconcilers.integrations.core.objects import Objects, is_of
 from reconcilers.integrations.vitistack.api import (
@@ -38,7 +38,6 @@ NETWORK_NOT_FOUND = "NetworkNotFound"
 NOT_PROVISIONED = "NotProvisioned"
 NO_STATIC_CONFIGURATION = "NoStaticConfiguration"
 INVALID_RANGE = "InvalidRange"
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
 
@@ -172,7 +171,7 @@ def allocation_names(configuration: str, interface: str) -> tuple[str, str]:
     digits = short_hash(f"{configuration}/{interface}")
     cleaned = _NOT_IN_NAMES.sub("-", interface.lower()).strip("-") or "interface"
     hashed = shortened(f"{configuration}-{cleaned}", NAME_MAX - len(digits) - 1) + f"-{digits}"
-    if not _NAME.fullmatch(interface):
+    if not re.fullmatch(DNS_SUBDOMAIN, interface):
         return hashed, hashed
     return shortened(f"{configuration}-{interface}", NAME_MAX), hashed
 
