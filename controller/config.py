@@ -26,9 +26,10 @@ import yaml
 from anyio.to_thread import run_sync
 
 from controller.credentials import Configuration, LoadedCredentials, kubeconfig_reader
-from controller.endpoint import Endpoint, checked_proxy, proxy_from_environment, url_of_host
+from controller.endpoint import Endpoint, url_of_host
 from controller.errors import ConfigurationError
 from controller.execplugin import plugin_credentials
+from controller.proxies import checked_proxy, proxy_from_environment
 from controller.transport import HttpTransport, Transport
 
 TOKEN_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")

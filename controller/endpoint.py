@@ -1,15 +1,12 @@
 """Where an API server is and how to reach it: URL, TLS, credentials, proxy."""
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from ipaddress import ip_address, ip_network
 from typing import Protocol
 from urllib.parse import SplitResult, urlsplit
 
 from typing_extensions import override
-
-from controller.errors import ConfigurationError
 
 RequestObserver = Callable[[str, str, float], None]
 """Called once per request with the method, the HTTP status code of the response (`<error>` if none
@@ -94,44 +91,6 @@ def tls_context(
     return context
 
 
-def proxy_from_environment(server: str, environ: Mapping[str, str]) -> str:
-    """Return the URL of the proxy for `server` by HTTPS_PROXY, HTTP_PROXY and NO_PROXY.
-
-    NO_PROXY may hold networks, as in Go's net/http: otherwise a pod with NO_PROXY set to the
-    service network would reach its own API server through the proxy.
-
-    Args:
-        server: URL of the API server.
-        environ: the environment variables.
-
-    Returns:
-        The proxy's URL; empty for none.
-    """
-    parts = urlsplit(server)
-    name = "HTTPS_PROXY" if parts.scheme == "https" else "HTTP_PROXY"
-    proxy = environ.get(name) or environ.get(name.lower()) or ""
-    exceptions = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
-    host = parts.hostname or ""
-    entries = [entry.strip() for entry in exceptions.split(",") if entry.strip()]
-    if not proxy or host == "localhost" or any(_excludes(entry, host) for entry in entries):
-        return ""
-    return checked_proxy(proxy if "://" in proxy else f"http://{proxy}", f"the variable {name}")
-
-
-def checked_proxy(proxy: str, where: str) -> str:
-    """Return `proxy` if its URL can be used.
-
-    Raises:
-        ConfigurationError: it is not an HTTP proxy; the message says `where` it was set.
-    """
-    if url_of_host(proxy) is None:
-        raise ConfigurationError(
-            f"{where} names the proxy {proxy[:100]!r}, but only http:// and https:// proxies are"
-            " supported"
-        )
-    return proxy
-
-
 def url_of_host(url: str) -> SplitResult | None:
     """Return the parts of an http:// or https:// URL that leads to a host; None of any other.
 
@@ -145,18 +104,3 @@ def url_of_host(url: str) -> SplitResult | None:
     except ValueError:
         return None
     return parts if usable else None
-
-
-def _excludes(entry: str, host: str) -> bool:
-    """Return whether one entry of NO_PROXY matches `host`."""
-    if entry == "*":
-        return True
-    try:
-        address = ip_address(host)
-    except ValueError:
-        suffix = entry.removeprefix("*").removeprefix(".").split(":")[0]
-        return host == suffix or host.endswith(f".{suffix}")
-    try:
-        return address in ip_network(entry, strict=False)
-    except ValueError:
-        return address.is_loopback

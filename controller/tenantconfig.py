@@ -17,8 +17,9 @@ from typing import Any
 
 import yaml
 
-from controller.endpoint import Endpoint, StaticToken, checked_proxy, tls_context, url_of_host
+from controller.endpoint import Endpoint, StaticToken, tls_context, url_of_host
 from controller.errors import ConfigurationError
+from controller.proxies import checked_proxy
 from controller.transport import HttpTransport, Transport
 
 # Absent values, where every scalar is parsed as text.

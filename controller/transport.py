@@ -29,6 +29,7 @@ from controller.errors import (
     Unauthorized,
     error_from_response,
 )
+from controller.proxies import shown_proxy
 
 NO_QUERY: Mapping[str, str] = MappingProxyType({})
 _WARNING = re.compile(r'299 [^\s"]+ "((?:[^"\\]|\\.)*)"')
@@ -184,7 +185,7 @@ class HttpTransport(Transport):
         self._open_watches.add(response)
         try:
             self._check_open()
-            yield _Chunks(response, lambda: self._is_closed)
+            yield _Chunks(response, self._endpoint.proxy, lambda: self._is_closed)
         finally:
             self._open_watches.discard(response)
             response.close()
@@ -245,7 +246,7 @@ class HttpTransport(Transport):
                 async with response:
                     data = await self._read(response)
         except (aiohttp.ClientError, OSError) as error:
-            raise _connection_error(f"{method} {url}", error) from error
+            raise _connection_error(f"{method} {url}", error, self._endpoint.proxy) from error
         if not 200 <= response.status <= 299:
             raise _response_error(response, data)
         if self.on_warning is not None:
@@ -270,7 +271,7 @@ class HttpTransport(Transport):
                     with anyio.fail_after(HEADERS_SECONDS):
                         data = await self._read(response)
         except (aiohttp.ClientError, OSError) as error:
-            raise _connection_error(f"watch {url}", error) from error
+            raise _connection_error(f"watch {url}", error, self._endpoint.proxy) from error
         raise _response_error(response, data)
 
     async def _send(
@@ -319,8 +320,11 @@ class HttpTransport(Transport):
 class _Chunks(AsyncIterator[bytes]):
     """Iterates over the chunks of a watch's body; raises NoAnswer if the connection breaks."""
 
-    def __init__(self, response: aiohttp.ClientResponse, is_closed: Callable[[], bool]) -> None:
+    def __init__(
+        self, response: aiohttp.ClientResponse, proxy: str, is_closed: Callable[[], bool]
+    ) -> None:
         self._response = response
+        self._proxy = proxy
         self._is_closed = is_closed
 
     @override
@@ -328,7 +332,7 @@ class _Chunks(AsyncIterator[bytes]):
         try:
             chunk = await self._response.content.readany()
         except (aiohttp.ClientError, OSError) as error:
-            raise _connection_error(f"watch {self._response.url}", error) from error
+            raise _connection_error(f"watch {self._response.url}", error, self._proxy) from error
         except RuntimeError as error:
             # aiohttp's failure for reads between our closing of a connection and its end.
             if not self._is_closed():
@@ -369,14 +373,29 @@ def _keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     return sock
 
 
-def _connection_error(what: str, error: Exception) -> ControllerError:
+def _connection_error(what: str, error: Exception, proxy: str) -> ControllerError:
+    """Return the error of a request that has no response.
+
+    Args:
+        what: the request, for the message.
+        error: what aiohttp or the system raised.
+        proxy: URL of the proxy that the request went through; empty for none.
+    """
+    through = f" through the proxy {shown_proxy(proxy)}" if proxy else ""
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        # The response to CONNECT: the request itself was never sent.
+        return NoAnswer(
+            f"{what}: no connection{through}: it answers {error.status} {error.message}"
+        )
     if isinstance(error, aiohttp.ClientResponseError):
-        return MalformedAnswer(f"{what}: the response is not HTTP: {error.message}")
+        return MalformedAnswer(f"{what}: the response{through} is not HTTP: {error.message}")
     if isinstance(error, aiohttp.ClientConnectorError):
         # Its own text names the TLS context by its address in memory.
-        where, why = f"{error.host}:{error.port}", error.strerror or str(error.os_error)
-        return NoAnswer(f"{what}: cannot connect to {where}: {why}")
-    return NoAnswer(f"{what}: {str(error) or type(error).__name__}")
+        why = error.strerror or str(error.os_error)
+        if isinstance(error, aiohttp.ClientProxyConnectionError):
+            return NoAnswer(f"{what}: cannot connect to the proxy {shown_proxy(proxy)}: {why}")
+        return NoAnswer(f"{what}: cannot connect to {error.host}:{error.port}{through}: {why}")
+    return NoAnswer(f"{what}{through}: {str(error) or type(error).__name__}")
 
 
 def _response_error(response: aiohttp.ClientResponse, data: bytes) -> ControllerError:

@@ -1,0 +1,165 @@
+"""Which HTTP proxy leads to an API server, by the rules of Go's net/http.
+
+kubectl and every controller in Go follow these rules, so one environment works for all of them.
+Source: golang.org/x/net/http/httpproxy.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
+from urllib.parse import SplitResult, urlsplit
+
+from controller.endpoint import url_of_host
+from controller.errors import ConfigurationError
+
+Address = IPv4Address | IPv6Address
+
+DEFAULT_PORTS = {"https": 443, "http": 80}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The server of a request, as the entries of NO_PROXY are compared with it.
+
+    Args:
+        host: in lower case, internationalized names in their ASCII form.
+        port: the URL's port, or the default port of its scheme.
+        address: the host as an address; None if it is a name.
+    """
+
+    host: str
+    port: int
+    address: Address | None
+
+
+def proxy_from_environment(server: str, environ: Mapping[str, str]) -> str:
+    """Return the URL of the proxy for `server` by HTTPS_PROXY, HTTP_PROXY and NO_PROXY.
+
+    The server's scheme selects the variable; names in upper case come before names in lower case.
+    `localhost` and loopback addresses are never reached through a proxy.
+
+    Args:
+        server: URL of the API server.
+        environ: the environment variables.
+
+    Returns:
+        The proxy's URL; empty for none.
+
+    Raises:
+        ConfigurationError: the variable does not hold the URL of an HTTP proxy.
+    """
+    parts = urlsplit(server)
+    name = "HTTPS_PROXY" if parts.scheme == "https" else "HTTP_PROXY"
+    proxy = environ.get(name) or environ.get(name.lower()) or ""
+    if not proxy or not needs_proxy(
+        parts, environ.get("NO_PROXY") or environ.get("no_proxy") or ""
+    ):
+        return ""
+    return checked_proxy(proxy if "://" in proxy else f"http://{proxy}", f"the variable {name}")
+
+
+def needs_proxy(server: SplitResult, exceptions: str) -> bool:
+    """Return whether requests to `server` use the proxy of the environment.
+
+    Args:
+        server: the parts of its URL.
+        exceptions: the value of NO_PROXY: entries separated by commas. `*` is every server; an
+            address, a network and a name may each stand there, an address and a name with a
+            port. A name includes its subdomains; with a dot or `*.` before it, only those.
+    """
+    host = _ascii_name((server.hostname or "").lower())
+    target = Target(host, server.port or DEFAULT_PORTS.get(server.scheme, 0), _parse_address(host))
+    if host == "localhost" or (target.address is not None and target.address.is_loopback):
+        return False
+    entries = (entry.strip().lower() for entry in exceptions.split(","))
+    return not any(_matches(entry, target) for entry in entries if entry)
+
+
+def checked_proxy(proxy: str, where: str) -> str:
+    """Return `proxy` if its URL can be used.
+
+    Raises:
+        ConfigurationError: it is not an HTTP proxy; the message says `where` it was set.
+    """
+    if url_of_host(proxy) is None:
+        # What stands before the last @ may hold a password.
+        scheme, separator, rest = proxy.rpartition("://")
+        shown = f"{scheme}{separator}{rest.rpartition('@')[2]}"
+        raise ConfigurationError(
+            f"{where} names the proxy {shown[:100]!r}, but only http:// and https:// proxies are"
+            " supported"
+        )
+    return proxy
+
+
+def shown_proxy(proxy: str) -> str:
+    """Return the URL of a proxy for messages: without user name and password."""
+    parts = urlsplit(proxy)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def _matches(entry: str, target: Target) -> bool:
+    """Return whether an entry of NO_PROXY, in lower case, includes `target`."""
+    if entry == "*":
+        return True
+    if (network := _parse_network(entry)) is not None:
+        return target.address is not None and target.address in network
+    host, port = _split_port(entry)
+    if port and port != str(target.port):
+        return False
+    if (address := _parse_address(host)) is not None:
+        return target.address == address
+    return host != "" and target.address is None and _includes(_ascii_name(host), target.host)
+
+
+def _includes(name: str, host: str) -> bool:
+    """Return whether `host` is below a name, or is that name if no dot stands before it."""
+    if name.startswith((".", "*.")):
+        return host.endswith(name.removeprefix("*"))
+    return host == name or host.endswith(f".{name}")
+
+
+def _split_port(entry: str) -> tuple[str, str]:
+    """Return the host and the port of `host:port` or `[host]:port`; the port is empty if none."""
+    if entry.startswith("["):
+        host, closed, port = entry[1:].partition("]:")
+        return (host, port) if closed else (entry, "")
+    host, _, port = entry.partition(":")
+    return (entry, "") if ":" in port else (host, port)
+
+
+def _parse_address(host: str) -> Address | None:
+    """Return the address that `host` is; None if it is a name. ::ffff:10.0.0.1 is 10.0.0.1."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def _parse_network(entry: str) -> IPv4Network | IPv6Network | None:
+    """Return the network that an entry with a prefix length is; None for other entries."""
+    if "/" not in entry:
+        return None
+    try:
+        return ip_network(entry, strict=False)
+    except ValueError:
+        return None
+
+
+def _ascii_name(name: str) -> str:
+    """Return a host's name as DNS has it; `name` itself if it cannot be converted."""
+    if name.isascii():
+        return name
+    dot = "." if name.startswith(".") else ""
+    try:
+        return dot + name.removeprefix(".").encode("idna").decode("ascii")
+    except UnicodeError:
+        return name
