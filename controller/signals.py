@@ -5,6 +5,9 @@ shortly after the grace period, whatever still runs: code that blocks the event 
 its cancellation, a thread. A lost lease exits the process, too: the work is cancelled at once, and
 what does not end by that ends with the process, before another process can lead.
 
+SIGINT stops the manager also if the process was started with that signal ignored, as a shell
+without job control does with background commands. controller-runtime does the same.
+
 SIGUSR1 writes the stacks of all threads and tasks to standard error, as plain text like a
 traceback, and stops nothing. Threads are written by faulthandler directly from the signal, so they
 are written even if the event loop hangs; tasks are written by the event loop. Python 3.14 ends the

@@ -1,9 +1,11 @@
 """What holds for every test: it leaves nothing behind (hygiene.py), and CI repeats itself.
 
-Numbers that tests measured are shown in the end (numbers.py).
+Programs that tests start receive Ctrl-C, also if the tests run in the background. Numbers that
+tests measured are shown in the end (numbers.py).
 """
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,12 @@ os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "data" / "authority.pe
 if not os.environ.get("KUBEBUILDER_ASSETS"):
     for _name, _value in (("GOGC", "off"), ("GOMEMLIMIT", "512MiB"), ("GOMAXPROCS", "1")):
         os.environ.setdefault(_name, _value)
+
+# A shell without job control starts a background command with SIGINT ignored. Child processes
+# inherit that, and no program that a test starts would end at Ctrl-C. A handler is not inherited:
+# child processes start with the default action, and this process still ignores the signal.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, lambda *_: None)
 
 # Starts of the program cost imports of half a second each; forks have them done.
 forkserver.install()

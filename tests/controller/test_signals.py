@@ -43,10 +43,10 @@ anyio.run(main)
 
 
 @contextmanager
-def working() -> Iterator[subprocess.Popen[str]]:
+def working(program: str = PROGRAM) -> Iterator[subprocess.Popen[str]]:
     """Run a manager whose reconciler works until a line is typed."""
     with subprocess.Popen(
-        script(PROGRAM),
+        script(program),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -66,6 +66,15 @@ def working() -> Iterator[subprocess.Popen[str]]:
 def test_the_first_signal_lets_work_end(number: signal.Signals) -> None:
     with working() as process:
         process.send_signal(number)
+        rest, _ = process.communicate("\n", timeout=20)
+    assert [line for line in rest.splitlines() if line in ("ended", "left")] == ["ended", "left"]
+    assert process.returncode == 0
+
+
+def test_ctrl_c_stops_a_manager_that_a_shell_started_in_the_background() -> None:
+    ignoring = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+    with working(ignoring + PROGRAM) as process:
+        process.send_signal(signal.SIGINT)
         rest, _ = process.communicate("\n", timeout=20)
     assert [line for line in rest.splitlines() if line in ("ended", "left")] == ["ended", "left"]
     assert process.returncode == 0
