@@ -28,7 +28,7 @@ import structlog
 from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import rfc3339_micro
-from controller.errors import Conflict, ControllerError, NotFound
+from controller.errors import Conflict, ControllerError, Forbidden, NotFound
 from controller.health import Check, Failing
 from controller.meta import Key, ObjectMeta, Version
 from controller.resource import Resource
@@ -46,6 +46,10 @@ RELEASED_SECONDS = 1
 """The lease duration in the record of a released lease."""
 OVERDUE_SECONDS = 20.0
 """A leader that works so long after its lease has expired is stuck; the value is client-go's."""
+MOST_QUIET_FAILURES = 4
+"""After so many failed attempts in a row, the next failure is an error."""
+ERROR_SECONDS = 60.0
+"""How often the error of attempts that go on failing is logged again."""
 
 log = structlog.get_logger(__name__)
 
@@ -119,6 +123,73 @@ class LeaderLost(ControllerError):
     """The lease was not renewed in time, or has another holder: the process must exit."""
 
 
+class FailedAttempts:
+    """The failed attempts at a lease since the last one that the server answered as expected.
+
+    A few are normal while a server restarts, and are logged at info. Attempts that go on failing
+    never lead to a lease, and nothing is reconciled, although the process looks like a standby. So
+    they are logged as errors, with what to do, once in ERROR_SECONDS.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        lease: Key,
+        count: Callable[[], None],
+        verbs: str = "get, create and update",
+    ) -> None:
+        self._clock = clock
+        self._lease = lease
+        self._count = count
+        self._verbs = verbs
+        self._in_a_row = 0
+        self._error_at = -math.inf
+        self.problem = ""
+        """Why the last attempt failed; empty if it did not."""
+
+    def note_success(self) -> None:
+        """Forget the failures."""
+        if self._in_a_row > MOST_QUIET_FAILURES:
+            log.info("Leader election requests succeed again", lease=str(self._lease))
+        self._in_a_row = 0
+        self._error_at = -math.inf
+        self.problem = ""
+
+    def note_failure(self, problem: str, error: Exception | None) -> None:
+        """Count a failed attempt and log it.
+
+        Args:
+            problem: why it failed.
+            error: what was raised; None if the request timed out.
+        """
+        self._in_a_row += 1
+        self._count()
+        self.problem = problem
+        if self._in_a_row <= MOST_QUIET_FAILURES:
+            log.info("Leader election request failed", lease=str(self._lease), error=problem)
+        elif self._clock.monotonic() - self._error_at >= ERROR_SECONDS:
+            self._error_at = self._clock.monotonic()
+            log.error(
+                "Leader election does not work, this process reconciles nothing without a lease",
+                lease=str(self._lease),
+                attempts=self._in_a_row,
+                error=problem,
+                advice=self._advise(error),
+            )
+
+    def _advise(self, error: Exception | None) -> str:
+        """Return what to do about an error of a lease's requests."""
+        namespace = self._lease.namespace
+        if isinstance(error, Forbidden):
+            return (
+                f"grant this process {self._verbs} on leases of coordination.k8s.io in namespace"
+                f" {namespace}"
+            )
+        if isinstance(error, NotFound):
+            return f"create the namespace {namespace}, or configure another one for the lease"
+        return "see that the API server can be reached and that it accepts the lease"
+
+
 @dataclass(frozen=True, slots=True)
 class _Observed:
     """The record as last read or written, and when (monotonic seconds) it was seen to change."""
@@ -139,6 +210,7 @@ class Elector:
         clock: for delays, deadlines and the times in the record.
         settings: the lease, the identity, and the times.
         jitter: returns numbers in [0, 1) that spread the attempts of candidates.
+        count_failure: called at each failed attempt, for a metric.
     """
 
     def __init__(
@@ -148,6 +220,7 @@ class Elector:
         settings: LeaseSettings,
         *,
         jitter: Callable[[], float] = random.random,
+        count_failure: Callable[[], None] = lambda: None,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -157,6 +230,9 @@ class Elector:
         self._renewed_at = 0.0
         self._claimed = False
         self._working = False
+        self._failed = FailedAttempts(clock, settings.key, count_failure)
+        self._failures: list[tuple[str, Exception | None]] = []
+        self._holder_known_at: float | None = None
         self.leading = False
         """Whether this process holds the lease."""
 
@@ -164,8 +240,12 @@ class Elector:
         """Wait until this process holds the lease; failed requests are logged and repeated."""
         period = self._settings.retry_period
         log.info("Attempting to acquire leader lease", lease=str(self._settings.key))
-        while not await self._attempt():
-            await self._clock.sleep(period * (SOONEST + SPREAD * self._jitter()))
+        self._holder_known_at = self._clock.monotonic()
+        try:
+            while not await self._attempt():
+                await self._clock.sleep(period * (SOONEST + SPREAD * self._jitter()))
+        finally:
+            self._holder_known_at = None
         self.leading = self._working = True
         log.info("Acquired lease", lease=str(self._settings.key))
 
@@ -202,8 +282,15 @@ class Elector:
         if not self._claimed:
             return
         self.leading = self._claimed = False
+        self._failures.clear()
         if await self._with_timeout(self._release):
             log.info("Released lease", lease=str(self._settings.key))
+        elif self._failures:
+            log.info(
+                "The lease could not be released and expires by itself",
+                lease=str(self._settings.key),
+                error=self._failures[-1][0],
+            )
 
     @property
     def overdue_seconds(self) -> float:
@@ -216,6 +303,27 @@ class Elector:
             return 0.0
         expired_at = self._renewed_at + self._settings.lease_duration
         return max(0.0, self._clock.monotonic() - expired_at)
+
+    @property
+    def without_holder(self) -> Failing | None:
+        """The failure of readiness while neither this process nor another one holds the lease.
+
+        A lease that expires is taken within a retry period. One that has no holder for the lease's
+        duration, while this process tries, is a lease that nothing can hold.
+        """
+        if self._holder_known_at is None:
+            return None
+        seconds = self._clock.monotonic() - self._holder_known_at
+        if seconds <= self._settings.lease_duration:
+            return None
+        why = self._failed.problem or "it has expired"
+        return Failing(
+            "no process holds the lease", f"{self._settings.key} for {seconds:.0f} s: {why}"
+        )
+
+    def check_holder(self) -> Check:
+        """Return a readiness check that fails while no process can hold the lease."""
+        return Check("leader-election", lambda: self.without_holder)
 
     def check(self) -> Check:
         """Return a liveness check that fails when the work continues after the lease expired."""
@@ -245,6 +353,16 @@ class Elector:
 
     async def _attempt(self) -> bool:
         """Take or renew the lease once; return False if another holds it or a request failed."""
+        self._failures.clear()
+        held = await self._take_or_renew()
+        if held or not self._failures:
+            self._failed.note_success()
+        else:
+            self._failed.note_failure(*self._failures[-1])
+        return held
+
+    async def _take_or_renew(self) -> bool:
+        """Make the requests of an attempt; the failed ones are in `_failures` afterwards."""
         sent = self._clock.monotonic()
         if self.leading and await self._with_timeout(self._write_record):
             self._renewed_at = sent
@@ -253,6 +371,8 @@ class Elector:
         if not await self._with_timeout(self._observe):
             return False
         if self._held_by_other() and not self._has_expired():
+            if self._holder_known_at is not None:
+                self._holder_known_at = self._clock.monotonic()
             return False
         sent = self._clock.monotonic()
         if not await self._with_timeout(self._write_record):
@@ -270,15 +390,20 @@ class Elector:
         try:
             with self._clock.move_on_after(self._settings.request_seconds) as scope:
                 await guarded(request)
-        except ControllerError as error:
+        except Conflict as error:
+            # Another process has written the lease in between: what it says is read next.
             log.info("Leader election request failed", error=str(error))
             return False
-        except Exception:
+        except ControllerError as error:
+            self._failures.append((str(error), error))
+            return False
+        except Exception as error:
             # A bug, ours or the transport's: the deadline decides whether leading ends by it.
             log.exception("Leader election request failed")
+            self._failures.append((repr(error), error))
             return False
         if scope.cancelled_caught:
-            log.warning("Leader election request timed out", lease=str(self._settings.key))
+            self._failures.append((f"no answer within {self._settings.request_seconds:g} s", None))
         return not scope.cancelled_caught
 
     async def _observe(self) -> None:

@@ -354,6 +354,7 @@ class Manager:
             ShardWork(shards, jobs, self._leader_services, self.clock),
             grace_seconds=self.options.grace_seconds,
             report=lambda name, held: self.metrics.leader_status.labels(name).set(held),
+            count_failure=self._count_failed_attempt(),
         )
         self._serving.liveness.append(leases.check())
         self._serving.readiness.append(leases.check_reading())
@@ -365,10 +366,20 @@ class Manager:
             return self._sharing(self.shards)
         if not self.options.leader_elect:
             return without_election()
-        elector = Elector(self.client, self.clock, self.options.lease_settings())
+        elector = Elector(
+            self.client,
+            self.clock,
+            self.options.lease_settings(),
+            count_failure=self._count_failed_attempt(),
+        )
         self._serving.liveness.append(elector.check())
+        self._serving.readiness.append(elector.check_holder())
         status = self.metrics.leader_status.labels(self.options.lease_name)
         return with_election(elector, status.set, self.lost)
+
+    def _count_failed_attempt(self) -> Callable[[], None]:
+        """Return what counts a failed attempt at the process's lease or shards."""
+        return self.metrics.election_failures.labels(self.options.lease_name).inc
 
     def _readiness(self) -> list[Check]:
         # A Service leads to replicas that are ready, and a kind that is converted here cannot be

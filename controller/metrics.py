@@ -147,6 +147,13 @@ class Metrics:
             "Whether this process holds the lease: 1 if it does, 0 if it is a standby.",
             "name",
         )
+        self.election_failures = Counter(
+            "leader_election_failed_attempts_total",
+            "Attempts at the lease, or at those of shards, that failed by another cause than a"
+            " race: the server refused the request or did not answer.",
+            ["name"],
+            registry=self.registry,
+        )
         self.events_dropped = Counter(
             "controller_events_dropped_total",
             "Events that were not recorded, by reason: queue full, limited by object, or refused.",

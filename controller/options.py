@@ -1,5 +1,6 @@
 """The settings of a manager, with controller-runtime's defaults."""
 
+import re
 import socket
 import uuid
 from collections.abc import Sequence
@@ -8,7 +9,12 @@ from dataclasses import dataclass, field
 from controller.errors import ConfigurationError
 from controller.leases import LeaseSettings
 from controller.meta import Key
-from controller.shards import lease_name, shard_of
+from controller.shards import lease_name, member_lease_name, shard_of
+
+MAX_NAME = 253
+"""The characters that the name of an object may have."""
+_LABEL = re.compile("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
 
 def identity() -> str:
@@ -106,13 +112,24 @@ class ManagerOptions:
         """Return the settings of the election.
 
         Raises:
-            ConfigurationError: the lease has no name, its times contradict each other, or shards
-                are asked for without leader election.
+            ConfigurationError: the lease has no name or one that no object can have, its times
+                contradict each other, or shards are asked for without leader election.
         """
         if self.shards and not self.leader_elect:
             raise ConfigurationError("shards are shared by leases: they need leader election")
         if not self.lease_name or not self.lease_namespace:
             raise ConfigurationError("leader election needs a name and a namespace for the lease")
+        if not _LABEL.fullmatch(self.lease_namespace):
+            raise ConfigurationError(
+                f"no namespace can be named {self.lease_namespace!r}, where leader election is to"
+                f" have its lease: write lower-case letters, digits and -, at most 63 characters"
+            )
+        suffix = len(member_lease_name("", self.shards, "")) if self.shards else 0
+        if not _SUBDOMAIN.fullmatch(self.lease_name) or len(self.lease_name) + suffix > MAX_NAME:
+            raise ConfigurationError(
+                f"no lease can be named {self.lease_name!r}: write lower-case letters, digits, -"
+                f" and . between them, at most {MAX_NAME - suffix} characters"
+            )
         try:
             return LeaseSettings(
                 key=Key(self.lease_namespace, self.lease_name),

@@ -26,7 +26,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from hashlib import blake2b
 
 import anyio
 import structlog
@@ -40,13 +39,14 @@ from controller.leases import (
     LEASES,
     OVERDUE_SECONDS,
     Elector,
+    FailedAttempts,
     LeaderLost,
     Lease,
     LeaseSettings,
     LeaseSpec,
 )
 from controller.meta import Key, Version
-from controller.shards import lease_name, spread
+from controller.shards import lease_name, member_lease_name, member_prefix, spread
 from controller.supervisor import guarded
 
 LABEL = "shards-of"
@@ -76,9 +76,10 @@ class ShardLeases:
         grace_seconds: how long running work may go on when a shard is given back.
         report: called with the name of a shard's Lease and 1 when it is held from now on, 0 when
             it is not.
+        count_failure: called at each failed attempt at one of the Leases, for a metric.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - two of them are for metrics
         self,
         client: Client,
         clock: Clock,
@@ -87,6 +88,7 @@ class ShardLeases:
         *,
         grace_seconds: float = 0.0,
         report: Callable[[str, float], None] = lambda _name, _held: None,
+        count_failure: Callable[[], None] = lambda: None,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -94,12 +96,13 @@ class ShardLeases:
         self._work = work
         self._grace = grace_seconds
         self._report = report
+        self._count_failure = count_failure
         self._name = f"{settings.key.name}-{work.shards.count}"
         names = [self._lease_name(shard) for shard in range(work.shards.count)]
         self._electors = {self._key(name): self._elector(name) for name in names}
-        digest = blake2b(settings.identity.encode(), digest_size=8).hexdigest()
-        self._member_prefix = f"{self._name}-member-"
-        self._member_key = self._key(f"{self._member_prefix}{digest}")
+        names_of = settings.key.name, work.shards.count
+        self._member_prefix = member_prefix(*names_of)
+        self._member_key = self._key(member_lease_name(*names_of, settings.identity))
         self._member = self._elector(self._member_key.name)
         self._joined = anyio.Event()
         self._seen: dict[str, _Seen] = {}
@@ -107,7 +110,9 @@ class ShardLeases:
         self._wanted: Mapping[int, str] = {}
         self._looked = anyio.Event()
         self._looked_at = clock.monotonic()
-        self._problem = ""
+        self._failed_looks = FailedAttempts(
+            clock, self._key(self._name), count_failure, "get, list, create, update and delete"
+        )
 
     def _lease_name(self, shard: int) -> str:
         return lease_name(self._settings.key.name, self._work.shards.count, shard)
@@ -117,7 +122,7 @@ class ShardLeases:
 
     def _elector(self, name: str) -> Elector:
         settings = replace(self._settings, key=self._key(name), labels={LABEL: self._name})
-        return Elector(self._client, self._clock, settings)
+        return Elector(self._client, self._clock, settings, count_failure=self._count_failure)
 
     def check(self) -> Check:
         """Return a liveness check that fails when work continues after a shard's lease expired."""
@@ -131,15 +136,19 @@ class ShardLeases:
         return Check("leader-election", run)
 
     def check_reading(self) -> Check:
-        """Return a readiness check that fails when the Leases could not be read for long.
+        """Return a readiness check that fails when no shard can be had here.
 
-        Who may not read them is no member, and gets no shards.
+        A replica that cannot read the Leases, or cannot have a Lease of its own, is no member and
+        gets no shards. A shard that is to be here and whose Lease nothing can hold has no worker.
         """
 
         def run() -> Failing | None:
+            electors = [self._member, *self._electors.values()]
+            failing = [elector.without_holder for elector in electors]
             if self._clock.monotonic() - self._looked_at <= self._settings.lease_duration:
-                return None
-            return Failing("the leases of the shards cannot be read", self._problem)
+                return next(filter(None, failing), None)
+            why = self._failed_looks.problem or (failing[0].why if failing[0] else "")
+            return Failing("the leases of the shards cannot be read", why)
 
         return Check("shards", run)
 
@@ -182,7 +191,6 @@ class ShardLeases:
         try:
             await guarded(request)
         except ControllerError as error:
-            self._problem = str(error)
             log.warning("A request for the leases of shards failed", error=str(error))
 
     async def _renew_membership(self) -> None:
@@ -200,8 +208,17 @@ class ShardLeases:
     async def _look_regularly(self) -> None:
         await self._joined.wait()
         while True:
-            with self._clock.move_on_after(self._settings.request_seconds):
-                await self._logged(self._look)
+            seconds = self._settings.request_seconds
+            try:
+                with self._clock.move_on_after(seconds) as scope:
+                    await guarded(self._look)
+            except ControllerError as error:
+                self._failed_looks.note_failure(str(error), error)
+            else:
+                if scope.cancelled_caught:
+                    self._failed_looks.note_failure(f"no answer within {seconds:g} s", None)
+                else:
+                    self._failed_looks.note_success()
             await self._clock.sleep(self._settings.retry_period)
 
     async def _look(self) -> None:

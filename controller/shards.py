@@ -54,6 +54,23 @@ def lease_name(name: str, count: int, shard: int) -> str:
     return f"{name}-{count}-{shard}"
 
 
+def member_prefix(name: str, count: int) -> str:
+    """Return how the names of all replicas' Leases begin; see `member_lease_name`."""
+    return f"{name}-{count}-member-"
+
+
+def member_lease_name(name: str, count: int, identity: str) -> str:
+    """Return the name of a replica's Lease.
+
+    Args:
+        name: the first part of all names.
+        count: how many shards there are.
+        identity: the replica's name; a hash of it is a part of the Lease's name.
+    """
+    digest = blake2b(identity.encode(), digest_size=8).hexdigest()
+    return f"{member_prefix(name, count)}{digest}"
+
+
 def spread(count: int, members: Collection[str]) -> Mapping[int, str]:
     """Return which member is to have each shard; none has two shards more than another.
 

@@ -231,6 +231,24 @@ async def test_a_metric_says_who_leads() -> None:
     assert leads() == 0
 
 
+async def test_a_metric_counts_the_failed_attempts_at_the_lease() -> None:
+    harness = Harness(ELECTING)
+    registry = harness.manager.metrics.registry
+
+    def failures() -> float | None:
+        name = "leader_election_failed_attempts_total"
+        return registry.get_sample_value(name, {"name": "leader"})
+
+    harness.transport.refused = {"GET": Forbidden(403, "Forbidden", "no role")}
+    async with running(harness):
+        assert failures() == 1
+        await harness.clock.advance(10)
+        assert (counted := failures() or 0) > 5
+        harness.transport.refused = {}
+        await harness.clock.advance(60)
+        assert failures() == counted
+
+
 async def test_losing_the_lease_cancels_the_work_and_is_raised() -> None:
     harness = Harness(ELECTING)
     harness.pause = 1000
