@@ -4,6 +4,9 @@ For kinds that may not be served yet, or no longer: an informer of the manager i
 until they are, and `/readyz` with it. An extension is made anew each time the kinds it needs are
 served; it shares the connection, the clock and the metrics of its manager, and may use informers
 of the manager besides its own.
+
+Its controllers can be divided by shards like those of the manager. The service that runs it must
+then run in every replica.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -21,6 +24,7 @@ from controller.metrics import InformerMetrics, Metrics
 from controller.queuemetrics import QueueMetrics
 from controller.resource import Resource, Scope
 from controller.runner import Controller, Reconcile
+from controller.shards import Partition, ShardBy, Shards
 from controller.supervisor import Supervisor, Task
 from controller.transport import Transport
 from controller.triggers import Trigger
@@ -38,10 +42,12 @@ class Extension:
         metrics: the manager's.
         supervisor: the manager's.
         informers: the manager's; they see the responses to this extension's writes, too.
+        jobs: the controllers whose keys are divided by shards; ours are added while they run.
+        shards: the shards that are held here; None if this process works on all keys.
         streams: whether lists may be read as initial events of watches.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what its manager shares with it
         self,
         transport: Transport,
         clock: Clock,
@@ -49,6 +55,8 @@ class Extension:
         supervisor: Supervisor,
         informers: Informers,
         *,
+        jobs: list[ControllerJob],
+        shards: Shards | None,
         streams: bool,
     ) -> None:
         self._clock = clock
@@ -58,6 +66,8 @@ class Extension:
         own = Informers(transport, clock, streams=streams, metrics=self._informer_metrics)
         self._informers = own
         self._jobs: dict[str, ControllerJob] = {}
+        self._sharded_jobs = jobs
+        self._shards = shards
 
         def show(resource: Resource[Any], obj: Object) -> None:
             informers.apply_own_write(resource, obj)
@@ -81,7 +91,7 @@ class Extension:
         """
         return self._informers.get_or_create(resource, Scope(), indexes)
 
-    def controller(
+    def controller(  # noqa: PLR0913 - what a controller is made of
         self,
         name: str,
         reconcile: Reconcile,
@@ -89,10 +99,13 @@ class Extension:
         watches: Sequence[Trigger],
         concurrency: int = 1,
         group: Callable[[Key], Hashable] | None = None,
+        shard_by: ShardBy | None = None,
+        forget: Callable[[Key], None] | None = None,
     ) -> Controller:
         """Add a controller; the arguments are those of Manager.controller."""
         observer = self._metrics.queue(name)
         self._watched.append(observer)
+        partition = Partition(self._shards, shard_by, forget) if self._shards is not None else None
         controller = Controller(
             name,
             reconcile,
@@ -100,9 +113,10 @@ class Extension:
             concurrency=concurrency,
             metrics=self._metrics.controller(name, concurrency),
             kind=watches[0].resource,
+            partition=partition,
         )
         observer.watch(controller.queue.statistics)
-        self._jobs[name] = ControllerJob(controller, watches)
+        self._jobs[name] = ControllerJob(controller, watches, partition)
         return controller
 
     async def run(self) -> None:
@@ -112,10 +126,14 @@ class Extension:
             self._supervisor.lasting(f"controller/{name}", job.run)
             for name, job in self._jobs.items()
         ]
+        jobs = list(self._jobs.values())
+        self._sharded_jobs += jobs
         try:
             async with running(tasks), running(lasting):
                 await anyio.sleep_forever()
         finally:
+            for job in jobs:
+                self._sharded_jobs.remove(job)
             for metrics in self._watched:
                 metrics.unwatch()
 

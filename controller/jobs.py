@@ -8,7 +8,7 @@ With shards (shards.py) all of that runs in every replica, but a controller reco
 the shards that are held here, and the services for the leader run where `LEADING_SHARD` is held.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -195,7 +195,7 @@ class ShardWork:
 
     Args:
         shards: those that are held; changed by `begin` and `end`.
-        jobs: the controllers.
+        jobs: the controllers; those of an extension come and go while it runs.
         services: of the leader.
         clock: for the grace period.
     """
@@ -203,7 +203,7 @@ class ShardWork:
     def __init__(
         self,
         shards: Shards,
-        jobs: Sequence[ControllerJob],
+        jobs: Collection[ControllerJob],
         services: LeaderServices,
         clock: Clock,
     ) -> None:
@@ -215,7 +215,7 @@ class ShardWork:
     def begin(self, shard: int) -> None:
         """Reconcile the keys of a shard from now on, first all that there are."""
         self.shards.held.add(shard)
-        for job in self._jobs:
+        for job in tuple(self._jobs):
             job.enqueue_shard(shard)
         if shard == LEADING_SHARD:
             self._services.begin()
@@ -230,18 +230,18 @@ class ShardWork:
         self.shards.held.discard(shard)
         with self._clock.move_on_after(grace_seconds):
             await self._wait_idle(shard)
-        for job in self._jobs:
+        for job in tuple(self._jobs):
             if job.partition is not None:
                 job.partition.cancel(shard)
         if shard == LEADING_SHARD:
             await self._services.end()
         await self._wait_idle(shard)
-        for job in self._jobs:
+        for job in tuple(self._jobs):
             if job.partition is not None:
                 job.partition.forget(shard)
 
     async def _wait_idle(self, shard: int) -> None:
-        for job in self._jobs:
+        for job in tuple(self._jobs):
             if job.partition is not None:
                 await job.partition.wait_idle(shard)
 

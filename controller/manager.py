@@ -39,6 +39,7 @@ from controller.health import PING, Check
 from controller.indexes import IndexFunction
 from controller.informer import Informer, Informers
 from controller.jobs import (
+    LEADING_SHARD,
     ControllerJob,
     LeaderServices,
     Service,
@@ -115,6 +116,8 @@ class Manager:
             self.options, self.metrics, self.clock, transport, self._supervisor
         )
         self._jobs: dict[str, ControllerJob] = {}
+        self._sharded_jobs: list[ControllerJob] = []
+        """The controllers of the manager, and those of its extensions that run now."""
         self._services = Services(self._supervisor)
         self._leader_services = LeaderServices(self._leader_tasks)
         self._started = False
@@ -202,6 +205,7 @@ class Manager:
         )
         observer.watch(controller.queue.statistics)
         self._jobs[name] = ControllerJob(controller, watches, partition)
+        self._sharded_jobs.append(self._jobs[name])
         return controller
 
     def add_service(self, name: str, run: Service, *, leader_only: bool = True) -> None:
@@ -222,14 +226,26 @@ class Manager:
         self._check_not_started()
         self._services.add(name, run, leader_only=leader_only)
 
-    def extension(self) -> Extension:
-        """Return an empty set of further informers and controllers, to run inside a service."""
+    @property
+    def is_leading(self) -> bool:
+        """Whether the services for the leader run here, if this process leads at all."""
+        return self.shards is None or LEADING_SHARD in self.shards.held
+
+    def extension(self, *, sharded: bool = False) -> Extension:
+        """Return an empty set of further informers and controllers, to run inside a service.
+
+        Args:
+            sharded: reconcile only keys of the shards that are held here, if there are shards. The
+                service must run in every replica then (`leader_only` of `add_service`).
+        """
         return Extension(
             self._transport,
             self.clock,
             self.metrics,
             self._supervisor,
             self._informers,
+            jobs=self._sharded_jobs,
+            shards=self.shards if sharded else None,
             streams=self.options.stream_lists,
         )
 
@@ -346,12 +362,12 @@ class Manager:
     @asynccontextmanager
     async def _sharing(self, shards: Shards) -> AsyncIterator[WaitToLead]:
         """Take part in the elections for shards; with shards, no replica waits to lead."""
-        jobs, settings = list(self._jobs.values()), self.options.lease_settings()
+        settings = self.options.lease_settings()
         leases = ShardLeases(
             self.client,
             self.clock,
             settings,
-            ShardWork(shards, jobs, self._leader_services, self.clock),
+            ShardWork(shards, self._sharded_jobs, self._leader_services, self.clock),
             grace_seconds=self.options.grace_seconds,
             report=lambda name, held: self.metrics.leader_status.labels(name).set(held),
             count_failure=self._count_failed_attempt(),

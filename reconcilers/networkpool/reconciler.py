@@ -54,6 +54,7 @@ from reconcilers.networkpool.protocol import (
     with_memory_kept,
 )
 from reconcilers.networkpool.view import Behind, OtherHolders, Reader, Unreadable, View
+from reconcilers.networkpool.waitlog import WaitLog
 from reconcilers.settings import PoolSettings
 
 ATTEMPTS = 5
@@ -97,6 +98,7 @@ class NetworkPoolReconciler:
         self._writer = AllocationWriter(client, settings.width)
         self._pending: dict[Key, PendingPromises] = {}
         self._not_before: dict[Key, float] = {}
+        self._waits = WaitLog(NETWORK_POOL.kind, clock)
         self._foreign = ForeignManagers(client.field_manager, settings.foreign_silence)
 
     async def reconcile(self, key: Key) -> Outcome:
@@ -111,8 +113,11 @@ class NetworkPoolReconciler:
                 self.forget(key)
                 return SETTLED
             try:
-                return await self._pass(pool)
+                outcome = await self._pass(pool)
+                self._waits.note_pass(key)
+                return outcome
             except Behind as behind:
+                self._waits.note_wait(key, behind.reason)
                 return Again(behind.after)
             except (Conflict, NotFound):
                 # It was written or deleted meanwhile: forget the choice, read live, try again.
@@ -125,6 +130,7 @@ class NetworkPoolReconciler:
         self._reader.forget(key)
         self._foreign.forget(key)
         self._not_before.pop(key, None)
+        self._waits.forget(key)
         self._events.forget(key)
 
     async def _pass(self, pool: NetworkPool) -> Outcome:

@@ -68,11 +68,21 @@ RETRY_SECONDS = 0.1
 
 
 class Behind(Exception):
-    """The cache has not read far enough yet; try again after `after` seconds."""
+    """The pass cannot know yet what is held; try again after `after` seconds.
 
-    def __init__(self, after: float = RETRY_SECONDS) -> None:
-        super().__init__(f"the cache is behind; trying again after {after} s")
+    Args:
+        after: seconds.
+        reason: what the pass waits for, for the log.
+    """
+
+    def __init__(
+        self,
+        after: float = RETRY_SECONDS,
+        reason: str = "the cache has not read as far as the pool's promises",
+    ) -> None:
+        super().__init__(f"{reason}; trying again after {after} s")
         self.after = after
+        self.reason = reason
 
 
 class CacheWait:

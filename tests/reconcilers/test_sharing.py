@@ -19,6 +19,7 @@ from controller.options import ManagerOptions
 from controller.shards import shard_of
 from controller.testing.api import FakeApi
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER
+from reconcilers.integrations.core.holders import AllHolders
 from reconcilers.settings import Settings
 from reconcilers.wiring.assembling import add_orphans
 from reconcilers.wiring.controllers import (
@@ -26,6 +27,7 @@ from reconcilers.wiring.controllers import (
     add_networkpools,
     add_providerconfigs,
 )
+from reconcilers.wiring.integrations import add_integrations
 from reconcilers.wiring.shared import Shared
 from tests.clock import VirtualClock
 from tests.controller.sharing import Link, ProcessClock
@@ -40,7 +42,9 @@ STEP = 0.25
 class Replica:
     """The controllers of pools, allocations and providers, and the collector of orphans."""
 
-    def __init__(self, name: str, api: FakeApi) -> None:
+    def __init__(
+        self, name: str, api: FakeApi, settings: Settings | None = None, shards: int = SHARDS
+    ) -> None:
         self.name = name
         self.clock = ProcessClock()
         self.link = Link(api)
@@ -50,11 +54,14 @@ class Replica:
             lease_namespace=NAMESPACE,
             lease_name="butler-ipam",
             identity=name,
-            shards=SHARDS,
+            shards=shards,
         )
         self.manager = Manager(self.link, clock=self.clock, options=options)
-        shared = Shared.from_manager(self.manager, self.clock, Settings())
-        add_networkpools(shared)
+        shared = Shared.from_manager(self.manager, self.clock, settings or Settings())
+        sharing = add_integrations(shared)
+        networkpools = add_networkpools(shared, AllHolders([one.holders for one in sharing]))
+        for integration in sharing:
+            integration.enqueue_networkpools(networkpools)
         add_ipallocations(shared, OpenGate())
         add_providerconfigs(shared)
         add_orphans(shared)
@@ -79,7 +86,11 @@ class Replica:
 class Cluster:
     """A fake API with pools, and the replicas at it."""
 
-    def __init__(self, group: TaskGroup) -> None:
+    def __init__(
+        self, group: TaskGroup, settings: Settings | None = None, shards: int = SHARDS
+    ) -> None:
+        self.settings = settings
+        self.shards = shards
         self.clock = VirtualClock()
         self.api = FakeApi(self.clock)
         for resource in (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, PROVIDER_CONFIG):
@@ -92,7 +103,7 @@ class Cluster:
 
     def start(self, *names: str) -> list[Replica]:
         """Start replicas; return them."""
-        made = [Replica(name, self.api) for name in names]
+        made = [Replica(name, self.api, self.settings, self.shards) for name in names]
         for one in made:
             self.replicas.append(one)
             self._group.start_soon(one.manager.run)

@@ -146,6 +146,16 @@ class ClaimCaches:
         cache = self.pools.get(kind.kind) if kind is not None else None
         return cache.get(pool_key(kind, obj)) if cache is not None and kind is not None else None
 
+    def pool_to_shard_by(self, key: Key) -> Key:
+        """Return the key by which the shard of a claim is found: that of its pool.
+
+        So one replica writes the pool's promises and what becomes of them. A claim that is gone is
+        found by the pool of the IPAddress that it left; without that there is nothing to do.
+        """
+        obj = self.claims.get(key) or self.addresses.get(key)
+        kind = kind_of(obj.spec.poolRef) if obj is not None else None
+        return pool_key(kind, obj) if obj is not None and kind is not None else key
+
     def standing(self, claim: IPAddressClaim) -> Standing:
         """Return whether something may be done about a claim, by its Cluster and itself.
 

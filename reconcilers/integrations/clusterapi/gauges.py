@@ -1,6 +1,7 @@
 """Metrics of pools of claims and of claims that wait, read from the caches at each scrape.
 
-No number is kept, so none can be stale. They are shown by the replica that serves claims.
+No number is kept, so none can be stale. They are shown by the leader, with
+shards by the replica that holds shard 0.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -42,10 +43,14 @@ class ClaimGauges(Collector):
     Args:
         caches: the caches.
         clock: for ages.
+        is_leading: whether this replica shows them: sums over replicas would count twice.
     """
 
-    def __init__(self, caches: ClaimCaches, clock: Clock) -> None:
+    def __init__(
+        self, caches: ClaimCaches, clock: Clock, is_leading: Callable[[], bool] = lambda: True
+    ) -> None:
         self._caches = caches
+        self._is_leading = is_leading
         self._waiting = Part(caches.claims, _waits)
         self._clock = clock
 
@@ -55,8 +60,9 @@ class ClaimGauges(Collector):
 
     @override
     def collect(self) -> Iterator[Metric]:
-        yield from self._of_pools()
-        yield from self._of_claims()
+        if self._is_leading():
+            yield from self._of_pools()
+            yield from self._of_claims()
 
     def _of_pools(self) -> Iterator[Metric]:
         for name, text, value in POOL_GAUGES:

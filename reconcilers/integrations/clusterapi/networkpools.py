@@ -84,12 +84,13 @@ class NetworkPoolClaims(PoolReconciler):
     async def also_held(self, pool: NetworkPool, space: PoolSpace) -> Sequence[AddressRange]:
         revision = memory(pool)
         if revision is None:
-            raise Behind  # not fenced yet: earlier promises to allocations may still be kept
+            # Earlier promises to allocations may still be kept.
+            raise Behind(reason="its own pass has not fenced it yet")
         try:
             view = await self._allocations.at_least(pool, revision)
             held = [*self._others.held(pool)]
         except Unreadable as unreadable:
-            raise Behind(UNKNOWN_RETRY) from unreadable
+            raise Behind(UNKNOWN_RETRY, str(unreadable)) from unreadable
         if view.position < revision:
             raise Behind
         open_promises = settle_assignments(pool, view).open
@@ -121,9 +122,9 @@ class NetworkPoolClaims(PoolReconciler):
         claims, space = self._parts.caches.claims, self.geometry(pool)
         journal = journal_of(pool.metadata)
         if journal.revision is None and not is_paused(pool.metadata.annotations):
-            raise Behind(UNKNOWN_RETRY)
+            raise Behind(UNKNOWN_RETRY, "the pass over its claims has not fenced it yet")
         if not self._parts.caches.synced or claims.position < (journal.revision or 0):
-            raise Behind(UNKNOWN_RETRY)
+            raise Behind(UNKNOWN_RETRY, "the caches of claims have not read far enough")
         view = self._parts.reader.cached(NETWORK_POOL, pool.metadata.key, space)
         promised = {
             blocks_of(space, promise.range)
@@ -152,7 +153,7 @@ class ClaimHolders(OtherHolders):
     @override
     def held(self, pool: NetworkPool) -> Sequence[AddressRange]:
         if not self.known:
-            raise Behind(UNKNOWN_RETRY)
+            raise Behind(UNKNOWN_RETRY, "what claims hold of it is not known")
         return self.pools.held(pool) if self.pools is not None else ()
 
     @override
@@ -162,5 +163,5 @@ class ClaimHolders(OtherHolders):
     @override
     async def blockers(self, pool: NetworkPool) -> int:
         if not self.known:
-            raise Behind(UNKNOWN_RETRY)
+            raise Behind(UNKNOWN_RETRY, "what claims hold of it is not known")
         return await self.pools.blockers(pool) if self.pools is not None else 0

@@ -91,7 +91,9 @@ class ClusterApi(Integration[Served]):
         clock: Clock,
         settings: Settings,
     ) -> None:
-        super().__init__(manager, clock, "clusterapi", (api.GROUP, api.CORE_GROUP))
+        super().__init__(
+            manager, clock, "clusterapi", (api.GROUP, api.CORE_GROUP), every_replica=True
+        )
         self._pools = networkpools
         self._allocations = allocations
         self.holders = ClaimHolders()
@@ -107,8 +109,12 @@ class ClusterApi(Integration[Served]):
         self._networkpools = controller
 
     @override
-    def _begin(self, served: Served) -> Work | None:
+    def _end(self) -> None:
         self.holders.known, self.holders.pools = False, None
+
+    @override
+    def _begin(self, served: Served) -> Work | None:
+        self._end()
         work = None
         if served.claims is not None and served.addresses is not None:
             work = self._extension(served, served.claims, served.addresses)
@@ -140,7 +146,7 @@ class ClusterApi(Integration[Served]):
         address_kind: Resource[IPAddress],
     ) -> Work:
         """Return what runs the informers and controllers for what is served."""
-        extension = self._manager.extension()
+        extension = self._manager.extension(sharded=True)
         indexes = {SPACE_INDEX: space_of, CLUSTER_INDEX: cluster_index}
         claims = extension.informer(claim_kind, indexes=indexes)
         addresses = extension.informer(address_kind, indexes=indexes)
@@ -183,6 +189,7 @@ class ClusterApi(Integration[Served]):
                     *watched.of_allocations(kind, self._allocations),
                 ],
                 concurrency=self._settings.concurrency,
+                forget=reconciler.forget,
             )
         claim_reconciler = ClaimReconciler(client, caches, self._recorder, self._clock)
         extension.controller(
@@ -192,12 +199,14 @@ class ClusterApi(Integration[Served]):
             # Half: the finalizers of a burst must not hold up the addresses of its first claims.
             concurrency=max(1, settings.width // 2),
             group=lambda key: key.namespace,
+            shard_by=caches.pool_to_shard_by,
         )
         if self._networkpools is not None:
             for watch in watched.of_names(NETWORK_POOL):
                 watch.connect(self._networkpools.queue)
 
-        gauges, registry = ClaimGauges(caches, self._clock), self._manager.metrics.registry
+        gauges = ClaimGauges(caches, self._clock, lambda: self._manager.is_leading)
+        registry = self._manager.metrics.registry
 
         async def run() -> None:
             registry.register(gauges)

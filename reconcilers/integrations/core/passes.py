@@ -23,6 +23,7 @@ from controller.outcome import SETTLED, Again, Outcome
 from reconcilers.integrations.core.journal import Journal, Promise, journal_of, journal_patch
 from reconcilers.networkpool.pending_promises import WriteResult
 from reconcilers.networkpool.view import Behind
+from reconcilers.networkpool.waitlog import WaitLog
 from reconcilers.settings import PoolSettings
 
 ATTEMPTS = 5
@@ -121,6 +122,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
         self._clock = clock
         self._settings = settings
         self._due: dict[Key, DuePromises] = {}
+        self._waits = WaitLog(self.kind.kind, clock)
 
     @abstractmethod
     def _is_left_alone(self, pool: PoolT) -> bool:
@@ -147,17 +149,25 @@ class JournalReconciler(ABC, Generic[PoolT]):
             if not self._pass_caches.history_confirmed:
                 return Again(RETRY)
             if pool is None or self._is_left_alone(pool):
-                self._due.pop(key, None)
-                self._forget(key)
+                self.forget(key)
                 return SETTLED
             try:
-                return await self._pass(pool)
+                outcome = await self._pass(pool)
+                self._waits.note_pass(key)
+                return outcome
             except Behind as behind:
+                self._waits.note_wait(key, behind.reason)
                 return Again(behind.after)
             except (Conflict, NotFound):
                 # It was written or deleted meanwhile: forget the choice, read live, try again.
                 pool = await self._client.find(self.kind, key)
         return Again(RETRY)
+
+    def forget(self, key: Key) -> None:
+        """Forget an object that another replica works on from now on."""
+        self._due.pop(key, None)
+        self._waits.forget(key)
+        self._forget(key)
 
     async def _write_journal(self, pool: PoolT, journal: Journal) -> PoolT:
         """Write the journal with the version of `pool` as precondition; return the new version."""

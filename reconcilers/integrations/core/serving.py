@@ -25,18 +25,37 @@ class Integration(ABC, Generic[S]):
         clock: the time.
         name: of the service.
         groups: the API groups of its kinds.
+        every_replica: run it in every replica if replicas share the work by shards: each of them
+            serves NetworkPools, and has to know what this integration holds of them.
     """
 
-    def __init__(self, manager: Manager, clock: Clock, name: str, groups: Sequence[str]) -> None:
+    def __init__(
+        self,
+        manager: Manager,
+        clock: Clock,
+        name: str,
+        groups: Sequence[str],
+        *,
+        every_replica: bool = False,
+    ) -> None:
         self._manager = manager
         self._clock = clock
         self._log = structlog.get_logger(type(self).__module__)
         self._discovery = Discovery(manager, groups, self._served, clock)
-        manager.add_service(name, self.run)
+        # Without shards only the leader works; a standby needs none of these caches.
+        manager.add_service(
+            name, self.run, leader_only=manager.shards is None or not every_replica
+        )
 
     async def run(self) -> None:
         """Run the controllers for what is served, until cancelled."""
-        await self._discovery.run(self._begin)
+        try:
+            await self._discovery.run(self._begin)
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        """Forget the caches of the controllers that have ended: nothing updates them any more."""
 
     @abstractmethod
     async def _served(self) -> S:
@@ -53,6 +72,7 @@ class AllKindsIntegration(Integration[bool]):
     Args:
         manager: runs it.
         clock: the time.
+        every_replica: run it in every replica if replicas share the work by shards.
     """
 
     service: ClassVar[str]
@@ -62,8 +82,9 @@ class AllKindsIntegration(Integration[bool]):
     missing: ClassVar[str]
     """What the log says is not served, such as "The kinds of KKP"."""
 
-    def __init__(self, manager: Manager, clock: Clock) -> None:
-        super().__init__(manager, clock, self.service, [self.kinds[0].group])
+    def __init__(self, manager: Manager, clock: Clock, *, every_replica: bool = False) -> None:
+        groups = [self.kinds[0].group]
+        super().__init__(manager, clock, self.service, groups, every_replica=every_replica)
 
     @override
     async def _served(self) -> bool:

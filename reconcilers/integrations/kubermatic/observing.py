@@ -62,7 +62,7 @@ class ObservedHolders(OtherHolders):
     @override
     def held(self, pool: NetworkPool) -> Sequence[AddressRange]:
         if not self.known or (self.allocations is not None and not self.allocations.synced):
-            raise Behind(UNKNOWN_RETRY)
+            raise Behind(UNKNOWN_RETRY, "what IPAMAllocations hold of it is not known")
         # Two of them may hold the same address: to a NetworkPool it is in use once.
         parts = sorted({(one.family, one.first, one.last) for _, one in self._parts(pool)})
         return [
@@ -177,7 +177,7 @@ class KubermaticObserver(AllKindsIntegration):
         recorder: Recorder,
         clock: Clock,
     ) -> None:
-        super().__init__(manager, clock)
+        super().__init__(manager, clock, every_replica=True)
         self.holders = ObservedHolders()
         """What KKP holds of NetworkPools, for the reconciler of these."""
         self._pools = networkpools
@@ -191,15 +191,19 @@ class KubermaticObserver(AllKindsIntegration):
 
     @override
     def _begin(self, served: bool) -> Work | None:
-        self.holders.known, self.holders.allocations = False, None
+        self._end()
         work = super()._begin(served)
         self.holders.known = True
         return work
 
     @override
+    def _end(self) -> None:
+        self.holders.known, self.holders.allocations = False, None
+
+    @override
     def _work(self) -> Work:
         self._log.info("Observing IPAMAllocations of KKP")
-        extension = self._manager.extension()
+        extension = self._manager.extension(sharded=True)
         observed = extension.informer(ALLOCATIONS)
         self.holders.allocations = observed.cache
         reconciler = ConflictReconciler(

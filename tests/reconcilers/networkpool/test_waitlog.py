@@ -1,0 +1,40 @@
+"""Pools that wait for long are logged, and no others."""
+
+from structlog.testing import capture_logs
+
+from controller.meta import Key
+from reconcilers.networkpool.waitlog import PATIENCE_SECONDS, REPEAT_SECONDS, WaitLog
+from tests.clock import VirtualClock
+
+POOL = Key("butler-system", "lab")
+
+
+async def test_a_pool_that_waits_for_long_is_logged_with_the_reason_once_a_minute() -> None:
+    clock = VirtualClock()
+    waits = WaitLog("NetworkPool", clock)
+    with capture_logs() as lines:
+        waits.note_wait(POOL, "claims are not known")
+        await clock.advance(PATIENCE_SECONDS)
+        waits.note_wait(POOL, "claims are not known")
+        waits.note_wait(POOL, "claims are not known")
+        await clock.advance(REPEAT_SECONDS)
+        waits.note_wait(POOL, "claims are not known")
+        waits.note_pass(POOL)
+    assert [(line["log_level"], line.get("seconds")) for line in lines] == [
+        ("warning", 10),
+        ("warning", 70),
+        ("info", None),
+    ]
+    assert lines[0]["reason"] == "claims are not known"
+    assert lines[0]["name"] == "lab"
+
+
+async def test_a_short_wait_is_not_logged() -> None:
+    clock = VirtualClock()
+    waits = WaitLog("NetworkPool", clock)
+    with capture_logs() as lines:
+        for _ in range(3):
+            waits.note_wait(POOL, "claims are not known")
+            await clock.advance(PATIENCE_SECONDS - 1)
+            waits.note_pass(POOL)
+    assert lines == []
