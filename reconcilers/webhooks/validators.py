@@ -7,8 +7,7 @@ Everything is read from the caches, which every replica has, with two exceptions
   one that is not there any more was settled by an object that such a view shows. So nothing
   that was handed out is missed, and what is handed out later is chosen by the new spec.
 - A refusal because of what a cache shows is checked against what the server shows: an edit of a
-pool
-  right after an allocation was deleted must not be refused because of that allocation.
+  pool right after an allocation was deleted must not be refused because of that allocation.
 
 Warnings may be based on a cache that is behind; so may whatever a reconciler ensures anyway: a
 ProviderConfig or a pool that is deleted too early is kept by its finalizer.

@@ -4,11 +4,19 @@ A Service that growth cannot help is no demand: one that asks for another pool, 
 balancer, for a fixed address, for a family that we do not have, or that is being deleted.
 Sources: MetalLB's documentation of its annotations and of sharing; Kubernetes' of
 spec.loadBalancerClass and spec.ipFamilyPolicy.
+
+A tenant decides how many Services it has, and the controller serves other tenants, too. So every
+loop here is linear in the Services and yields to other tasks, and of the Services without an
+address at most MOST_SERVICES are examined. The addresses of all Services are read: a range that
+any of them shows must not shrink.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+
+from anyio.lowlevel import checkpoint
 
 from allocator import AddressRange, Family
 from reconcilers import ranges
@@ -25,6 +33,13 @@ OTHER_FAMILY = "OtherFamily"
 _POOL = ("metallb.io/address-pool", "metallb.universe.tf/address-pool")
 _ADDRESSES = ("metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalancerIPs")
 _SHARING = ("metallb.io/allow-shared-ip", "metallb.universe.tf/allow-shared-ip")
+MOST_SERVICES = 5_000
+"""How many Services without an address are examined; of the others only the number is reported.
+
+The growth that serves so many takes a tenant longer than the next passes, which examine others.
+"""
+SERVICES_PER_TURN = 200
+"""How many Services are read before other tasks run."""
 _LONGEST = 80
 _FAMILY = {4: "IPv4", 6: "IPv6"}
 
@@ -44,7 +59,7 @@ class Elsewhere:
     asks: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Demand:
     """What the Services of one tenant show.
 
@@ -53,22 +68,30 @@ class Demand:
         waiting: the Services without one that our pool could serve.
         elsewhere: the Services without one that it could not, however large it were.
         shown: the addresses that Services of any class have.
+        unexamined: how many Services without one are in neither, beyond MOST_SERVICES.
     """
 
     used: frozenset[AddressRange]
     waiting: tuple[Service, ...]
     elsewhere: tuple["Elsewhere", ...] = ()
     shown: frozenset[AddressRange] = frozenset()
+    unexamined: int = 0
+    _used_counter: "AddressCounter" = field(init=False, repr=False, compare=False)
+    _shown_counter: "AddressCounter" = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_used_counter", AddressCounter(self.used))
+        object.__setattr__(self, "_shown_counter", AddressCounter(self.shown))
 
     def in_use(self, held: AddressRange) -> int:
         """Return how many addresses of a range are in use."""
-        return sum(held.contains(one) for one in self.used)
+        return self._used_counter.count_in(held)
 
     def unassigned(self, held: Iterable[AddressRange]) -> dict[int, int]:
         """Return how many addresses of some ranges no Service has, by family."""
         free = {4: 0, 6: 0}
         for span in held:
-            free[span.family] += span.size - sum(span.contains(one) for one in self.shown)
+            free[span.family] += span.size - self._shown_counter.count_in(span)
         return free
 
     def exhausts(self, pool: Iterable[AddressRange]) -> bool:
@@ -80,22 +103,96 @@ class Demand:
         return not full or any(full.values())
 
 
-def demand_of(services: Iterable[Service], ours: str, families: Collection[int]) -> Demand:
-    """Return what `services` show.
+class AddressCounter:
+    """Counts the addresses of a set that lie in a range, without a look at each."""
+
+    def __init__(self, addresses: Iterable[AddressRange]) -> None:
+        self._sorted: dict[int, list[int]] = {4: [], 6: []}
+        for address in addresses:
+            self._sorted[address.family].append(address.first)
+        for numbers in self._sorted.values():
+            numbers.sort()
+
+    def count_in(self, span: AddressRange) -> int:
+        """Return how many of the addresses are in `span`."""
+        numbers = self._sorted[span.family]
+        return bisect_right(numbers, span.last) - bisect_left(numbers, span.first)
+
+
+class DemandReader:
+    """Works out the demand of a tenant, one Service after the other.
 
     Args:
-        services: all of a tenant's.
         ours: the load-balancer class that MetalLB there serves; empty for Services without one.
         families: 4, 6 or both: of which families the tenant's pool has addresses, or could have.
     """
-    services = list(services)
-    used = frozenset(ip for one in services if is_ours(one, ours) for ip in addresses(one))
-    without = [one for one in services if _is_without(one)]
-    checked = [(one, _elsewhere(one, ours, families)) for one in without]
-    waiting = tuple(service for service, found in checked if found is None)
-    elsewhere = tuple(found for _, found in checked if found is not None)
-    shown = frozenset(ip for one in services for ip in addresses(one))
-    return Demand(used, waiting, elsewhere, shown)
+
+    def __init__(self, ours: str, families: Collection[int]) -> None:
+        self._ours = ours
+        self._families = families
+        self._used: set[AddressRange] = set()
+        self._shown: set[AddressRange] = set()
+        self._waiting: list[Service] = []
+        self._elsewhere: list[Elsewhere] = []
+        self._unexamined = 0
+
+    def add(self, service: Service) -> None:
+        """Note what one Service shows, or what it waits for."""
+        shown = addresses(service)
+        self._shown.update(shown)
+        if is_ours(service, self._ours):
+            self._used.update(shown)
+        if not _is_without(service):
+            return
+        if len(self._waiting) + len(self._elsewhere) >= MOST_SERVICES:
+            self._unexamined += 1
+            return
+        elsewhere = _elsewhere(service, self._ours, self._families)
+        if elsewhere is None:
+            self._waiting.append(service)
+        else:
+            self._elsewhere.append(elsewhere)
+
+    @property
+    def demand(self) -> Demand:
+        """What the Services so far show."""
+        return Demand(
+            used=frozenset(self._used),
+            waiting=tuple(self._waiting),
+            elsewhere=tuple(self._elsewhere),
+            shown=frozenset(self._shown),
+            unexamined=self._unexamined,
+        )
+
+
+def demand_of(services: Iterable[Service], ours: str, families: Collection[int]) -> Demand:
+    """Return what `services` show, at once; for programs with nothing else to do.
+
+    Args:
+        services: all of a tenant's.
+        ours: as for `DemandReader`.
+        families: as for `DemandReader`.
+    """
+    reader = DemandReader(ours, families)
+    for service in services:
+        reader.add(service)
+    return reader.demand
+
+
+async def read_demand(services: Iterable[Service], ours: str, families: Collection[int]) -> Demand:
+    """Return what `services` show; other tasks run in between.
+
+    Args:
+        services: all of a tenant's.
+        ours: as for `DemandReader`.
+        families: as for `DemandReader`.
+    """
+    reader = DemandReader(ours, families)
+    for number, service in enumerate(services, 1):
+        reader.add(service)
+        if number % SERVICES_PER_TURN == 0:
+            await checkpoint()
+    return reader.demand
 
 
 def families(members: Iterable[IPAllocation]) -> set[Family]:

@@ -1,9 +1,10 @@
 """What is said of the demand of an elastic tenant, in its condition."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from reconcilers.conditions import Finding
-from reconcilers.tenantcluster.elastic.demand import Elsewhere
+from reconcilers.tenantcluster.elastic.demand import MOST_SERVICES, Elsewhere
 from reconcilers.tenantcluster.status import demand_met
 
 MOST_NAMED = 3
@@ -13,6 +14,22 @@ MOST_NAMED = 3
 def counted(services: int) -> str:
     """Return how many Services, in words."""
     return "1 Service" if services == 1 else f"{services} Services"
+
+
+def with_unexamined(finding: Finding, services: int) -> Finding:
+    """Return a condition that also reports the Services that this pass did not examine.
+
+    Args:
+        finding: the condition, from the Services that were examined.
+        services: how many others have no address.
+    """
+    if not services:
+        return finding
+    return replace(
+        finding,
+        message=f"{finding.message}; {services} more have no address and were not examined: of one"
+        f" tenant {MOST_SERVICES} are at a time",
+    )
 
 
 def no_growth_due(unserved: int, elsewhere: Sequence[Elsewhere]) -> Finding:

@@ -38,10 +38,14 @@ from reconcilers.tenantcluster.elastic.demand import (
     Elsewhere,
     WaitingTimes,
     addresses_wanted,
-    demand_of,
     families,
+    read_demand,
 )
-from reconcilers.tenantcluster.elastic.findings import counted, no_growth_due
+from reconcilers.tenantcluster.elastic.findings import (
+    counted,
+    no_growth_due,
+    with_unexamined,
+)
 from reconcilers.tenantcluster.elastic.unserved_growth import UnservedGrowth
 from reconcilers.tenantcluster.status import demand_met
 
@@ -87,7 +91,12 @@ class _Observed:
 
     def waited_at_least(self, seconds: float, services: Sequence[Service]) -> list[Service]:
         """Return those of `services` that have waited so long."""
-        return [one for one in services if self.waited[one.metadata.uid] >= seconds]
+        return [service for service in services if self.waited[service.metadata.uid] >= seconds]
+
+    def due_in(self, seconds: float, services: Sequence[Service]) -> list[float]:
+        """Return the seconds that those of `services` still have to wait that have not so long."""
+        waited = (self.waited[service.metadata.uid] for service in services)
+        return [seconds - so_far for so_far in waited if so_far < seconds]
 
     def elsewhere(self, seconds: float) -> tuple[list[Elsewhere], list[float]]:
         """Return what has waited `seconds` for what we lack, and the seconds left for the rest."""
@@ -153,22 +162,22 @@ class Scaler:
             Conflict: something changed since it was read; begin again.
             ControllerError: the management cluster did not answer.
         """
-        seen = self._observe(tenant, provider, services, in_place, in_pool)
+        seen = await self._observe(tenant, provider, services, in_place, in_pool)
         unserved = UnservedGrowth.from_tenant(tenant)
         in_use = len(seen.demand.used)
         waiting = [one for one in seen.demand.waiting if not unserved.covers(one, in_use)]
         after = self._threshold(seen)
         due = seen.waited_at_least(after, waiting)
-        due_in = [after - seen.waited[one.metadata.uid] for one in waiting if one not in due]
+        due_in = seen.due_in(after, waiting)
         finding = await self._grow_if_it_helps(seen, due)
         elsewhere, later = seen.elsewhere(self._settings.growth_after)
         due_in += later
         if finding is None:
             finding = no_growth_due(len(seen.demand.waiting) - len(waiting), elsewhere)
         due_in += await self._shrink(seen)
-        return Scaled(finding, min(due_in, default=None))
+        return Scaled(with_unexamined(finding, seen.demand.unexamined), min(due_in, default=None))
 
-    def _observe(
+    async def _observe(
         self,
         tenant: TenantCluster,
         provider: ProviderConfig,
@@ -182,12 +191,12 @@ class Scaler:
         if uid != tenant.metadata.uid:
             times = WaitingTimes()
         self._waiting[key] = (tenant.metadata.uid, times)
-        demand = self._demand(tenant, provider, services)
+        demand = await self._demand(tenant, provider, services)
         elsewhere = (one.service for one in demand.elsewhere)
         waited = times.update([*demand.waiting, *elsewhere], now)
         return _Observed(tenant, provider, demand, waited, in_place, in_pool, now)
 
-    def _demand(
+    async def _demand(
         self, tenant: TenantCluster, provider: ProviderConfig, services: Sequence[Service]
     ) -> Demand:
         """Return what a tenant's Services show, given what it has and what growth would bring.
@@ -196,11 +205,11 @@ class Scaler:
         asks all pools.
         """
         ours, have = self._settings.load_balancer_class, families(self._members(tenant))
-        found = demand_of(services, ours, have)
+        found = await read_demand(services, ours, have)
         if any(one.reason == OTHER_FAMILY for one in found.elsewhere):
             more = have | self._requester.families_of_growth(tenant, provider)
             # While its family is not known yet, what is missing is room.
-            return demand_of(services, ours, more or ranges.WORDS)
+            return await read_demand(services, ours, more or ranges.WORDS)
         return found
 
     def _current(self, tenant: TenantCluster) -> TenantCluster:

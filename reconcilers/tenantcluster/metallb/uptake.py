@@ -22,9 +22,9 @@ where MetalLB's kinds are not served any more, for the process that may have rea
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import Enum
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 from allocator import AddressRange
@@ -91,7 +91,7 @@ def next_step(
         management: the identity of the management cluster; empty if it is not known.
     """
     marker = pools.get(MARKER)
-    if marker is None or marker_size(marker) is None or _wait_elapsedlapped(marker, pools):
+    if marker is None or marker_size(marker) is None or _is_overlapped(marker, pools):
         return Step.MARK
     if counted(marker.status) != marker_size(marker):
         return Step.WAIT
@@ -147,7 +147,7 @@ def marker_entry(pools: Mapping[str, IPAddressPool], basis: int) -> str:
     return next(iter(free), entries[0])
 
 
-def _wait_elapsedlapped(marker: IPAddressPool, pools: Mapping[str, IPAddressPool]) -> bool:
+def _is_overlapped(marker: IPAddressPool, pools: Mapping[str, IPAddressPool]) -> bool:
     """Return whether another pool came to have the marker's addresses, and none has others."""
     here = marker.spec.addresses[0]
     others = list(_others(pools))
@@ -155,18 +155,15 @@ def _wait_elapsedlapped(marker: IPAddressPool, pools: Mapping[str, IPAddressPool
 
 
 def _others(pools: Mapping[str, IPAddressPool]) -> Iterable[AddressRange]:
-    entries = [text for name, pool in pools.items() if name != MARKER for text in _listed(pool)]
-    found = map(ranges.parsed_entry, entries[:MOST_ENTRIES])
+    others = (pool for name, pool in pools.items() if name != MARKER)
+    entries = (text for pool in others for text in pool.spec.addresses)
+    found = map(ranges.parsed_entry, islice(entries, MOST_ENTRIES))
     return (one for one in found if one is not None)
 
 
 def _overlaps_any(entry: str, others: Iterable[AddressRange]) -> bool:
     ours = ranges.parsed_entry(entry)
     return ours is not None and any(ours.overlaps(one) for one in others)
-
-
-def _listed(pool: IPAddressPool) -> Sequence[str]:
-    return pool.spec.addresses[:MOST_ENTRIES]
 
 
 def refusal(pools: Mapping[str, IPAddressPool]) -> str:
@@ -179,14 +176,12 @@ def refusal(pools: Mapping[str, IPAddressPool]) -> str:
     for name, pool in sorted(pools.items()):
         if not pool.spec.addresses:
             return f"IPAddressPool {_short(name)} has no addresses"
-        for text in _listed(pool):
+        for text in pool.spec.addresses[: MOST_ENTRIES - len(found)]:
             span = ranges.parsed_entry(text)
             if span is None:
                 return f"IPAddressPool {_short(name)} has {_short(text)!r}, which is no range"
             found.append((span.family, span.first, span.last, name))
-    for (family, _, last, one), (other_family, first, _, other) in pairwise(
-        sorted(found[:MOST_ENTRIES])
-    ):
+    for (family, _, last, one), (other_family, first, _, other) in pairwise(sorted(found)):
         if family == other_family and first <= last:
             return f"IPAddressPools {' and '.join(map(_short, sorted((one, other))))} overlap"
     return ""

@@ -5,6 +5,7 @@ from datetime import datetime
 from itertools import product, starmap
 
 import structlog
+from anyio.lowlevel import checkpoint
 from typing_extensions import override
 
 from allocator import AddressRange
@@ -33,7 +34,7 @@ from reconcilers.ipallocation.release import InUse, ReleaseCheck, Released
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import FIRST_PAUSE, LONGEST_PAUSE, TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.allocations.membership import is_foreign
-from reconcilers.tenantcluster.elastic.demand import addresses, is_ours
+from reconcilers.tenantcluster.elastic.demand import SERVICES_PER_TURN, addresses, is_ours
 from reconcilers.tenantcluster.metallb.projection import (
     POOL_NAME,
     MetalLB,
@@ -346,8 +347,14 @@ class TenantReleaseCheck(ReleaseCheck):
         page = await client.list(SERVICE)
         if page.unreadable:
             raise MalformedAnswer(f"Services that cannot be read: {sorted(page.unreadable)}")
-        known = (s for s in page.items if is_ours(s, self._settings.load_balancer_class))
-        return next((s for s in known if any(map(ours, addresses(s)))), None)
+        # A tenant decides how many Services it has; other tenants are served in between.
+        for number, service in enumerate(page.items, 1):
+            if number % SERVICES_PER_TURN == 0:
+                await checkpoint()
+            mine = is_ours(service, self._settings.load_balancer_class)
+            if mine and any(map(ours, addresses(service))):
+                return service
+        return None
 
 
 def _succeeds(one: IPAllocation, deleted: IPAllocation) -> bool:

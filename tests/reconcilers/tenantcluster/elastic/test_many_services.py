@@ -1,0 +1,135 @@
+"""A tenant with very many Services: the work is linear, limited, and lets other tasks run."""
+
+from datetime import timedelta
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allocator import AddressRange
+from controller.meta import ObjectMeta
+from reconcilers.api.resources import (
+    Ingress,
+    LoadBalancerStatus,
+    Service,
+    ServiceSpec,
+    ServiceStatus,
+)
+from reconcilers.tenantcluster.elastic import demand
+from reconcilers.tenantcluster.elastic.demand import (
+    MOST_SERVICES,
+    SERVICES_PER_TURN,
+    AddressCounter,
+    demand_of,
+    read_demand,
+)
+from tests.reconcilers import make
+from tests.reconcilers.balancer import service
+from tests.reconcilers.tenantcluster.elastic.site import (
+    TENANT,
+    become_ready,
+    demand_condition,
+    elastic_platform,
+)
+
+FIRST = int.from_bytes(bytes((10, 40, 0, 0)), "big")
+
+
+def balancer_service(number: int, *, ip: str = "") -> Service:
+    """Return a Service of type LoadBalancer, with or without an address."""
+    shown = (Ingress(ip=ip),) if ip else ()
+    created = make.EPOCH + timedelta(seconds=number)
+    return Service(
+        ObjectMeta(
+            name=f"s{number}", namespace="web", uid=f"uid-{number}", creationTimestamp=created
+        ),
+        ServiceSpec(type="LoadBalancer"),
+        ServiceStatus(LoadBalancerStatus(shown)),
+    )
+
+
+async def test_services_that_wait_are_not_compared_with_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    comparisons = 0
+
+    def equal(one: Service, other: object) -> bool:
+        nonlocal comparisons
+        comparisons += 1
+        return one is other
+
+    platform, tenant = elastic_platform()
+    async with platform.running():
+        await become_ready(platform, tenant)
+        for number in range(100):
+            service(tenant, f"old{number}")
+        await platform.clock.advance(29)
+        for number in range(100):
+            service(tenant, f"new{number}")
+        monkeypatch.setattr(Service, "__eq__", equal)
+        await platform.clock.advance(20)
+        assert demand_condition(platform)[0] == "False"
+    assert comparisons == 0
+
+
+async def test_other_tasks_run_while_the_services_of_a_tenant_are_read() -> None:
+    services = [balancer_service(number) for number in range(20 * SERVICES_PER_TURN)]
+    turns = 0
+
+    async def run_beside() -> None:
+        nonlocal turns
+        while True:
+            await checkpoint()
+            turns += 1
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run_beside)
+        found = await read_demand(services, "", {4})
+        group.cancel_scope.cancel()
+    assert turns >= 19
+    assert found == demand_of(services, "", {4})
+
+
+def test_services_without_an_address_beyond_the_limit_are_counted_and_not_examined(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(demand, "MOST_SERVICES", 3)
+    waiting = [balancer_service(number) for number in range(5)]
+    served = [balancer_service(9, ip="10.40.0.9")]
+    found = demand_of([*waiting, *served], "", {4})
+    assert [one.metadata.name for one in found.waiting] == ["s0", "s1", "s2"]
+    assert found.unexamined == 2
+    assert found.in_use(AddressRange.parse("10.40.0.9", "10.40.0.9")) == 1, "or it would shrink"
+
+
+async def test_the_condition_reports_how_many_services_were_not_examined(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(demand, "MOST_SERVICES", 3)
+    platform, tenant = elastic_platform()
+    async with platform.running():
+        await become_ready(platform, tenant)
+        for number in range(5):
+            service(tenant, f"web{number}")
+        await platform.clock.advance(60)
+        conditions = platform.server.see(*TENANT, namespace="team")["status"]["conditions"]
+        condition = next(one for one in conditions if one["type"] == "LoadBalancerDemandMet")
+        assert condition["message"].endswith(
+            f"; 2 more have no address and were not examined: of one tenant {MOST_SERVICES} are"
+            " at a time"
+        )
+
+
+@given(
+    st.frozensets(st.integers(0, 60)),
+    st.tuples(st.integers(0, 60), st.integers(0, 60)).map(lambda pair: (min(pair), max(pair))),
+)
+def test_addresses_in_a_range_are_counted_as_one_by_one(
+    numbers: frozenset[int], ends: tuple[int, int]
+) -> None:
+    addresses = [AddressRange(FIRST + number, FIRST + number, 4) for number in numbers]
+    span = AddressRange(FIRST + ends[0], FIRST + ends[1], 4)
+    expected = sum(span.contains(address) for address in addresses)
+    assert AddressCounter(addresses).count_in(span) == expected
