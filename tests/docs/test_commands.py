@@ -7,12 +7,16 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import click
 import pytest
 
+from controller.meta import Key
+from reconcilers.api import names
 from reconcilers.cli.main import COMMANDS, cli
+from reconcilers.labels import expected
 from tests.docs.text import DOCUMENTS, GUIDES, ROOT, Command, commands, fenced, ours, read
 from tests.reconcilers.cli.commandline import run
 
@@ -187,3 +191,27 @@ def test_the_completion_line_of_the_readme_is_a_script_for_bash() -> None:
 
 
 _CALL = "import sys; sys.argv[0] = 'butler-ipam'; from reconcilers.cli.main import main; main()"
+
+
+def test_commands_that_select_the_allocations_of_a_cluster_select_its_team_too() -> None:
+    """Two teams may have a cluster of one name, and some of these commands delete."""
+    selecting = [
+        command
+        for document in DOCUMENTS
+        for command in commands(document)
+        if f"{names.LABEL_TENANT}=" in command.text
+    ]
+    assert selecting
+    for command in selecting:
+        words = command.words
+        selector = dict(
+            part.split("=", 1)
+            for option, value in pairwise(words)
+            if option in {"-l", "--selector"}
+            for part in value.split(",")
+        )
+        cluster = Key(selector.get(names.LABEL_TEAM, ""), selector[names.LABEL_TENANT])
+        for team, is_selected in ((cluster.namespace, True), ("another-team", False)):
+            labels = expected(Key(team, cluster.name), "lab", "loadbalancer")
+            matches = all(labels.get(name) == value for name, value in selector.items())
+            assert matches is is_selected, command.place

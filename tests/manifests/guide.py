@@ -32,7 +32,8 @@ NOT_TYPED: Mapping[str, str] = {
     " butler.butlerlabs.dev/projection-management-": "needs a tenant;"
     " tests/reconcilers/tenantcluster/test_two_management_clusters.py takes it off",
     "kubectl delete ipallocation -n butler-system"
-    " -l butler.butlerlabs.dev/tenant=shop,butler.butlerlabs.dev/allocation-type=loadbalancer": (
+    " -l butler.butlerlabs.dev/team=team-payments,butler.butlerlabs.dev/tenant=shop"
+    ",butler.butlerlabs.dev/allocation-type=loadbalancer": (
         "needs a tenant, and a ProviderConfig in cloud mode; tests/metallb has both"
     ),
     "kubectl get ipallocations.vitistack.io -A": "needs the kinds of vitistack;"
