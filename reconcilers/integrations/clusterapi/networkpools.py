@@ -6,12 +6,13 @@ promises of both before it hands out, and reads what became of them as far as bo
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Any
 
 from typing_extensions import override
 
-from allocator import AddressRange
+from allocator import AddressRange, InvalidPool
 from controller.cache import Cache
 from controller.conditions import is_true
 from controller.finalizers import has_finalizer
@@ -76,9 +77,20 @@ class NetworkPoolClaims(PoolReconciler):
         if not has_finalizer(pool, names.FINALIZER_POOL) or pool.metadata.terminating:
             return SETTLED  # its own reconciler's write is an event
         if is_true(pool.status.conditions, FOREIGN_MANAGER):
-            await self._refuse_all(pool, "another controller writes its status")
-            return SETTLED
+            return await self._block_foreign(pool)
         return await super()._pass_once(pool)
+
+    async def _block_foreign(self, pool: NetworkPool) -> Outcome:
+        """Hand out nothing while another controller writes the pool's status; report it.
+
+        The journal is restored all the same if it was lost. The pool's own pass needs it to find
+        out what claims hold, and only that pass ends this condition.
+        """
+        if not is_paused(pool.metadata.annotations):
+            with suppress(InvalidPool):  # its own pass reports that, and needs no journal for it
+                pool, _ = await self._with_memory(pool, self.geometry(pool))
+        await self._refuse_all(pool, "another controller writes its status")
+        return SETTLED
 
     @override
     async def also_held(self, pool: NetworkPool, space: PoolSpace) -> Sequence[AddressRange]:

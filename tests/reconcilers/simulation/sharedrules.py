@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from allocator import AddressRange
+from controller.outcome import SETTLED, Outcome
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import networkpools
 from reconcilers.integrations.clusterapi.choosing import Chooser
@@ -17,6 +18,16 @@ Patch = pytest.MonkeyPatch
 def lost_journal_believed(mp: Patch) -> None:
     """A pool whose journal was lost counts as one that promised nothing to claims."""
     mp.setattr(networkpools, "is_paused", lambda annotations: True)
+
+
+def lost_journal_kept(mp: Patch) -> None:
+    """A journal that was lost is not restored while another controller writes the status."""
+
+    async def block(self: NetworkPoolClaims, pool: Any) -> Outcome:
+        await self._refuse_all(pool, "another controller writes its status")
+        return SETTLED
+
+    mp.setattr(NetworkPoolClaims, "_block_foreign", block)
 
 
 def adopted_though_allocated(mp: Patch) -> None:

@@ -5,12 +5,14 @@ from typing import Any
 
 from typing_extensions import override
 
+from controller.conditions import rfc3339
 from reconcilers.api import names
+from reconcilers.conditions import FOREIGN_MANAGER
 from reconcilers.integrations.clusterapi.api import CLAIM_FINALIZER
 from reconcilers.integrations.core.journal import ANNOTATION
 from tests.reconcilers.simulation.claimlaws import given_twice
 from tests.reconcilers.simulation.laws import FIRST, Judge, overlap
-from tests.reconcilers.simulation.model import ADDRESSES, CLAIMS, POOLS
+from tests.reconcilers.simulation.model import ADDRESSES, ALLOCATIONS, CLAIMS, POOLS
 from tests.reconcilers.simulation.sharedpools import SharedJudge, SharedReplica, between
 from tests.reconcilers.simulation.stage import Stage, writes_of
 from tests.reconcilers.simulation.wire import Flight
@@ -73,6 +75,33 @@ async def claim_written_late_after_loss_of_memory(stage: SharedStage) -> str | N
         feed.advance(feed.behind)
     await stage.work(other, POOL, "p")
     stage.arrive()
+    return stage.problem
+
+
+async def journal_lost_while_another_controller_wrote(stage: SharedStage) -> str | None:
+    """A pool was put under Butler's controller, which has stopped; its journal is lost as well."""
+    condition = {
+        "type": FOREIGN_MANAGER,
+        "status": "True",
+        "reason": "StatusWrittenByOthers",
+        "message": "manager writes the pool's status",
+        "lastTransitionTime": rfc3339(stage.clock.now()),
+    }
+    patch = {"metadata": {"annotations": {ANNOTATION: None}}}
+    stage.model.patch(POOLS, "p", patch, guarded=False)
+    stage.model.patch(POOLS, "p", {"status": {"conditions": [condition]}}, guarded=False)
+    stage.claim("c")
+    stage.ask("a")
+    replica = stage.replica()
+    for _ in range(6):
+        for number in (POOL, CLAIM_POOL):
+            await stage.work(replica, number, "p")
+            replica.read(1.0, all_of_it=True)
+        await stage.clock.advance(60)
+    allocation, claim = stage.model.get(ALLOCATIONS, "a"), stage.model.get(CLAIMS, "c")
+    served = (allocation or {}).get("status", {}).get("phase") == "Allocated"
+    if not served or not (claim or {}).get("status", {}).get("addressRef"):
+        return "allocation a and claim c wait for ever"
     return stage.problem
 
 

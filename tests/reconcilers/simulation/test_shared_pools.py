@@ -54,6 +54,15 @@ def test_without_a_rule_the_scene_ends_badly_and_with_it_well(rule: str) -> None
     )
 
 
+def test_a_lost_journal_is_restored_while_another_controller_writes_the_pools_status() -> None:
+    """Else each of the two passes waits for the other, for ever."""
+    check_scene(
+        rules.lost_journal_kept,
+        lambda: played(scenes.journal_lost_while_another_controller_wrote, scenes.SharedStage),
+        "wait for ever",
+    )
+
+
 def test_a_deleted_pool_that_waits_for_claims_asks_for_nothing() -> None:
     """It listed all allocations at each of its turns."""
     assert SharedRun(19).play() is None

@@ -1,0 +1,52 @@
+"""A NetworkPool that another controller served before serves claims and allocations again."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envtest import ControlPlane
+from reconcilers.api import names
+from reconcilers.conditions import FOREIGN_MANAGER
+from reconcilers.integrations.clusterapi import crds
+from tests.contract.clusterapi.lab import Lab, condition
+from tests.contract.conftest import administrator
+from tests.contract.product import install_kinds, product, under_shipped_roles
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+
+
+async def test_both_are_served_once_the_other_controller_is_silent_though_the_journal_is_missing(
+    tmp_path: Path,
+) -> None:
+    # Each pass waited for the other: the journal was restored only without the condition, and the
+    # condition was removed only with a journal.
+    async with ControlPlane.start() as plane, administrator(plane) as admin:
+        await install_kinds(plane, "clusterapi", crds.crds())
+        lab = Lab(admin, "default")
+        await lab.create("NetworkPool", "p", {"cidr": "10.0.0.0/24"})
+        written: dict[str, Any] = {
+            "type": FOREIGN_MANAGER,
+            "status": "True",
+            "reason": "StatusWrittenByOthers",
+            "message": "manager writes the pool's status",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        await lab.patch("NetworkPool", "p", {"status": {"conditions": [written]}}, "status")
+        await lab.claim("c", "p", "NetworkPool")
+        spec = {
+            "poolRef": {"name": "p"},
+            "tenantClusterRef": {"namespace": "default", "name": "missing"},
+            "type": "loadbalancer",
+            "count": 8,
+        }
+        await lab.create("IPAllocation", "a", spec)
+        kubeconfig = await under_shipped_roles(plane, admin, tmp_path, "clusterapi")
+        flags = ("--pool-foreign-silence=3s", f"--namespace={names.DEFAULT_NAMESPACE}")
+        with product("clusterapi", kubeconfig, tmp_path / "log", *flags):
+            await lab.served("c")
+            await lab.until(
+                "IPAllocation", "a", lambda one: one.get("status", {}).get("phase") == "Allocated"
+            )
+            pool = await lab.find("NetworkPool", "p")
+            assert condition(pool, FOREIGN_MANAGER).get("status") != "True"
