@@ -1,11 +1,10 @@
 """The objects that questions about addresses are asked about, and reading all of a cluster's."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from controller.errors import Forbidden
 from controller.meta import Key, Object
 from controller.resource import Resource
 from reconcilers.api.ipallocation import IPAllocation
@@ -18,6 +17,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.integrations.core.scopedlists import ScopedLists
 from reconcilers.integrations.core.views import Views
 
 T = TypeVar("T", bound=Object)
@@ -37,6 +37,7 @@ class Objects:
         owners_known: whether all clusters were read, so that one that is missing is gone.
         integrations: what there is of other platforms' kinds; what requests of theirs hold of
             NetworkPools counts like allocations.
+        not_read: what of ours the user may not read: kinds of other namespaces.
     """
 
     pools: Mapping[Key, NetworkPool]
@@ -47,6 +48,39 @@ class Objects:
     live: bool = True
     owners_known: bool = True
     integrations: Views = field(default_factory=Views)
+    not_read: Sequence[str] = ()
+
+    @property
+    def all_not_read(self) -> Sequence[str]:
+        """What the user may not read, of all kinds: what it holds looks free."""
+        return (*self.not_read, *self.integrations.not_read)
+
+    def within(self, namespace: str) -> "Objects":
+        """Return what concerns a namespace: its pools, and those of the whole cluster.
+
+        Clusters stay all, as allocations refer to them across namespaces.
+
+        Args:
+            namespace: which; empty for all.
+        """
+        if not namespace:
+            return self
+
+        def kept(objects: Mapping[Key, T]) -> dict[Key, T]:
+            return {key: obj for key, obj in objects.items() if key.namespace == namespace}
+
+        return replace(
+            self,
+            pools=kept(self.pools),
+            allocations=kept(self.allocations),
+            providers=kept(self.providers),
+            unreadable={
+                (kind, key): reason
+                for (kind, key), reason in self.unreadable.items()
+                if key.namespace in {"", namespace}
+            },
+            integrations=self.integrations.within({"", namespace}),
+        )
 
     def holder(self, key: Key) -> IPAllocation:
         """Return the allocation of a key, or what stands for a request of another kind."""
@@ -73,12 +107,11 @@ class Objects:
 
 
 async def read_objects(client: Any, namespace: str = "") -> Objects:
-    """Read all objects of ours over a client.
+    """Read all objects of ours over a client, as far as the user may read them.
 
     Args:
         client: a `controller.client.Client`.
-        namespace: of the pools, allocations and providers; empty for all. Their clusters may live
-            anywhere.
+        namespace: of a kind that may not be read everywhere, read this one only; empty for none.
 
     Raises:
         ControllerError: the cluster did not answer, or refused.
@@ -87,9 +120,10 @@ async def read_objects(client: Any, namespace: str = "") -> Objects:
     from reconcilers.integrations import views  # noqa: PLC0415 - only who reads needs it
 
     unreadable: dict[tuple[str, Key], str] = {}
+    lists = ScopedLists(client, namespace)
 
-    async def listed(resource: Resource[T], within: str = namespace) -> dict[Key, T]:
-        page = await client.list(resource, namespace=within)
+    async def listed(resource: Resource[T]) -> dict[Key, T]:
+        page = await lists.list_required(resource)
         for key, reason in page.unreadable.items():
             unreadable[resource.kind, key] = reason
         return {item.metadata.key: item for item in page.items}
@@ -99,14 +133,8 @@ async def read_objects(client: Any, namespace: str = "") -> Objects:
     allocations = await listed(IP_ALLOCATION)
     pools = await listed(NETWORK_POOL)
     providers = await listed(PROVIDER_CONFIG)
-    owners_known = True
-    try:
-        clusters = await listed(TENANT_CLUSTER, "")
-    except Forbidden:
-        if not namespace:
-            raise
-        owners_known = False
-        clusters = await listed(TENANT_CLUSTER)
+    before = len(lists.not_read)
+    clusters = await listed(TENANT_CLUSTER)
     integrations = await views.from_cluster(client, namespace, pools.values(), datetime.now(UTC))
     return Objects(
         pools,
@@ -114,8 +142,9 @@ async def read_objects(client: Any, namespace: str = "") -> Objects:
         clusters,
         providers,
         unreadable,
-        owners_known=owners_known,
+        owners_known=len(lists.not_read) == before,
         integrations=integrations,
+        not_read=lists.not_read,
     )
 
 

@@ -1,6 +1,6 @@
 """`butler-ipam check`: audit a cluster's addresses: report problems or apply a reviewed report."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,14 @@ import click
 
 from reconcilers.addressmap.audit import Finding, audit
 from reconcilers.addressmap.objects import read_objects
-from reconcilers.cli.cluster.objects import Scope, in_cluster, read_all, scope, scope_options
+from reconcilers.cli.cluster.objects import (
+    Scope,
+    in_cluster,
+    read_all,
+    report_not_read,
+    scope,
+    scope_options,
+)
 from reconcilers.cli.cluster.repair import Outcome, Report, read_report, repair, report
 from reconcilers.cli.flags import option
 from reconcilers.cli.output import Cell, Column, Form, output_option, show, table
@@ -96,12 +103,18 @@ def check(
 def _audited(where: Scope) -> list[Finding]:
     objects = read_all(where)
     with progress("looking for what is wrong"):
-        return audit(objects, datetime.now(UTC))
+        return _shown_of(audit(objects, datetime.now(UTC)), where)
+
+
+def _shown_of(findings: Iterable[Finding], where: Scope) -> list[Finding]:
+    """Return the findings about what -n selects; all objects were read to find them."""
+    shown = {"", where.namespace}
+    return [one for one in findings if not where.namespace or one.subject.namespace in shown]
 
 
 async def _repaired(where: Scope, wanted: Report, client: Any) -> list[Outcome]:
     objects = await read_objects(client, where.namespace)
-    found = audit(objects, datetime.now(UTC))
+    found = _shown_of(audit(objects, datetime.now(UTC)), where)
     show_progress("carrying out the report")
     return [outcome async for outcome in repair(client, wanted, found)]
 
@@ -110,6 +123,7 @@ async def _audit_with_tenants(where: Scope, client: Any) -> list[Finding]:
     from reconcilers.cli.cluster.tenantdrift import tenant_drift
 
     objects = await read_objects(client, where.namespace)
-    found = audit(objects, datetime.now(UTC))
+    report_not_read(objects)
+    found = _shown_of(audit(objects, datetime.now(UTC)), where)
     show_progress("asking the tenants")
-    return [*found, *await tenant_drift(client, objects)]
+    return [*found, *await tenant_drift(client, objects, where.namespace)]

@@ -18,7 +18,7 @@ from reconcilers.cli.cluster import drawing
 from reconcilers.cli.cluster.objects import (
     followed,
     pool_named,
-    read_all,
+    read_shown,
     scope,
     scope_options,
     watch_option,
@@ -68,7 +68,10 @@ def draw(
         raise click.UsageError("--svg and --html make two different pictures: give one of them")
     columns = drawing.WIDE if output == "wide" else drawing.COLUMNS
 
-    def as_text(objects: Objects) -> str:
+    where = scope(values)
+
+    def as_text(every: Objects) -> str:
+        objects = every.within(where.namespace)
         others = objects.integrations.pools_named(names)
         with progress("drawing"):
             pictures = [*_pictures(objects, names, others), *_drawn(objects, others)]
@@ -83,7 +86,7 @@ def draw(
             )
         followed(where, output, as_text)
         return
-    objects = read_all(where)
+    objects = read_shown(where)
     others = objects.integrations.pools_named(names)
     with progress("drawing"):
         pictures = _of(family, _pictures(objects, names, others))

@@ -31,6 +31,8 @@ STATUS_COLOURS = {"True": "green", "False": "red"}
 _WIDTH = 100
 _LONG = 10**12
 _REPORT = "report.butler-ipam/v1"
+NOT_READ = "reconcilers.cli.not_read"
+"""Where the context of a command has what the user may not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,11 +231,16 @@ def show(
 def report(kind: str, **parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return a document for programs; versioned, as they rely on it.
 
+    What the user may not read is in `notRead`, if there is any.
+
     Args:
         kind: what it is, for example `PoolUsageList`.
         **parts: its lists, `items` for example.
     """
-    head = {"apiVersion": _REPORT, "kind": kind}
+    head: dict[str, Any] = {"apiVersion": _REPORT, "kind": kind}
+    context = click.get_current_context(silent=True)
+    if context is not None and (not_read := context.meta.get(NOT_READ)):
+        head["notRead"] = not_read
     return head | {name: [exact(item) for item in one] for name, one in parts.items()}
 
 

@@ -1,7 +1,6 @@
 """`butler-ipam pools`, `tenants` and `whois`: tables of how full, what of whom, whose address."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -17,7 +16,14 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.cli.cluster.drawing import state_cell
-from reconcilers.cli.cluster.objects import followed, read_all, scope, scope_options, watch_option
+from reconcilers.cli.cluster.objects import (
+    followed,
+    read_all,
+    read_shown,
+    scope,
+    scope_options,
+    watch_option,
+)
 from reconcilers.cli.output import (
     STATUS_COLOURS,
     Cell,
@@ -69,17 +75,18 @@ def pools(output: Form, watch: bool, **values: Any) -> None:
     The figures are worked out from the allocations as they are; a pool's own status may be a
     moment behind.
     """
+    where = scope(values)
 
     def as_text(objects: Objects) -> str:
-        mine = fitted(_POOLS, usages(objects), output)
-        others = plain(POOL_COLUMNS, objects.integrations.pools)
+        shown = objects.within(where.namespace)
+        mine = fitted(_POOLS, usages(shown), output)
+        others = plain(POOL_COLUMNS, shown.integrations.pools)
         return tables(mine, others) or "no NetworkPools were found\n"
 
-    where = scope(values)
     if watch:
         followed(where, output, as_text)
         return
-    objects = read_all(where)
+    objects = read_shown(where)
     found, others = usages(objects), objects.integrations.pools
     named = dict.fromkeys(("networkpool", one.pool.metadata.name) for one in found)
     named |= dict.fromkeys((one.full_kind, one.key.name) for one in others)
@@ -122,7 +129,6 @@ def tenants(output: Form, watch: bool, **values: Any) -> None:
     With -n, those whose cluster is in that namespace.
     """
     where = scope(values)
-    everywhere = replace(where, namespace="")
 
     def of(objects: Objects) -> list[Holding]:
         return [one for one in holdings(objects) if where.namespace in {"", one.key.namespace}]
@@ -131,9 +137,9 @@ def tenants(output: Form, watch: bool, **values: Any) -> None:
         return fitted(_TENANTS, of(objects), output) or "no TenantClusters were found\n"
 
     if watch:
-        followed(everywhere, output, as_text)
+        followed(where, output, as_text)
         return
-    objects = read_all(everywhere)
+    objects = read_all(where)
     found = of(objects)
     named = (("tenantcluster", one.key.name) for one in found)
     show(
@@ -216,7 +222,7 @@ def whois(
     ::ffff:10.40.0.1 too. Of a CIDR or a range, 10.40.0.0/28 or 10.40.0.0-10.40.0.9, each part is
     shown that a pool says something else of.
     """
-    objects = read_all(scope(values))
+    objects = read_shown(scope(values))
     found = [answer for address in addresses for answer in answers(objects, address)]
     others = {one: objects.integrations.at(one) for one in addresses}
     named = [("ipallocation", one.allocation.metadata.name) for one in found if one.allocation]
@@ -231,7 +237,8 @@ def whois(
     known = {one.asked for one in found} | {asked for asked, some in others.items() if some}
     unknown = [one for one in addresses if one not in known]
     for one in unknown:
-        say("error", f"no pool that was read contains {_words(one)}")
+        may_be = "; a pool that you may not read may have it" if objects.all_not_read else ""
+        say("error", f"no pool that was read contains {_words(one)}{may_be}")
     if unknown:
         ctx.exit(EXIT_PROBLEM)
 

@@ -1,6 +1,7 @@
 """`butler-ipam ui`: the map as a page that stays current, for a browser on this machine."""
 
 import webbrowser
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,11 +14,12 @@ from controller.config import connected
 from controller.errors import ConfigurationError
 from controller.httpserver import Bind, parse_bind
 from reconcilers.addressmap.objects import read_objects
-from reconcilers.cli.cluster.objects import Scope, in_cluster, namespace_option
+from reconcilers.cli.cluster.objects import Scope, in_cluster, namespace_option, report_not_read
 from reconcilers.cli.flags import cluster_options, option
 from reconcilers.cli.local.servers import Interrupted, run_until_interrupted
 from reconcilers.cli.problems import Problem
 from reconcilers.ui.serving import check_loopback, local_page
+from reconcilers.ui.watched import Watched
 
 
 @click.command()
@@ -48,22 +50,28 @@ def ui(
         raise click.BadParameter("the page has to be served somewhere", param_hint="--listen")
     where = Scope(kubeconfig, context, namespace)
     # A cluster that cannot be read is said so at once; later the page says so, and goes on.
-    in_cluster(where, "reading the cluster's objects", lambda one: read_objects(one, namespace))
+    objects = in_cluster(
+        where, "reading the cluster's objects", lambda client: read_objects(client, namespace)
+    )
+    report_not_read(objects)
     try:
-        run_until_interrupted(partial(_serve, where, bind, opens))
+        run_until_interrupted(partial(_serve, where, bind, opens, objects.all_not_read))
     except ConfigurationError as wrong:
         raise Problem(str(wrong)) from wrong
     except Interrupted:
         click.echo("stopped")
 
 
-async def _serve(where: Scope, bind: Bind, opens: bool) -> None:
+async def _serve(where: Scope, bind: Bind, opens: bool, not_read: Sequence[str]) -> None:
     asked = where.kubeconfig, where.context
-    async with (
-        connected(*asked, user_agent="butler-ipam") as transport,
-        local_page(transport, SystemClock(), bind, where.namespace) as url,
-    ):
-        click.echo(f"the map is at {url}\nCtrl-C ends it.")
-        if opens:
-            await anyio.to_thread.run_sync(webbrowser.open, url)
-        await anyio.sleep_forever()
+    clock = SystemClock()
+    async with connected(*asked, user_agent="butler-ipam") as transport:
+        read = where.namespace if not_read else ""
+        watched = Watched.over(
+            transport, clock, read=read, shown=where.namespace, not_read=not_read
+        )
+        async with local_page(transport, clock, bind, watched) as url:
+            click.echo(f"the map is at {url}\nCtrl-C ends it.")
+            if opens:
+                await anyio.to_thread.run_sync(webbrowser.open, url)
+            await anyio.sleep_forever()

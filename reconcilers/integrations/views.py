@@ -15,6 +15,7 @@ from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.clusterapi import auditing, objects, planning, views
 from reconcilers.integrations.core.objects import Objects, from_bodies, is_of, read
+from reconcilers.integrations.core.scopedlists import ScopedLists
 from reconcilers.integrations.core.views import Planned, Views, merge_views, views_of
 from reconcilers.integrations.kubermatic.api import KINDS as KUBERMATIC
 from reconcilers.integrations.vitistack.api import KINDS as VITISTACK
@@ -61,23 +62,31 @@ def is_known(body: Mapping[str, Any]) -> bool:
 async def from_cluster(
     client: Client, namespace: str, pools: Iterable[NetworkPool], now: datetime
 ) -> Views:
-    """Return what integrations show of a cluster.
+    """Return what integrations show of a cluster, as far as the user may read it.
+
+    Where only one namespace may be read of a platform, its pools of the whole cluster are left
+    out: nothing tells what other namespaces hold of them.
 
     Args:
         client: for the lists.
-        namespace: only this one; empty for all.
+        namespace: read only this one of a kind that may not be read everywhere; empty for none.
         pools: the NetworkPools.
         now: the time.
 
     Raises:
         ControllerError: the cluster did not answer, or refused.
     """
+    lists = [ScopedLists(client, namespace) for _ in range(3)]
     found = Found(
-        await objects.read(client, namespace),
-        await read(client, KUBERMATIC, namespace),
-        await read(client, VITISTACK, namespace),
+        await objects.read(lists[0]),
+        await read(lists[1], KUBERMATIC),
+        await read(lists[2], VITISTACK),
     )
-    return _views(found, pools, now)
+    shown = []
+    for platform, limited in zip(_views(found, pools, now), lists, strict=True):
+        part = platform.within({namespace}) if namespace and limited.not_read else platform
+        shown.append(replace(part, not_read=limited.not_read))
+    return merge_views(shown)
 
 
 def from_manifests(
@@ -86,7 +95,6 @@ def from_manifests(
     pools: Iterable[NetworkPool],
     now: datetime,
     *,
-    only: str = "",
     held: planning.Held | None = None,
 ) -> Views:
     """Return what integrations show of manifests of kinds that are known here.
@@ -96,16 +104,15 @@ def from_manifests(
         namespace: of those that name none.
         pools: the NetworkPools.
         now: the time.
-        only: a namespace, to leave out what is in others.
         held: what IPAllocations hold of NetworkPools, to work out what waiting requests would
             get; None to leave them waiting.
     """
     found = Found(
-        objects.from_bodies((one for one in bodies if objects.is_known(one)), namespace, only),
-        _of_manifests(bodies, KUBERMATIC, namespace, only, now),
-        _of_manifests(bodies, VITISTACK, namespace, only, now),
+        objects.from_bodies((one for one in bodies if objects.is_known(one)), namespace),
+        _of_manifests(bodies, KUBERMATIC, namespace, now),
+        _of_manifests(bodies, VITISTACK, namespace, now),
     )
-    return _views(found, pools, now, held)
+    return merge_views(_views(found, pools, now, held))
 
 
 def _views(
@@ -113,14 +120,14 @@ def _views(
     pools: Iterable[NetworkPool],
     now: datetime,
     held: planning.Held | None = None,
-) -> Views:
+) -> Sequence[Views]:
+    """Return what each platform shows, in the order of `Found`."""
     planned = held is not None
-    every = (
+    return (
         _of_clusterapi(found.clusterapi, pools, now, held),
         _of_kubermatic(found.kubermatic, now, planned=planned),
         _of_vitistack(found.vitistack, now, planned=planned),
     )
-    return merge_views(every)
 
 
 def _of_clusterapi(
@@ -146,7 +153,6 @@ def _of_manifests(
     bodies: Sequence[Mapping[str, Any]],
     kinds: Sequence[Resource[Any]],
     namespace: str,
-    only: str,
     now: datetime,
 ) -> Objects:
     """Return the objects of a platform among manifests, as the platform leaves them."""
@@ -156,7 +162,7 @@ def _of_manifests(
         from reconcilers.integrations.kubermatic.reading import filled
     else:
         from reconcilers.integrations.vitistack.caches import filled
-    return from_bodies(bodies, kinds, namespace, only, now, filled)
+    return from_bodies(bodies, kinds, namespace, now, filled)
 
 
 def _of_kubermatic(found: Objects, now: datetime, *, planned: bool) -> Views:

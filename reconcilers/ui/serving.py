@@ -34,7 +34,7 @@ DRAIN_SECONDS = 0.1
 
 @asynccontextmanager
 async def local_page(
-    transport: Transport, clock: Clock, bind: Bind, namespace: str = ""
+    transport: Transport, clock: Clock, bind: Bind, watched: Watched | None = None
 ) -> AsyncIterator[str]:
     """Serve the page by plain HTTP on this machine inside the context, which returns its URL.
 
@@ -45,13 +45,13 @@ async def local_page(
         transport: the API server; what it may read is shown.
         clock: the time.
         bind: where to listen; a loopback address.
-        namespace: of pools, allocations and providers; empty for all.
+        watched: what is shown; None for all that the API server has.
 
     Raises:
         ConfigurationError: the address cannot be listened on, or is not this machine's own.
     """
     check_loopback(bind)
-    watched = Watched.over(transport, clock, namespace)
+    watched = watched or Watched.over(transport, clock)
     feed, token = Feed(watched, clock), secrets.token_urlsafe(24)
     app = application(feed, token_guard(token), clock)
     tasks = [one.run for one in (*watched.kinds, watched.events)]

@@ -83,6 +83,9 @@ class Watched:
         providers: the ProviderConfigs.
         events: of our controllers.
         others: pools of other platforms; None where they are not shown.
+        read: the namespace that is read, where the user may not read all; empty for all.
+        shown: the namespace whose pools are shown, with those of the whole cluster; empty for all.
+        not_read: what the user may not read.
     """
 
     pools: Informer[NetworkPool]
@@ -91,19 +94,32 @@ class Watched:
     providers: Informer[ProviderConfig]
     events: Informer[ReadEvent]
     others: "LiveViews | None" = None
+    read: str = ""
+    shown: str = ""
+    not_read: Sequence[str] = ()
 
     @classmethod
-    def over(cls, transport: Transport, clock: Clock, namespace: str = "") -> "Watched":
+    def over(
+        cls,
+        transport: Transport,
+        clock: Clock,
+        *,
+        read: str = "",
+        shown: str = "",
+        not_read: Sequence[str] = (),
+    ) -> "Watched":
         """Return informers of a cluster, of all platforms, for the caller to run.
 
         Args:
             transport: the cluster's API server.
             clock: the time.
-            namespace: of pools, allocations and providers; empty for all.
+            read: the namespace to watch, where the user may not read all; empty for all.
+            shown: the namespace whose pools are shown; empty for all.
+            not_read: what the user may not read, for people.
         """
         from reconcilers.integrations.live import LiveViews  # noqa: PLC0415 - see above
 
-        def informer(resource: Resource[Any], within: str = namespace) -> Informer[Any]:
+        def informer(resource: Resource[Any], within: str = read) -> Informer[Any]:
             return Informer(resource, transport, clock, namespace=within, streams=True)
 
         pools = informer(NETWORK_POOL)
@@ -113,7 +129,10 @@ class Watched:
             informer(TENANT_CLUSTER, ""),
             informer(PROVIDER_CONFIG),
             events_of(transport, clock),
-            LiveViews(transport, clock, pools.cache, namespace),
+            LiveViews(transport, clock, pools.cache, read),
+            read,
+            shown,
+            not_read,
         )
 
     @property
@@ -131,7 +150,14 @@ class Watched:
         """The pools that can be shown now, in order: NetworkPools first."""
         mine = sorted(one.metadata.key for one in self.pools.cache)
         others = self.others.names() if self.others is not None else []
-        return [*(PoolName(NETWORK_POOL.kind, key) for key in mine), *others]
+        names_of_pools = [*(PoolName(NETWORK_POOL.kind, key) for key in mine), *others]
+        return [name for name in names_of_pools if self._shows(name.key.namespace)]
+
+    def _shows(self, namespace: str) -> bool:
+        """Return whether pools of a namespace are shown; an empty one is the whole cluster's."""
+        if not namespace:
+            return not self.read  # what other namespaces hold of such a pool is not known
+        return self.shown in {"", namespace}
 
     def objects(self, wanted: Wanted = every_pool) -> Objects:
         """Return what there is now.
@@ -144,14 +170,15 @@ class Watched:
             for one in self.kinds
             for key, reason in one.cache.unreadable.items()
         }
+        views = self.others.views(wanted) if self.others is not None else Views()
         return Objects(
             _by_key(self.pools.cache),
             _by_key(self.allocations.cache),
             _by_key(self.clusters.cache),
             _by_key(self.providers.cache),
             unreadable,
-            integrations=self.others.views(wanted) if self.others is not None else Views(),
-        )
+            integrations=views.within({self.read}) if self.read else views,
+        ).within(self.shown)
 
     def on_change(self, changed: Callable[[Collection[PoolName]], None]) -> None:
         """Call `changed` from now on with the pools that a change concerns, if any."""
@@ -175,7 +202,9 @@ class Watched:
             self.others.on_change(changed)
 
     def failures(self) -> Iterator[str]:
-        """Yield why the objects may be out of date."""
+        """Yield why the objects may be out of date or incomplete."""
+        if self.not_read:
+            yield f"you may not read {', '.join(self.not_read)}: what they hold is not shown"
         for one in self.kinds:
             if one.last_error is not None:
                 yield str(one.last_error)

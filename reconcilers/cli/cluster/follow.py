@@ -13,7 +13,7 @@ from controller.clock import SystemClock
 from controller.config import connected
 from controller.jobs import running
 from reconcilers.addressmap.objects import Objects, read_objects
-from reconcilers.cli.cluster.objects import Scope, in_cluster
+from reconcilers.cli.cluster.objects import Scope, in_cluster, report_not_read
 from reconcilers.cli.local.servers import Interrupted, run_until_interrupted
 from reconcilers.cli.output import Form
 from reconcilers.cli.problems import Problem
@@ -47,14 +47,17 @@ def follow(where: Scope, form: Form, show: Show) -> None:
         raise click.UsageError(f"--watch shows tables, and --output asks for {form}")
     logs.configure("console", "error")
     reading = "reading the cluster's objects"
-    in_cluster(where, reading, lambda client: read_objects(client, where.namespace))
+    objects = in_cluster(where, reading, lambda client: read_objects(client, where.namespace))
+    report_not_read(objects)
+    read = where.namespace if objects.all_not_read else ""
     try:
-        run_until_interrupted(partial(_follow, where, show))
+        run_until_interrupted(partial(_follow, where, read, show))
     except Interrupted:
         raise click.Abort from None
 
 
-async def _follow(where: Scope, show: Show) -> None:
+async def _follow(where: Scope, read: str, show: Show) -> None:
+    """Show what `read`, a namespace or empty for all, has now, and again after each change."""
     clock, changed, last = SystemClock(), anyio.Event(), ""
 
     def note(_: object) -> None:
@@ -62,7 +65,7 @@ async def _follow(where: Scope, show: Show) -> None:
 
     asked = where.kubeconfig, where.context
     async with connected(*asked, user_agent="butler-ipam") as transport:
-        watched = Watched.over(transport, clock, where.namespace)
+        watched = Watched.over(transport, clock, read=read)
         watched.on_change(note)
         others = watched.others
         assert others is not None, "all platforms are asked for"

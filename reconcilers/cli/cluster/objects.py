@@ -17,7 +17,7 @@ from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.cli import names as completed
 from reconcilers.cli.flags import cluster_options, option, with_options
-from reconcilers.cli.output import Form
+from reconcilers.cli.output import NOT_READ, Form
 from reconcilers.cli.problems import WRONG_INPUT, Problem, say
 from reconcilers.cli.progress import aside, progress
 
@@ -33,7 +33,7 @@ class Scope:
     Args:
         kubeconfig: a file; None looks where kubectl looks.
         context: one in the kubeconfig; None takes its current one.
-        namespace: only this one; empty for all.
+        namespace: show only this one, and pools of the whole cluster; empty for all.
         files: read these instead of a cluster.
     """
 
@@ -49,7 +49,7 @@ def namespace_option() -> Callable[[F], F]:
         *("-n", "--namespace"),
         default="",
         shell_complete=completed.namespaces,
-        help="Only this namespace; all of them if absent.",
+        help="Show only this namespace, and pools of the whole cluster; all of them if absent.",
     )
 
 
@@ -115,7 +115,10 @@ def pool_named(objects: Objects, name: str) -> NetworkPool:
 
 
 def read_all(where: Scope) -> Objects:
-    """Return the objects of a cluster, or of files saved from one.
+    """Return the objects of a cluster, or of files saved from one, of all namespaces.
+
+    With -n and a user who may not read all namespaces, those of that namespace; what could not be
+    read is reported. `Objects.within` selects what is shown.
 
     Raises:
         Problem: the cluster or the files cannot be read.
@@ -123,11 +126,31 @@ def read_all(where: Scope) -> Objects:
     if where.files:
         with progress("reading files"):
             return _of_files(where)
-    return in_cluster(
+    objects = in_cluster(
         where,
         "reading the cluster's objects",
         lambda client: read_objects(client, where.namespace),
     )
+    report_not_read(objects)
+    return objects
+
+
+def read_shown(where: Scope) -> Objects:
+    """Return what `read_all` does, without what concerns other namespaces than that of -n.
+
+    Raises:
+        Problem: the cluster or the files cannot be read.
+    """
+    return read_all(where).within(where.namespace)
+
+
+def report_not_read(objects: Objects) -> None:
+    """Warn of what the user may not read, and note it for documents."""
+    if not objects.all_not_read:
+        return
+    what = ", ".join(objects.all_not_read)
+    say("warning", f"you may not read {what}; addresses that they hold are not shown as held")
+    click.get_current_context().meta[NOT_READ] = [*objects.all_not_read]
 
 
 def in_cluster(where: Scope, what: str, work: Callable[[Any], Awaitable[R]]) -> R:
@@ -181,15 +204,14 @@ def _of_files(where: Scope) -> Objects:
         raise Problem(f"nothing of ours was found in {', '.join(where.files)}")
 
     def keyed(found: Sequence[Manifest[T]]) -> dict[Key, T]:
-        within = (one for one in found if where.namespace in {"", one.key.namespace})
-        return {one.key: one.object for one in within}
+        return {manifest.key: manifest.object for manifest in found}
 
     unreadable = dict.fromkeys(manifests.refused, "it is wrong, see above")
     pools = keyed(manifests.pools)
     return Objects(
         pools,
         keyed(manifests.allocations),
-        {one.key: one.object for one in manifests.tenants},
+        keyed(manifests.tenants),
         keyed(manifests.providers),
         unreadable,
         live=False,
@@ -199,7 +221,6 @@ def _of_files(where: Scope) -> Objects:
             _namespace(where),
             pools.values(),
             datetime.now(UTC),
-            only=where.namespace,
         ),
     )
 

@@ -31,11 +31,12 @@ KIND = "CheckReport"
 
 @checked_dataclass(frozen=True, slots=True, config={"extra": "forbid"})
 class Report:
-    """A whole report."""
+    """A whole report; `notRead` is what could not be checked."""
 
     apiVersion: Literal["report.butler-ipam/v1"]
     kind: Literal["CheckReport"]
     findings: tuple[Finding, ...] = ()
+    notRead: tuple[str, ...] = ()
 
 
 def report(findings: Sequence[Finding]) -> dict[str, Any]:

@@ -24,10 +24,15 @@ AT_ONCE = 8
 """Tenants that are asked at once."""
 
 
-async def tenant_drift(client: Client, objects: Objects) -> list[Finding]:
+async def tenant_drift(client: Client, objects: Objects, namespace: str = "") -> list[Finding]:
     """Return a finding for each thing that is wrong in a tenant, or that it could not be asked.
 
     Their kubeconfigs are read by `client`, from the management cluster.
+
+    Args:
+        client: of the management cluster.
+        objects: of all namespaces, or of those that may be read.
+        namespace: only of tenants that are in it or hold something in it; empty for all.
     """
     settings = TenantSettings()
     clock = SystemClock()
@@ -55,13 +60,21 @@ async def tenant_drift(client: Client, objects: Objects) -> list[Finding]:
     try:
         async with anyio.create_task_group() as group:
             for tenant, members in objects.by_tenant():
-                # Ranges may be left in a tenant that something was projected into.
-                if members or tenant.projection_begun:
+                # Ranges may be left in a tenant that something was projected into. What should be
+                # there is not known of a tenant whose allocations may not be read.
+                left = tenant.projection_begun and not objects.not_read
+                if (members or left) and _concerns(namespace, tenant, members):
                     group.start_soon(compare, tenant, members)
     finally:
         with anyio.CancelScope(shield=True):
             await clients.aclose()
     return sorted(found, key=lambda one: (one.subject.namespace, one.subject.name, one.kind))
+
+
+def _concerns(namespace: str, tenant: TenantCluster, members: Sequence[IPAllocation]) -> bool:
+    """Return whether a tenant or one of its allocations is in a namespace; empty is any."""
+    metas = (tenant.metadata, *(allocation.metadata for allocation in members))
+    return not namespace or any(meta.namespace == namespace for meta in metas)
 
 
 async def _inside(

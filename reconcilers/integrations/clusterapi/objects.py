@@ -9,7 +9,6 @@ import msgspec
 
 from controller.cache import Cache
 from controller.client import Client
-from controller.errors import Forbidden
 from controller.finalizers import remove_finalizer
 from controller.meta import Key, ObjectMeta, Version
 from controller.resource import Resource
@@ -24,6 +23,7 @@ from reconcilers.integrations.clusterapi.caches import (
     space_of,
 )
 from reconcilers.integrations.core.contents import SPACE_INDEX
+from reconcilers.integrations.core.scopedlists import ScopedLists
 
 _INDEXES = {SPACE_INDEX: space_of, CLUSTER_INDEX: cluster_index}
 
@@ -76,14 +76,13 @@ def filled(resource: Resource[Any], found: Iterable[Any], **more: Any) -> Cache[
     return cache
 
 
-async def read(client: Client, namespace: str = "") -> Objects:
+async def read(lists: ScopedLists) -> Objects:
     """Read all of them that are served and that one may read.
 
     A user who may read NetworkPools need not be allowed to read these.
 
     Args:
-        client: for the lists.
-        namespace: of the objects; empty for all. Pools of the whole cluster are read anyway.
+        lists: for the lists; notes what may not be read.
 
     Raises:
         ControllerError: the cluster did not answer, or refused.
@@ -92,11 +91,9 @@ async def read(client: Client, namespace: str = "") -> Objects:
 
     async def listed(*versions: Resource[Any]) -> list[Any] | None:
         for resource in versions:
-            if await client.served(resource):
-                within = namespace if resource.namespaced else ""
-                try:
-                    page = await client.list(resource, namespace=within)
-                except Forbidden:
+            if await lists.client.served(resource):
+                page = await lists.list_allowed(resource)
+                if page is None:
                     return None
                 for key, reason in page.unreadable.items():
                     found.unreadable[resource.kind, key] = reason
@@ -145,7 +142,7 @@ def is_known(body: Mapping[str, Any]) -> bool:
     return (_group(body), body.get("kind")) in _MODELS
 
 
-def from_bodies(bodies: Iterable[Mapping[str, Any]], namespace: str, only: str = "") -> Objects:
+def from_bodies(bodies: Iterable[Mapping[str, Any]], namespace: str) -> Objects:
     """Return the objects of manifests; what a server fills in is filled in.
 
     Where no Cluster is among them, those that claims name are taken to be there.
@@ -153,7 +150,6 @@ def from_bodies(bodies: Iterable[Mapping[str, Any]], namespace: str, only: str =
     Args:
         bodies: of kinds that are known here.
         namespace: of those that name none.
-        only: a namespace, to leave out what is in others.
     """
     found, numbers = Objects(), count(1)
     clusters: list[Cluster] = []
@@ -169,8 +165,6 @@ def from_bodies(bodies: Iterable[Mapping[str, Any]], namespace: str, only: str =
         meta = {"uid": f"planned-{kind}-{number}", "resourceVersion": str(number)} | dict(given)
         meta["namespace"] = (given.get("namespace") or namespace) if resource.namespaced else ""
         key = Key(meta["namespace"], str(meta.get("name", "")))
-        if only and key.namespace not in {"", only}:
-            continue
         try:
             typed = msgspec.convert({**body, "metadata": meta}, resource.type)
         except msgspec.ValidationError as error:

@@ -9,10 +9,9 @@ from typing import Any
 import msgspec
 
 from controller.cache import Cache
-from controller.client import Client
-from controller.errors import Forbidden
 from controller.meta import Key
 from controller.resource import Resource
+from reconcilers.integrations.core.scopedlists import ScopedLists
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +41,23 @@ class Objects:
         return cache
 
 
-async def read(client: Client, kinds: Sequence[Resource[Any]], namespace: str = "") -> Objects:
+async def read(lists: ScopedLists, kinds: Sequence[Resource[Any]]) -> Objects:
     """Read all objects of kinds, unless one of the kinds is not served or may not be read.
 
     Args:
-        client: for the lists.
+        lists: for the lists; notes what may not be read.
         kinds: which.
-        namespace: of the objects; empty for all. Kinds of the whole cluster are read anyway.
 
     Raises:
         ControllerError: the cluster did not answer, or refused.
     """
     objects = Objects()
     for resource in kinds:
-        if not await client.served(resource):
+        if not await lists.client.served(resource):
             return Objects()
     for resource in kinds:
-        try:
-            page = await client.list(resource, namespace=namespace if resource.namespaced else "")
-        except Forbidden:
+        page = await lists.list_allowed(resource)
+        if page is None:
             return Objects()
         objects.found[resource.kind] = list(page.items)
         objects.unreadable.update(
@@ -92,7 +89,6 @@ def from_bodies(
     bodies: Iterable[Body],
     kinds: Sequence[Resource[Any]],
     namespace: str,
-    only: str,
     now: datetime,
     filled: Callable[[Body], Body] = as_it_is,
 ) -> Objects:
@@ -104,7 +100,6 @@ def from_bodies(
         bodies: of any kinds; others are passed over.
         kinds: which are read.
         namespace: of those that name none.
-        only: a namespace, to leave out what is in others.
         now: the time.
         filled: fills in what other controllers of the platform would.
     """
@@ -122,8 +117,6 @@ def from_bodies(
         }
         meta["namespace"] = (given.get("namespace") or namespace) if resource.namespaced else ""
         key = Key(meta["namespace"], str(meta.get("name", "")))
-        if only and key.namespace not in {"", only}:
-            continue
         try:
             typed = msgspec.convert({**filled(body), "metadata": meta}, resource.type)
         except msgspec.ValidationError as error:

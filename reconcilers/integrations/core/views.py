@@ -3,8 +3,8 @@
 The command line prints these, and knows nothing else of an integration's kinds.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -243,6 +243,7 @@ class Views:
         planned: what requests among manifests would get, if that was worked out.
         bodies: the manifests, with what they would get.
         drawings: the pools as pictures take them, NetworkPools excepted.
+        not_read: what the user may not read: kinds, or kinds of other namespaces.
     """
 
     pools: Sequence[PoolView] = ()
@@ -251,6 +252,27 @@ class Views:
     planned: Sequence[Planned] = ()
     bodies: Sequence[Mapping[str, Any]] = ()
     drawings: Sequence[Drawing] = ()
+    not_read: Sequence[str] = ()
+
+    def within(self, namespaces: Collection[str]) -> "Views":
+        """Return what is shown of the pools and objects of some namespaces.
+
+        Args:
+            namespaces: which; an empty one is that of objects of the whole cluster.
+        """
+        return replace(
+            self,
+            pools=[pool for pool in self.pools if pool.key.namespace in namespaces],
+            troubles=[trouble for trouble in self.troubles if trouble.key.namespace in namespaces],
+            holders={
+                key: holders
+                for key, holders in self.holders.items()
+                if key.namespace in namespaces
+            },
+            drawings=[
+                drawing for drawing in self.drawings if drawing.view.key.namespace in namespaces
+            ],
+        )
 
     @property
     def held(self) -> Mapping[Key, Sequence[AddressRange]]:
@@ -309,6 +331,7 @@ def merge_views(parts: Iterable[Views]) -> Views:
         [one for each in every for one in each.planned],
         [one for each in every for one in each.bodies],
         [one for each in every for one in each.drawings],
+        [sentence for part in every for sentence in part.not_read],
     )
 
 

@@ -39,7 +39,8 @@ async def test_networks_and_their_addresses_are_found_on_a_server(
     assert f"ipallocations.vitistack.io {lab.namespace}/a" in answer
     checked = json.loads((await run_beside("check", *asked, "-o", "json")).out)
     found = {(one["kind"], one["subject"]["name"]) for one in checked["findings"]}
-    assert {one for one in found if one[1] in {"a", "b", "net"}} == {
+    # The networks of other tests, in other namespaces of this server, have the same addresses.
+    assert {one for one in found if one[1] in {"a", "b", "net"}} - {("PoolsOverlap", "net")} == {
         ("Unclaimed", "a"),
         ("Unclaimed", "b"),
     }

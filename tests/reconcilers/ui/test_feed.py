@@ -25,10 +25,10 @@ EAST, WEST = "butler-system/east 10.0.0.0/24", "butler-system/west 10.1.0.0/24"
 class Harness:
     """A cluster, a feed of it, and the time."""
 
-    def __init__(self) -> None:
+    def __init__(self, **watching: Any) -> None:
         self.clock = VirtualClock()
         self.cluster = Cluster(self.clock)
-        self.watched = Watched.over(self.cluster, self.clock)
+        self.watched = Watched.over(self.cluster, self.clock, **watching)
         self.feed = Feed(self.watched, self.clock)
 
     @asynccontextmanager
@@ -195,3 +195,17 @@ async def test_many_changes_at_once_are_one_state() -> None:
             await harness.clock.advance(1)
             assert (await harness.news(reader))["pools"][EAST]["allocated"] == 30
             assert harness.feed.number - before <= 3
+
+
+async def test_the_page_of_a_namespace_shows_its_pools_and_what_may_not_be_read() -> None:
+    harness = Harness(shown="butler-system", not_read=["ipallocations of other namespaces"])
+    async with harness.running(), anyio.create_task_group():
+        theirs = pool("theirs", "10.9.0.0/24")
+        theirs["metadata"]["namespace"] = "elsewhere"
+        await harness.cluster.create(theirs)
+        with harness.feed.reading() as reader:
+            news = await harness.news(reader)
+    assert sorted(news["pools"]) == [EAST, WEST]
+    assert news["failures"] == [
+        "you may not read ipallocations of other namespaces: what they hold is not shown"
+    ]

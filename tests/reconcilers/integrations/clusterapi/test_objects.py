@@ -9,6 +9,7 @@ from controller.meta import ObjectMeta
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.api import IPAddress
 from reconcilers.integrations.clusterapi.objects import Objects, read
+from reconcilers.integrations.core.scopedlists import ScopedLists
 
 
 class Answers:
@@ -20,18 +21,23 @@ class Answers:
     async def served(self, resource: Resource[Any]) -> bool:
         return resource.version != "v1beta1"
 
-    async def list(self, resource: Resource[Any], *, namespace: str) -> Page[Any]:
+    async def list(self, resource: Resource[Any], *, namespace: str = "") -> Page[Any]:
         if resource.kind == self._refused:
             raise Forbidden(403, "Forbidden", f"{resource.plural} in {namespace}")
         found = (IPAddress(ObjectMeta("a", "b")),) if resource.kind == "IPAddress" else ()
         return Page(found, 7, {})
 
 
+def lists(refused: str) -> ScopedLists:
+    """Return lists of a server that refuses to list a kind."""
+    return ScopedLists(cast("Client", Answers(refused)), "")
+
+
 async def test_who_may_not_read_claims_is_shown_nothing_and_not_refused() -> None:
-    assert await read(cast("Client", Answers("IPAddressClaim"))) == Objects()
+    assert await read(lists("IPAddressClaim")) == Objects()
 
 
 async def test_who_may_not_read_pools_of_the_whole_cluster_sees_the_rest() -> None:
-    found = await read(cast("Client", Answers("GlobalInClusterIPPool")))
+    found = await read(lists("GlobalInClusterIPPool"))
     assert [one.metadata.name for one in found.addresses] == ["a"]
     assert found.pools["GlobalInClusterIPPool"] == []

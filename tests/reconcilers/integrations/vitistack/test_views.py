@@ -43,7 +43,7 @@ def test_figures_of_kept_contents_are_those_of_all_objects() -> None:
         request("net", "waits"),
         request("broken", "waits-too"),
     ]
-    found = from_bodies(bodies, KINDS, "n", "", clock.now(), caches.filled)
+    found = from_bodies(bodies, KINDS, "n", clock.now(), caches.filled)
     objects, now = caches.caches_of(found), clock.now()
     seen = [views.figures_of(one, now) for one in views.contents_of(objects)]
     expected = {one.labels: one for one in seen}

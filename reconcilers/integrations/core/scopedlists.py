@@ -1,0 +1,65 @@
+"""Lists for questions of a user, who may be allowed to read one namespace only.
+
+A pool of the whole cluster hands out addresses to objects of every namespace. So what one
+namespace holds does not tell what is free, and everything is read wherever that is allowed: the
+namespace that a user names selects what is shown. What could not be read is noted, so that no
+answer passes it off as free.
+"""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from controller.client import Client
+from controller.codec import Page
+from controller.errors import Forbidden
+from controller.meta import Object
+from controller.resource import Resource
+
+T = TypeVar("T", bound=Object)
+
+
+class ScopedLists:
+    """Lists kinds from all namespaces, or from one if only that is allowed.
+
+    Args:
+        client: for the lists.
+        namespace: the one to fall back to; empty for none.
+    """
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self.client = client
+        self._namespace = namespace
+        self._not_read: list[str] = []
+
+    @property
+    def not_read(self) -> Sequence[str]:
+        """What may not be read: kinds, or kinds of other namespaces."""
+        return tuple(self._not_read)
+
+    async def list_required(self, resource: Resource[T]) -> Page[T]:
+        """Return the objects of a kind, as far as they may be read.
+
+        Raises:
+            Forbidden: none of them may be read.
+            ControllerError: the server did not answer.
+        """
+        try:
+            return await self.client.list(resource)
+        except Forbidden:
+            if not resource.namespaced or not self._namespace:
+                raise
+        page = await self.client.list(resource, namespace=self._namespace)
+        self._not_read.append(f"{resource.full_name} of other namespaces than {self._namespace}")
+        return page
+
+    async def list_allowed(self, resource: Resource[T]) -> Page[T] | None:
+        """Return the objects of a kind, as far as they may be read; None if none may be.
+
+        Raises:
+            ControllerError: the server did not answer.
+        """
+        try:
+            return await self.list_required(resource)
+        except Forbidden:
+            self._not_read.append(resource.full_name)
+            return None

@@ -1,0 +1,102 @@
+"""Commands with -n: what other namespaces hold of a pool of the whole cluster is never free."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.clusterapi.lab import IPAM, Lab
+from tests.contract.product import Server
+from tests.reconcilers.cli.commandline import run_beside
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+
+GROUPS = [IPAM, "butler.butlerlabs.dev", "cluster.x-k8s.io"]
+
+
+async def restricted_kubeconfig(server: Server, lab: Lab, folder: Path) -> Path:
+    """Return a kubeconfig of a user who may read the lab's namespace and cluster-scoped pools."""
+    user = f"reader-of-{lab.namespace}"
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    reading = [{"apiGroups": GROUPS, "resources": ["*"], "verbs": ["get", "list", "watch"]}]
+    pools = [
+        {"apiGroups": [IPAM], "resources": ["globalinclusterippools"], "verbs": ["get", "list"]}
+    ]
+    bodies: dict[str, dict[str, Any]] = {
+        f"{rbac}/namespaces/{lab.namespace}/roles": {"kind": "Role", "rules": reading},
+        f"{rbac}/namespaces/{lab.namespace}/rolebindings": {
+            "kind": "RoleBinding",
+            "roleRef": {"kind": "Role"},
+        },
+        f"{rbac}/clusterroles": {"kind": "ClusterRole", "rules": pools},
+        f"{rbac}/clusterrolebindings": {
+            "kind": "ClusterRoleBinding",
+            "roleRef": {"kind": "ClusterRole"},
+        },
+    }
+    for path, body in bodies.items():
+        whole: dict[str, Any] = {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "metadata": {"name": user},
+            **body,
+        }
+        if "roleRef" in body:
+            whole["roleRef"] = {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "name": user,
+                **body["roleRef"],
+            }
+            subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
+            whole["subjects"] = [subject]
+        answer = await server.admin.post(path, json=whole)
+        assert answer.status_code == 201, answer.text
+    await server.plane.add_user(user, ["system:authenticated"])
+    return server.plane.write_kubeconfig(folder / "reader", user)
+
+
+async def test_addresses_that_other_namespaces_hold_of_a_clusters_pool_are_never_free(
+    server: Server, lab: Lab, tmp_path: Path
+) -> None:
+    whole = f"whole-{lab.namespace}"
+    spec = {"addresses": ["10.72.0.10-10.72.0.20"], "prefix": 24, "gateway": "10.72.0.1"}
+    await lab.create("GlobalInClusterIPPool", whole, spec)
+    await lab.claim("node", whole, kind="GlobalInClusterIPPool")
+    address = await lab.served("node")
+    other = f"{lab.namespace}-other"
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}}
+    assert (await server.admin.post("/api/v1/namespaces", json=body)).status_code == 201
+
+    admin = (f"--kubeconfig={server.admin_kubeconfig}", "-n", other)
+    answer = await run_beside("whois", address, *admin)
+    assert answer.code == 0
+    assert f"held   IPAddressClaim {lab.namespace}/node" in answer.out
+    pools = json.loads((await run_beside("pools", *admin, "-o", "json")).out)
+    (pool,) = [one for one in pools["others"] if one["name"] == whole]
+    assert (pool["used"], pool["free"]) == (1, 10)
+    assert "notRead" not in pools
+    checked = json.loads((await run_beside("check", *admin, "-o", "json")).out)
+    assert [one for one in checked["findings"] if one["subject"]["name"] == whole] == []
+
+    elsewhere = Lab(server.admin, other)
+    kubeconfig = await restricted_kubeconfig(server, elsewhere, tmp_path)
+    reader = (f"--kubeconfig={kubeconfig}", "-n", other)
+    answer = await run_beside("whois", address, *reader)
+    assert answer.code == 1
+    assert "free" not in answer.out
+    assert f"ipaddressclaims.{IPAM} of other namespaces than {other}" in answer.err
+    assert f"no pool that was read contains {address}; a pool that you may not" in answer.err
+    pools = json.loads((await run_beside("pools", *reader, "-o", "json")).out)
+    assert [one for one in pools.get("others", ()) if one["name"] == whole] == []
+    assert f"ipaddresses.{IPAM} of other namespaces than {other}" in pools["notRead"]
+    checked = await run_beside("check", *reader, "-o", "json")
+    report = json.loads(checked.out)
+    assert (checked.code, report["findings"]) == (0, [])
+    assert report["notRead"] == pools["notRead"]
+    file = tmp_path / "report.json"
+    file.write_text(checked.out)
+    repaired = await run_beside("check", *reader, "--repair", str(file))
+    assert repaired.code == 0, repaired.err
+
+    for kind, name in (("IPAddressClaim", "node"), ("GlobalInClusterIPPool", whole)):
+        await lab.delete(kind, name)

@@ -1,0 +1,88 @@
+"""-n selects what is shown; what other namespaces hold still counts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reconcilers.cli.saved import ask
+
+IPAM = "ipam.cluster.x-k8s.io"
+
+
+def claimed(namespace: str, name: str, address: str) -> list[dict[str, Any]]:
+    """Return a claim on the pool of the whole cluster and its IPAddress."""
+    pool = {"apiGroup": IPAM, "kind": "GlobalInClusterIPPool", "name": "global"}
+    meta = {"name": name, "namespace": namespace}
+    return [
+        {
+            "apiVersion": f"{IPAM}/v1beta2",
+            "kind": "IPAddressClaim",
+            "metadata": meta,
+            "spec": {"poolRef": pool},
+            "status": {"addressRef": {"name": name}},
+        },
+        {
+            "apiVersion": f"{IPAM}/v1beta2",
+            "kind": "IPAddress",
+            "metadata": meta,
+            "spec": {
+                "address": address,
+                "prefix": 24,
+                "claimRef": {"name": name},
+                "poolRef": pool,
+            },
+        },
+    ]
+
+
+OBJECTS = (
+    {
+        "apiVersion": f"{IPAM}/v1alpha2",
+        "kind": "GlobalInClusterIPPool",
+        "metadata": {"name": "global"},
+        "spec": {"addresses": ["10.72.0.10-10.72.0.20"], "prefix": 24},
+        "status": {"ipAddresses": {"total": 11, "used": 1, "free": 10, "outOfRange": 0}},
+    },
+    {
+        "apiVersion": f"{IPAM}/v1alpha2",
+        "kind": "InClusterIPPool",
+        "metadata": {"name": "theirs", "namespace": "site-b"},
+        "spec": {"addresses": ["10.73.0.10"], "prefix": 24},
+    },
+    *claimed("site-b", "node-0", "10.72.0.10"),
+)
+
+
+@pytest.mark.parametrize("namespace", ["", "team", "site-b"])
+def test_an_address_of_a_clusters_pool_is_held_whatever_namespace_is_shown(
+    tmp_path: Path, namespace: str
+) -> None:
+    found = ask(tmp_path, "whois", "10.72.0.10", "-n", namespace, objects=OBJECTS)
+    assert found.code == 0
+    assert "held   IPAddressClaim site-b/node-0" in found.out
+
+
+@pytest.mark.parametrize("namespace", ["", "team", "site-b"])
+def test_the_figures_of_a_clusters_pool_are_the_same_in_every_namespace(
+    tmp_path: Path, namespace: str
+) -> None:
+    document = json.loads(
+        ask(tmp_path, "pools", "-n", namespace, "-o", "json", objects=OBJECTS).out
+    )
+    (pool,) = [one for one in document["others"] if one["name"] == "global"]
+    assert (pool["total"], pool["used"], pool["free"]) == (11, 1, 10)
+    drawn = json.loads(ask(tmp_path, "map", "-n", namespace, "-o", "json", objects=OBJECTS).out)
+    (pool,) = [one for one in drawn["others"] if one["name"] == "global"]
+    assert pool["ranges"][0]["state"] == "held"
+
+
+def test_pools_of_other_namespaces_are_not_shown(tmp_path: Path) -> None:
+    found = ask(tmp_path, "pools", "-n", "team", objects=OBJECTS)
+    assert "global" in found.out
+    assert "theirs" not in found.out
+
+
+def test_the_check_of_a_namespace_finds_no_drift_that_is_not_there(tmp_path: Path) -> None:
+    assert ask(tmp_path, "check", "-n", "team", objects=OBJECTS).out == "nothing is wrong\n"
