@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         ConfigurationError,
         Conflict,
         ControllerError,
+        FieldManagerConflict,
         Forbidden,
         Invalid,
         MalformedAnswer,
@@ -78,6 +79,7 @@ __all__ = [
     "Conflict",
     "Connection",
     "ControllerError",
+    "FieldManagerConflict",
     "Forbidden",
     "HttpTransport",
     "Informer",
@@ -133,9 +135,9 @@ _MODULES = {
     "conditions": "Condition remove_condition set_condition",
     "config": "connect",
     "errors": (
-        "AlreadyExists ApiError ConfigurationError Conflict ControllerError Forbidden Invalid"
-        " MalformedAnswer NoAnswer NotFound ServerFailure TerminalError TooManyRequests"
-        " Unauthorized"
+        "AlreadyExists ApiError ConfigurationError Conflict ControllerError"
+        " FieldManagerConflict Forbidden Invalid MalformedAnswer NoAnswer NotFound ServerFailure"
+        " TerminalError TooManyRequests Unauthorized"
     ),
     "events": "Recorder",
     "finalizers": "add_finalizer has_finalizer remove_finalizer",

@@ -319,12 +319,13 @@ class Client:
             key: namespace and name; the object is created if it does not exist.
             body: the fields to apply.
             manager: the field manager.
-            force: take over fields that others own, instead of raising Conflict.
+            force: take over fields that others own, instead of raising FieldManagerConflict.
             version: the resourceVersion that the object must still have; empty for any.
             uid: the uid that it must have, so that a deleted object is not created; empty for any.
 
         Raises:
-            Conflict: another manager owns a field, or the object has another version.
+            FieldManagerConflict: another manager owns a field.
+            Conflict: the object has another version.
         """
         wanted = {"namespace": key.namespace, "resourceVersion": version, "uid": uid}
         pins = {"name": key.name} | {name: value for name, value in wanted.items() if value}

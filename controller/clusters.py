@@ -27,6 +27,7 @@ import structlog
 from anyio.abc import TaskGroup
 
 from controller.cache import Cache, Change
+from controller.callbacks import check_plain
 from controller.client import Client
 from controller.clock import Clock
 from controller.errors import ControllerError
@@ -129,7 +130,11 @@ class ClusterKind(Generic[T]):
 
         The objects in the caches come first, as changes with `initial` set. The handler is
         synchronous. Closing a cluster delivers no changes: its objects were not deleted.
+
+        Raises:
+            TypeError: the handler is async or cannot be called.
         """
+        check_plain(handler, "the handler of a ClusterKind")
         subscription = _Subscription(handler)
         self._subscriptions.append(subscription)
         for cluster, informer in self._informers.items():

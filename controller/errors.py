@@ -8,6 +8,8 @@ ControllerError
 │   ├── NotFound            404  the caller decides what absence means
 │   ├── Conflict            409  never with the same choice: read again, decide again
 │   │   └── AlreadyExists   409  on create: end the pass, the cache will show the object
+│   ├── FieldManagerConflict 409 on apply without force: another manager owns a field, so no retry
+│   │                            helps before a person or the other manager gives it up
 │   ├── Expired             410  after another list
 │   ├── Invalid             422  never with the same content; the pass with back-off, because a
 │   │                            schema, a policy or another object may have changed by then
@@ -101,6 +103,13 @@ class Conflict(ApiError):
 
 class AlreadyExists(Conflict):
     """409 on create: an object of that name exists."""
+
+
+class FieldManagerConflict(ApiError):
+    """409 on apply without force: other managers own fields; `causes` names managers and fields.
+
+    It is no Conflict: reading the object again changes nothing.
+    """
 
 
 class Expired(ApiError):
@@ -249,6 +258,8 @@ def api_error(status: int, body: Mapping[str, Any], retry_after: float | None = 
         Cause(str(c.get("field", "")), str(c.get("reason", "")), str(c.get("message", "")))
         for c in details.get("causes") or ()
     ]
+    if status == 409 and any(cause.reason == "FieldManagerConflict" for cause in causes):
+        kind = FieldManagerConflict
     if retry_after is None:
         retry_after = details.get("retryAfterSeconds") or None
     if retry_after is not None:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import anyio
 
+from controller.callbacks import check_plain
 from controller.client import Client
 from controller.clock import Clock
 from controller.indexes import IndexFunction
@@ -103,6 +104,8 @@ class Extension:
         forget: Callable[[Key], None] | None = None,
     ) -> Controller:
         """Add a controller; the arguments are those of Manager.controller."""
+        if group is not None:
+            check_plain(group, f"the group of controller {name}")
         observer = self._metrics.queue(name)
         self._watched.append(observer)
         partition = Partition(self._shards, shard_by, forget) if self._shards is not None else None

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
+from controller.callbacks import check_plain, checked_texts
 from controller.meta import Key, Object
 
 T = TypeVar("T", bound=Object)
@@ -37,9 +38,14 @@ class Indexes(Generic[T]):
         functions: by index name, a function from an object to its values. It must be pure (it is
             called again with the old object to find its entries).
         kind: the full name of the objects' kind, for log lines.
+
+    Raises:
+        TypeError: a function is async or cannot be called.
     """
 
     def __init__(self, functions: Mapping[str, IndexFunction[T]], kind: str = "") -> None:
+        for name, function in functions.items():
+            check_plain(function, f"the function of index {name!r}")
         self._kind = kind
         self._functions = dict(functions)
         self._keys: dict[str, dict[str, list[Key]]] = {name: {} for name in self._functions}
@@ -73,7 +79,7 @@ class Indexes(Generic[T]):
         values: dict[str, AbstractSet[str]] = {}
         for name, function in self._functions.items():
             try:
-                values[name] = _checked(function(obj))
+                values[name] = checked_texts(function, function(obj))
             except Exception as error:
                 raise IndexFailure(f"index {name!r} raised {error!r}") from error
         # Kept for the `move` that follows, so that each function is called once for an event.
@@ -111,13 +117,6 @@ class Indexes(Generic[T]):
                 name: {value for value, keys in lists.items() if key in keys}
                 for name, lists in self._keys.items()
             }
-
-
-def _checked(values: object) -> AbstractSet[str]:
-    """Return what an index function returned as a set."""
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise TypeError(f"it must return a collection of texts, not {values!r}")
-    return frozenset(values)
 
 
 class Tombstones:

@@ -11,6 +11,7 @@ import structlog
 
 from controller.backoff import WATCH_MAX_SECONDS
 from controller.cache import Cache, Change
+from controller.callbacks import call_plain, check_plain
 from controller.clock import Clock
 from controller.errors import BadRequest, CacheLagging, ControllerError, SourceError
 from controller.health import Check, Failing
@@ -186,11 +187,15 @@ class Informer(Generic[T]):
         The objects in the cache come before this method returns, as changes with `initial` set.
         The handler is synchronous. If it raises, that is logged, further changes are delivered,
         and the object is delivered again after half a minute.
+
+        Raises:
+            TypeError: the handler is async or cannot be called.
         """
+        check_plain(handler, "the handler of an informer")
 
         def deliver(change: Change[T]) -> None:
             try:
-                handler(change)
+                call_plain(handler, change)
             except Exception as error:  # noqa: BLE001 - logged there, and the change is kept
                 self._undelivered.keep(handler, change, error)
 

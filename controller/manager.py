@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 import anyio
 
+from controller.callbacks import check_plain
 from controller.client import Client
 from controller.clock import Clock, SystemClock
 from controller.election import (
@@ -56,7 +57,7 @@ from controller.resource import Resource, Scope
 from controller.runner import Controller, Reconcile
 from controller.serving import Serving
 from controller.shardleases import ShardLeases, hold_shards
-from controller.shards import Partition, ShardBy, Shards
+from controller.shards import Partition, ShardBy, Shards, check_shard_functions
 from controller.supervisor import Supervisor, Task
 from controller.transport import HttpTransport, Transport
 from controller.triggers import Trigger
@@ -184,6 +185,7 @@ class Manager:
 
         Raises:
             ValueError: there is a controller of that name, or `watches` is empty.
+            TypeError: `group`, `shard_by` or `forget` is async, or cannot be called.
             RuntimeError: the manager runs already.
         """
         self._check_not_started()
@@ -191,6 +193,9 @@ class Manager:
             raise ValueError(f"there is a controller called {name} already")
         if not watches:
             raise ValueError(f"controller {name} watches nothing, so it would never run")
+        check_shard_functions(shard_by, forget)
+        if group is not None:
+            check_plain(group, f"the group of controller {name}")
         observer = self.metrics.queue(name)
         partition = Partition(self.shards, shard_by, forget) if self.shards is not None else None
         controller = Controller(

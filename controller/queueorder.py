@@ -20,6 +20,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 import structlog
 
+from controller.callbacks import check_not_awaitable
+
 K = TypeVar("K", bound=Hashable)
 
 Group = Callable[[K], Hashable]
@@ -183,6 +185,7 @@ class _Level(Generic[K]):
         assert self._group is not None
         try:
             group = self._group(key)
+            check_not_awaitable(self._group, group)
             hash(group)
         except Exception:
             log.exception("group function raised", key=str(key))

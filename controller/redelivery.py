@@ -12,6 +12,7 @@ import anyio
 import structlog
 
 from controller.cache import Cache, Change
+from controller.callbacks import call_plain
 from controller.clock import Clock
 from controller.health import Failing
 from controller.meta import Key, Object
@@ -94,7 +95,7 @@ class Undelivered(Generic[T]):
             if old is None and new is None:
                 continue
             try:
-                handler(Change(old, new))
+                call_plain(handler, Change(old, new))
             except Exception as error:  # noqa: BLE001 - the last one is logged below
                 last = error
                 self._add(handler, key, old)

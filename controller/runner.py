@@ -11,12 +11,16 @@ Nothing that a reconciler returns or raises ends a worker; SystemExit ends the p
 | Blocked(reason)               | when something changes           | success       | info    |
 | Blocked(reason, after)        | after that many seconds          | requeue_after | info    |
 | Conflict (AlreadyExists too)  | with back-off                    | requeue       | info    |
+| … the fifth in a row, and on  | with back-off                    | error         | error   |
+| FieldManagerConflict          | with back-off                    | error         | error   |
 | TooManyRequests(retry_after)  | after that many seconds          | requeue_after | warning |
 | TerminalError                 | when something changes           | error         | error   |
 | any other ControllerError     | with back-off; 400 and 422 too   | error         | error   |
 | a mistake in code: TypeError, | with back-off; counts as panic   | error         | error   |
 | KeyError (supervisor.is_bug)  |                                  |               |         |
 | any other Exception           | with back-off                    | error         | error   |
+
+A shard_by that fails is an error of its key, like a reconciler that raises.
 
 The first four reset the key's failures. A TerminalError does not (controller-runtime's rule): if
 another error follows, the back-off continues. What is no ControllerError is logged with its
@@ -30,13 +34,23 @@ delayed, and one that asks again by mistake does not take all of the process' ti
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any, assert_never
 
 import anyio
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from controller.errors import Conflict, ControllerError, TerminalError, TooManyRequests
+from controller.callbacks import function_name, is_key
+from controller.deadlines import Deadline, DeadlinePassed
+from controller.errors import (
+    LONGEST_RETRY_SECONDS,
+    AlreadyExists,
+    Conflict,
+    ControllerError,
+    TerminalError,
+    TooManyRequests,
+)
 from controller.meta import Key
 from controller.metrics import Metrics, ReconcileMetrics
 from controller.outcome import Again, Blocked, Outcome, Settled
@@ -47,10 +61,15 @@ from controller.supervisor import as_exception, cancellation_requested, is_bug
 from controller.workqueue import QueueShutDown, WorkQueue
 
 Reconcile = Callable[[Key], Awaitable[Outcome]]
+Attempt = Callable[[Key], Awaitable[Outcome | Exception]]
 Log = structlog.typing.FilteringBoundLogger
 
 LONGEST_PACE_SECONDS = 0.1
 """A key that keeps coming back at once is reconciled so often at most."""
+
+
+CONFLICTS_IN_A_ROW = 5
+"""So many conflicts of one key in a row are an error: no retry has solved them."""
 
 
 class NotAsync(TypeError):
@@ -98,6 +117,8 @@ class Controller:
         )
         self._hurries: dict[Key, int] = {}
         """How often in a row a key asked to come back at once."""
+        self._conflicts: dict[Key, int] = {}
+        """How often in a row the passes of a key ended with a Conflict."""
         self._logged_not_async = False
         self._log: Log = structlog.get_logger(__name__)
 
@@ -130,21 +151,37 @@ class Controller:
 
     async def _process(self, key: Key) -> None:
         """Reconcile a key, unless its shard has gone to another replica since it was queued."""
+        if not is_key(key):
+            self._drop(key)
+            self._log.error(
+                "No key was queued, and is dropped", controller=self.name, value=repr(key)
+            )
+            return
         if self._partition is None:
-            await self._reconcile_once(key)
-        elif self._partition.owns(key):
-            with self._partition.running(key) as scope:
-                await self._reconcile_once(key)
-            if scope.cancelled_caught:
-                self._log.info(
-                    "Cancelled, the shard is lost", namespace=key.namespace, name=key.name
-                )
-        else:
-            self._hurries.pop(key, None)
-            self.queue.forget(key)
-            self.queue.done(key)
+            await self._reconcile_once(key, self._attempt)
+            return
+        try:
+            is_owned = self._partition.owns(key)
+            passing = self._partition.running(key)
+        except Exception as error:  # noqa: BLE001 - logged and retried like an error of the pass
+            await self._reconcile_once(key, partial(_failed, error))
+            return
+        if not is_owned:
+            self._drop(key)
+            return
+        with passing as scope:
+            await self._reconcile_once(key, self._attempt)
+        if scope.cancelled_caught:
+            self._log.info("Cancelled, the shard is lost", namespace=key.namespace, name=key.name)
 
-    async def _reconcile_once(self, key: Key) -> None:
+    def _drop(self, key: Key) -> None:
+        """Take a key out of the queue that is not reconciled here."""
+        self._hurries.pop(key, None)
+        self._conflicts.pop(key, None)
+        self.queue.forget(key)
+        self.queue.done(key)
+
+    async def _reconcile_once(self, key: Key, attempt: Attempt) -> None:
         """Reconcile one key, with log context and metrics; queue it again if it asks for it."""
         clock, metrics = self.queue.clock, self._metrics
         begun = clock.monotonic()
@@ -156,7 +193,7 @@ class Controller:
                 name=key.name,
                 reconcileID=str(uuid.uuid4()),
             ):
-                outcome = await self._attempt(key)
+                outcome = await attempt(key)
                 result = self._requeue(key, self._paced(key, outcome, begun))
                 metrics.ended(result, clock.monotonic() - begun)
         finally:
@@ -174,20 +211,36 @@ class Controller:
         running = self._reconcile(key)
         if not isinstance(running, Awaitable):
             raise NotAsync(
-                f"the reconciler of {self.name} must be an `async def`: it returned {running!r},"
-                " which cannot be awaited"
+                f"the reconciler of {self.name}, {function_name(self._reconcile)}, must be an"
+                f" `async def`: it returned {running!r}, which cannot be awaited"
             )
         if self._timeout is None:
             outcome = await running
         else:
-            with self.queue.clock.move_on_after(self._timeout) as scope:
-                outcome = await running
-            if scope.cancelled_caught:
-                self._metrics.timeouts.inc()
-                raise ControllerError(f"not reconciled within {self._timeout:g} s, and cancelled")
+            outcome = await self._run_within(self._timeout, running)
         if not isinstance(outcome, Outcome):  # a forgotten return, for example
-            raise TypeError(f"reconciler {self.name} returned {outcome!r}, which is no Outcome")
+            raise TypeError(
+                f"reconciler {self.name}, {function_name(self._reconcile)}, returned {outcome!r},"
+                " which is no Outcome: return SETTLED, Again(seconds) or Blocked(reason)"
+            )
         return outcome
+
+    async def _run_within(self, seconds: float, running: Awaitable[Outcome]) -> Outcome:
+        """Await a pass; cancel it when its time is over, and raise ControllerError."""
+
+        def report_ignored() -> None:
+            self._log.error(
+                "The reconciler goes on after its timeout: it catches CancelledError. Let the"
+                " error out",
+                reconciler=function_name(self._reconcile),
+                timeout_seconds=seconds,
+            )
+
+        deadline = Deadline(self.queue.clock, seconds, self._metrics.timeouts.inc, report_ignored)
+        try:
+            return await deadline.run(running)
+        except DeadlinePassed as error:
+            raise ControllerError(f"not reconciled within {seconds:g} s, and cancelled") from error
 
     def _paced(self, key: Key, outcome: Outcome | Exception, begun: float) -> Outcome | Exception:
         """Return `outcome`, with a longer delay if the key keeps coming back at once."""
@@ -204,7 +257,10 @@ class Controller:
 
     def _requeue(self, key: Key, outcome: Outcome | Exception) -> str:
         """Queue `key` again if need be; return the result for metrics."""
-        match most_severe(outcome) if isinstance(outcome, ExceptionGroup) else outcome:
+        outcome = most_severe(outcome) if isinstance(outcome, ExceptionGroup) else outcome
+        if not isinstance(outcome, Conflict):
+            self._conflicts.pop(key, None)
+        match outcome:
             case Settled():
                 self.queue.forget(key)
                 self._log.debug("Reconciled")
@@ -225,30 +281,54 @@ class Controller:
         priority = self.queue.priority(key)
         match error:
             case Conflict():
-                self._log.info("Conflict, starting over", reason=error.reason, error=str(error))
+                result = self._count_conflict(key, error)
                 self.queue.add_rate_limited(key, priority=priority)
-                return "requeue"
+                return result
             case TooManyRequests(retry_after=float() | int() as seconds) if seconds > 0:
+                seconds = min(seconds, LONGEST_RETRY_SECONDS)
                 self._log.warning("Throttled by the API server", after=seconds)
                 self.queue.add_after(key, seconds, priority=priority)
                 return "requeue_after"
             case TerminalError():
-                self._log.error("Reconciler error, not retried", error=str(error))
+                self._log.error("Reconciler error, not retried", error=_message(error))
                 self._metrics.terminal_errors.inc()
                 return "error"
             case NotAsync():
                 if not self._logged_not_async:
                     self._logged_not_async = True
-                    self._log.error("The reconciler must be async", error=str(error))
+                    self._log.error("The reconciler must be async", error=_message(error))
                 self._metrics.panics.inc()
             case ControllerError():
-                self._log.error("Reconciler error", error=str(error), kind=type(error).__name__)
+                name = type(error).__name__
+                self._log.error("Reconciler error", error=_message(error), kind=name)
             case _:
                 bug = is_bug(error)
                 event = "Reconciler panic" if bug else "Reconciler error"
                 self._log.error(event, error=_described(error), exc_info=error)
                 self._metrics.panics.inc(bug)
         self.queue.add_rate_limited(key, priority=priority)
+        return "error"
+
+    def _count_conflict(self, key: Key, error: Conflict) -> str:
+        """Log a conflict; return the result for metrics, an error if retries do not help."""
+        in_a_row = self._conflicts[key] = self._conflicts.get(key, 0) + 1
+        reason = error.reason
+        if in_a_row < CONFLICTS_IN_A_ROW:
+            self._log.info("Conflict, starting over", reason=reason, error=_message(error))
+            return "requeue"
+        hint = "another writer changes the object at the same time as each pass"
+        if isinstance(error, AlreadyExists):
+            hint = (
+                "the object exists, and the pass does not see it: compare the labels and the"
+                " namespace of the object with what the informer selects"
+            )
+        self._log.error(
+            "Conflict again, retries do not help",
+            reason=reason,
+            error=_message(error),
+            in_a_row=in_a_row,
+            hint=hint,
+        )
         return "error"
 
     def _requeue_after(self, key: Key, seconds: float | None) -> str:
@@ -269,6 +349,19 @@ def most_severe(group: ExceptionGroup[Exception]) -> Exception:
     if not all(isinstance(error, ControllerError) for error in errors):
         return group
     return min(errors, key=_severity)
+
+
+async def _failed(error: Exception, _: Key) -> Exception:
+    """Return the error that ended a pass before the reconciler was called."""
+    return error
+
+
+def _message(error: Exception) -> str:
+    """Return the text of an error; of one that cannot be shown, its type."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the error of the pass matters, not that of its text
+        return type(error).__name__
 
 
 def _described(error: Exception) -> str:

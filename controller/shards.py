@@ -14,13 +14,14 @@ replicas work on one key.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from hashlib import blake2b
 
 import anyio
 import structlog
 
+from controller.callbacks import call_plain, check_plain, checked_key_or_none
 from controller.meta import Key
 
 ShardBy = Callable[[Key], Key | None]
@@ -99,6 +100,22 @@ def _weight(one: str, other: str) -> bytes:
     return blake2b(f"{one}\n{other}".encode(), digest_size=8).digest()
 
 
+def check_shard_functions(by: object | None, forget: object | None) -> None:
+    """Raise for functions of a controller's shards that cannot be used, even without shards.
+
+    Args:
+        by: as for Partition.
+        forget: as for Partition.
+
+    Raises:
+        TypeError: a function is async or cannot be called.
+    """
+    if by is not None:
+        check_plain(by, "shard_by of a controller")
+    if forget is not None:
+        check_plain(forget, "forget of a controller")
+
+
 class Shards:
     """The shards that this process works on now.
 
@@ -125,6 +142,9 @@ class Partition:
         shards: those that are held here.
         by: from a key to the key whose shard it belongs to; by default the key itself.
         forget: called with each key that was reconciled here when its shard has gone.
+
+    Raises:
+        TypeError: a function is async or cannot be called.
     """
 
     def __init__(
@@ -133,6 +153,7 @@ class Partition:
         by: ShardBy | None = None,
         forget: Callable[[Key], None] | None = None,
     ) -> None:
+        check_shard_functions(by, forget)
         self._shards = shards
         self._by = by
         self._forget = forget
@@ -141,19 +162,29 @@ class Partition:
         self._ended = anyio.Event()
 
     def shard(self, key: Key) -> int | None:
-        """Return the shard of a key; None if every replica may reconcile it."""
-        found = key if self._by is None else self._by(key)
-        return None if found is None else shard_of(found, self._shards.count)
+        """Return the shard of a key; None if every replica may reconcile it.
+
+        Raises:
+            Exception: what the function `by` raises, or TypeError for a wrong result.
+        """
+        owner = key if self._by is None else checked_key_or_none(self._by, self._by(key))
+        return None if owner is None else shard_of(owner, self._shards.count)
 
     def owns(self, key: Key) -> bool:
         """Return whether this process may reconcile a key."""
         shard = self.shard(key)
         return shard is None or shard in self._shards.held
 
+    def running(self, key: Key) -> AbstractContextManager[anyio.CancelScope]:
+        """Return a context to run a pass over a key in, which `cancel` cancels.
+
+        Raises:
+            Exception: as for `shard`, before the context is entered.
+        """
+        return self._running_in(key, self.shard(key))
+
     @contextmanager
-    def running(self, key: Key) -> Iterator[anyio.CancelScope]:
-        """Run a pass over a key inside the context, which `cancel` cancels."""
-        shard = self.shard(key)
+    def _running_in(self, key: Key, shard: int | None) -> Iterator[anyio.CancelScope]:
         if self._forget is not None and shard is not None:
             self._reconciled.setdefault(shard, set()).add(key)
         with anyio.CancelScope() as scope:
@@ -181,6 +212,6 @@ class Partition:
         for key in self._reconciled.pop(shard, ()):
             assert self._forget is not None  # else no key is noted
             try:
-                self._forget(key)
+                call_plain(self._forget, key)
             except Exception:
                 log.exception("forgetting a key raised", key=str(key))

@@ -20,7 +20,8 @@ itself, /healthz and /readyz fail until it has ended.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -28,6 +29,7 @@ import anyio
 import structlog
 from prometheus_client import Counter
 
+from controller.callbacks import checked_awaitable
 from controller.clock import Clock
 from controller.errors import UnexpectedEnd
 from controller.health import Check, Failing
@@ -46,6 +48,24 @@ log = structlog.get_logger(__name__)
 
 class UnexpectedError(RuntimeError):
     """Called code raised what is no Exception: a CancelledError of its own, for example."""
+
+
+_expiring: "set[asyncio.Task[Any]]" = set()
+"""Tasks that a deadline may cancel with asyncio's cancellation (deadlines.py)."""
+
+
+@contextmanager
+def expiring(task: "asyncio.Task[Any]") -> Iterator[None]:
+    """Take cancellations of `task` inside the context as asked for by the framework.
+
+    Args:
+        task: runs under a deadline.
+    """
+    _expiring.add(task)
+    try:
+        yield
+    finally:
+        _expiring.discard(task)
 
 
 _BUGS = (
@@ -78,7 +98,7 @@ async def guarded(run: Callable[[], Awaitable[R]]) -> R:
         UnexpectedError: as `as_exception` says.
     """
     try:
-        return await run()
+        return await checked_awaitable(run, run())
     except BaseException as error:
         raise as_exception(error) from error
 
@@ -123,7 +143,7 @@ def cancellation_requested() -> bool:
     task = asyncio.current_task()
     if task is None or not task.cancelling():
         return False
-    if anyio.get_current_task().parent_id is None:
+    if anyio.get_current_task().parent_id is None or task in _expiring:
         return True
     while task.cancelling():
         task.uncancel()

@@ -7,6 +7,9 @@ A predicate saves queue entries, not memory, and nothing may depend on it for co
 reconcilers are level-based, so an extra reconciliation changes nothing. A mapping is called with
 the old and with the new state of a changed object, because the owner or the reference that was
 removed needs a reconciliation as much as the one that was added.
+
+Mappings, predicates and delays are plain functions. What they return is checked (callbacks.py),
+and a change on which one of them fails is delivered again (redelivery.py).
 """
 
 from collections.abc import Callable, Iterable
@@ -15,6 +18,7 @@ from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from controller.cache import Change
+from controller.callbacks import check_plain, checked_delay, checked_flag, checked_keys
 from controller.clusters import ClusterKind
 from controller.informer import Informer, Registration
 from controller.meta import Key, Object
@@ -111,6 +115,9 @@ class Watch(Generic[T]):
             every change is due at once.
         priority: of the keys, unless they are those of the first list: LOW_PRIORITY where what is
             asked for itself is to go first.
+
+    Raises:
+        TypeError: a function is async or cannot be called.
     """
 
     informer: Informer[T]
@@ -118,6 +125,9 @@ class Watch(Generic[T]):
     predicate: Predicate | None = None
     delay: Delay | float | None = None
     priority: int = 0
+
+    def __post_init__(self) -> None:
+        _check_functions(self.mapping, self.predicate, self.delay)
 
     @property
     def resource(self) -> Resource[T]:
@@ -157,6 +167,9 @@ class ClusterWatch(Generic[T]):
         kind: delivers the changes of all clusters that are open.
         mapping: from the cluster's key and a changed object in it to the keys to enqueue.
         predicate: whether a change counts; None if all do.
+
+    Raises:
+        TypeError: a function is async or cannot be called.
     """
 
     kind: ClusterKind[T]
@@ -165,6 +178,9 @@ class ClusterWatch(Generic[T]):
 
     resource: ClassVar[None] = None
     """None: the keys are not of the kind that is watched."""
+
+    def __post_init__(self) -> None:
+        _check_functions(self.mapping, self.predicate, None)
 
     async def wait_ready(self) -> None:
         """Return at once."""
@@ -192,7 +208,20 @@ Trigger = Watch[Any] | ClusterWatch[Any]
 def keys_of(change: Change[T], mapping: Mapping[T]) -> tuple[Key, ...]:
     """Return the keys that a change maps to, each once, those of the old state first."""
     states = (state for state in (change.old, change.new) if state is not None)
-    return tuple(dict.fromkeys(key for state in states for key in mapping(state)))
+    return tuple(
+        dict.fromkeys(key for state in states for key in checked_keys(mapping, mapping(state)))
+    )
+
+
+def _check_functions(
+    mapping: object, predicate: object | None, delay: Delay | float | None
+) -> None:
+    """Raise TypeError if a function of a Watch or ClusterWatch is async or none at all."""
+    check_plain(mapping, "the mapping of a Watch")
+    if predicate is not None:
+        check_plain(predicate, "the predicate of a Watch")
+    if delay is not None and not isinstance(delay, int | float):
+        check_plain(delay, "the delay of a Watch")
 
 
 def _enqueue(
@@ -205,8 +234,8 @@ def _enqueue(
     priority: int = 0,
 ) -> None:
     """Queue the keys of a change that passes the predicate; initial ones at low priority."""
-    if predicate is not None and not predicate(change):
+    if predicate is not None and not checked_flag(predicate, predicate(change)):
         return
-    seconds = delay(change) if callable(delay) else delay or 0.0
+    seconds = checked_delay(delay, delay(change)) if callable(delay) else delay or 0.0
     for key in keys_of(change, mapping):
         queue.add_after(key, seconds, priority=LOW_PRIORITY if change.initial else priority)

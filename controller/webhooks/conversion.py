@@ -18,13 +18,13 @@ its objects is not, because an API server takes all or none.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass, replace
-from inspect import iscoroutinefunction
 from typing import Any, Generic, NamedTuple, TypeVar, get_origin
 
 import msgspec
 import structlog
 from anyio.lowlevel import checkpoint
 
+from controller.callbacks import check_not_awaitable, check_plain, function_name
 from controller.clock import Clock
 from controller.codec import DECODE_ERRORS, decoder, encode
 from controller.meta import Key, Untyped
@@ -64,7 +64,7 @@ class Spoke(Generic[S, H]):
         from_hub: from an object of the hub to one of this version.
 
     Raises:
-        ValueError: a function is async.
+        TypeError: a function is async or cannot be called.
     """
 
     version: str
@@ -74,8 +74,7 @@ class Spoke(Generic[S, H]):
 
     def __post_init__(self) -> None:
         for function in (self.to_hub, self.from_hub):
-            if iscoroutinefunction(function):
-                raise ValueError(f"{_name(function)} is async: a conversion must be synchronous")
+            check_plain(function, f"a conversion of version {self.version}")
 
 
 class _Step(NamedTuple):
@@ -248,9 +247,11 @@ def _apply(step: _Step, source: Json) -> Json:
         returned = step.function(given)
     except BaseException as error:
         raise as_exception(error) from error
+    check_not_awaitable(step.function, returned)
     if not isinstance(returned, get_origin(step.returns) or step.returns):
         raise UnfitResult(
-            f"{_name(step.function)} returned {returned!r}, which is no {_name(step.returns)}"
+            f"{function_name(step.function)} returned {returned!r}, which is no"
+            f" {_name(step.returns)}"
         )
     if _is_plain(step.takes):
         converted = _plain(returned)

@@ -22,6 +22,7 @@ from typing import Generic, TypeVar
 import structlog
 from structlog.contextvars import bound_contextvars
 
+from controller.callbacks import function_name
 from controller.clock import Clock
 from controller.supervisor import guarded, is_bug
 from controller.webhooks.answers import Answer, Denied, Patched
@@ -98,12 +99,12 @@ class Webhook(Generic[T]):
             return refusal(str(error), 400, uid=error.uid, api_version=error.api_version), False
         with bound_contextvars(**self._log_context(review)):
             with clock.move_on_after(seconds) as scope:
-                answer, failed = await self._call_handler(request)
+                answer, failed = await self._call_handler(request, review)
             if scope.cancelled_caught:
                 log.error("Admission request not answered in time", seconds=seconds)
                 raise DeadlineExceeded(f"webhook {self.path} did not answer within {seconds:g} s")
-            log.debug("Admission request answered", answer=type(answer).__name__)
-        return encode_review(answer, review.uid, review, review.api_version), failed
+            log.debug("Admission request answered", webhook=self.path, failed=failed)
+        return answer, failed
 
     def refuse(self, message: str, code: int) -> tuple[bytes, int]:
         """Return the response to a request whose body cannot be read, and its HTTP status code.
@@ -114,9 +115,14 @@ class Webhook(Generic[T]):
         """
         return refusal(message, code), 200
 
-    async def _call_handler(self, request: AdmissionRequest[T]) -> tuple[Answer, bool]:
+    async def _call_handler(
+        self, request: AdmissionRequest[T], review: Review
+    ) -> tuple[bytes, bool]:
+        """Return the encoded answer of the handler, and whether the handler has a bug."""
+        encoded = partial(encode_review, uid=review.uid, about=review)
         try:
-            return self._checked(await guarded(partial(self._handler, request))), False
+            answer = self._checked(await guarded(partial(self._handler, request)))
+            return encoded(answer, api_version=review.api_version), False
         except Exception as error:
             bug = is_bug(error)
             log.exception("Webhook panic" if bug else "Webhook error")
@@ -124,11 +130,15 @@ class Webhook(Generic[T]):
             message = (
                 f"webhook {self.path} failed on request {request.uid}; the reason is in its log"
             )
-            return Denied(message, "InternalError", 500), bug
+            denied = Denied(message, "InternalError", 500)
+            return encoded(denied, api_version=review.api_version), bug
 
     def _checked(self, answer: Answer) -> Answer:
         if not isinstance(answer, Answer):  # a forgotten return, for example
-            raise TypeError(f"webhook {self.path} returned {answer!r}, which is no Answer")
+            raise TypeError(
+                f"webhook {self.path}: {function_name(self._handler)} returned {answer!r}, which"
+                " is no Answer: return Allowed, Denied or Patched"
+            )
         if isinstance(answer, Patched) and not self.mutating:
             raise TypeError(f"webhook {self.path} is validating: it must not return a patch")
         return answer

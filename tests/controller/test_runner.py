@@ -1,15 +1,19 @@
 """The runner: what each answer of a reconciler leads to."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
 
 import anyio
 import pytest
 from prometheus_client import CollectorRegistry
+from structlog.contextvars import merge_contextvars
+from structlog.testing import capture_logs
 
 from controller.errors import (
     AlreadyExists,
     Conflict,
+    FieldManagerConflict,
     NoAnswer,
     TerminalError,
     TooManyRequests,
@@ -152,6 +156,37 @@ async def test_a_forgotten_return_is_reported_as_a_bug() -> None:
     harness = Harness(None)  # type: ignore[arg-type] # what an unchecked reconciler would return
     assert await harness.play() == [0, 0.005]
     assert harness.count("reconcile_panics_total") == 1
+
+
+async def test_the_fifth_conflict_of_a_key_in_a_row_is_an_error_that_says_why() -> None:
+    harness = Harness(*[AlreadyExists(409, "AlreadyExists", "widgets a exists")] * 6)
+    with capture_logs(processors=[merge_contextvars]) as lines:
+        await harness.play()
+    assert harness.results()["requeue"] == 4
+    assert harness.results()["error"] == 2
+    errors = [line for line in lines if line["log_level"] == "error"]
+    assert [line["in_a_row"] for line in errors] == [5, 6]
+    assert "widgets a exists" in errors[0]["error"]
+    assert "informer selects" in errors[0]["hint"]
+    assert (errors[0]["namespace"], errors[0]["name"]) == KEY
+
+
+async def test_conflicts_with_a_success_between_them_are_no_error() -> None:
+    harness = Harness(*[Conflict(409)] * 4, Again(1), *[Conflict(409)] * 4)
+    await harness.play()
+    assert harness.results()["requeue"] == 8
+    assert "error" not in harness.results()
+
+
+async def test_fields_of_another_manager_are_an_error_at_once() -> None:
+    harness = Harness(FieldManagerConflict(409, "Conflict", 'conflict with "other"'))
+    with capture_logs() as lines:
+        runs = await harness.play()
+    assert len(runs) == 2, "retried with back-off"
+    assert harness.results()["error"] == 1
+    assert [line["kind"] for line in lines if line["log_level"] == "error"] == [
+        "FieldManagerConflict"
+    ]
 
 
 async def test_a_group_of_conflicts_is_a_conflict() -> None:
@@ -338,3 +373,93 @@ async def test_a_reconciliation_within_its_time_is_left_alone() -> None:
     assert await harness.play(100) == [0]
     assert harness.results()["success"] == 1
     assert harness.count("reconcile_timeouts_total") == 0
+
+
+class Stubborn:
+    """A controller with a timeout whose reconciler catches its cancellation and goes on."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.queue = WorkQueue[Key](self.clock)
+        self.registry = CollectorRegistry()
+        self.cancelled_at: list[float] = []
+        self.gives_up = False
+        self.reconciled: list[Key] = []
+        self.controller = Controller(
+            "pools",
+            self.reconcile,
+            queue=self.queue,
+            concurrency=2,
+            metrics=Metrics(self.registry).controller("pools", 2),
+            timeout_seconds=10,
+        )
+
+    async def reconcile(self, key: Key) -> Outcome:
+        while key == KEY and not self.gives_up and len(self.cancelled_at) < 50:
+            try:
+                await self.clock.sleep(3600)
+            except asyncio.CancelledError:
+                self.cancelled_at.append(self.clock.monotonic())
+        self.reconciled.append(key)
+        return SETTLED
+
+
+async def test_a_pass_that_catches_its_cancellation_is_named_and_cancelled_less_and_less() -> None:
+    harness, other = Stubborn(), Key("ns", "other")
+    async with anyio.create_task_group() as group:
+        group.start_soon(harness.controller.run)
+        harness.queue.add(KEY)
+        with capture_logs(processors=[merge_contextvars]) as lines:
+            await harness.clock.advance(100)
+        assert harness.cancelled_at == [10, 11, 13, 17, 25, 41, 73]
+        (line,) = [line for line in lines if "after its timeout" in line["event"]]
+        assert line["log_level"] == "error"
+        assert line["reconciler"].endswith("Stubborn.reconcile")
+        assert (line["namespace"], line["name"]) == KEY
+        assert (
+            harness.registry.get_sample_value(
+                "controller_runtime_reconcile_timeouts_total", {"controller": "pools"}
+            )
+            == 1
+        )
+        harness.queue.add(other)
+        await settle()
+        assert harness.reconciled == [other]
+        harness.gives_up = True
+        with capture_logs() as lines:
+            await harness.clock.advance(100)
+        assert "not reconciled within 10 s, and cancelled" in [line.get("error") for line in lines]
+        assert harness.reconciled == [other, KEY, KEY], "tried again"
+        harness.controller.stop()
+
+
+async def test_a_late_pass_in_a_task_group_does_not_go_on_after_the_group() -> None:
+    clock, reached = VirtualClock(), list[str]()
+
+    async def reconcile(_: Key) -> Outcome:
+        async with anyio.create_task_group() as group:
+            group.start_soon(clock.sleep, 60)
+            await clock.sleep(60)
+        reached.append("after the group")
+        return SETTLED
+
+    queue = WorkQueue[Key](clock)
+    controller = Controller("pools", reconcile, queue=queue, timeout_seconds=10)
+    async with anyio.create_task_group() as group:
+        group.start_soon(controller.run)
+        queue.add(KEY)
+        await clock.advance(100)
+        controller.stop()
+        group.cancel_scope.cancel()
+    assert reached == []
+
+
+async def test_a_late_pass_that_is_cancelled_with_its_worker_ends_it() -> None:
+    harness = Stubborn()
+    async with anyio.create_task_group() as group:
+        group.start_soon(harness.controller.run)
+        harness.queue.add(KEY)
+        await harness.clock.advance(5)
+        harness.gives_up = True
+        group.cancel_scope.cancel()
+    assert harness.cancelled_at == [5]

@@ -347,7 +347,7 @@ def test_a_conversion_needs_a_path_several_versions_and_plain_functions() -> Non
 
     anything: Any = later
     of_dict: Spoke[Any, Any] = spoke
-    with pytest.raises(ValueError, match="later is async"):
+    with pytest.raises(TypeError, match=r"later, must be a plain function"):
         Spoke("v1", dict, anything, same)
     with pytest.raises(ValueError, match="plain JSON"):
         Conversion("/convert", GIZMOS, Gizmo, of_dict)

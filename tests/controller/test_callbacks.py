@@ -1,0 +1,345 @@
+"""Functions of users that are async, or that return values of a wrong type."""
+
+import gc
+import math
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+from structlog.contextvars import merge_contextvars
+from structlog.testing import capture_logs
+
+from controller.cache import Cache, Change
+from controller.callbacks import check_plain, function_name
+from controller.clusters import ClusterKind
+from controller.informer import Informer
+from controller.manager import Manager
+from controller.meta import Key
+from controller.options import ManagerOptions
+from controller.outcome import SETTLED, Outcome
+from controller.queueorder import ReadyLevels
+from controller.resource import Scope
+from controller.runner import Controller
+from controller.shards import Partition, Shards
+from controller.supervisor import guarded
+from controller.triggers import ClusterWatch, Watch, to_self
+from controller.webhooks.answers import Allowed
+from controller.webhooks.webhook import Webhook
+from controller.workqueue import WorkQueue
+from tests.clock import VirtualClock, settle
+from tests.controller.scripted import Scripted
+from tests.controller.store import Store, StoreTransport
+from tests.controller.widgets import WIDGETS, Widget, widget
+
+A, B = Key("default", "a"), Key("default", "b")
+
+
+async def answer_later(*_: object) -> Any:
+    return True
+
+
+async def yield_later(*_: object) -> AsyncIterator[Key]:
+    yield A
+
+
+class AnswerLater:
+    """An object that is called like an async function."""
+
+    async def __call__(self, *_: object) -> bool:
+        return True
+
+
+ASYNC_FUNCTIONS: list[Any] = [
+    answer_later,
+    yield_later,
+    partial(answer_later, 1),
+    partial(partial(answer_later, 1), 2),
+    AnswerLater(),
+    partial(AnswerLater(), 1),
+    AnswerLater().__call__,
+]
+
+
+async def reconcile(_: Key) -> Outcome:
+    return SETTLED
+
+
+def informer() -> Informer[Widget]:
+    return Informer(WIDGETS, Scripted([]), VirtualClock())
+
+
+def manager_with(**functions: Any) -> Controller:
+    manager = Manager(StoreTransport(Store()), clock=VirtualClock())
+    watch = Watch(manager.informer(WIDGETS), to_self)
+    return manager.controller("widget", reconcile, watches=[watch], **functions)
+
+
+REGISTRATIONS: dict[str, Callable[[Any], object]] = {
+    "mapping": lambda function: Watch(informer(), function),
+    "predicate": lambda function: Watch(informer(), to_self, function),
+    "delay": lambda function: Watch(informer(), to_self, delay=function),
+    "cluster mapping": lambda function: ClusterWatch(kind_of_clusters(), function),
+    "cluster predicate": lambda function: ClusterWatch(
+        kind_of_clusters(), function_of_two, function
+    ),
+    "index": lambda function: Cache(WIDGETS, indexes={"color": function}),
+    "handler": lambda function: informer().add_handler(function),
+    "handler of clusters": lambda function: kind_of_clusters().add_handler(function),
+    "group": lambda function: manager_with(group=function),
+    "shard_by": lambda function: manager_with(shard_by=function),
+    "forget": lambda function: manager_with(forget=function),
+}
+
+
+def function_of_two(_: Key, obj: Widget) -> list[Key]:
+    return [obj.metadata.key]
+
+
+def kind_of_clusters() -> ClusterKind[Widget]:
+    return ClusterKind(WIDGETS, Scope(), {}, lambda _: None)
+
+
+@pytest.mark.parametrize("register", REGISTRATIONS.values(), ids=REGISTRATIONS)
+@pytest.mark.parametrize("function", ASYNC_FUNCTIONS, ids=range(len(ASYNC_FUNCTIONS)))
+def test_an_async_function_is_refused_when_it_is_registered(
+    register: Callable[[Any], object], function: Any
+) -> None:
+    with pytest.raises(TypeError, match=r"(?i)later.* must be a plain function, not an `async"):
+        register(function)
+
+
+@pytest.mark.parametrize("register", REGISTRATIONS.values(), ids=REGISTRATIONS)
+def test_what_cannot_be_called_is_refused_when_it_is_registered(
+    register: Callable[[Any], object],
+) -> None:
+    with pytest.raises(TypeError, match=r"must be a function, not 'metadata\.name'"):
+        register("metadata.name")
+
+
+def test_plain_functions_methods_classes_and_partials_are_accepted() -> None:
+    for function in (to_self, partial(to_self), str, "".join, lambda: None, Watch.connect):
+        check_plain(function, "a function")
+
+
+def test_a_function_is_named_with_its_module() -> None:
+    here = __name__
+    assert function_name(to_self) == "controller.triggers.to_self"
+    assert function_name(partial(partial(reconcile), A)) == f"{here}.reconcile"
+    assert function_name(AnswerLater()) == f"{here}.AnswerLater"
+    assert function_name(AnswerLater().__call__) == f"{here}.AnswerLater.__call__"
+
+
+class Harness:
+    """A manager with one controller whose functions a test replaces while it runs."""
+
+    def __init__(self, shards: int = 0) -> None:
+        self.clock, self.store = VirtualClock(), Store()
+        options = ManagerOptions(shards=shards, leader_elect=bool(shards), lease_namespace="d")
+        self.manager = Manager(StoreTransport(self.store), clock=self.clock, options=options)
+        self.mapping: Callable[[Widget], Any] = to_self
+        self.predicate: Callable[[Change[Any]], Any] = lambda _: True
+        self.delay: Callable[[Change[Any]], Any] = lambda _: 0.0
+        self.reconciled: list[str] = []
+        widgets = self.manager.informer(WIDGETS)
+        self.controller = self.manager.controller(
+            "widget",
+            self.reconcile,
+            watches=[
+                Watch(
+                    widgets,
+                    lambda obj: self.mapping(obj),  # noqa: PLW0108 - replaced later
+                    lambda change: self.predicate(change),  # noqa: PLW0108 - replaced later
+                    delay=lambda change: self.delay(change),  # noqa: PLW0108 - replaced later
+                )
+            ],
+        )
+
+    async def reconcile(self, key: Key) -> Outcome:
+        self.reconciled.append(key.name)
+        return SETTLED
+
+    def put(self, name: str) -> None:
+        path = f"/apis/example.com/v1/namespaces/default/widgets/{name}"
+        self.store.put(path, {"metadata": {"name": name, "namespace": "default"}})
+
+    def undelivered(self) -> float | None:
+        return self.manager.metrics.registry.get_sample_value(
+            "controller_undelivered_changes_total", {"resource": "widgets.example.com"}
+        )
+
+
+def keys_and_a_text(_: Widget) -> Iterator[Any]:
+    yield A
+    yield "default/a"
+
+
+def coroutine_of(_: object) -> Any:
+    return answer_later()
+
+
+WRONG_RESULTS: list[tuple[str, Callable[..., Any], str]] = [
+    ("mapping", lambda obj: obj.metadata.key, "returned the single key default/a"),
+    ("mapping", lambda obj: obj.metadata.name, "returned 'a'"),
+    ("mapping", lambda _: None, "returned None: return a collection of keys"),
+    ("mapping", lambda _: [("default", "a")], "returned ('default', 'a') among its keys"),
+    ("mapping", lambda _: [Key("default", None)], "among its keys"),  # type: ignore[arg-type]
+    ("mapping", lambda _: {A: 1}, "return a collection of keys"),
+    ("mapping", keys_and_a_text, "returned 'default/a' among its keys"),
+    ("mapping", coroutine_of, "which nothing awaits"),
+    ("mapping", lambda _: yield_later(), "which nothing awaits"),
+    ("predicate", lambda _: None, "returned None: return True or False"),
+    ("predicate", coroutine_of, "which nothing awaits"),
+    ("delay", lambda _: None, "returned None: return seconds"),
+    ("delay", lambda _: True, "returned True: return seconds"),
+    ("delay", lambda _: math.nan, "returned nan: return seconds from 0 on"),
+    ("delay", lambda _: -1, "returned -1: return seconds from 0 on"),
+    ("delay", coroutine_of, "which nothing awaits"),
+]
+
+
+@pytest.mark.parametrize(("role", "function", "message"), WRONG_RESULTS)
+async def test_a_wrong_result_ends_nothing_and_the_change_is_delivered_again(
+    role: str, function: Callable[..., Any], message: str
+) -> None:
+    harness = Harness()
+    right = getattr(harness, role)
+    with capture_logs() as lines, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        async with anyio.create_task_group() as group:
+            group.start_soon(harness.manager.run)
+            await harness.clock.advance(0)
+            setattr(harness, role, function)
+            harness.put("a")
+            await harness.clock.advance(0)
+            assert harness.reconciled == []
+            assert harness.undelivered() == 1
+            setattr(harness, role, right)
+            harness.put("b")
+            await harness.clock.advance(0)
+            assert harness.reconciled == ["b"], "the rest goes on"
+            await harness.clock.advance(30)
+            assert harness.reconciled == ["b", "a"]
+            harness.manager.stop()
+        gc.collect()  # a coroutine that was never awaited warns when it goes
+    raised = [line for line in lines if line["event"] == "event handler raised"]
+    (line,) = raised
+    assert isinstance(line["exc_info"], TypeError | ValueError)
+    assert message in str(line["exc_info"])
+
+
+@pytest.mark.parametrize("values", [[1], [None], {"red": 1}, b"red"])
+def test_an_index_function_with_values_that_are_no_texts_is_named(values: Any) -> None:
+    def colors(_: Widget) -> Any:
+        return values
+
+    cache = Cache(WIDGETS, indexes={"color": colors})
+    cache.replace([widget("a", 1)], 1)
+    assert f"{__name__}." in cache.unreadable[A]
+    assert "colors returned" in cache.unreadable[A]
+
+
+def test_keys_whose_group_function_returns_a_coroutine_share_a_turn() -> None:
+    levels = ReadyLevels[Key](group=coroutine_of)
+    with capture_logs() as lines:
+        levels.push(A, 0, 0.0)
+        levels.push(B, 0, 0.0)
+    taken = [levels.pop(1.0) for _ in range(2)]
+    assert [ready.key for ready in taken if ready is not None] == [A, B]
+    assert {line["event"] for line in lines} == {"group function raised"}
+
+
+async def test_a_handler_that_returns_a_coroutine_gets_the_object_again() -> None:
+    watched = informer()
+    with capture_logs() as lines:
+        watched.add_handler(coroutine_of)
+        watched.cache.replace([widget("a", 1)], 1)
+    assert [line["event"] for line in lines] == ["event handler raised"]
+    assert "coroutine_of returned" in str(lines[0]["exc_info"])
+
+
+class Sharded:
+    """A controller whose shard_by fails for a key until a test repairs it."""
+
+    def __init__(self, result: object) -> None:
+        self.clock = VirtualClock()
+        self.queue = WorkQueue[Key](self.clock)
+        self.reconciled: list[Key] = []
+        self.result: object = result
+        shards = Shards(1)
+        shards.held.add(0)
+        partition = Partition(shards, self.shard_by)
+        self.controller = Controller("test", self.reconcile, queue=self.queue, partition=partition)
+
+    def shard_by(self, key: Key) -> Any:
+        if key == A and isinstance(self.result, Exception):
+            raise self.result
+        return self.result if key == A else key
+
+    async def reconcile(self, key: Key) -> Outcome:
+        self.reconciled.append(key)
+        return SETTLED
+
+
+@pytest.mark.parametrize("result", ["default", 5, ZeroDivisionError()])
+async def test_a_shard_by_that_fails_is_an_error_of_its_key_which_is_retried(
+    result: object,
+) -> None:
+    harness = Sharded(result)
+    async with anyio.create_task_group() as group:
+        group.start_soon(harness.controller.run)
+        harness.queue.add(A)
+        harness.queue.add(B)
+        with capture_logs(processors=[merge_contextvars]) as lines:
+            await harness.clock.advance(1)
+        assert harness.reconciled == [B]
+        errors = [line for line in lines if line["log_level"] == "error"]
+        assert errors
+        assert errors[0]["name"] == "a"
+        harness.result = B
+        await harness.clock.advance(2)
+        assert harness.reconciled == [B, A]
+        harness.controller.stop()
+
+
+async def test_a_value_in_the_queue_that_is_no_key_is_dropped_and_others_are_reconciled() -> None:
+    harness = Sharded(A)
+    async with anyio.create_task_group() as group:
+        group.start_soon(harness.controller.run)
+        wrong: Any = "default/a"
+        harness.queue.add(wrong)
+        harness.queue.add(B)
+        with capture_logs() as lines:
+            await settle()
+        assert harness.reconciled == [B]
+        assert [line["value"] for line in lines if line["log_level"] == "error"] == [repr(wrong)]
+        harness.controller.stop()
+
+
+async def test_a_service_that_is_a_plain_function_is_named() -> None:
+    def serve() -> Any:
+        return None
+
+    with pytest.raises(TypeError, match=r"serve must be an `async def`: it returned None"):
+        await guarded(serve)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Allowed, None, Allowed(warnings=[1])],  # type: ignore[list-item]
+)
+async def test_a_webhook_with_a_wrong_answer_refuses_the_write_and_is_named(answer: Any) -> None:
+    async def judge(_: object) -> Any:
+        return answer
+
+    body = (
+        b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request":'
+        b' {"uid": "u", "operation": "CREATE", "object": {"metadata": {"name": "a"}}}}'
+    )
+    with capture_logs() as lines:
+        review, failed = await Webhook("/judge", judge, Widget).answer(body, VirtualClock(), 9)
+    assert failed
+    assert b'"code":500' in review
+    assert [line["event"] for line in lines] == ["Webhook panic", "Admission request answered"]
