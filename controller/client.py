@@ -25,6 +25,7 @@ from controller.codec import (
 from controller.errors import NotFound
 from controller.lists import PAGE_SIZE, list_all
 from controller.meta import Key, Object, Version
+from controller.owners import check_owners
 from controller.resource import Resource
 from controller.watch import ReadLimit
 
@@ -169,7 +170,9 @@ class Client:
 
         Raises:
             AlreadyExists: an object of that name exists.
+            ValueError: the kind is cluster-scoped, and `owned` made a namespaced object the owner.
         """
+        check_owners(resource, body)
         data = await self._transport.request(
             "POST",
             resource.collection(namespace),
@@ -326,7 +329,9 @@ class Client:
         Raises:
             FieldManagerConflict: another manager owns a field.
             Conflict: the object has another version.
+            ValueError: as for `create`.
         """
+        check_owners(resource, body)
         wanted = {"namespace": key.namespace, "resourceVersion": version, "uid": uid}
         pins = {"name": key.name} | {name: value for name, value in wanted.items() if value}
         data = await self._transport.request(

@@ -222,7 +222,8 @@ async def _load_kubeconfigs(
     reader = config.kube_config
     configuration = reader.Configuration()
     try:
-        merged = reader.KubeConfigMerger(where).config
+        filled = [path for path, document in zip(paths, documents, strict=True) if document]
+        merged = reader.KubeConfigMerger(os.pathsep.join(map(str, filled))).config
         given: Mapping[str, str] = {}
         if "exec" in user:
             plugin = config.exec_provider.ExecProvider(reader.ConfigNode("exec", user["exec"]))
@@ -231,6 +232,12 @@ async def _load_kubeconfigs(
             )
             for replaced in ("exec", "token", "tokenFile", "username", "password"):
                 merged["users"].get_with_name(name)["user"].value.pop(replaced, None)
+        elif user.get("token") and user.get("tokenFile"):
+            # The loader takes `token`; kubectl takes it only while the file cannot be read.
+            passed_over = (
+                "token" if _has_token(_token_file(paths, documents, name)) else "tokenFile"
+            )
+            merged["users"].get_with_name(name)["user"].value.pop(passed_over)
         loader = reader.KubeConfigLoader(
             merged,
             active_context=chosen,
@@ -258,6 +265,22 @@ async def _load_kubeconfigs(
         ) from error
     _check_user(user, configuration, where, name)
     return configuration
+
+
+def _token_file(paths: Sequence[Path], documents: _Documents, user: object) -> Path:
+    """Return the file that the field `tokenFile` of a user names."""
+    for path, document in zip(paths, documents, strict=True):
+        if (fields := _entries([document], "user").get(str(user))) is not None:
+            return path.parent / str(fields["tokenFile"])
+    raise KeyError(user)
+
+
+def _has_token(file: Path) -> bool:
+    """Return whether a token can be read from a file."""
+    try:
+        return bool(file.read_bytes().strip())
+    except OSError:
+        return False
 
 
 def _chosen_context(documents: _Documents, context: str | None, where: str) -> str:
@@ -341,6 +364,8 @@ def _read_kubeconfig(path: Path) -> Mapping[str, Any]:
         raise ConfigurationError(f"kubeconfig {path} is no YAML: {detail}") from error
     except OSError as error:
         raise ConfigurationError(f"kubeconfig {path} cannot be read: {error.strerror}") from error
+    if document is None:
+        return {}  # an empty file, which kubectl passes over among others
     if not isinstance(document, dict):
         raise _no_contexts(str(path))
     return document

@@ -31,6 +31,9 @@ Handler = Callable[[Change[T]], None]
 
 LAG_SECONDS = 30.0
 """The watch counts as lagging when it has not delivered a write of ours for so long."""
+MOST_OWN_WRITES = 10_000
+"""So many writes of ours are remembered for the lag while the watch delivers nothing; the oldest
+decides."""
 RESTART_SECONDS = 5.0
 """Delay after an unexpected exception before the list/watch loop is started again."""
 
@@ -135,9 +138,8 @@ class Informer(Generic[T]):
     @property
     def lag_seconds(self) -> float:
         """Seconds since the oldest write of ours that the watch has not delivered; 0 for none."""
-        writes, position = self._own_writes, self.cache.position
-        while writes and writes[0][0] <= position:
-            writes.popleft()
+        self._drop_delivered()
+        writes = self._own_writes
         return self._clock.monotonic() - writes[0][1] if writes else 0.0
 
     def check(self) -> Check:
@@ -160,7 +162,15 @@ class Informer(Generic[T]):
     def apply_own_write(self, obj: T) -> None:
         """Show `obj`, the response to a write of ours, until the watch delivers it."""
         if self.cache.apply_own_write(obj):
-            self._own_writes.append((obj.metadata.revision, self._clock.monotonic()))
+            self._drop_delivered()
+            if len(self._own_writes) < MOST_OWN_WRITES:
+                self._own_writes.append((obj.metadata.revision, self._clock.monotonic()))
+
+    def _drop_delivered(self) -> None:
+        """Forget the writes of ours that the watch has delivered, also where nobody scrapes."""
+        writes, position = self._own_writes, self.cache.position
+        while writes and writes[0][0] <= position:
+            writes.popleft()
 
     def mark_deleted(self, version: Version) -> None:
         """Hide an object that the server says it has deleted.

@@ -272,7 +272,9 @@ class Manager:
         return recorder
 
     def add_webhook(self, webhook: Webhook[Any] | Conversion[Any]) -> None:
-        """Serve `webhook` in every replica, if the options have an address for webhooks.
+        """Serve `webhook` in every replica, at the options' `webhook_bind`.
+
+        Without an address `run` raises ConfigurationError; with `0` webhooks are not served.
 
         Raises:
             ValueError: there is a webhook at its path.

@@ -78,7 +78,8 @@ class ManagerOptions:
         metrics_cert_dir: the folder with tls.crt and tls.key for that; empty for a certificate
             that no client can verify, as in controller-runtime.
         health_bind: the address of /healthz and /readyz; empty or `0` for none.
-        webhook_bind: the address of the webhooks (HTTPS); empty or `0` for none.
+        webhook_bind: the address of the webhooks (HTTPS), which a manager with webhooks needs; `0`
+            to serve none.
         webhook_cert_dir: the folder with their tls.crt and tls.key, from cert-manager for example.
         webhook_self_signed: how to make a certificate if there is no such folder.
         grace_seconds: how long running reconciliations may take to end when the manager stops. A

@@ -7,6 +7,27 @@ from controller.meta import Object
 from controller.resource import Resource
 
 
+def check_owners(kind: Resource[Any], body: Mapping[str, Any]) -> None:
+    """Raise for a cluster-scoped object with an owner that `owned` found in a namespace.
+
+    Args:
+        kind: the kind of the object.
+        body: the object; `owned` has put the namespace of the owner into the metadata.
+
+    Raises:
+        ValueError: the garbage collector would delete the object, because the owner is namespaced.
+    """
+    meta = body.get("metadata") or {}
+    if kind.namespaced or not meta.get("namespace") or not meta.get("ownerReferences"):
+        return
+    owners = ", ".join(f"{one['kind']} {one['name']}" for one in meta["ownerReferences"])
+    raise ValueError(
+        f"{kind.kind} {meta.get('name') or meta.get('generateName')} is cluster-scoped and cannot"
+        f" be owned by {owners} in namespace {meta['namespace']}: use a cluster-scoped owner, or"
+        " delete the object in the reconciler, with a finalizer on the owner"
+    )
+
+
 def owned(
     body: Mapping[str, Any],
     owner: Object,
@@ -14,6 +35,7 @@ def owned(
     *,
     controller: bool = True,
     block_deletion: bool = True,
+    child: Resource[Any] | None = None,
 ) -> dict[str, Any]:
     """Return a copy of `body`, an object to be created, with an owner reference to `owner`.
 
@@ -25,9 +47,13 @@ def owned(
         controller: whether `owner` is the controlling owner; an object has at most one.
         block_deletion: whether a foreground deletion of the owner waits for the object.
 
+        child: the kind of the object, to refuse a namespaced owner of a cluster-scoped object
+            here; None to refuse it when the client creates the object.
+
     Raises:
-        ValueError: the object has another controlling owner, or the owner is in another namespace:
-            the garbage collector would not find it there and would delete the object.
+        ValueError: the object has another controlling owner, the owner is in another namespace, or
+            the owner is namespaced and the object is not. The garbage collector would not find the
+            owner there and would delete the object.
     """
     meta = dict(body.get("metadata") or {})
     name = meta.get("name") or meta.get("generateName")
@@ -51,4 +77,7 @@ def owned(
         "controller": controller,
         "blockOwnerDeletion": block_deletion,
     }
-    return {**body, "metadata": {**meta, "ownerReferences": [*others, reference]}}
+    complete = {**body, "metadata": {**meta, "ownerReferences": [*others, reference]}}
+    if child is not None:
+        check_owners(child, complete)
+    return complete

@@ -143,11 +143,18 @@ class Serving:
 
     @asynccontextmanager
     async def webhooks(self) -> AsyncIterator[None]:
-        """Serve the webhooks inside the context, if there are any and an address for them.
+        """Serve the webhooks inside the context, if there are any; `0` as address serves none.
 
         Raises:
-            ConfigurationError: the address cannot be listened on, or there is no certificate.
+            ConfigurationError: no address is set, the address cannot be listened on, or there is
+                no certificate.
         """
+        if self._webhooks and not self._options.webhook_bind:
+            paths = ", ".join(webhook.path for webhook in self._webhooks)
+            raise ConfigurationError(
+                f"webhooks are added ({paths}), and no address to serve them is set: set"
+                " ManagerOptions.webhook_bind, for example to ':9443', or to '0' to serve none"
+            )
         bind = parse_bind(self._options.webhook_bind, "webhook bind address")
         if bind is None or not self._webhooks:
             yield

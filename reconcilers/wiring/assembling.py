@@ -124,7 +124,9 @@ def add_gauges(shared: Shared) -> None:
 
 
 def add_webhooks(shared: Shared) -> None:
-    """Add the webhooks; the manager's options decide whether and where they are served."""
+    """Add the webhooks, if the manager's options have an address for them."""
+    if shared.manager.options.webhook_bind in ("", "0"):
+        return
     caches = shared.informers.caches
     for webhook in webhooks(shared.manager.client, caches, shared.clock, shared.settings):
         shared.manager.add_webhook(webhook)

@@ -277,3 +277,44 @@ async def test_a_file_that_is_no_certificate_is_refused(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path / "k", "https://127.0.0.1", user, **cluster)
     with pytest.raises(ConfigurationError, match=r"certificates for https://127\.0\.0\.1"):
         await connect(path)
+
+
+async def test_an_empty_file_among_several_is_passed_over_as_in_kubectl(
+    tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty, comment = tmp_path / "empty", tmp_path / "comment"
+    empty.write_bytes(b"")
+    comment.write_text("# nothing yet\n")
+    full = kubeconfig(tmp_path / "full", server, {"token": "good"})
+    for order in ((empty, full, comment), (full, comment, empty)):
+        monkeypatch.setenv("KUBECONFIG", ":".join(map(str, order)))
+        assert await reached()
+
+
+async def test_empty_files_alone_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty = tmp_path / "empty"
+    empty.write_bytes(b"")
+    monkeypatch.setenv("KUBECONFIG", str(empty))
+    with pytest.raises(ConfigurationError, match="has no contexts"):
+        await connect()
+
+
+async def test_the_token_file_of_a_user_counts_before_the_token_as_in_kubectl(
+    tmp_path: Path, server: str
+) -> None:
+    """client-go, transport.NewBearerAuthWithRefreshRoundTripper: the file as last read, if any."""
+    (tmp_path / "token").write_text("good\n")
+    user = {"token": "bad", "tokenFile": "token"}
+    assert await reached(kubeconfig(tmp_path / "config", server, user))
+
+
+@pytest.mark.parametrize("content", [None, "", "  \n"])
+async def test_the_token_of_a_user_counts_while_the_token_file_cannot_be_read(
+    tmp_path: Path, server: str, content: str | None
+) -> None:
+    if content is not None:
+        (tmp_path / "token").write_text(content)
+    user = {"token": "good", "tokenFile": "token"}
+    assert await reached(kubeconfig(tmp_path / "config", server, user))

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from controller.cache import Change
 from controller.errors import Forbidden, NoAnswer
-from controller.informer import LAG_SECONDS, Informer
+from controller.informer import LAG_SECONDS, MOST_OWN_WRITES, Informer
 from controller.meta import Key
 from tests.clock import VirtualClock
 from tests.controller.scripted import Scripted, Watch
@@ -185,3 +185,24 @@ async def test_a_write_of_a_replaced_history_does_not_count_as_lagging() -> None
         assert informer.cache.position == 3
         assert informer.lag_seconds == 0
         assert informer.last_error is None
+
+
+async def test_delivered_own_writes_are_forgotten_though_nobody_asks_for_the_lag() -> None:
+    informer = Informer(WIDGETS, Scripted([]), VirtualClock())
+    informer.cache.replace([], 1)
+    for revision in range(2, 1000):
+        informer.apply_own_write(widget("a", revision))
+        informer.cache.bookmark(revision)
+    assert len(informer._own_writes) <= 1
+
+
+async def test_own_writes_are_bounded_while_the_watch_delivers_nothing() -> None:
+    clock = VirtualClock()
+    informer = Informer(WIDGETS, Scripted([]), clock)
+    informer.cache.replace([], 1)
+    informer.apply_own_write(widget("a", 2))
+    await clock.advance(60)
+    for revision in range(3, MOST_OWN_WRITES + 100):
+        informer.apply_own_write(widget("a", revision))
+    assert len(informer._own_writes) == MOST_OWN_WRITES
+    assert informer.lag_seconds == 60

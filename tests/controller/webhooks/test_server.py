@@ -242,6 +242,24 @@ async def test_two_webhooks_at_one_path_are_a_mistake(tmp_path: Path) -> None:
         manager.add_webhook(Webhook("/judge", allow, Widget))
 
 
+async def test_a_manager_with_webhooks_and_no_address_for_them_does_not_start() -> None:
+    manager = Manager(StoreTransport(Store()), clock=VirtualClock())
+    manager.add_webhook(Webhook("/judge", allow, Widget))
+    with pytest.raises(ConfigurationError, match=r"\(/judge\).*set ManagerOptions\.webhook_bind"):
+        await manager.run()
+
+
+async def test_a_manager_whose_webhooks_are_switched_off_serves_none() -> None:
+    options = ManagerOptions(webhook_bind="0")
+    manager = Manager(StoreTransport(Store()), clock=VirtualClock(), options=options)
+    manager.add_webhook(Webhook("/judge", allow, Widget))
+    async with anyio.create_task_group() as group:
+        group.start_soon(manager.run)
+        await manager.wait_serving()
+        assert manager.webhook_port is None
+        manager.stop()
+
+
 async def test_a_manager_serves_webhooks_before_its_caches_are_filled(tmp_path: Path) -> None:
     authority = Authority.create()
     put(tmp_path, authority, "first")
