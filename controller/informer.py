@@ -107,13 +107,20 @@ class Informer(Generic[T]):
             most_bytes=most_bytes,
             observer=observer,
             listed=self._listed,
+            failed=self._note_attempt,
         )
         # Our own writes: resourceVersion, and when (monotonic seconds) they were answered.
         self._own_writes: deque[tuple[int, float]] = deque()
         self._replaced_histories = 0
         self._synced = anyio.Event()
+        self._attempted = anyio.Event()
         self._failure: ControllerError | None = None
         self._undelivered = Undelivered(self.cache, clock, observer or WatchObserver())
+
+    @property
+    def scope(self) -> Scope:
+        """Which objects of the kind are watched."""
+        return self._scope
 
     @property
     def last_error(self) -> ControllerError | None:
@@ -225,6 +232,10 @@ class Informer(Generic[T]):
         """Return once the first list has been delivered to the handlers."""
         await self._synced.wait()
 
+    async def wait_attempted(self) -> None:
+        """Return once the first list has been delivered, or an attempt to get it has failed."""
+        await self._attempted.wait()
+
     async def run(self) -> None:
         """Keep the cache current until cancelled, whatever fails."""
         async with anyio.create_task_group() as group:
@@ -251,6 +262,11 @@ class Informer(Generic[T]):
             self._replaced_histories = self.cache.replaced_histories
             self._own_writes.clear()
         self._synced.set()
+        self._attempted.set()
+
+    def _note_attempt(self) -> None:
+        """Note that a list or watch has failed."""
+        self._attempted.set()
 
     def _admits(self, obj: T) -> bool:
         """Return whether the response to a write of ours is about an object that is watched.
@@ -349,6 +365,10 @@ class Informers:
             lambda: max(one.silent_seconds for one in alike.values()),
             lambda: max(one.lag_seconds for one in alike.values()),
             lambda: sum(len(one.cache) for one in alike.values()),
+        )
+        metrics.watch_gaps(
+            lambda: sum(len(one.cache.unreadable) for one in alike.values()),
+            lambda: sum(not one.cache.synced for one in alike.values()),
         )
         return informer
 

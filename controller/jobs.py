@@ -10,7 +10,9 @@ the shards that are held here, and the services for the leader run where `LEADIN
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import anyio
 import structlog
@@ -18,10 +20,11 @@ import structlog
 from controller.clock import Clock
 from controller.informer import Registration
 from controller.meta import Key
+from controller.resource import Scope
 from controller.runner import Controller
 from controller.shards import Partition, Shards
 from controller.supervisor import Supervisor, Task
-from controller.triggers import KeySink, Trigger
+from controller.triggers import KeySink, Trigger, Watch
 
 Service = Callable[[], Awaitable[None]]
 
@@ -52,6 +55,9 @@ class _Filter:
 class ControllerJob:
     """Runs a controller once all its triggers are ready; other controllers do not wait for it.
 
+    Where a controller watches one kind in several namespaces, a namespace that cannot be listed
+    keeps no other from being served: its changes come once the namespace can be listed.
+
     Args:
         controller: what is run.
         triggers: what feeds its queue.
@@ -78,8 +84,7 @@ class ControllerJob:
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(cancel_when, self._stopped, group.cancel_scope)
-                for trigger in self._triggers:
-                    await trigger.wait_ready()
+                await self._wait_startable()
                 group.cancel_scope.cancel()
             if not self._stopped.is_set():
                 await self._run_controller()
@@ -95,14 +100,53 @@ class ControllerJob:
         # Connected only now, so that the first reconciliation finds all caches filled, and the
         # queue of a standby does not fill up while another replica leads.
         queue = self._filter or self.controller.queue
-        self._registrations = [trigger.connect(queue) for trigger in self._triggers]
+        late = [trigger for trigger in self._triggers if _is_behind(trigger)]
+        self._registrations = [
+            trigger.connect(queue) for trigger in self._triggers if trigger not in late
+        ]
         log.info("Starting workers", controller=self.controller.name)
         try:
-            await self.controller.run()
+            if late:
+                async with running([partial(self._connect_late, watch, queue) for watch in late]):
+                    await self.controller.run()
+            else:
+                await self.controller.run()
         finally:
             for registration in self._registrations:
                 registration.close()
             self._registrations = []
+
+    async def _wait_startable(self) -> None:
+        """Return once the kinds of all triggers are listed, each in one namespace at least."""
+        siblings = _siblings(self._triggers)
+        for trigger in self._triggers:
+            if not any(trigger in group for group in siblings):
+                await trigger.wait_ready()
+        for group in siblings:
+            for watch in group:
+                await watch.informer.wait_attempted()
+            await _wait_any(group)
+
+    async def _connect_late(self, trigger: Trigger, queue: KeySink) -> None:
+        """Connect a trigger whose namespace could not be listed when the controller started."""
+        assert isinstance(trigger, Watch)  # a ClusterWatch is always ready
+        informer = trigger.informer
+        log.error(
+            "A namespace cannot be listed, the controller serves the others",
+            controller=self.controller.name,
+            resource=informer.resource.full_name,
+            unserved=informer.scope.namespace,
+            error=str(informer.last_error),
+        )
+        await trigger.wait_ready()
+        self._registrations.append(trigger.connect(queue))
+        log.info(
+            "A namespace can be listed, the controller serves it",
+            controller=self.controller.name,
+            resource=informer.resource.full_name,
+            served=informer.scope.namespace,
+        )
+        await anyio.sleep_forever()
 
     def enqueue_shard(self, shard: int) -> None:
         """Queue all keys of a shard that is held here from now on, if the controller runs."""
@@ -111,6 +155,37 @@ class ControllerJob:
             for registration in self._registrations:
                 registration.replay()
             self._filter.only = None
+
+
+def _siblings(triggers: Sequence[Trigger]) -> list[list[Watch[Any]]]:
+    """Return the Watches of one kind in several namespaces, those of one selector in a group."""
+    groups: dict[tuple[str, Scope], list[Watch[Any]]] = {}
+    for trigger in triggers:
+        if isinstance(trigger, Watch) and trigger.informer.scope.namespace:
+            selected = replace(trigger.informer.scope, namespace="")
+            groups.setdefault((trigger.resource.full_name, selected), []).append(trigger)
+    return [
+        group
+        for group in groups.values()
+        if len({watch.informer.scope.namespace for watch in group}) > 1
+    ]
+
+
+def _is_behind(trigger: Trigger) -> bool:
+    """Return whether a controller starts before the namespace of this trigger is listed."""
+    return isinstance(trigger, Watch) and not trigger.informer.cache.synced
+
+
+async def _wait_any(watches: Sequence[Watch[Any]]) -> None:
+    """Return once one of the Watches is ready."""
+    async with anyio.create_task_group() as group:
+
+        async def wait(watch: Watch[Any]) -> None:
+            await watch.wait_ready()
+            group.cancel_scope.cancel()
+
+        for watch in watches:
+            group.start_soon(wait, watch)
 
 
 class Services:

@@ -104,10 +104,22 @@ class InformerMetrics(WatchObserver):
         self._families.cache_lag.labels(self._name).set_function(lag_seconds)
         self._families.cache_objects.labels(self._name).set_function(lambda: float(objects()))
 
+    def watch_gaps(self, unreadable: Callable[[], int], unlisted: Callable[[], int]) -> None:
+        """Read the gauges of what is missing in the caches from these functions at each scrape."""
+        families = self._families
+        families.unreadable.labels(self._name).set_function(lambda: float(unreadable()))
+        families.unlisted.labels(self._name).set_function(lambda: float(unlisted()))
+
     def unwatch(self) -> None:
         """Remove the gauges, which would go on to show, and to keep, a cache that has ended."""
         families = self._families
-        for gauge in (families.watch_silence, families.cache_lag, families.cache_objects):
+        for gauge in (
+            families.watch_silence,
+            families.cache_lag,
+            families.cache_objects,
+            families.unreadable,
+            families.unlisted,
+        ):
             gauge.remove(self._name)
 
 
@@ -282,6 +294,16 @@ class Metrics:
         )
         self.cache_objects = self._gauge(
             "controller_cache_objects", "Objects of a kind in the cache.", "resource"
+        )
+        self.unreadable = self._gauge(
+            "controller_cache_unreadable_objects",
+            "Objects of a kind whose latest version cannot be decoded or indexed.",
+            "resource",
+        )
+        self.unlisted = self._gauge(
+            "controller_informers_not_listed",
+            "Informers of a kind, one for each namespace and selector, without a first list.",
+            "resource",
         )
 
     def _reconcile_counter(self, name: str, ended: str) -> Counter:

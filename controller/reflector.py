@@ -122,6 +122,7 @@ class Reflector(Generic[T]):
         most_bytes: of a list, and of the events before the next list; None for no limit.
         observer: called when lists and watches end, for metrics.
         listed: called when a list has been put into the cache.
+        failed: called when a list or watch has failed, before the delay.
     """
 
     def __init__(  # noqa: PLR0913 - what to watch, where, and the limits
@@ -138,6 +139,7 @@ class Reflector(Generic[T]):
         most_bytes: int | None = None,
         observer: WatchObserver | None = None,
         listed: Callable[[], None] = lambda: None,
+        failed: Callable[[], None] = lambda: None,
     ) -> None:
         self._transport = transport
         self._clock = clock
@@ -157,6 +159,7 @@ class Reflector(Generic[T]):
         self._initial: InitialEvents[T] | None = None
         self._observer = observer or WatchObserver()
         self._listed = listed
+        self._failed = failed
         self._kind = cache.resource.full_name
         self.state: State = Empty()
         """The state of the loop."""
@@ -389,6 +392,7 @@ class Reflector(Generic[T]):
         self.last_error = errors.SourceError(verb, self._kind, error)
         if self.failing_since is None:
             self.failing_since = self._clock.monotonic()
+        self._failed()
         seconds = self._backoff.failed()
         if isinstance(error, errors.ApiError) and error.retry_after is not None:
             seconds = max(seconds, error.retry_after)
