@@ -5,7 +5,8 @@ patches, replaces or deletes an object at any version it may have. The exception
 apply, for objects in other clusters whose fields we own; it can carry a version, too.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
@@ -22,7 +23,7 @@ from controller.codec import (
     with_defaults,
     with_metadata,
 )
-from controller.errors import NotFound
+from controller.errors import ControllerError, NotFound
 from controller.lists import PAGE_SIZE, list_all
 from controller.meta import Key, Object, Version
 from controller.owners import check_owners
@@ -39,6 +40,26 @@ log = structlog.get_logger(__name__)
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
+
+
+@contextmanager
+def _naming(
+    verb: str, resource: Resource[Any], where: Key | str = "", subresource: str = ""
+) -> Iterator[None]:
+    """Write on errors inside the context which request failed.
+
+    Args:
+        verb: as in roles: `get`, `list`, `create`, `patch`, `update`, `delete`.
+        resource: the kind.
+        where: the key of the object, or the namespace; empty for all.
+        subresource: for example `status`; empty for the object itself.
+    """
+    try:
+        yield
+    except ControllerError as error:
+        what = f"{resource.full_name}/{subresource}" if subresource else resource.full_name
+        error.request = " ".join(part for part in (verb, what, str(where)) if part)
+        raise
 
 
 class Client:
@@ -111,10 +132,11 @@ class Client:
             key: namespace and name.
             subresource: for example `scale`; empty for the object itself.
         """
-        data = await self._transport.request(
-            "GET", resource.path(key, subresource), accept=resource.accept
-        )
-        return self._decode(resource, data, subresource)
+        with _naming("get", resource, key, subresource):
+            data = await self._transport.request(
+                "GET", resource.path(key, subresource), accept=resource.accept
+            )
+            return self._decode(resource, data, subresource)
 
     async def find(self, resource: Resource[T], key: Key) -> T | None:
         """Read an object from the server; return None if it does not exist.
@@ -149,8 +171,9 @@ class Client:
             query["labelSelector"] = labels
         if fields:
             query["fieldSelector"] = fields
-        limit = ReadLimit(self._most_bytes)
-        return await list_all(self._transport, resource, namespace, query, limit)
+        with _naming("list", resource, namespace):
+            limit = ReadLimit(self._most_bytes)
+            return await list_all(self._transport, resource, namespace, query, limit)
 
     async def create(
         self,
@@ -173,15 +196,16 @@ class Client:
             ValueError: the kind is cluster-scoped, and `owned` made a namespaced object the owner.
         """
         check_owners(resource, body)
-        data = await self._transport.request(
-            "POST",
-            resource.collection(namespace),
-            query=self._query | ({"fieldManager": field_manager} if field_manager else {}),
-            body=encode(
-                with_defaults(resource, body, {"namespace": namespace} if namespace else {})
-            ),
-        )
-        return self._decode(resource, data)
+        with _naming("create", resource, _created_key(namespace, body)):
+            data = await self._transport.request(
+                "POST",
+                resource.collection(namespace),
+                query=self._query | ({"fieldManager": field_manager} if field_manager else {}),
+                body=encode(
+                    with_defaults(resource, body, {"namespace": namespace} if namespace else {})
+                ),
+            )
+            return self._decode(resource, data)
 
     async def patch(
         self,
@@ -211,14 +235,15 @@ class Client:
             body, content_type = encode(with_metadata(patch, pins)), MERGE_PATCH
         else:
             body, content_type = encode([*pinning(pins), *patch]), JSON_PATCH
-        data = await self._transport.request(
-            "PATCH",
-            resource.path(at.key, subresource),
-            query=self._query,
-            body=body,
-            content_type=content_type,
-        )
-        return self._decode(resource, data, subresource)
+        with _naming("patch", resource, at.key, subresource):
+            data = await self._transport.request(
+                "PATCH",
+                resource.path(at.key, subresource),
+                query=self._query,
+                body=body,
+                content_type=content_type,
+            )
+            return self._decode(resource, data, subresource)
 
     async def patch_status(self, resource: Resource[T], obj: T, status: Mapping[str, Any]) -> T:
         """Merge `status` into the object's status if the object is still at the version of `obj`.
@@ -258,13 +283,14 @@ class Client:
         pins = {"name": at.name, "resourceVersion": precondition(at), "uid": at.uid}
         if at.namespace:
             pins["namespace"] = at.namespace
-        data = await self._transport.request(
-            "PUT",
-            resource.path(at.key, subresource),
-            query=self._query,
-            body=encode(with_metadata(with_defaults(resource, body, {}), pins)),
-        )
-        return self._decode(resource, data, subresource)
+        with _naming("update", resource, at.key, subresource):
+            data = await self._transport.request(
+                "PUT",
+                resource.path(at.key, subresource),
+                query=self._query,
+                body=encode(with_metadata(with_defaults(resource, body, {}), pins)),
+            )
+            return self._decode(resource, data, subresource)
 
     async def delete(
         self, resource: Resource[T], at: Version, *, propagation: str = ""
@@ -293,16 +319,17 @@ class Client:
         if self._dry_run:
             options["dryRun"] = ["All"]  # the server reads no query when there is a body
         path = resource.path(at.key)
-        try:
-            data = await self._transport.request("DELETE", path, body=encode(options))
-        except NotFound as error:
-            if error.reason == "NotFound":
-                self._deleted(resource, at)
-            raise
-        if still_exists(decode_json(data)):
-            return self._decode(resource, data)
-        self._deleted(resource, at)
-        return None
+        with _naming("delete", resource, at.key):
+            try:
+                data = await self._transport.request("DELETE", path, body=encode(options))
+            except NotFound as error:
+                if error.reason == "NotFound":
+                    self._deleted(resource, at)
+                raise
+            if still_exists(decode_json(data)):
+                return self._decode(resource, data)
+            self._deleted(resource, at)
+            return None
 
     async def apply(  # noqa: PLR0913 - which object, what of it, and under which conditions
         self,
@@ -334,14 +361,16 @@ class Client:
         check_owners(resource, body)
         wanted = {"namespace": key.namespace, "resourceVersion": version, "uid": uid}
         pins = {"name": key.name} | {name: value for name, value in wanted.items() if value}
-        data = await self._transport.request(
-            "PATCH",
-            resource.path(key),
-            query={"fieldManager": manager, "force": "true" if force else "false"} | self._dry_run,
-            body=encode(with_metadata(with_defaults(resource, body, {}), pins)),
-            content_type=APPLY_PATCH,
-        )
-        return self._decode(resource, data)
+        with _naming("apply", resource, key):
+            data = await self._transport.request(
+                "PATCH",
+                resource.path(key),
+                query={"fieldManager": manager, "force": "true" if force else "false"}
+                | self._dry_run,
+                body=encode(with_metadata(with_defaults(resource, body, {}), pins)),
+                content_type=APPLY_PATCH,
+            )
+            return self._decode(resource, data)
 
     async def served(self, resource: Resource[Any]) -> bool:
         """Return whether the server's discovery documents list the kind `resource`.
@@ -400,3 +429,9 @@ class Client:
         else:
             self._notify(self._on_object, resource, obj)
         return obj
+
+
+def _created_key(namespace: str, body: Mapping[str, Any]) -> Key:
+    """Return namespace and name of an object to create; the name may be a generateName."""
+    meta = body.get("metadata") or {}
+    return Key(namespace, str(meta.get("name") or meta.get("generateName") or ""))

@@ -42,6 +42,11 @@ LONGEST_RETRY_SECONDS = 1000.0
 class ControllerError(Exception):
     """Base class of all errors that this package raises on purpose."""
 
+    request: str = ""
+    """The request of a Client that failed: `patch widgets.example.com/status team/a`; else empty.
+
+    Not a part of the message: an API server names kind and object in most of its messages."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cause:

@@ -300,7 +300,9 @@ class Controller:
                 self._metrics.panics.inc()
             case ControllerError():
                 name = type(error).__name__
-                self._log.error("Reconciler error", error=_message(error), kind=name)
+                self._log.error(
+                    "Reconciler error", error=_message(error), kind=name, **_request_of(error)
+                )
             case _:
                 bug = is_bug(error)
                 event = "Reconciler panic" if bug else "Reconciler error"
@@ -314,7 +316,12 @@ class Controller:
         in_a_row = self._conflicts[key] = self._conflicts.get(key, 0) + 1
         reason = error.reason
         if in_a_row < CONFLICTS_IN_A_ROW:
-            self._log.info("Conflict, starting over", reason=reason, error=_message(error))
+            self._log.info(
+                "Conflict, starting over",
+                reason=reason,
+                error=_message(error),
+                **_request_of(error),
+            )
             return "requeue"
         hint = "another writer changes the object at the same time as each pass"
         if isinstance(error, AlreadyExists):
@@ -328,6 +335,7 @@ class Controller:
             error=_message(error),
             in_a_row=in_a_row,
             hint=hint,
+            **_request_of(error),
         )
         return "error"
 
@@ -354,6 +362,11 @@ def most_severe(group: ExceptionGroup[Exception]) -> Exception:
 async def _failed(error: Exception, _: Key) -> Exception:
     """Return the error that ended a pass before the reconciler was called."""
     return error
+
+
+def _request_of(error: ControllerError) -> dict[str, str]:
+    """Return the field of a log line that names the request that failed, if a request failed."""
+    return {"request": error.request} if error.request else {}
 
 
 def _message(error: Exception) -> str:

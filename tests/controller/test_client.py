@@ -1,14 +1,14 @@
 """What the client sends, and what it makes of the answers."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 from typing_extensions import override
 
 from controller.client import Client
-from controller.errors import Conflict, Expired, MalformedAnswer, NotFound
+from controller.errors import Conflict, Expired, Forbidden, MalformedAnswer, NoAnswer, NotFound
 from controller.meta import Key, MetadataOnly, Object, Version
 from controller.resource import Resource
 from controller.transport import NO_QUERY
@@ -335,3 +335,49 @@ async def test_the_core_group_is_discovered_under_api() -> None:
     client, server = answering(KINDS)
     assert await client.served(core)
     assert server.sent[0][1] == "/api/v1"
+
+
+@pytest.mark.parametrize(
+    ("send", "request_name"),
+    [
+        (lambda client: client.get(WIDGETS, A), "get widgets.example.com default/a"),
+        (
+            lambda client: client.get(WIDGETS, A, subresource="scale"),
+            "get widgets.example.com/scale default/a",
+        ),
+        (
+            lambda client: client.list(WIDGETS, namespace="default"),
+            "list widgets.example.com default",
+        ),
+        (lambda client: client.list(WIDGETS), "list widgets.example.com"),
+        (
+            lambda client: client.create(WIDGETS, "default", {"metadata": {"name": "a"}}),
+            "create widgets.example.com default/a",
+        ),
+        (
+            lambda client: client.patch_status(WIDGETS, widget("a", 1), {}),
+            "patch widgets.example.com/status default/a",
+        ),
+        (
+            lambda client: client.replace(WIDGETS, Version.from_object(widget("a", 1)), {}),
+            "update widgets.example.com default/a",
+        ),
+        (
+            lambda client: client.delete(WIDGETS, Version.from_object(widget("a", 1))),
+            "delete widgets.example.com default/a",
+        ),
+        (
+            lambda client: client.apply(WIDGETS, A, {}, manager="m"),
+            "apply widgets.example.com default/a",
+        ),
+    ],
+)
+async def test_an_error_says_which_request_failed(
+    send: Callable[[Client], Awaitable[object]], request_name: str
+) -> None:
+    for failure in (Forbidden(403, "Forbidden", "no"), NoAnswer("cut"), NotFound(404)):
+        client = Client(Scripted([failure]))
+        with pytest.raises(type(failure)) as raised:
+            await send(client)
+        assert raised.value.request == request_name
+        assert str(raised.value) == str(failure)
