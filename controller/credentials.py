@@ -4,8 +4,13 @@ The files that a configuration was made of are compared every minute, and the co
 loaded again when one of them changed. kubernetes_asyncio does less: it never reads certificates
 again, does not strip tokens, and runs an exec plugin once. A 401 loads the configuration again at
 once, at most every five seconds.
+
+All requests share one load, as client-go's do: an exec plugin runs once, however many requests
+were refused. The load is a task of its own, because no request may end it by its timeout. If it
+fails, requests get that error for a while, and the next load comes after a pause that doubles.
 """
 
+import asyncio
 import logging
 import ssl
 import sys
@@ -38,6 +43,8 @@ TOKEN_SECONDS = 60.0
 """How long a token is used before it is read again, as in client-go."""
 RENEWAL_SECONDS = 5.0
 """After a 401 the configuration is loaded again at most this often."""
+LONGEST_PAUSE = 60.0
+"""Seconds between two loads, at most, however many have failed."""
 
 
 @lru_cache(maxsize=1)
@@ -91,15 +98,19 @@ class LoadedCredentials(Credentials):
         self._state = file_state(files)
         self._tls = _tls(configuration)
         self._read_at = anyio.current_time()
-        self._renewed_at = -RENEWAL_SECONDS
+        self._loaded_at = -RENEWAL_SECONDS
         self._changed = False
-        self._lock = anyio.Lock()
+        self._loading: asyncio.Task[None] | None = None
+        self._failure = ""
+        self._pause = 0.0
+        self._retry_at = 0.0
 
     @override
     async def authorization(self) -> str:
         if anyio.current_time() - self._read_at >= TOKEN_SECONDS:
             self._read_at = anyio.current_time()
-            await self._reload_changed_files()
+            if await run_sync(file_state, self._files) != self._state:
+                await self._join_load()
             if (hook := self._configuration.refresh_api_key_hook) is not None:
                 await run_sync(_refresh_token, hook, self._configuration)
         return self._token()
@@ -108,33 +119,57 @@ class LoadedCredentials(Credentials):
         """Return the TLS settings for new connections, as last read; None for plain HTTP."""
         return self._tls
 
-    async def _reload_changed_files(self) -> None:
-        """Load the credentials again if one of their files has changed."""
-        state = await run_sync(file_state, self._files)
-        if state == self._state:
-            return
+    @override
+    async def renew(self) -> bool:
+        if anyio.current_time() - self._loaded_at >= RENEWAL_SECONDS:
+            await self._join_load()
+            if self._failure:
+                raise ConfigurationError(self._failure)
+        return self._changed
+
+    @override
+    async def aclose(self) -> None:
+        if self._loading is not None:
+            self._loading.cancel()
+            await asyncio.wait([self._loading])
+
+    async def _join_load(self) -> None:
+        """Wait until the configuration was loaded again, or until that has failed.
+
+        The load goes on if the caller is cancelled: others wait for it, or will.
+        """
+        if self._loading is None:
+            if anyio.current_time() < self._retry_at:
+                return
+            load = self._load_again()
+            self._loading = asyncio.create_task(load)  # noqa: TID251 - ended by aclose
+        await asyncio.wait([self._loading])
+
+    async def _load_again(self) -> None:
+        """Load the configuration; on failure keep the present one and note the error."""
         try:
+            before = self._identity()
+            state = await run_sync(file_state, self._files)
             configuration = await self._load()
             tls = await run_sync(_tls, configuration)
         except ConfigurationError as error:
-            # Perhaps only one file of a pair was replaced so far: keep the old ones, try again.
-            log.warning("Cannot use the replaced credentials yet", error=str(error))
-            return
-        self._configuration, self._tls, self._state = configuration, tls, state
-        log.info("Loaded the replaced credentials")
-
-    @override
-    async def renew(self) -> bool:
-        async with self._lock:
-            if anyio.current_time() - self._renewed_at >= RENEWAL_SECONDS:
-                before = self._identity()
-                state = await run_sync(file_state, self._files)
-                self._configuration = await self._load()
-                self._tls = await run_sync(_tls, self._configuration)
-                self._state = state  # as before the load: what was replaced during it is loaded
-                self._renewed_at = self._read_at = anyio.current_time()
-                self._changed = before != self._identity()
-            return self._changed
+            # Perhaps only one file of a pair was replaced so far, or a plugin's server is away.
+            self._failure = str(error)
+            self._pause = min(max(2 * self._pause, RENEWAL_SECONDS), LONGEST_PAUSE)
+            self._retry_at = anyio.current_time() + self._pause
+            log.warning(
+                "Cannot load the credentials again", error=self._failure, pause=self._pause
+            )
+        else:
+            self._configuration, self._tls = configuration, tls
+            self._state = state  # as before the load: what was replaced during it is loaded
+            self._loaded_at = self._read_at = anyio.current_time()
+            self._changed = before != self._identity()
+            self._failure, self._pause = "", 0.0
+            if self._changed:
+                log.info("Loaded new credentials")
+        finally:
+            self._loading = None
 
     def _identity(self) -> tuple[str, str, FileState]:
         """Return a value that differs when the token or the client certificate does.

@@ -32,6 +32,10 @@ class Credentials(Protocol):
         """
         ...
 
+    async def aclose(self) -> None:
+        """End what still runs to get credentials."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class StaticToken(Credentials):
@@ -46,6 +50,10 @@ class StaticToken(Credentials):
     @override
     async def renew(self) -> bool:
         return False
+
+    @override
+    async def aclose(self) -> None:
+        pass
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,9 @@ ENDING_SECONDS = 1.0
 """How long a plugin may take to end after its caller was cancelled, before it is killed: Ctrl-C
 reaches it, too, and it may have to switch the terminal's echo on again."""
 
+ANSWER_SECONDS = 60.0
+"""How long a plugin may run that asks nobody, before it is ended."""
+
 _STDIN, _STDOUT, _STDERR = range(3)
 
 
@@ -34,7 +37,7 @@ async def plugin_credentials(
 
     What it writes to standard error is shown where that is a terminal, and else part of the error
     if it fails. It may read from standard input where that is a terminal, unless its
-    interactiveMode is Never.
+    interactiveMode is Never. A plugin that may not is ended when it runs for ANSWER_SECONDS.
 
     Args:
         command: the program and its arguments.
@@ -43,7 +46,8 @@ async def plugin_credentials(
         may_ask: whether it may use the terminal; if not, it is run as where there is none.
 
     Raises:
-        ConfigurationError: it failed, or its answer is no ExecCredential of its apiVersion.
+        ConfigurationError: it failed or runs for too long, or its answer is no ExecCredential of
+            its apiVersion.
         OSError: it cannot be started.
     """
     version = described["apiVersion"]
@@ -51,7 +55,14 @@ async def plugin_credentials(
     info = {"apiVersion": version, "kind": "ExecCredential", "spec": {"interactive": reads}}
     variables = {**environment, "KUBERNETES_EXEC_INFO": json.dumps(info)}
     stdin, stderr = None if reads else DEVNULL, None if may_ask and os.isatty(_STDERR) else PIPE
-    code, printed, said = await _run(command, variables, stdin, stderr)
+    try:
+        with anyio.fail_after(None if reads else ANSWER_SECONDS):
+            code, printed, said = await _run(command, variables, stdin, stderr)
+    except TimeoutError as error:
+        raise ConfigurationError(
+            f"exec: {command[0]} has not answered within {ANSWER_SECONDS:g} s and was ended; run"
+            " it by hand to see what it waits for"
+        ) from error
     if code != 0:
         detail = said.decode(errors="replace").strip()
         raise ConfigurationError(f"exec: process returned {code}{f'. {detail}' if detail else ''}")

@@ -163,7 +163,7 @@ class HttpTransport(Transport):
             return await self._exchange(session, method, url, arguments)
         except Unauthorized:
             # Safe to send again: the server answers 401 before it executes anything.
-            if not await self._endpoint.credentials.renew():
+            if not await self._renew_credentials(f"{method} {url}", total):
                 raise
         return await self._exchange(session, method, url, arguments)
 
@@ -179,7 +179,7 @@ class HttpTransport(Transport):
         try:
             response = await self._open_watch(session, url, accept)
         except Unauthorized:
-            if not await self._endpoint.credentials.renew():
+            if not await self._renew_credentials(f"watch {url}", HEADERS_SECONDS):
                 raise
             response = await self._open_watch(session, url, accept)
         self._open_watches.add(response)
@@ -203,6 +203,17 @@ class HttpTransport(Transport):
             if session is not None:
                 await session.close()
         self._requests = self._watches = None
+        await self._endpoint.credentials.aclose()
+
+    async def _renew_credentials(self, what: str, seconds: float | None) -> bool:
+        """Get other credentials after a 401; return whether they changed.
+
+        Raises:
+            NoAnswer: there were none within `seconds`; `what` is the request, for the message.
+        """
+        with self._until_closed(), _waiting_for_credentials(what, seconds):
+            return await self._endpoint.credentials.renew()
+        raise AssertionError("a closed transport raises NoAnswer")
 
     def _session(self, *, limit: int) -> aiohttp.ClientSession:
         """Return a new session of at most `limit` connections, 0 for any; none if closed."""
@@ -280,7 +291,9 @@ class HttpTransport(Transport):
         """Send a request; return the response once its headers are there."""
         endpoint = self._endpoint
         headers = dict(arguments["headers"])
-        if authorization := await endpoint.credentials.authorization():
+        with _waiting_for_credentials(f"{method} {url}", arguments["timeout"].total):
+            authorization = await endpoint.credentials.authorization()
+        if authorization:
             headers["Authorization"] = authorization
         # aiohttp opens new connections for another context; requests in flight keep theirs.
         tls = endpoint.current_tls() if endpoint.current_tls is not None else endpoint.tls
@@ -315,6 +328,24 @@ class HttpTransport(Transport):
                 )
             parts.append(part)
         return b"".join(parts)
+
+
+@contextmanager
+def _waiting_for_credentials(what: str, seconds: float | None) -> Iterator[None]:
+    """Raise NoAnswer if the credentials for a request are not there within so many seconds.
+
+    Args:
+        what: the request, for the message.
+        seconds: None for no limit.
+    """
+    try:
+        with anyio.fail_after(seconds):
+            yield
+    except TimeoutError as error:
+        raise NoAnswer(
+            f"{what}: no credentials within {seconds:g} s: the kubeconfig's exec plugin has not"
+            " answered"
+        ) from error
 
 
 class _Chunks(AsyncIterator[bytes]):

@@ -306,6 +306,10 @@ class Renewed(Credentials):
         changed, self.token = self.token == "old", "new"
         return changed
 
+    @override
+    async def aclose(self) -> None:
+        pass
+
 
 async def test_a_refused_token_is_renewed_once_and_the_request_sent_again() -> None:
     async def answer(request: web.Request) -> web.StreamResponse:
