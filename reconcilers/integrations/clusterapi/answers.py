@@ -22,7 +22,7 @@ from reconcilers.integrations.clusterapi.api import (
     IPAddress,
     IPAddressClaim,
 )
-from reconcilers.integrations.clusterapi.caches import ClaimCaches
+from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of
 
 RELEASED_AT = names.ANNOTATION_RELEASED_AT
 """Annotation of an IPAddress whose claim is gone, while the pool's grace period holds it back."""
@@ -114,6 +114,37 @@ def is_held_back(address: IPAddress) -> bool:
     return ADDRESS_FINALIZER in meta.finalizers and RELEASED_AT in meta.annotations
 
 
+def is_left_over(address: IPAddress) -> bool:
+    """Return whether an IPAddress was made for a claim that is no longer among its owners.
+
+    Once a claim is gone, the garbage collector removes it from the owners and leaves the pool,
+    which only a provider makes an owner. The claims of a pool of the whole cluster may have been
+    moved to another cluster, where the addresses are in use: without the name of a Cluster nothing
+    shows that, so the IPAddress stays.
+    """
+    kind, ref, meta = kind_of(address.spec.poolRef), address.spec.poolRef, address.metadata
+    if kind is None or ADDRESS_FINALIZER not in meta.finalizers:
+        return False
+    if not kind.namespaced and CLUSTER_LABEL not in meta.labels:
+        return False
+    if controlling_claim(address) is not None or RELEASED_AT in meta.annotations:
+        return False
+    pool = (ref.apiGroup, ref.kind, ref.name)
+    return any(_identity(owner) == pool for owner in meta.ownerReferences)
+
+
+def is_restored(address: IPAddress, claim: IPAddressClaim) -> bool:
+    """Return whether an IPAddress that is being deleted answers a claim by its name alone.
+
+    A restore gives each object another uid, so the owners that it restored do not exist, and the
+    garbage collector deletes what they own. The finalizer keeps the IPAddress, whose address the
+    machine has.
+    """
+    owner = controlling_claim(address)
+    is_owner = owner is not None and owner.uid == claim.metadata.uid
+    return address.metadata.terminating and not is_owner
+
+
 def why_not(address: IPAddress, claim: IPAddressClaim) -> str:
     """Return why the IPAddress of a claim's name cannot answer it; empty if it can."""
     name, ref, other = address.metadata.key, claim.spec.poolRef, address.spec.poolRef
@@ -123,9 +154,7 @@ def why_not(address: IPAddress, claim: IPAddressClaim) -> str:
         return f"IPAddress {name} exists and is for claim {address.spec.claimRef.name}"
     if parse_address(address.spec.address) is None:
         return f"IPAddress {name} exists and has no address that can be read"
-    owner = controlling_claim(address)
-    theirs = owner is not None and owner.uid != claim.metadata.uid
-    if RELEASED_AT in address.metadata.annotations or (theirs and address.metadata.terminating):
+    if RELEASED_AT in address.metadata.annotations:
         return f"IPAddress {name} of an earlier claim is still being released"
     return ""
 
@@ -136,9 +165,12 @@ def missing_metadata(
     """Return a patch of what an IPAddress lacks: finalizer, owners, label; empty for nothing.
 
     Owners are compared by group, kind and name: versions change with the API, and a stale uid is
-    replaced where it stands. Foreign owners stay, and stay in front.
+    replaced where it stands. Foreign owners stay, and stay in front. A restored IPAddress that is
+    being deleted lacks nothing: another one takes its place.
     """
     meta, patch = address.metadata, dict[str, Any]()
+    if is_restored(address, claim):
+        return patch
     if ADDRESS_FINALIZER not in meta.finalizers and not meta.terminating:
         patch["finalizers"] = [*meta.finalizers, ADDRESS_FINALIZER]
     rest = list(wanted)
@@ -199,7 +231,7 @@ class Answers:
         """Return the IPAddress of a claim's name, made if there is none, repaired if need be.
 
         Args:
-            claim: that it answers.
+            claim: that it answers, and that has its address on record, there or in the journal.
             pool: that it is of.
             pool_kind: the kind of `pool`.
             spec: what a new one says of address, prefix and gateway.
@@ -219,7 +251,28 @@ class Answers:
                 found = await self._client.get(kind, claim.metadata.key)
         if reason := why_not(found, claim):
             raise NotOurs(reason)
+        if is_restored(found, claim):
+            return await self._recreated(found, wanted, claim)
         return await self._repaired(found, wanted, claim)
+
+    async def _recreated(
+        self,
+        address: IPAddress,
+        wanted: tuple[OwnerReference, OwnerReference],
+        claim: IPAddressClaim,
+    ) -> IPAddress:
+        """Replace an IPAddress that is being deleted by one that stays, with the same address.
+
+        The caller has the address on record, in the pool's journal or in the claim, so nobody else
+        gets it meanwhile. While a finalizer of others keeps the IPAddress, it is left as it is.
+        """
+        kind, spec = self._caches.address_kind, address.spec
+        await self.remove(address)
+        body = body_of(claim, *wanted, spec_of(spec.address, spec.prefix, spec.gateway))
+        try:
+            return await self._client.create(kind, claim.metadata.namespace, body)
+        except AlreadyExists:
+            return await self._client.get(kind, claim.metadata.key)
 
     async def repair(
         self, address: IPAddress, claim: IPAddressClaim, pool: Any, pool_kind: Resource[Any]

@@ -31,7 +31,9 @@ from reconcilers.integrations.clusterapi.answers import (
     NotOurs,
     controlling_claim,
     is_held_back,
+    is_left_over,
     is_made_for_claim,
+    is_restored,
     spec_of,
     why_not,
 )
@@ -50,6 +52,8 @@ ATTEMPTS = 3
 RETRY = 1.0
 FRESH_SECONDS = 5.0
 """So long an IPAddress is kept for its claim, which a restore may make after it."""
+RESTORED_SECONDS = 30.0
+"""So long one that is being deleted is kept, as the garbage collector deletes restored ones."""
 
 
 class ClaimReconciler:
@@ -73,7 +77,10 @@ class ClaimReconciler:
         self._moved: set[str] = set()
         """The uids of claims that were seen to be moved to another cluster."""
         self._orphaned: dict[str, OwnerReference] = {}
-        """By uid of an IPAddress: its claim, which was taken off it when that was gone."""
+        """By uid of an IPAddress: its claim, which was taken off it when that was gone.
+
+        It tells in time what `is_left_over` cannot tell of pools of the whole cluster.
+        """
         caches.claims.subscribe(self._note_move)
         caches.addresses.subscribe(self._note_orphan)
 
@@ -120,8 +127,8 @@ class ClaimReconciler:
     ) -> Outcome:
         """Keep the IPAddress of a claim that has its address as it has to be."""
         address = self._caches.addresses.get(claim.metadata.key)
-        if address is None:
-            # Another client removed it and its finalizer. The claim still holds the address.
+        if address is None or is_restored(address, claim):
+            # It was deleted, or restored with owners of before. The claim still has the address.
             gateway = str(getattr(pool.spec, "gateway", ""))
             spec = spec_of(record.address, record.prefix, gateway)
             try:
@@ -159,11 +166,15 @@ class ClaimReconciler:
     async def _of_earlier_claim(
         self, address: IPAddress, claim: IPAddressClaim, pool: Any
     ) -> Outcome | None:
-        """Release the IPAddress of an earlier claim of this name; None if it is not one."""
+        """Release the IPAddress of an earlier claim of this name; None if it is not one.
+
+        One that can answer this claim is not released: its machine has the address, and the pass
+        over the pool gives it to this claim.
+        """
         if RELEASED_AT in address.metadata.annotations:
             return await self._held_back(address, pool)
         owner = controlling_claim(address)
-        if owner is None or owner.uid == claim.metadata.uid or not address.metadata.terminating:
+        if owner is None or not is_restored(address, claim) or not why_not(address, claim):
             return None
         live = await self._live(claim.metadata.key)
         if live is not None and live.metadata.uid != owner.uid:
@@ -214,23 +225,25 @@ class ClaimReconciler:
         if address is None or not self._may_be_released(address):
             return SETTLED
         pool, uid = self._caches.pool_of(address), address.metadata.uid
-        owner = controlling_claim(address) or self._orphaned.get(uid)
-        if owner is None or is_held_back(address):
+        if is_held_back(address):
             return await self._held_back(address, pool)
-        if await self._was_moved(address, owner.uid):
+        owner = controlling_claim(address) or self._orphaned.get(uid)
+        if await self._was_moved(address, owner.uid if owner is not None else ""):
             return SETTLED
+        name = owner.name if owner is not None else address.spec.claimRef.name
         if (left := self._fresh(address)) > 0:
             return Again(left)
-        if await self._live(Key(address.metadata.namespace, owner.name)) is not None:
-            return Again(RETRY) if owner.name == key.name else SETTLED
+        if await self._live(Key(address.metadata.namespace, name)) is not None:
+            return Again(RETRY) if name == key.name else SETTLED
         await self._release(address, pool, self._clock.now())
         return SETTLED
 
     def _fresh(self, address: IPAddress) -> float:
         """Return for how many seconds an IPAddress is kept for a claim that may come yet."""
+        kept = RESTORED_SECONDS if address.metadata.terminating else FRESH_SECONDS
         created = address.metadata.creationTimestamp
-        age = (self._clock.now() - created).total_seconds() if created else FRESH_SECONDS
-        return FRESH_SECONDS - age if age >= 0 else 0.0
+        age = (self._clock.now() - created).total_seconds() if created else kept
+        return kept - age if age >= 0 else 0.0
 
     async def _release(self, address: IPAddress, pool: Any, since: datetime) -> None:
         """Take away an IPAddress whose claim released it then, or have it rest before."""
@@ -242,7 +255,7 @@ class ClaimReconciler:
     def _may_be_released(self, address: IPAddress) -> bool:
         """Return whether an IPAddress is, or was, of a claim of ours, and is not paused."""
         made = is_made_for_claim(address) or is_held_back(address)
-        made = made or address.metadata.uid in self._orphaned
+        made = made or address.metadata.uid in self._orphaned or is_left_over(address)
         ours = kind_of(address.spec.poolRef) is not None and made
         return ours and not self._caches.address_stopped(address)
 
@@ -256,6 +269,8 @@ class ClaimReconciler:
         kind, marks = kind_of(address.spec.poolRef), address.metadata.annotations
         if kind is None or kind.namespaced:
             return False
+        if not claim_uid and DELETE_FOR_MOVE in marks:
+            return True
         if marks.get(DELETE_FOR_MOVE) == claim_uid or self._caches.cluster_is_gone(address):
             return True
         if claim_uid not in self._moved:

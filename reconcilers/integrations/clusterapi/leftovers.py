@@ -20,6 +20,7 @@ from reconcilers.integrations.clusterapi.answers import (
     RELEASED_AT,
     Answers,
     controlling_claim,
+    is_left_over,
     is_made_for_claim,
 )
 from reconcilers.integrations.clusterapi.api import ALLOCATION_FAILED, IPAddress, IPAddressClaim
@@ -102,7 +103,8 @@ class Leftovers:
         except NotFound:
             return False
         owner = controlling_claim(address)
-        earlier = owner is not None and owner.uid != found.metadata.uid
+        # One whose claim is no longer among its owners was made for a claim of its own pool.
+        earlier = owner is None or owner.uid != found.metadata.uid
         return not found.address_name and (same or earlier)
 
 
@@ -138,7 +140,7 @@ def _may_go(address: IPAddress | None, claim: IPAddressClaim) -> bool:
     return (
         address is not None
         and not claim.address_name
-        and is_made_for_claim(address)
+        and (is_made_for_claim(address) or is_left_over(address))
         and kind_of(address.spec.poolRef) is not None
         and RELEASED_AT not in address.metadata.annotations
     )

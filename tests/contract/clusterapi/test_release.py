@@ -174,7 +174,7 @@ async def test_an_ipaddress_that_was_removed_by_force_comes_back_with_its_addres
     assert after["spec"] == before["spec"]
 
 
-async def test_a_new_claim_of_the_name_is_served_after_the_former_ones_address_is_released(
+async def test_a_new_claim_of_the_name_gets_the_former_ones_address_while_it_is_being_deleted(
     lab: Lab,
 ) -> None:
     await lab.pool("p", "10.0.0.10-10.0.0.11")
@@ -195,7 +195,7 @@ async def test_a_new_claim_of_the_name_is_served_after_the_former_ones_address_i
     )
     await lab.delete("IPAddress", "a")
     await lab.patch("IPAddressClaim", "a", {"metadata": {"annotations": None}})
-    assert await lab.served("a") == "10.0.0.10"
+    assert await lab.served("a") == "10.0.0.11"
 
 
 async def test_a_claim_of_the_same_name_waits_while_its_former_address_rests(lab: Lab) -> None:
