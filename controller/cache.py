@@ -48,6 +48,7 @@ class Change(Generic[T]):
 
 
 Subscriber = Callable[[Change[T]], None]
+KeySubscriber = Callable[[Key], None]
 
 
 class Cache(Generic[T]):
@@ -89,6 +90,7 @@ class Cache(Generic[T]):
         self._unreadable: dict[Key, str] = {}
         self._indexes = Indexes[T](indexes or {}, resource.full_name)
         self._subscribers: list[Subscriber[T]] = []
+        self._key_subscribers: list[KeySubscriber] = []
         # Up to it no further event comes: a list or bookmark said so. Several objects can be
         # deleted at one resourceVersion: Events whose time to live ends together are.
         self._complete_revision = 0
@@ -147,6 +149,19 @@ class Cache(Generic[T]):
         """Stop calling `subscriber`; does nothing if it is not subscribed."""
         if subscriber in self._subscribers:
             self._subscribers.remove(subscriber)
+
+    def subscribe_unreadable(self, subscriber: KeySubscriber) -> None:
+        """Call `subscriber` with the key of each object that becomes or stays unreadable.
+
+        That is: at each version that cannot be read, and when such an object is deleted. It must
+        not raise.
+        """
+        self._key_subscribers.append(subscriber)
+
+    def unsubscribe_unreadable(self, subscriber: KeySubscriber) -> None:
+        """Stop calling `subscriber`; does nothing if it is not subscribed."""
+        if subscriber in self._key_subscribers:
+            self._key_subscribers.remove(subscriber)
 
     def apply_own_write(self, obj: T) -> bool:
         """Show `obj`, the response to a write of ours, if it is ahead of the position.
@@ -221,6 +236,8 @@ class Cache(Generic[T]):
         changes = self._changes({key: old}, _same_version)
         changes += self._advance(event.revision)
         self._notify(changes)
+        if isinstance(event, Unreadable):
+            self._notify_unreadable([key])
 
     def bookmark(self, revision: int) -> None:
         """Move the position to `revision`: there are no further changes up to it."""
@@ -261,7 +278,7 @@ class Cache(Generic[T]):
             replaced: the list is below the highest resourceVersion that was known before it was
                 requested, so it is from another history even if it is above the position.
         """
-        before = dict(self._objects)
+        before, unreadable_before = dict(self._objects), self._unreadable
         present = {item.metadata.key: item for item in items}
         uids = {item.metadata.uid for item in present.values()}
         self._unreadable = dict(unreadable or {})
@@ -297,6 +314,10 @@ class Cache(Generic[T]):
         self._notify(
             self._changes(absent, same, final_state_unknown=True)
             + self._changes(rest, same, initial=initial)
+        )
+        gone = [key for key in unreadable_before if key not in listed and key not in present]
+        self._notify_unreadable(
+            [*self._unreadable, *(k for k in gone if k not in self._unreadable)]
         )
 
     def _apply_unreadable(self, event: Unreadable) -> None:
@@ -377,6 +398,11 @@ class Cache(Generic[T]):
             if not unchanged:
                 changes.append(Change(old, new, initial, final_state_unknown and new is None))
         return changes
+
+    def _notify_unreadable(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            for subscriber in tuple(self._key_subscribers):
+                subscriber(key)
 
     def _notify(self, changes: Iterable[Change[T]]) -> None:
         for change in changes:

@@ -7,6 +7,7 @@ not name, managedFields among them, are skipped.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Generic, Self, TypeVar
@@ -14,7 +15,7 @@ from typing import Any, Generic, Self, TypeVar
 import msgspec
 
 from controller.errors import ApiError, MalformedAnswer, api_error, decode_status
-from controller.meta import Key, MetadataOnly, Object, Untyped, Version
+from controller.meta import Key, MetadataOnly, Object, ObjectMeta, Untyped, Version
 from controller.resource import Resource
 
 T = TypeVar("T", bound=Object)
@@ -29,16 +30,21 @@ class DecodeFailure(str):
     Args:
         reason: the decoder's message.
         outline: the object decoded to the resource's outline type; None if that failed too.
+        metadata: the metadata of the object; None if it cannot be decoded.
     """
 
-    __slots__ = ("outline",)
+    __slots__ = ("metadata", "outline")
 
-    def __new__(cls, reason: str, outline: Object | None = None) -> Self:
-        """Return `reason` with `outline` as an attribute."""
-        made = super().__new__(cls, reason)
-        made.outline = outline
-        return made
+    def __new__(
+        cls, reason: str, outline: Object | None = None, metadata: ObjectMeta | None = None
+    ) -> Self:
+        """Return `reason` with the decoded parts as attributes."""
+        failure = super().__new__(cls, reason)
+        failure.outline = outline
+        failure.metadata = metadata
+        return failure
 
+    metadata: ObjectMeta | None
     outline: Object | None
 
 
@@ -294,12 +300,13 @@ def _object_event(
 
 def _decode_failure(resource: Resource[T], raw: msgspec.Raw, error: Exception) -> DecodeFailure:
     """Return why decoding failed, with the object's outline if that can be decoded."""
-    if resource.outline is None:
-        return DecodeFailure(str(error))
-    try:
-        return DecodeFailure(str(error), _decode(resource.outline, raw))
-    except DECODE_ERRORS:
-        return DecodeFailure(str(error))
+    metadata: ObjectMeta | None = None
+    outline: Object | None = None
+    with suppress(*DECODE_ERRORS):
+        metadata = _metadata_decoder.decode(raw).metadata
+        if resource.outline is not None:
+            outline = _decode(resource.outline, raw)
+    return DecodeFailure(str(error), outline, metadata)
 
 
 def _unreadable(raw: msgspec.Raw, reason: str, *, deleted: bool) -> Unreadable | UnknownEvent:

@@ -11,7 +11,8 @@ may take (a minute). Reconcilers have to handle objects that are gone without ha
 from typing import TypeVar
 
 from controller.client import Client
-from controller.meta import Object, Version
+from controller.codec import DecodeFailure
+from controller.meta import MetadataOnly, Object, Version
 from controller.resource import Resource
 
 T = TypeVar("T", bound=Object)
@@ -63,6 +64,40 @@ async def remove_finalizer(client: Client, resource: Resource[T], obj: T, name: 
         return obj
     rest = [other for other in obj.metadata.finalizers if other != name]
     return await _write(client, resource, obj, rest)
+
+
+async def release_unreadable(
+    client: Client, resource: Resource[T], failure: DecodeFailure, name: str
+) -> None:
+    """Remove a finalizer from an object that cannot be decoded, so that its deletion can end.
+
+    Do so when nothing outside of the object has to be released, or when that is known from
+    elsewhere: what the object holds cannot be read. Does nothing if the object is not being
+    deleted, does not have the finalizer, or has metadata that cannot be decoded.
+
+    Args:
+        client: for the write.
+        resource: the kind of the object.
+        failure: from `Cache.unreadable`; its version is the precondition.
+        name: for example `example.com/cleanup`.
+
+    Raises:
+        Conflict: the object has changed since it was read.
+        NotFound: it was deleted before.
+        ControllerError: the write failed.
+    """
+    if failure.metadata is None or not failure.metadata.terminating:
+        return
+    # Of another type: the answer enters no cache, and cannot fail to be decoded either.
+    outline = Resource(
+        resource.group,
+        resource.version,
+        resource.kind,
+        resource.plural,
+        MetadataOnly,
+        namespaced=resource.namespaced,
+    )
+    await remove_finalizer(client, outline, MetadataOnly(failure.metadata), name)
 
 
 async def _write(client: Client, resource: Resource[T], obj: T, finalizers: list[str]) -> T:

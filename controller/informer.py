@@ -16,7 +16,7 @@ from controller.clock import Clock
 from controller.errors import BadRequest, CacheLagging, ControllerError, SourceError
 from controller.health import Check, Failing
 from controller.indexes import IndexFunction
-from controller.meta import Object, Version
+from controller.meta import Key, Object, Version
 from controller.metrics import InformerMetrics
 from controller.redelivery import Undelivered
 from controller.reflector import SILENCE_SECONDS, Reflector
@@ -226,6 +226,35 @@ class Informer(Generic[T]):
 
         replay()
         self.cache.subscribe(deliver)
+        return Registration(close, replay)
+
+    def add_unreadable_handler(self, handler: Callable[[Key], None]) -> Registration:
+        """Call `handler` with the keys of objects that cannot be decoded or indexed.
+
+        It is called with those of now, with each at each later version, and when such an object is
+        deleted. It is synchronous; what it raises is treated as for `add_handler`.
+
+        Raises:
+            TypeError: the handler is async or cannot be called.
+        """
+        check_plain(handler, "the handler of unreadable objects")
+
+        def deliver(key: Key) -> None:
+            try:
+                call_plain(handler, key)
+            except Exception as error:  # noqa: BLE001 - logged there, and the key is kept
+                self._undelivered.keep_key(handler, key, error)
+
+        def close() -> None:
+            self.cache.unsubscribe_unreadable(deliver)
+            self._undelivered.forget_keys(handler)
+
+        def replay() -> None:
+            for key in tuple(self.cache.unreadable):
+                deliver(key)
+
+        replay()
+        self.cache.subscribe_unreadable(deliver)
         return Registration(close, replay)
 
     async def wait_synced(self) -> None:

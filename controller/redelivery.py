@@ -20,6 +20,7 @@ from controller.watch import WatchObserver
 
 T = TypeVar("T", bound=Object)
 Handler = Callable[[Change[T]], None]
+KeyHandler = Callable[[Key], None]
 
 REDELIVER_SECONDS = 30.0
 """Delay after which changes on which a handler raised are delivered to it again."""
@@ -45,18 +46,30 @@ class Undelivered(Generic[T]):
         self._kind = cache.resource.full_name
         # By handler and key, the object as it was before the first change that was not delivered.
         self._left: dict[Handler[T], dict[Key, T | None]] = {}
+        self._left_keys: dict[KeyHandler, set[Key]] = {}
         self._kept = anyio.Event()
         self._since: float | None = None
 
     def __len__(self) -> int:
         """Return how many deliveries are left."""
-        return sum(len(objects) for objects in self._left.values())
+        return sum(map(len, (*self._left.values(), *self._left_keys.values())))
 
     def keep(self, handler: Handler[T], change: Change[T], error: Exception) -> None:
         """Log that `handler` raised on `change`, and deliver the object to it again later."""
         key = _key_of(change)
         log.error("event handler raised", resource=self._kind, object=str(key), exc_info=error)
         self._add(handler, key, change.old)
+
+    def keep_key(self, handler: KeyHandler, key: Key, error: Exception) -> None:
+        """Log that `handler` raised on an unreadable object, and call it again later."""
+        log.error("event handler raised", resource=self._kind, object=str(key), exc_info=error)
+        self._left_keys.setdefault(handler, set()).add(key)
+        self._observer.undelivered()
+        self._kept.set()
+
+    def forget_keys(self, handler: KeyHandler) -> None:
+        """Deliver no more keys to `handler`."""
+        self._left_keys.pop(handler, None)
 
     def forget(self, handler: Handler[T]) -> None:
         """Deliver nothing more to `handler`."""
@@ -70,11 +83,17 @@ class Undelivered(Generic[T]):
             await self._clock.sleep(REDELIVER_SECONDS)
             for handler in list(self._left):
                 self._deliver(handler, self._left.pop(handler))
+            for key_handler in list(self._left_keys):
+                for key in sorted(self._left_keys.pop(key_handler)):
+                    try:
+                        call_plain(key_handler, key)
+                    except Exception as error:  # noqa: BLE001 - logged there, and kept
+                        self.keep_key(key_handler, key, error)
 
     def check(self) -> Failing | None:
         """Return a failure when handlers or index functions have raised for some time."""
         what = ""
-        if self._left:
+        if self._left or self._left_keys:
             what = f"a handler or mapping raises for {len(self)} {self._kind}"
         if self._cache.unindexed:
             what = f"an index function raises for {self._cache.unindexed} {self._kind}"

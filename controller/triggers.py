@@ -115,6 +115,9 @@ class Watch(Generic[T]):
             every change is due at once.
         priority: of the keys, unless they are those of the first list: LOW_PRIORITY where what is
             asked for itself is to go first.
+        unreadable: from the key of an object that cannot be decoded or indexed to the keys to
+            enqueue, at each of its versions and when it is deleted; None enqueues none. The
+            reconciler finds the key in `Cache.unreadable`: the object is not absent.
 
     Raises:
         TypeError: a function is async or cannot be called.
@@ -125,9 +128,12 @@ class Watch(Generic[T]):
     predicate: Predicate | None = None
     delay: Delay | float | None = None
     priority: int = 0
+    unreadable: Callable[[Key], Iterable[Key]] | None = None
 
     def __post_init__(self) -> None:
         _check_functions(self.mapping, self.predicate, self.delay)
+        if self.unreadable is not None:
+            check_plain(self.unreadable, "the mapping of unreadable objects of a Watch")
 
     @property
     def resource(self) -> Resource[T]:
@@ -149,11 +155,26 @@ class Watch(Generic[T]):
         Returns:
             The registration; closing it stops the enqueuing.
         """
-        return self.informer.add_handler(
+        changes = self.informer.add_handler(
             partial(
                 _enqueue, queue, self.mapping, self.predicate, self.delay, priority=self.priority
             ),
         )
+        if self.unreadable is None:
+            return changes
+        keys = self.informer.add_unreadable_handler(
+            partial(_enqueue_unreadable, queue, self.unreadable, self.priority)
+        )
+
+        def close() -> None:
+            changes.close()
+            keys.close()
+
+        def replay() -> None:
+            changes.replay()
+            keys.replay()
+
+        return Registration(close, replay)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +232,14 @@ def keys_of(change: Change[T], mapping: Mapping[T]) -> tuple[Key, ...]:
     return tuple(
         dict.fromkeys(key for state in states for key in checked_keys(mapping, mapping(state)))
     )
+
+
+def _enqueue_unreadable(
+    queue: KeySink, mapping: Callable[[Key], Iterable[Key]], priority: int, unreadable: Key
+) -> None:
+    """Queue the keys that the key of an unreadable object maps to."""
+    for key in dict.fromkeys(checked_keys(mapping, mapping(unreadable))):
+        queue.add_after(key, 0.0, priority=priority)
 
 
 def _check_functions(
