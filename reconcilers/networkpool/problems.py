@@ -28,7 +28,7 @@ from itertools import product, starmap
 
 from allocator import AddressRange, Capacity, InvalidPool, Layout
 from controller.cache import Cache, Change
-from controller.conditions import find, is_true
+from controller.conditions import Condition, find, is_true
 from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api import names
@@ -333,11 +333,14 @@ class ForeignManager:
 class ForeignManagers:
     """The other controllers that write the statuses of pools and of their allocations.
 
-    They are remembered for as long as they have to be silent. What the objects show does not
-    suffice: an entry of managedFields vanishes once others have written all of its fields, and our
-    own Ready condition may be the only field that the other controller had written. A process
-    that finds the condition on a pool knows nothing of when the last write was, and begins with
-    the whole time.
+    Their writes are remembered for as long as they have to be silent. What the objects show does
+    not suffice: an entry of managedFields vanishes once others have written all of its fields, and
+    our own Ready condition may be the only field that the other controller had written. A process
+    that finds the condition on a pool and has seen no write begins with the whole time.
+
+    Replicas remember different writes, and must not correct each other's condition. So its message
+    follows from the objects alone. It stays until it was there for the whole time, whoever set it.
+    Once it is False only a write that was seen sets it again, not what a process assumed.
 
     Args:
         ours: our field manager; if that is not known, no manager counts as foreign.
@@ -347,7 +350,9 @@ class ForeignManagers:
     def __init__(self, ours: str, silence: float) -> None:
         self._ours = ours
         self._silence = silence
-        self._known: dict[Key, ForeignManager] = {}
+        self._seen: dict[Key, ForeignManager] = {}
+        # When this process found the condition on a pool without having seen a write.
+        self._assumed: dict[Key, datetime] = {}
 
     def of_pool(
         self, pool: NetworkPool, of_allocations: StatusWrite | None, now: datetime
@@ -360,29 +365,50 @@ class ForeignManagers:
             now: the time.
         """
         key = pool.metadata.key
-        found = [self._known.get(key) or _from_condition(pool, now)]
-        for what, write in (
+        condition = find(pool.status.conditions, FOREIGN_MANAGER)
+        if condition is None or condition.status != "True":
+            condition = None
+            self._assumed.pop(key, None)
+        elif key not in self._seen:
+            self._assumed.setdefault(key, now)
+        shown = self._last_shown(pool, of_allocations, now)
+        seen = self._seen.get(key)
+        if shown is not None and (seen is None or shown.at >= seen.at):
+            seen = self._seen[key] = shown
+        since = [self._assumed.get(key), seen.at if seen is not None else None]
+        messages = [shown.message if shown is not None else ""]
+        if condition is not None:
+            since.append(_time_of(condition, now))
+            messages.append(condition.message)
+        messages.append(seen.message if seen is not None else "")
+        at = max((time for time in since if time is not None), default=None)
+        if at is None:
+            return None
+        latest = ForeignManager(next(filter(None, messages), ""), at)
+        return latest if latest.stopped_in(now, self._silence) > 0 else None
+
+    def _last_shown(
+        self, pool: NetworkPool, of_allocations: StatusWrite | None, now: datetime
+    ) -> ForeignManager | None:
+        """Return the last write that the objects show, if it is within the time to be silent."""
+        writes = (
             ("the status of this NetworkPool", last_foreign_write(pool.metadata, self._ours)),
             ("the status of its IPAllocations", of_allocations),
-        ):
-            found.append(ForeignManager.from_write(write, what) if write is not None else None)
-        latest = max((one for one in found if one), key=lambda one: one.at, default=None)
-        if latest is None or latest.stopped_in(now, self._silence) <= 0:
-            return None
-        self._known[key] = latest
-        return latest
+        )
+        managers = [ForeignManager.from_write(write, what) for what, write in writes if write]
+        recent = [one for one in managers if one.stopped_in(now, self._silence) > 0]
+        return max(recent, key=lambda manager: manager.at, default=None)
 
     def forget(self, key: Key) -> None:
         """Forget a pool that is gone."""
-        self._known.pop(key, None)
+        self._seen.pop(key, None)
+        self._assumed.pop(key, None)
 
 
-def _from_condition(pool: NetworkPool, now: datetime) -> ForeignManager | None:
-    """Return the controller that a pool says it has, as if it had written now."""
-    said = find(pool.status.conditions, FOREIGN_MANAGER)
-    if said is None or said.status != "True":
-        return None
-    return ForeignManager(said.message, now)
+def _time_of(condition: Condition, now: datetime) -> datetime | None:
+    """Return when a condition got its status; None if that is not known."""
+    since = condition.lastTransitionTime
+    return min(since, now) if since is not None else None
 
 
 def none_foreign() -> Finding:

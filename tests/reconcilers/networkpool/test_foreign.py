@@ -205,3 +205,55 @@ async def test_waiting_allocations_name_the_foreign_controller_and_are_served_af
         assert [r for r in written if r.plural == "networkpools"] == []
         await platform.clock.advance(21)
         assert platform.phase("ipallocations", "a") == "Allocated"
+
+
+async def test_two_leaders_do_not_correct_each_others_condition() -> None:
+    """They remember different writes, and one began later than the other."""
+    lab = _lab()
+    first = lab.pools
+    lab.server.edit("networkpools", "lab", _wrote("manager", _now(lab)))
+    await lab.pool()
+    lab.server.edit("networkpools", "lab", {"metadata": {"managedFields": []}})
+    await lab.clock.advance(60)
+    _restart(lab)
+    second = lab.pools
+    for _ in range(200):
+        for lab.pools in (first, second):
+            await lab.pool()
+        await lab.clock.advance(1)
+    assert lab.condition("networkpools", "lab", "ForeignManager")["status"] == "False"
+    assert lab.server.count(verb="patch", plural="networkpools") == 2
+
+
+async def test_two_leaders_report_one_of_two_writes_of_the_same_second() -> None:
+    lab = _lab()
+    first = lab.pools
+    lab.server.add("ipallocations", make.allocation("held", held=("10.40.0.0", "10.40.0.7")))
+    lab.server.edit("ipallocations", "held", _wrote("manager", _now(lab)))
+    await lab.pool()
+    lab.server.edit("networkpools", "lab", _wrote("manager", _now(lab)))
+    _restart(lab)
+    second = lab.pools
+    for _ in range(20):
+        for lab.pools in (first, second):
+            await lab.pool()
+        await lab.clock.advance(1)
+    assert lab.server.count(verb="patch", plural="networkpools") <= 2
+
+
+async def test_a_write_that_another_replica_saw_keeps_the_pool_from_being_served() -> None:
+    lab = _lab()
+    first = lab.pools
+    lab.server.edit("networkpools", "lab", _wrote("manager", _now(lab)))
+    await lab.pool()
+    await lab.clock.advance(120)
+    await lab.pool()
+    assert lab.condition("networkpools", "lab", "ForeignManager")["status"] == "False"
+    await lab.clock.advance(10)
+    _restart(lab)
+    lab.server.edit("networkpools", "lab", _wrote("manager", _now(lab)))
+    await lab.pool()
+    lab.server.edit("networkpools", "lab", {"metadata": {"managedFields": []}})
+    lab.pools = first
+    await lab.clock.advance(119)
+    assert await lab.pool() == Blocked("ForeignManager", 1.0)
