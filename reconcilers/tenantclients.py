@@ -15,6 +15,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import anyio
 
@@ -52,13 +53,22 @@ class TenantUnavailable(ControllerError):
         reason: CamelCase word for a condition.
         message: a sentence for people.
         absent: whether live reads showed that no Secret is there, as opposed to unusable.
+        failed_at: when this process last tried it, if it did not try now; None if it did.
     """
 
-    def __init__(self, reason: str, message: str, *, absent: bool = False) -> None:
+    def __init__(
+        self,
+        reason: str,
+        message: str,
+        *,
+        absent: bool = False,
+        failed_at: datetime | None = None,
+    ) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
         self.absent = absent
+        self.failed_at = failed_at
 
 
 async def read_kubeconfig(management: Client, tenant: TenantCluster) -> bytes:
@@ -131,6 +141,8 @@ _WEBHOOK = re.compile(
     r'failed calling webhook "(?P<admission>[^"]{1,253})"'
     r"|conversion webhook for (?P<conversion>[^,]{1,253}), Kind="
 )
+_LOCAL_END = re.compile(r"(?:[0-9]{1,3}(?:\.[0-9]{1,3}){3}|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}->")
+"""Go's words for a connection that broke: `read tcp 10.0.0.1:43210->10.0.0.2:2379`."""
 FIRST_PAUSE = 5.0
 LONGEST_PAUSE = 300.0
 MOST_RETRIES = 2
@@ -148,6 +160,14 @@ def failed_webhook(error: ControllerError) -> str:
     if found["admission"]:
         return f"admission webhook {found['admission']}"
     return f"conversion webhook for {found['conversion']}"
+
+
+def _lasting_words(error: ControllerError) -> str:
+    """Return what an error says, without the local end of a connection.
+
+    Its port changes with each try, and a condition with it would be written each time.
+    """
+    return f"{type(error).__name__}: {_LOCAL_END.sub('', str(error))}"
 
 
 @dataclass(slots=True)
@@ -171,6 +191,12 @@ class _Unanswered:
     failures: int
     until: float
     why: str
+    at: datetime
+
+    @property
+    def error(self) -> TenantUnavailable:
+        """What a caller gets while the tenant is not tried."""
+        return TenantUnavailable("TenantUnreachable", self.why, failed_at=self.at)
 
 
 class TenantClients:
@@ -328,7 +354,7 @@ class TenantClients:
             return
         self._raise_if_paused(key)
         if self._retries >= MOST_RETRIES:
-            raise TenantUnavailable("TenantUnreachable", unanswered.why)
+            raise unanswered.error
         self._retries += 1
         try:
             yield
@@ -358,7 +384,7 @@ class TenantClients:
 
     def _raise_if_paused(self, key: Key) -> None:
         if (known := self._unanswered.get(key)) and self._clock.monotonic() < known.until:
-            raise TenantUnavailable("TenantUnreachable", known.why)
+            raise known.error
 
     def _failure(self, connection: _Connection, error: ControllerError) -> TenantUnavailable:
         """Note a tenant's failure, and return the exception that callers handle."""
@@ -375,7 +401,7 @@ class TenantClients:
             reason = UNAUTHORIZED
         if isinstance(error, NoAnswer | MalformedAnswer | Unauthorized):
             self._retire(connection)
-        return TenantUnavailable(reason, f"{type(error).__name__}: {error}")
+        return TenantUnavailable(reason, _lasting_words(error))
 
     def _retire(self, connection: _Connection) -> None:
         connection.retired = True
@@ -386,8 +412,9 @@ class TenantClients:
         before = self._unanswered.get(key)
         failures = before.failures + 1 if before else 1
         pause = min(FIRST_PAUSE * 2 ** min(failures - 1, 10), LONGEST_PAUSE)
-        why = f"{type(error).__name__}: {error}"
-        self._unanswered[key] = _Unanswered(failures, self._clock.monotonic() + pause, why)
+        until = self._clock.monotonic() + pause
+        why = _lasting_words(error)
+        self._unanswered[key] = _Unanswered(failures, until, why, self._clock.now())
 
     async def _close_if_done(self, connection: _Connection) -> None:
         if connection.retired and connection.users == 0:

@@ -197,6 +197,10 @@ class IPAllocationReconciler:
 
     async def _wait_for_tenant(self, allocation: IPAllocation, in_use: InUse) -> Outcome:
         finding = Finding(READY, False, "WaitingForTenant", in_use.why)
+        before = find(allocation.status.conditions, READY)
+        if not in_use.is_asked and before is not None and before.reason == finding.reason:
+            # Another replica may have asked since, and would write its own reason again.
+            return Blocked(finding.reason, self._settings.requeue_releasing)
         if not shows(allocation, allocation.status.phase, finding):
             conditions = _conditions(allocation, finding, self._clock.now())
             await self._client.patch_status(IP_ALLOCATION, allocation, {"conditions": conditions})

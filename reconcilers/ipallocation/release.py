@@ -27,10 +27,12 @@ class InUse:
     Args:
         why: what is waited for.
         by_service: whether a Service there shows an address of the range.
+        is_asked: whether the tenant was asked now; if not, `why` is remembered by this process.
     """
 
     why: str
     by_service: bool = False
+    is_asked: bool = True
 
 
 class ReleaseCheck(Protocol):

@@ -36,7 +36,7 @@ from reconcilers.tenantcluster.metallb.projection import (
 from reconcilers.tenantcluster.metallb.reading import NOT_RUNNING, Reading
 from reconcilers.tenantcluster.metallb.uptake import remove_marker
 from reconcilers.tenantcluster.ownership.pools import PoolClaims, owner_note
-from reconcilers.tenantcluster.status import load_balancer_ready
+from reconcilers.tenantcluster.status import load_balancer_ready, tenant_unavailable
 
 _log = structlog.get_logger(__name__)
 
@@ -220,7 +220,7 @@ class Projector:
         except TenantUnavailable as error:
             log = _log.debug if error.absent else _log.warning
             log("cannot get tenant client, skipping", error=error.message)
-            return load_balancer_ready(False, error.reason, error.message)
+            return tenant_unavailable(tenant, error)
         except ProjectionBlocked as blocked:
             return load_balancer_ready(False, blocked.reason, blocked.message)
         except Conflict:

@@ -258,7 +258,7 @@ class TenantClusterReconciler:
             projected, *installed = await self._project(tenant)
         else:
             error = resized.unavailable
-            projected = status.load_balancer_ready(False, error.reason, error.message)
+            projected = status.tenant_unavailable(tenant, error)
             installed = []
         tenant = self._clusters.get(tenant.metadata.key) or tenant
         await self._resizer.note_projected(tenant, projected)

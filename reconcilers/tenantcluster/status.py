@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from controller.conditions import rfc3339
+from controller.conditions import find, rfc3339
 from controller.events import EventType
 from reconcilers.api import ipallocation, names
 from reconcilers.api.tenantcluster import (
@@ -23,6 +23,7 @@ from reconcilers.api.tenantcluster import (
 )
 from reconcilers.api.tenantcluster import READY as READY_PHASE
 from reconcilers.conditions import READY, Finding, rendered, with_findings
+from reconcilers.tenantclients import TenantUnavailable
 from reconcilers.tenantcluster.allocations.requests import AllocationState
 
 NETWORK_READY = "NetworkReady"
@@ -94,6 +95,22 @@ def network_ready(status: bool, reason: str, message: str) -> Finding:
 def load_balancer_ready(status: bool, reason: str, message: str) -> Finding:
     """Return the LoadBalancerReady condition."""
     return Finding(LOAD_BALANCER_READY, status, reason, message)
+
+
+def tenant_unavailable(tenant: TenantCluster, error: TenantUnavailable) -> Finding:
+    """Return the LoadBalancerReady condition of a cluster whose tenant cannot be entered.
+
+    If the tenant was not tried now, the condition stays where it reports a failure already, or
+    where it turned to True after ours. Another replica may have tried the tenant since, and two
+    that remember different failures would overwrite each other's without end.
+    """
+    before = find(tenant.status.conditions, LOAD_BALANCER_READY)
+    if before is not None and error.failed_at is not None:
+        since = before.lastTransitionTime
+        failed_at = error.failed_at.replace(microsecond=0)
+        if before.status != "True" or (since is not None and since >= failed_at):
+            return load_balancer_ready(before.status == "True", before.reason, before.message)
+    return load_balancer_ready(False, error.reason, error.message)
 
 
 def demand_met(status: bool, reason: str, message: str) -> Finding:

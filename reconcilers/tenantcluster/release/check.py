@@ -259,7 +259,8 @@ class TenantReleaseCheck(ReleaseCheck):
         except TenantUnavailable as error:
             if error.reason == IS_MANAGEMENT and not tenant.projection_begun:
                 return Released(NEVER_PROJECTED)
-            return InUse(f"the tenant cannot be asked: {error.message}")
+            why = f"the tenant cannot be asked: {error.message}"
+            return InUse(why, is_asked=error.failed_at is None)
         except Conflict:
             return InUse("MetalLB's pools in the tenant have just changed")
 

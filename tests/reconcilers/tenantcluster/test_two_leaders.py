@@ -1,0 +1,82 @@
+"""Two replicas that both believe they lead do not overwrite each other's conditions."""
+
+import pytest
+
+from controller.errors import NoAnswer, ServerFailure
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab, Replica
+
+CLUSTER = make.key("a", "team")
+BOTH = 30
+"""How often both replicas look at the cluster while its tenant is away."""
+
+
+async def _served_lab() -> Lab:
+    lab = Lab()
+    lab.server.add("networkpools", make.pool())
+    lab.server.add("providerconfigs", make.provider("lab"))
+    lab.tenant_server("a")
+    lab.server.add("tenantclusters", make.tenant())
+    await lab.rounds()
+    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+    return lab
+
+
+async def _both_pass(lab: Lab, other: Replica, times: int) -> int:
+    """Let both replicas reconcile the cluster in turn; return how often its status was written."""
+    before = lab.server.count(verb="patch", plural="tenantclusters")
+    for _ in range(times):
+        await lab.cluster()
+        await other.clusters.reconcile(CLUSTER)
+        await lab.clock.advance(0.1)
+    return lab.server.count(verb="patch", plural="tenantclusters") - before
+
+
+async def test_two_leaders_that_met_different_failures_of_a_tenant_write_one_each() -> None:
+    lab = await _served_lab()
+    other = lab.another()
+    lab.tenant_servers["a"].fail(NoAnswer("timed out"), times=1)
+    await lab.cluster()
+    lab.tenant_servers["a"].fail(ServerFailure(503, "", "starting"), times=1)
+    await other.clusters.reconcile(CLUSTER)
+    assert await _both_pass(lab, other, BOTH) == 0
+    condition = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")
+    assert condition["reason"] == "TenantUnreachable"
+
+
+async def test_a_leader_that_does_not_try_a_tenant_keeps_what_another_has_seen_since() -> None:
+    lab = await _served_lab()
+    other = lab.another()
+    lab.tenant_servers["a"].fail(NoAnswer("timed out"), times=1)
+    await lab.cluster()
+    assert await _both_pass(lab, other, BOTH) == 1
+    condition = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")
+    assert condition["status"] == "True"
+
+
+@pytest.mark.parametrize("local", ["10.0.0.1:43210", "[fd00::1]:43210"])
+async def test_the_local_end_of_a_connection_is_in_no_condition(local: str) -> None:
+    lab = await _served_lab()
+    failure = ServerFailure(500, "InternalError", f"read tcp {local}->10.0.0.2:2379: reset")
+    lab.tenant_servers["a"].fail(failure, times=1)
+    await lab.cluster()
+    message = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")["message"]
+    assert "read tcp 10.0.0.2:2379: reset" in message
+
+
+async def test_two_leaders_do_not_overwrite_why_an_allocation_waits_for_its_tenant() -> None:
+    lab = await _served_lab()
+    other = lab.another()
+    lab.gate.real, other.gate.real = lab.tenant_gate, other.tenant_gate
+    name = "team-a-lb"
+    lab.server.delete("ipallocations", name)
+    lab.tenant_servers["a"].fail(NoAnswer("timed out"), times=1)
+    await lab.allocation(name)
+    lab.tenant_servers["a"].fail(ServerFailure(503, "", "starting"), times=1)
+    await other.allocations.reconcile(make.key(name))
+    before = lab.server.count(verb="patch", plural="ipallocations")
+    for _ in range(BOTH):
+        await lab.allocation(name)
+        await other.allocations.reconcile(make.key(name))
+        await lab.clock.advance(0.1)
+    assert lab.server.count(verb="patch", plural="ipallocations") == before
