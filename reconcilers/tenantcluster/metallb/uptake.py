@@ -17,12 +17,16 @@ used that MetalLB may know from before. A marker that was made just now, because
 the last one, may have the number of that one: MetalLB then counts by its old configuration what it
 finds under the name. So a new marker proves nothing before it was given a second number.
 
+A replica that lags behind must not create the marker again after another one has torn down the
+cluster: nobody would delete it. So the holder of the range is read live before the marker is
+created, and again afterwards; if the holder is gone by then, the new marker is deleted.
+
 An older MetalLB shows nothing. Its pools are checked here instead, and a while is waited; as it is
 where MetalLB's kinds are not served any more, for the process that may have read them before.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
 from itertools import islice, pairwise
 from typing import Any
@@ -147,6 +151,15 @@ def marker_entry(pools: Mapping[str, IPAddressPool], basis: int) -> str:
     return next(iter(free), entries[0])
 
 
+def _marker_content(
+    pools: Mapping[str, IPAddressPool], basis: int, owner: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return what the marker is to carry next."""
+    annotations = {names.ANNOTATION_PROJECTION_BASIS: str(basis), **owner}
+    spec = {"addresses": [marker_entry(pools, basis)], "autoAssign": False}
+    return {"metadata": {"annotations": annotations}, "spec": spec}
+
+
 def _is_overlapped(marker: IPAddressPool, pools: Mapping[str, IPAddressPool]) -> bool:
     """Return whether another pool came to have the marker's addresses, and none has others."""
     here = marker.spec.addresses[0]
@@ -213,6 +226,7 @@ class Uptake:
         allocation: tuple[str, int],
         basis: int,
         owner: Mapping[str, str],
+        is_held: Callable[[], Awaitable[bool]],
     ) -> str:
         """Return what is waited for; empty if MetalLB has read that the range is out.
 
@@ -222,6 +236,7 @@ class Uptake:
             allocation: its uid, and the resourceVersion at which it was marked.
             basis: every range that was marked at or before this is out of our pool now.
             owner: annotations of the marker that say for whom it is.
+            is_held: returns whether a live read shows the allocation, so that a marker is needed.
 
         Raises:
             Conflict: the marker changed since `pools` were read.
@@ -238,8 +253,10 @@ class Uptake:
         step = next_step(pools, allocation[1], basis, management)
         if step is Step.DONE:
             return ""
-        if step is Step.MARK:
-            await self._mark(client, pools, basis, owner)
+        if step is Step.MARK and marker is not None:
+            await self._mark(client, marker, pools, basis, owner)
+        elif step is Step.MARK:
+            await self._create(client, pools, basis, owner, is_held)
         return await self._not_read(client, pools)
 
     async def _counts(self, client: Client, pools: Mapping[str, IPAddressPool]) -> bool:
@@ -250,22 +267,34 @@ class Uptake:
     async def _mark(
         self,
         client: Client,
+        marker: IPAddressPool,
         pools: Mapping[str, IPAddressPool],
         basis: int,
         owner: Mapping[str, str],
     ) -> None:
-        """Give the marker another number of addresses; create it if it does not exist."""
-        annotations = {names.ANNOTATION_PROJECTION_BASIS: str(basis), **owner}
-        spec = {"addresses": [marker_entry(pools, basis)], "autoAssign": False}
-        meta: dict[str, Any] = {"annotations": annotations}
-        marker = pools.get(MARKER)
-        if marker is not None:
-            patch = {"metadata": meta, "spec": spec}
-            await client.patch(IP_ADDRESS_POOL, Version.from_object(marker), patch)
+        """Give the marker another number of addresses."""
+        patch = _marker_content(pools, basis, owner)
+        await client.patch(IP_ADDRESS_POOL, Version.from_object(marker), patch)
+
+    async def _create(
+        self,
+        client: Client,
+        pools: Mapping[str, IPAddressPool],
+        basis: int,
+        owner: Mapping[str, str],
+        is_held: Callable[[], Awaitable[bool]],
+    ) -> None:
+        """Create the marker, unless the range has no holder any more."""
+        if not await is_held():
             return
-        meta |= {"name": MARKER, "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY}}
-        body = {"metadata": meta, "spec": spec}
-        await client.create(IP_ADDRESS_POOL, self._settings.metallb_namespace, body)
+        body = _marker_content(pools, basis, owner)
+        body["metadata"] |= {
+            "name": MARKER,
+            "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY},
+        }
+        created = await client.create(IP_ADDRESS_POOL, self._settings.metallb_namespace, body)
+        if not await is_held():
+            await client.delete(IP_ADDRESS_POOL, Version.from_object(created))
 
     async def _not_read(self, client: Client, pools: Mapping[str, IPAddressPool]) -> str:
         why = refusal(pools) or await configuration_error(client, self._settings.metallb_namespace)

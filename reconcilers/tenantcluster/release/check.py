@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import product, starmap
 
 import structlog
@@ -12,7 +13,7 @@ from allocator import AddressRange
 from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import find
-from controller.errors import Conflict, MalformedAnswer, NotFound
+from controller.errors import Conflict, ControllerError, MalformedAnswer, NotFound
 from controller.events import Recorder
 from controller.meta import Key
 from reconcilers import ranges
@@ -341,8 +342,19 @@ class TenantReleaseCheck(ReleaseCheck):
             who,
             basis,
             management_note(management) if taken else owner_note(allocation, management),
+            partial(self._is_held, allocation),
         )
         return InUse(waits) if waits else Released("the tenant no longer uses the range")
+
+    async def _is_held(self, allocation: IPAllocation) -> bool:
+        """Return whether a live read shows the allocation; False if there is no answer."""
+        try:
+            live = await self._client.find(IP_ALLOCATION, allocation.metadata.key)
+        except ControllerError as error:
+            # Not the tenant's failure, for which it would be left alone a while.
+            _log.info("cannot read an IPAllocation live", error=str(error))
+            return False
+        return live is not None and live.metadata.uid == allocation.metadata.uid
 
     async def _user(self, client: Client, ours: Callable[[AddressRange], bool]) -> Service | None:
         page = await client.list(SERVICE)

@@ -3,8 +3,10 @@
 import pytest
 
 from controller.errors import NoAnswer, ServerFailure
+from reconcilers.tenantcluster.metallb.uptake import MARKER
 from tests.reconcilers import make
-from tests.reconcilers.lab import Lab, Replica
+from tests.reconcilers.lab import TENANT_KINDS, Lab, Replica
+from tests.reconcilers.server import Happening, Server
 
 CLUSTER = make.key("a", "team")
 BOTH = 30
@@ -80,3 +82,51 @@ async def test_two_leaders_do_not_overwrite_why_an_allocation_waits_for_its_tena
         await other.allocations.reconcile(make.key(name))
         await lab.clock.advance(0.1)
     assert lab.server.count(verb="patch", plural="ipallocations") == before
+
+
+async def _deleting_lab() -> tuple[Lab, Replica, Server]:
+    """Return a lab and a second leader; its cluster is being deleted, its MetalLB is read."""
+    lab = Lab()
+    lab.server.add("networkpools", make.pool())
+    lab.server.add("providerconfigs", make.provider("lab"))
+    tenant = lab.tenant_server("a", (*TENANT_KINDS, "servicebgpstatuses"))
+    lab.server.add("tenantclusters", make.tenant())
+    await lab.rounds()
+    other = lab.another()
+    other.gate.real = other.tenant_gate
+    lab.server.delete("tenantclusters", "a", namespace="team")
+    await lab.cluster()
+    return lab, other, tenant
+
+
+def _has_marker(tenant: Server) -> bool:
+    return tenant.has("ipaddresspools", MARKER, namespace="metallb-system")
+
+
+async def test_a_leader_that_lags_does_not_create_the_marker_again_after_the_teardown() -> None:
+    lab, other, tenant = await _deleting_lab()
+    other.hold(*other.caches)
+    await lab.rounds_of("a", 3)
+    assert _has_marker(tenant)
+    await lab.clock.advance(600)
+    await lab.rounds_of("a", 3)
+    assert not lab.server.has("tenantclusters", "a", namespace="team")
+    assert not _has_marker(tenant)
+    await other.allocations.reconcile(make.key("team-a-lb"))
+    assert not _has_marker(tenant)
+
+
+async def test_a_marker_that_is_created_while_its_cluster_is_torn_down_is_deleted() -> None:
+    lab, other, tenant = await _deleting_lab()
+    other.hold(*other.caches)
+
+    def finish_teardown(happening: Happening) -> None:
+        if happening.object["metadata"]["name"] == MARKER and happening.type == "ADDED":
+            lab.server.vanish("ipallocations", "team-a-lb")
+
+    await lab.clusters.reconcile(CLUSTER)
+    tenant.listeners.append(finish_teardown)
+    await other.allocations.reconcile(make.key("team-a-lb"))
+    assert not lab.server.has("ipallocations", "team-a-lb")
+    assert tenant.count(verb="post", plural="ipaddresspools") == 2, "the pool, and the marker"
+    assert not _has_marker(tenant)

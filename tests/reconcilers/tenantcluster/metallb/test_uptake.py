@@ -7,6 +7,7 @@ import pytest
 from controller.meta import TracedMeta
 from reconcilers import ranges
 from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import AddressPoolSpec, AddressPoolStatus, IPAddressPool
 from reconcilers.clusteridentity import management_note
 from reconcilers.ipallocation.release import InUse, Released
@@ -163,6 +164,7 @@ class TestWhatMetalLBCannotUse:
 async def _lab(served: tuple[str, ...], **settings: Any) -> tuple[Lab, Server]:
     lab = Lab(Settings(**settings))
     lab.server.add("tenantclusters", make.tenant(annotations=BEGUN))
+    lab.server.add("ipallocations", _allocation())
     tenant = lab.tenant_server("a", served)
     _store(tenant, "default-pool", "10.40.0.8-10.40.0.15", basis=MARK)
     return lab, tenant
@@ -182,9 +184,12 @@ def _count(tenant: Server) -> None:
     tenant.edit("ipaddresspools", MARKER, status, namespace=METALLB)
 
 
+def _allocation() -> IPAllocation:
+    return make.allocation("team-a-lb", held=("10.40.0.0", "10.40.0.7"), uid="uid-lb")
+
+
 async def _ask(lab: Lab) -> Released | InUse:
-    allocation = make.allocation("team-a-lb", held=("10.40.0.0", "10.40.0.7"), uid="uid-lb")
-    return await lab.tenant_gate.check(allocation, MARK)
+    return await lab.tenant_gate.check(_allocation(), MARK)
 
 
 async def test_a_metallb_that_counts_is_waited_for_however_long_it_takes() -> None:
