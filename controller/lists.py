@@ -16,7 +16,16 @@ the list must be complete within a deadline.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from controller.codec import Bookmark, Deleted, ObjectEvent, Page, Unreadable, decode_page
+from anyio.lowlevel import checkpoint
+
+from controller.codec import (
+    Bookmark,
+    Deleted,
+    ObjectEvent,
+    Page,
+    Unreadable,
+    decode_page_in_slices,
+)
 from controller.errors import Expired
 from controller.meta import Key, Object
 from controller.resource import Resource
@@ -104,7 +113,7 @@ async def _list_pages(
     accept = resource.accept_list
     limit.reset()
     data = await transport.request("GET", path, query=query, accept=accept, timeout=PAGE_SECONDS)
-    page = decode_page(resource, data)
+    page = await _decode_page(resource, data)
     limit.add_page(resource.plural, len(data), len(page.items) + len(page.unreadable))
     items, unreadable = list(page.items), dict(page.unreadable)
     # The continue token holds the resourceVersion; the server refuses a request with both.
@@ -117,11 +126,23 @@ async def _list_pages(
             )
         except Expired as error:
             raise _TokenExpired from error
-        page = decode_page(resource, data)
+        page = await _decode_page(resource, data)
         limit.add_page(resource.plural, len(data), len(page.items) + len(page.unreadable))
         items += page.items
         unreadable.update(page.unreadable)
     return Page(tuple(items), page.revision, unreadable)
+
+
+async def _decode_page(resource: Resource[T], data: bytes) -> Page[T]:
+    """Decode a list response, and let other tasks run between slices of it.
+
+    Raises:
+        MalformedAnswer: it is no list, or has no resourceVersion.
+    """
+    slices = decode_page_in_slices(resource, data)
+    while (page := next(slices)) is None:
+        await checkpoint()
+    return page
 
 
 class InitialEvents(Generic[T]):
