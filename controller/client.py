@@ -373,9 +373,12 @@ class Client:
             return self._decode(resource, data)
 
     async def served(self, resource: Resource[Any]) -> bool:
-        """Return whether the server's discovery documents list the kind `resource`.
+        """Return whether the server serves the kind `resource`.
+
+        Absence is believed if no established CustomResourceDefinition serves the kind.
 
         Raises:
+            DiscoveryIncomplete: the server has just started and does not list the kind yet.
             ControllerError: discovery failed, so the answer is not known.
         """
         return await discovery.served(self._transport, resource)

@@ -1,6 +1,11 @@
 """Questions to an API server's discovery documents: which kinds it serves.
 
 The documents are those of a server without aggregated discovery, which all versions have.
+
+An API server that has just started lists the kinds of CustomResourceDefinitions only after some
+seconds. So what a document lists is served, and what it lacks may be served all the same: that a
+kind is absent is believed if no definition that is established serves it. Definitions are stored
+objects, which the server has from its first answer on.
 """
 
 from collections.abc import Iterable
@@ -10,7 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import msgspec
 
 from controller.codec import decoder
-from controller.errors import MalformedAnswer, NotFound
+from controller.conditions import Condition, is_true
+from controller.errors import DiscoveryIncomplete, Forbidden, MalformedAnswer, NotFound
+from controller.lists import list_all
+from controller.meta import ObjectMeta
 from controller.resource import Resource
 
 if TYPE_CHECKING:  # a client that is given its transport does not need to load aiohttp
@@ -42,16 +50,75 @@ class _Kinds(msgspec.Struct, frozen=True):
     resources: list[_Kind]
 
 
+class _DefinedVersion(msgspec.Struct, frozen=True):
+    name: str
+    served: bool = False
+
+
+class _DefinitionSpec(msgspec.Struct, frozen=True):
+    versions: tuple[_DefinedVersion, ...] = ()
+
+
+class _DefinitionStatus(msgspec.Struct, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+
+
+class _Definition(msgspec.Struct, frozen=True):
+    """A CustomResourceDefinition, as far as it tells what is served."""
+
+    metadata: ObjectMeta
+    spec: _DefinitionSpec = _DefinitionSpec()
+    status: _DefinitionStatus = _DefinitionStatus()
+
+    def serves(self, version: str) -> bool:
+        """Return whether the API server serves this version, now or after its start."""
+        return is_true(self.status.conditions, "Established") and any(
+            defined.served and defined.name == version for defined in self.spec.versions
+        )
+
+
+_DEFINITIONS = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    _Definition,
+    namespaced=False,
+)
+
 D = TypeVar("D", _Groups, _Kinds)
 
 
 async def served(transport: "Transport", resource: Resource[Any]) -> bool:
-    """Return whether a server's documents list the kind `resource`.
+    """Return whether a server serves the kind `resource`.
+
+    A user who may not list CustomResourceDefinitions gets what the documents say.
 
     Raises:
+        DiscoveryIncomplete: the documents lack the kind, and a definition says that it is served.
         ControllerError: discovery failed, so the answer is not known.
     """
-    return bool(await served_among(transport, [resource]))
+    if await served_among(transport, [resource]):
+        return True
+    if "." in resource.group and await _is_defined(transport, resource):
+        raise DiscoveryIncomplete(
+            f"discovery does not list {resource.full_name} in version {resource.version}, which"
+            " its CustomResourceDefinition serves: the API server may have just started"
+        )
+    return False
+
+
+async def _is_defined(transport: "Transport", resource: Resource[Any]) -> bool:
+    """Return whether a CustomResourceDefinition serves a kind in the resource's version."""
+    query = {"fieldSelector": f"metadata.name={resource.full_name}"}
+    try:
+        page = await list_all(transport, _DEFINITIONS, "", query)
+    except Forbidden:
+        return False
+    except NotFound:  # a server without definitions: of tests, or an aggregated one
+        return False
+    definitions = (one for one in page.items if one.metadata.name == resource.full_name)
+    return any(one.serves(resource.version) for one in definitions)
 
 
 async def served_among(

@@ -19,6 +19,7 @@ ControllerError
 │   └── SilentWatch         a watch sent nothing for too long: watch again
 ├── MalformedAnswer         the response is not from Kubernetes (a proxy's page): with back-off
 │   └── NotReached          a page with 5xx, of a proxy that cannot reach the server: with back-off
+├── DiscoveryIncomplete     discovery lacks a kind that its definition serves: with back-off
 ├── SourceError             list or watch of a kind failed: the informer retries with back-off
 ├── CacheLagging            an informer's `last_error`, never raised: the watch has not delivered
 │                            our own writes for too long, so the process is not ready
@@ -147,6 +148,14 @@ class MalformedAnswer(ControllerError):
 
 class NotReached(MalformedAnswer):
     """A response that is not one of Kubernetes says with 5xx that the server is away."""
+
+
+class DiscoveryIncomplete(ControllerError):
+    """The discovery documents lack a kind whose CustomResourceDefinition is established.
+
+    An API server that has just started answers so for some seconds: whether there are objects of
+    the kind is not known.
+    """
 
 
 class SourceError(ControllerError):

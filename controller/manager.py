@@ -271,6 +271,18 @@ class Manager:
         self.add_service(f"events/{component}", recorder.run, leader_only=False)
         return recorder
 
+    def add_readiness_check(self, check: Check) -> None:
+        """Add a check behind /readyz: of what a service needs before the process is of use.
+
+        Args:
+            check: called at each probe, so it has to be quick.
+
+        Raises:
+            RuntimeError: the manager runs already.
+        """
+        self._check_not_started()
+        self._serving.readiness.append(check)
+
     def add_webhook(self, webhook: Webhook[Any] | Conversion[Any]) -> None:
         """Serve `webhook` in every replica, at the options' `webhook_bind`.
 

@@ -41,6 +41,8 @@ WORDS: Mapping[str, Words] = {
                 {
                     "Ready": "True: the message counts what is available",
                     "ValidationFailed": "False: the spec contradicts itself; the message says how",
+                    "HoldersUnknown": "False: what objects of other kinds hold is not known, so"
+                    " nothing is handed out",
                     "UnreadableAllocation": "False: what some allocation holds cannot be read, so"
                     " nothing is handed out",
                     "ForeignManager": "False: another controller writes these statuses",

@@ -10,6 +10,8 @@ otherwise        read, decide, write the pool, write the allocations
 from collections.abc import Sequence
 from functools import partial
 
+import structlog
+
 from allocator import InvalidPool, Layout
 from controller import (
     SETTLED,
@@ -56,6 +58,8 @@ from reconcilers.networkpool.protocol import (
 from reconcilers.networkpool.view import Behind, OtherHolders, Reader, Unreadable, View
 from reconcilers.networkpool.waitlog import WaitLog
 from reconcilers.settings import PoolSettings
+
+_log = structlog.get_logger(__name__)
 
 ATTEMPTS = 5
 OUTDATED = "DefinitionOutdated"
@@ -117,7 +121,8 @@ class NetworkPoolReconciler:
                 self._waits.note_pass(key)
                 return outcome
             except Behind as behind:
-                self._waits.note_wait(key, behind.reason)
+                if self._waits.note_wait(key, behind.reason):
+                    await self._report_unknown(pool, behind)
                 return Again(behind.after)
             except (Conflict, NotFound):
                 # It was written or deleted meanwhile: forget the choice, read live, try again.
@@ -270,6 +275,16 @@ class NetworkPoolReconciler:
         promise = self._pending_of(pool).next_in(left, self._clock.monotonic())
         event = self._events.capacity.record_due(pool)
         return Again(min(wait for wait in (rest, promise, event) if wait is not None))
+
+    async def _report_unknown(self, pool: NetworkPool, behind: Behind) -> None:
+        """Report on the pool that nothing is handed out while it is unknown what is held."""
+        wanted = status.holders_unknown(pool, behind.reason, self._clock.now())
+        if pool.metadata.terminating or not status.differs(pool.status, wanted):
+            return
+        try:
+            await self._client.patch_status(NETWORK_POOL, pool, wanted)
+        except (Conflict, NotFound) as error:
+            _log.info("A pool changed before its status was written", error=str(error))
 
     async def _block_invalid(self, pool: NetworkPool, problems: tuple[str, ...]) -> Outcome:
         wanted = status.invalid(pool, problems, self._clock.now())

@@ -174,6 +174,12 @@ def unreadable(pool: NetworkPool, why: str, now: datetime) -> dict[str, Any]:
     return _conditions_only(pool, [Finding(READY, False, "UnreadableAllocation", message)], now)
 
 
+def holders_unknown(pool: NetworkPool, why: str, now: datetime) -> dict[str, Any]:
+    """Return the status of a pool for which a pass cannot know yet what is held."""
+    message = f"nothing is handed out until that is known: {why}"
+    return _conditions_only(pool, [Finding(READY, False, "HoldersUnknown", message)], now)
+
+
 def definition_outdated(pool: NetworkPool, now: datetime) -> dict[str, Any]:
     """Return the status of a pool while the CRD in the cluster prunes allocationsRevision."""
     message = (

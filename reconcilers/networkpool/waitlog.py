@@ -29,18 +29,21 @@ class WaitLog:
         self._waiting: dict[Key, tuple[float, float | None]] = {}
         """By pool: monotonic seconds since when it waits, and of the last line about it."""
 
-    def note_wait(self, key: Key, reason: str) -> None:
+    def note_wait(self, key: Key, reason: str) -> bool:
         """Note that a pass over a pool waits, and log a warning if it has for long.
 
         Args:
             key: of the pool.
             reason: what the pass waits for.
+
+        Returns:
+            Whether it has waited for long.
         """
         now = self._clock.monotonic()
         since, logged = self._waiting.setdefault(key, (now, None))
         waited = now - since
         if waited < PATIENCE_SECONDS or (logged is not None and now - logged < REPEAT_SECONDS):
-            return
+            return waited >= PATIENCE_SECONDS
         self._waiting[key] = since, now
         log.warning(
             "A pool hands out nothing yet",
@@ -50,6 +53,7 @@ class WaitLog:
             reason=reason,
             seconds=round(waited),
         )
+        return True
 
     def note_pass(self, key: Key) -> None:
         """Note that a pass over a pool did not have to wait; say so if a wait was reported."""

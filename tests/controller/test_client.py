@@ -8,7 +8,15 @@ import pytest
 from typing_extensions import override
 
 from controller.client import Client
-from controller.errors import Conflict, Expired, Forbidden, MalformedAnswer, NoAnswer, NotFound
+from controller.errors import (
+    Conflict,
+    DiscoveryIncomplete,
+    Expired,
+    Forbidden,
+    MalformedAnswer,
+    NoAnswer,
+    NotFound,
+)
 from controller.meta import Key, MetadataOnly, Object, Version
 from controller.resource import Resource
 from controller.transport import NO_QUERY
@@ -250,7 +258,7 @@ async def test_a_kind_is_served_when_discovery_lists_it() -> None:
     assert await client.served(WIDGETS)
 
 
-@pytest.mark.parametrize(
+NOT_LISTED = pytest.mark.parametrize(
     "answers",
     [
         [{"kind": "APIGroupList", "groups": []}],
@@ -259,8 +267,55 @@ async def test_a_kind_is_served_when_discovery_lists_it() -> None:
     ],
     ids=["no group", "no version", "no kind"],
 )
-async def test_a_kind_is_not_served_when_discovery_lists_others(answers: list[object]) -> None:
-    client, _ = answering(*answers)
+
+
+def definitions(
+    *, version: str = "v1", served: bool = True, established: str = "True"
+) -> dict[str, Any]:
+    """Return a list with the CustomResourceDefinition of the widgets."""
+    return {
+        "kind": "CustomResourceDefinitionList",
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "metadata": {"resourceVersion": "7"},
+        "items": [
+            {
+                "metadata": {"name": WIDGETS.full_name, "uid": "u", "resourceVersion": "5"},
+                "spec": {"versions": [{"name": version, "served": served, "storage": True}]},
+                "status": {"conditions": [{"type": "Established", "status": established}]},
+            }
+        ],
+    }
+
+
+@NOT_LISTED
+async def test_a_kind_is_absent_when_discovery_lacks_it_and_no_definition_serves_it(
+    answers: list[object],
+) -> None:
+    for found in (
+        {**definitions(), "items": []},
+        definitions(version="v2"),
+        definitions(served=False),
+        definitions(established="False"),
+    ):
+        client, server = answering(*answers, found)
+        assert not await client.served(WIDGETS)
+        _, path, query, *_ = server.sent[-1]
+        assert path == "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        assert query == {"fieldSelector": f"metadata.name={WIDGETS.full_name}"}
+
+
+@NOT_LISTED
+async def test_a_kind_that_discovery_lacks_and_a_definition_serves_is_not_known_to_be_absent(
+    answers: list[object],
+) -> None:
+    client, _ = answering(*answers, definitions())
+    with pytest.raises(DiscoveryIncomplete, match="the API server may have just started"):
+        await client.served(WIDGETS)
+
+
+@NOT_LISTED
+async def test_who_may_not_read_definitions_believes_discovery(answers: list[object]) -> None:
+    client, _ = answering(*answers, Forbidden(403, "Forbidden", "no role"))
     assert not await client.served(WIDGETS)
 
 

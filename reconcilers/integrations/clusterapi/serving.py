@@ -133,6 +133,10 @@ class ClusterApi(Integration[Served]):
             pools=tuple([one for one in api.POOLS if await self._newest([one])]),
         )
 
+    @override
+    def _suffices(self, served: Served) -> bool:
+        return served.claims is not None and served.addresses is not None
+
     async def _newest(self, versions: Iterable[Resource[Any]]) -> Resource[Any] | None:
         for resource in versions:
             if await self._manager.client.served(resource):

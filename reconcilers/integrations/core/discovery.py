@@ -1,7 +1,12 @@
 """Runs an integration for the kinds that the API server serves, and anew when these change.
 
 What is served is looked up when the process starts and whenever a CustomResourceDefinition of the
-integration's groups changes, so that an idle cluster sees no requests.
+integration's groups changes, so that an idle cluster sees no requests. While something that the
+integration needs is not served it is looked up every half minute, too: an API server behind an
+aggregator has no definition that could change.
+
+Until the first answer it is not known what objects of these kinds hold, so nothing is handed out
+that they might hold, and the process is not ready.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine
@@ -13,6 +18,7 @@ import structlog
 from controller.cache import Change
 from controller.clock import Clock
 from controller.errors import ControllerError
+from controller.health import Check, Failing
 from controller.manager import Manager
 from controller.meta import MetadataOnly
 from controller.resource import Resource
@@ -32,6 +38,8 @@ SETTLING_SECONDS = 10.0
 """How long discovery is polled after a definition changed: it shows a kind a little later."""
 POLL_SECONDS = 0.5
 RETRY_SECONDS = 2.0
+LOOK_AGAIN_SECONDS = 30.0
+"""Between two looks while something that is needed is not served."""
 
 log = structlog.get_logger(__name__)
 
@@ -43,6 +51,7 @@ class Discovery(Generic[S]):
         manager: watches the definitions.
         groups: the API groups of the kinds.
         find_served: returns what is served, by discovery; it is compared with what was before.
+        suffices: returns whether all that is needed is served.
         clock: the time.
     """
 
@@ -51,14 +60,22 @@ class Discovery(Generic[S]):
         manager: Manager,
         groups: Collection[str],
         find_served: Callable[[], Awaitable[S]],
+        suffices: Callable[[S], bool],
         clock: Clock,
     ) -> None:
         self._groups = groups
         self._find_served = find_served
+        self._suffices = suffices
         self._clock = clock
+        self._unknown = ""
         self._definitions = manager.informer(DEFINITIONS)
         self._changed = anyio.Event()
         self._poll_until = 0.0
+
+    def check(self, name: str) -> Check:
+        """Return a readiness check that fails while it is not known what is served."""
+        what = "it is not known which kinds are served"
+        return Check(name, lambda: Failing(what, self._unknown) if self._unknown else None)
 
     async def run(self, begin: Callable[[S], Work | None]) -> None:
         """Run what `begin` returns for what is served, each time anew, until cancelled.
@@ -100,13 +117,23 @@ class Discovery(Generic[S]):
                     return found
                 await self._clock.sleep(POLL_SECONDS)
             self._changed = anyio.Event()
-            await self._changed.wait()
+            if self._suffices(served):
+                await self._changed.wait()
+                continue
+            with self._clock.move_on_after(LOOK_AGAIN_SECONDS) as scope:
+                await self._changed.wait()
+            if scope.cancelled_caught:
+                self._poll_until = self._clock.monotonic() + POLL_SECONDS  # one look
 
     async def _served(self) -> S:
         """Return what is served, once the API server says so."""
         while True:
             try:
-                return await self._find_served()
+                found = await self._find_served()
             except ControllerError as error:
+                self._unknown = str(error)
                 log.warning("Cannot find out which kinds are served", error=str(error))
+            else:
+                self._unknown = ""
+                return found
             await self._clock.sleep(RETRY_SECONDS)

@@ -41,7 +41,8 @@ class Integration(ABC, Generic[S]):
         self._manager = manager
         self._clock = clock
         self._log = structlog.get_logger(type(self).__module__)
-        self._discovery = Discovery(manager, groups, self._served, clock)
+        self._discovery = Discovery(manager, groups, self._served, self._suffices, clock)
+        manager.add_readiness_check(self._discovery.check(name))
         # Without shards only the leader works; a standby needs none of these caches.
         manager.add_service(
             name, self.run, leader_only=manager.shards is None or not every_replica
@@ -60,6 +61,10 @@ class Integration(ABC, Generic[S]):
     @abstractmethod
     async def _served(self) -> S:
         """Return what is served, by discovery."""
+
+    @abstractmethod
+    def _suffices(self, served: S) -> bool:
+        """Return whether all that the integration needs is served."""
 
     @abstractmethod
     def _begin(self, served: S) -> Work | None:
@@ -92,6 +97,10 @@ class AllKindsIntegration(Integration[bool]):
             if not await self._manager.client.served(kind):
                 return False
         return True
+
+    @override
+    def _suffices(self, served: bool) -> bool:
+        return served
 
     @override
     def _begin(self, served: bool) -> Work | None:

@@ -1,0 +1,89 @@
+"""A server that has just started lacks kinds in its discovery: what claims hold is not free."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+from typing_extensions import override
+
+from envtest.faults import Fault, Match, Proxy
+from envtest.plane import ControlPlane as Plane
+from tests.contract.clusterapi.lab import Lab, condition
+from tests.contract.product import install_kinds, product
+from tests.polling import until
+
+NETWORK_POOL = {"apiGroup": "butler.butlerlabs.dev", "kind": "NetworkPool", "name": "lab"}
+
+
+class WithoutGroups(Fault):
+    """Answers the list of API groups without those of CustomResourceDefinitions."""
+
+    @override
+    def alter(self, number: int, piece: bytes) -> Iterator[bytes]:
+        if not number:
+            yield piece
+            return
+        document = msgspec.json.decode(piece)
+        built_in = [
+            group
+            for group in document["groups"]
+            if not group["name"].endswith((".x-k8s.io", ".dev"))
+        ]
+        yield msgspec.json.encode({**document, "groups": built_in})
+
+
+async def allocate(lab: Lab, name: str) -> None:
+    """Create a request for eight addresses of the pool."""
+    spec = {
+        "poolRef": {"name": "lab"},
+        "tenantClusterRef": {"name": "a", "namespace": "team"},
+        "type": "nodes",
+        "count": 8,
+    }
+    await lab.create("IPAllocation", name, spec)
+
+
+@pytest.mark.slow
+async def test_nothing_that_claims_hold_is_handed_out_while_discovery_lacks_their_kinds(
+    plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    await install_kinds(plane, "clusterapi")
+    lab, log = Lab(admin, "machines"), tmp_path / "log"
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": lab.namespace}}
+    assert (await admin.post("/api/v1/namespaces", json=namespace)).status_code == 201
+    await lab.create("NetworkPool", "lab", {"cidr": "10.1.0.0/28"})
+    with product("clusterapi", plane.write_kubeconfig(tmp_path / "direct"), log):
+        for number in range(4):
+            await lab.create("IPAddressClaim", f"m{number}", {"poolRef": NETWORK_POOL})
+        held = {await lab.served(f"m{number}") for number in range(4)}
+    assert len(held) == 4
+
+    async with Proxy.before(plane) as proxy:
+        kubeconfig = proxy.write_kubeconfig(tmp_path / "kubeconfig")
+        groups = Match(where=lambda call: call.path == "/apis")
+        with product("clusterapi", kubeconfig, log):
+            with proxy.inject(WithoutGroups(), groups):
+                await allocate(lab, "block")
+                await lab.until(
+                    "NetworkPool",
+                    "lab",
+                    lambda pool: condition(pool)["reason"] == "HoldersUnknown",
+                )
+                waiting = await lab.find("IPAllocation", "block")
+                assert waiting is not None
+                assert "startAddress" not in waiting["status"]
+            served = await lab.until(
+                "IPAllocation", "block", lambda one: bool(one["status"].get("startAddress"))
+            )
+    first, last = (
+        int(served["status"][name].rpartition(".")[2]) for name in ("startAddress", "endAddress")
+    )
+    assert last - first == 7
+    assert not {int(address.rpartition(".")[2]) for address in held} & set(range(first, last + 1))
+
+    async def pool_is_ready() -> str:
+        return str(condition(await lab.find("NetworkPool", "lab"))["reason"])
+
+    assert await until(pool_is_ready, lambda reason: reason == "Ready") == "Ready"
