@@ -72,12 +72,12 @@ WORDS: Mapping[str, Words] = {
             _OVERLAPPING,
             Condition(
                 "RangesOverlap",
-                "allocations hold the same addresses; others made that so",
+                "allocations or claims hold the same addresses; others made that so",
                 {"AllocationsOverlap": "True: the message names them", "NoOverlap": "False"},
             ),
             Condition(
                 "OutOfRange",
-                "allocations hold what the spec does not hand out any more; they keep it",
+                "allocations or claims hold what the spec does not hand out any more; they keep it",
                 {"AllocationsOutOfRange": "True: the message names them", "InRange": "False"},
             ),
             Condition(

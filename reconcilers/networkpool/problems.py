@@ -3,8 +3,8 @@
 Of one that can be served there are always
 
     Overlapping     another pool may hand out the same addresses
-    RangesOverlap   allocations hold the same addresses: others made that so, we never do
-    OutOfRange      allocations hold, or were promised, what the spec does not hand out any more
+    RangesOverlap   allocations or claims hold the same addresses: others made that so, we never do
+    OutOfRange      they hold, or were promised, what the spec does not hand out any more
     Degraded        the free space would do for a default request, but no free block does
 
 and once another controller wrote our statuses, which keeps a pool from being served,
@@ -23,7 +23,7 @@ nothing until the other one has written nothing for a while. Who wrote what is i
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import product, starmap
 
 from allocator import AddressRange, Capacity, InvalidPool, Layout
@@ -36,7 +36,7 @@ from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding
 from reconcilers.networkpool.contents import StatusWrite, last_foreign_write
 from reconcilers.networkpool.protocol import Decision
-from reconcilers.networkpool.view import View
+from reconcilers.networkpool.view import HeldRange, View
 
 OVERLAPPING = "Overlapping"
 RANGES_OVERLAP = "RangesOverlap"
@@ -143,31 +143,18 @@ class PoolSpecs:
             self._layouts.pop(old.metadata.key, None)
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """A range, the allocation that holds it or was promised it, and whether that is foreign."""
-
-    name: str
-    range: AddressRange
-    foreign: bool = False
-
-    @property
-    def text(self) -> str:
-        """Name and range, for messages."""
-        return f"{self.name} ({self.range.start_text}-{self.range.end_text})"
-
-
 def findings(
-    pool: NetworkPool, view: View, decision: Decision, others: Sequence[OverlappingPool]
+    pool: NetworkPool, view: View, decision: Decision, overlapping: Sequence[OverlappingPool]
 ) -> list[Finding]:
     """Return the four conditions."""
     sound = is_sound(decision)
     held = () if sound else tuple(holdings(view, decision))
-    foreign = () if sound else starmap(partial(Holding, foreign=True), decision.named())
+    others = () if sound else tuple(decision.named())
+    of_pool = (*held, *(holding for holding in others if not holding.foreign))
     return [
-        overlapping_condition(others),
-        ranges_overlap_condition((*held, *foreign)),
-        out_of_range_condition(held, decision.layouts),
+        overlapping_condition(overlapping),
+        ranges_overlap_condition((*held, *others)),
+        out_of_range_condition(of_pool, decision.layouts),
         degraded_condition(pool, decision.capacities),
     ]
 
@@ -190,16 +177,16 @@ def is_sound(decision: Decision) -> bool:
     return decision.claimed + granted == counted
 
 
-def holdings(view: View, decision: Decision) -> Iterator[Holding]:
+def holdings(view: View, decision: Decision) -> Iterator[HeldRange]:
     """Yield every range that an allocation holds or was promised, each allocation's once."""
     holders = set()
     for allocation in view.of_pool:
         for held in ranges.all_held(allocation):
             holders.add(allocation.metadata.uid)
-            yield Holding(allocation.metadata.name, held)
+            yield HeldRange(f"IPAllocation {allocation.metadata.name}", held)
     for promise in decision.promises:
         for promised in () if promise.uid in holders else ranges.promised(promise):
-            yield Holding(promise.name, promised)
+            yield HeldRange(f"IPAllocation {promise.name}", promised)
 
 
 def overlapping_condition(others: Sequence[OverlappingPool]) -> Finding:
@@ -208,12 +195,15 @@ def overlapping_condition(others: Sequence[OverlappingPool]) -> Finding:
         return Finding(OVERLAPPING, False, "NoOverlap", "no other pool hands out these addresses")
     named = [f"NetworkPool {one.key} ({one.shared} addresses)" for one in others]
     return Finding(
-        OVERLAPPING, True, "PoolsOverlap", f"addresses are also handed out by {_named(named)}"
+        OVERLAPPING,
+        True,
+        "PoolsOverlap",
+        f"addresses are also handed out by {named_with_count(named)}",
     )
 
 
-def ranges_overlap_condition(held: Iterable[Holding]) -> Finding:
-    """Return whether allocations hold the same addresses."""
+def ranges_overlap_condition(held: Iterable[HeldRange]) -> Finding:
+    """Return whether allocations or claims hold the same addresses."""
     found = (pair for pair in _overlaps(held) if not all(one.foreign for one in pair))
     pairs = [f"{one.text} and {other.text}" for one, other in found]
     if not pairs:
@@ -222,13 +212,13 @@ def ranges_overlap_condition(held: Iterable[Holding]) -> Finding:
         RANGES_OVERLAP,
         True,
         "AllocationsOverlap",
-        f"IPAllocations hold the same addresses: {_named(pairs)}",
+        f"addresses are held twice: {named_with_count(pairs)}",
     )
 
 
-def _overlaps(held: Iterable[Holding]) -> Iterator[tuple[Holding, Holding]]:
+def _overlaps(held: Iterable[HeldRange]) -> Iterator[tuple[HeldRange, HeldRange]]:
     """Yield each range that begins inside an earlier one, with the one that reaches furthest."""
-    furthest: Holding | None = None
+    furthest: HeldRange | None = None
     for one in sorted(held, key=_sort_key):
         if (
             furthest is not None
@@ -241,16 +231,16 @@ def _overlaps(held: Iterable[Holding]) -> Iterator[tuple[Holding, Holding]]:
         furthest = one
 
 
-def _sort_key(holding: Holding) -> tuple[int, int, int, str]:
+def _sort_key(holding: HeldRange) -> tuple[int, int, int, str]:
     found = holding.range
-    return found.family, found.first, found.last, holding.name
+    return found.family, found.first, found.last, holding.holder
 
 
-def out_of_range_condition(held: Iterable[Holding], layouts: Sequence[Layout]) -> Finding:
-    """Return whether allocations hold what the pool does not hand out."""
+def out_of_range_condition(held: Iterable[HeldRange], layouts: Sequence[Layout]) -> Finding:
+    """Return whether allocations or claims hold what the pool does not hand out."""
     outside = sorted(
         (one for one in held if not any(_inside(one.range, layout) for layout in layouts)),
-        key=lambda one: one.name,
+        key=lambda one: one.holder,
     )
     if not outside:
         message = "every range lies in what the pool hands out"
@@ -259,8 +249,8 @@ def out_of_range_condition(held: Iterable[Holding], layouts: Sequence[Layout]) -
         OUT_OF_RANGE,
         True,
         "AllocationsOutOfRange",
-        f"IPAllocations hold addresses that the pool does not hand out:"
-        f" {_named([one.text for one in outside])}",
+        "addresses that the pool does not hand out are held by"
+        f" {named_with_count([one.text for one in outside])}",
     )
 
 
@@ -418,6 +408,7 @@ def none_foreign() -> Finding:
     )
 
 
-def _named(items: Sequence[str]) -> str:
+def named_with_count(items: Sequence[str]) -> str:
+    """Return the first texts as a list, and how many more there are."""
     more = len(items) - NAMED
     return ", ".join([*items[:NAMED], *([f"and {more} more"] if more > 0 else [])])

@@ -331,7 +331,8 @@ class NetworkPoolReconciler:
         if count == 0:
             await remove_finalizer(self._client, NETWORK_POOL, pool, names.FINALIZER_POOL)
             return SETTLED
-        wanted = status.deleting(pool, count, self._clock.now())
+        others = self._others.named(pool)
+        wanted = status.deleting(pool, count, self._clock.now(), others)
         if status.differs(pool.status, wanted):
             pool = await self._client.patch_status(NETWORK_POOL, pool, wanted)
         still_open = {identity(promise) for promise in settle(pool, view).open}

@@ -1,6 +1,6 @@
 """A pool's status: counters, conditions, promises. A function of the objects alone."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -18,7 +18,7 @@ from reconcilers.api.networkpool import (
 from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding, rendered, with_findings
 from reconcilers.networkpool import problems
 from reconcilers.networkpool.protocol import Decision
-from reconcilers.networkpool.view import View
+from reconcilers.networkpool.view import HeldRange, View
 
 STALLED = "Stalled"
 NO_CAPACITY = "NoCapacity"
@@ -196,9 +196,21 @@ def foreign_managed(
     return _conditions_only(pool, other.findings(pool), now)
 
 
-def deleting(pool: NetworkPool, blockers: int, now: datetime) -> dict[str, Any]:
-    """Return the status of a pool whose deletion waits for `blockers` allocations."""
+def deleting(
+    pool: NetworkPool, blockers: int, now: datetime, others: Iterable[HeldRange] = ()
+) -> dict[str, Any]:
+    """Return the status of a pool whose deletion waits for `blockers` allocations and claims.
+
+    Args:
+        pool: the pool.
+        blockers: how many there are.
+        now: the time.
+        others: what others than IPAllocations hold of it; the condition names them.
+    """
     message = f"waiting for {blockers} active allocations to be released"
+    holders = sorted(holding.text for holding in others if not holding.foreign)
+    if holders:
+        message += f", among them {problems.named_with_count(holders)}"
     return _conditions_only(pool, [Finding(READY, False, "Deleting", message)], now)
 
 

@@ -130,8 +130,28 @@ class Unreadable(Exception):
         self.names = names
 
 
-Named = Callable[[], Iterable[tuple[str, AddressRange]]]
-"""Returns what allocations of other controllers hold of a pool, by their names."""
+@dataclass(frozen=True, slots=True)
+class HeldRange:
+    """A range, and the object that holds it or was promised it.
+
+    Args:
+        holder: kind and name of the object; the namespace too where it may differ.
+        range: the addresses.
+        foreign: whether another allocator gave them, which knows nothing of the pool.
+    """
+
+    holder: str
+    range: AddressRange
+    foreign: bool = False
+
+    @property
+    def text(self) -> str:
+        """Holder and range, for messages."""
+        return f"{self.holder} ({self.range.start_text}-{self.range.end_text})"
+
+
+Named = Callable[[], Iterable[HeldRange]]
+"""Returns what others than IPAllocations hold of a pool."""
 
 
 class OtherHolders:
@@ -146,8 +166,8 @@ class OtherHolders:
         del pool
         return ()
 
-    def named(self, pool: NetworkPool) -> Sequence[tuple[str, AddressRange]]:
-        """Return who holds what of a pool, where that may be held by IPAllocations as well."""
+    def named(self, pool: NetworkPool) -> Sequence[HeldRange]:
+        """Return who holds what of a pool, as the caches show it, for messages."""
         del pool
         return ()
 

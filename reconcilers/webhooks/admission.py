@@ -32,9 +32,11 @@ from reconcilers.tenantcluster.provider import Providers
 from reconcilers.webhooks.validators import (
     AllocationValidator,
     ClusterValidator,
+    ListHeldRanges,
     PoolValidator,
     ProviderValidator,
     Validator,
+    list_nothing,
 )
 from reconcilers.webhooks.verdict import NOTHING, Verdict, invalid
 
@@ -127,7 +129,11 @@ def path(resource: Resource[Any]) -> str:
 
 
 def webhooks(
-    client: Client, caches: Caches, clock: Clock, settings: Settings
+    client: Client,
+    caches: Caches,
+    clock: Clock,
+    settings: Settings,
+    list_others: ListHeldRanges = list_nothing,
 ) -> list[Webhook[bytes]]:
     """Return the webhooks of all four kinds.
 
@@ -136,12 +142,16 @@ def webhooks(
         caches: what is known; current in every replica.
         clock: the readers'.
         settings: limits, and what references without a namespace mean.
+        list_others: what others than IPAllocations hold of a NetworkPool.
     """
     pools, allocations = caches.pools, caches.allocations
     home, limit = settings.namespace, settings.pool.max_addresses
     providers = Providers(client, caches.providers, clock, home)
+    pool_validator = PoolValidator(
+        client, pools, allocations, clock, limit, list_others=list_others
+    )
     return [
-        webhook(NETWORK_POOL, PoolValidator(client, pools, allocations, clock, limit)),
+        webhook(NETWORK_POOL, pool_validator),
         webhook(IP_ALLOCATION, AllocationValidator(client, pools, allocations, clock, limit)),
         webhook(TENANT_CLUSTER, ClusterValidator(client, providers, pools, allocations, home)),
         webhook(PROVIDER_CONFIG, ProviderValidator(client, caches.clusters, home)),

@@ -2,8 +2,8 @@
 
     created   a spec that contradicts itself
     updated   that; a CIDR without all of the old one; ranges that leave out, or reservations that
-              take, addresses that allocations hold or were promised
-    deleted   a pool of which allocations hold addresses
+              take, addresses that allocations or claims hold or were promised
+    deleted   a pool of which allocations or claims hold addresses
 
 An allocation that names the pool in spec.poolRef counts, labelled or not. Promises count because
 their ranges are written to the allocations soon after: validation by allocations alone would allow
@@ -12,7 +12,6 @@ validation again if that changes before the write is stored, so no promise is ma
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 from allocator import AddressRange, InvalidCIDR, InvalidPool, Layout
@@ -22,7 +21,7 @@ from reconcilers import poolspec, ranges
 from reconcilers.api.ipallocation import ALLOCATED, RELEASED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec, SecondaryBlock
 from reconcilers.networkpool.protocol import settle
-from reconcilers.networkpool.view import View
+from reconcilers.networkpool.view import HeldRange, View
 from reconcilers.poolspec import SECONDARY, SPEC, Path
 from reconcilers.webhooks.verdict import Verdict, about, bounded, field, forbidden, invalid
 
@@ -54,6 +53,7 @@ def updated(
     view: View | None,
     others: Iterable[NetworkPool],
     max_addresses: int,
+    claimed: Sequence[HeldRange] = (),
 ) -> Verdict:
     """Validate an edit of a pool's spec.
 
@@ -63,6 +63,7 @@ def updated(
         view: its allocations; None only if no address is given up (`gives_up_addresses`).
         others: all pools there are.
         max_addresses: the largest pool, in addresses.
+        claimed: what others than IPAllocations hold of it.
     """
     moved = old is None or _cidrs(new) != _cidrs(old)
     verdict = created(new, others if moved else (), max_addresses)
@@ -70,7 +71,7 @@ def updated(
     if old is not None:
         causes += _shrunk(new, old)
     if verdict.allowed and view is not None:
-        named = _left_out(new, old, view, max_addresses)
+        named = _left_out(new, old, [*_holders(old, view), *claimed], max_addresses)
         causes += bounded(named, _field_of_ranges(SPEC, new.spec), "allocations would be left out")
     return Verdict.from_causes(causes, verdict.warnings)
 
@@ -85,7 +86,7 @@ def gives_up_addresses(new: NetworkPool, old: NetworkPool | None, max_addresses:
     return before is None or next(_lost(before, after), None) is not None
 
 
-def deleted(old: NetworkPool, view: View) -> Verdict:
+def deleted(old: NetworkPool, view: View, claimed: Sequence[HeldRange] = ()) -> Verdict:
     """Validate the deletion of a pool.
 
     Pending and Failed requests hold nothing, and ranges that are Released because their allocation
@@ -95,8 +96,10 @@ def deleted(old: NetworkPool, view: View) -> Verdict:
     Args:
         old: the pool.
         view: its allocations.
+        claimed: what others than IPAllocations hold of it.
     """
-    opening = f"cannot delete NetworkPool {quoted(old.metadata.name)}: IPAllocation"
+    refusal = f"cannot delete NetworkPool {quoted(old.metadata.name)}:"
+    opening = f"{refusal} IPAllocation"
     namespace = quoted(old.metadata.namespace)
     causes, named = [], set()
     for one in sorted(view.of_pool, key=lambda one: one.metadata.name):
@@ -110,6 +113,9 @@ def deleted(old: NetworkPool, view: View) -> Verdict:
         if promise.uid not in named:
             what = f"{opening} {quoted(promise.name)} in namespace {namespace}"
             causes.append(forbidden((), f"{what} was promised {promise.startAddress}"))
+    for holding in claimed:
+        what = f"{refusal} {holding.holder} holds {holding.range.start_text}"
+        causes.append(forbidden((), f"{what}. Delete the claim first"))
     return Verdict.from_causes(bounded(causes, (), "allocations hold addresses"))
 
 
@@ -204,45 +210,44 @@ def _spans(blocks: Iterable[AddressRange]) -> list[Span]:
     return [(block.first, block.last) for block in blocks]
 
 
-@dataclass(frozen=True, slots=True)
-class _Holder:
-    """An allocation that holds a range of the pool, or was promised one."""
-
-    name: str
-    range: AddressRange
-
-
-def _holders(old: NetworkPool | None, view: View) -> Iterator[_Holder]:
+def _holders(old: NetworkPool | None, view: View) -> Iterator[HeldRange]:
     """Yield the allocations that hold or were promised a range, by name.
 
     The promises of a pool that cannot be read are unknown: no new ones can be made either, and the
     OutOfRange condition reports one that was kept after the edit.
     """
     found = {
-        _Holder(one.metadata.name, held) for one in view.of_pool for held in ranges.all_held(one)
+        HeldRange(_allocation(one.metadata.name), held)
+        for one in view.of_pool
+        for held in ranges.all_held(one)
     }
     for promise in settle(old, view).open if old is not None else ():
-        found |= {_Holder(promise.name, promised) for promised in ranges.promised(promise)}
-    yield from sorted(found, key=lambda one: (one.name, one.range.first, one.range.last))
+        holder = _allocation(promise.name)
+        found |= {HeldRange(holder, promised) for promised in ranges.promised(promise)}
+    yield from sorted(found, key=lambda one: (one.holder, one.range.first, one.range.last))
+
+
+def _allocation(name: str) -> str:
+    return f"IPAllocation {quoted(name)}"
 
 
 def _left_out(
-    new: NetworkPool, old: NetworkPool | None, view: View, max_addresses: int
+    new: NetworkPool, old: NetworkPool | None, holders: Iterable[HeldRange], max_addresses: int
 ) -> Iterator[Cause]:
-    """Name every allocation that holds an address which the new spec lacks.
+    """Name every allocation and claim that holds an address which the new spec lacks.
 
     Addresses that the old spec did not cover either are no fault of this edit: a pool with an
     allocation outside, as edits without webhooks leave behind, can still be edited.
     """
     before, after = _geometry(old, max_addresses), ranges.layouts(new.spec, max_addresses)
     places = [at for at, _ in poolspec.blocks(new.spec)]
-    for holder in _holders(old, view):
+    for holder in holders:
         had = [holder.range] if before is None else _had(before, holder.range)
         if not had:
             continue
         found = _of(after, holder.range)
         if found is None:  # of a family that the pool loses
-            yield _outside(new, SECONDARY, holder.name, holder.range.start_text)
+            yield _outside(new, SECONDARY, holder.holder, holder.range.start_text)
             continue
         layout, span = found
         covered = [span] if before is None else _spans(had)
@@ -251,9 +256,9 @@ def _left_out(
         at = places[after.index(layout)]
         if outside:
             first = address_text(outside[0][0], layout.family)
-            yield _outside(new, at, holder.name, first)
+            yield _outside(new, at, holder.holder, first)
         for first_reserved, _ in islice(minus(lost, outside), 1):
-            yield _reserved(new, at, layout, holder.name, first_reserved)
+            yield _reserved(new, at, layout, holder.holder, first_reserved)
 
 
 def _of(layouts: Iterable[Layout], held: AddressRange) -> tuple[Layout, Span] | None:
@@ -275,23 +280,23 @@ def _field_of_ranges(at: Path, block: NetworkPoolSpec | SecondaryBlock) -> Path:
     return (*at, "tenantAllocation") if block.spans() else (*at, "cidr")
 
 
-def _outside(new: NetworkPool, at: Path, name: str, address: str) -> Cause:
+def _outside(new: NetworkPool, at: Path, holder: str, address: str) -> Cause:
     what = (
-        f"cannot narrow tenant allocation ranges: IPAllocation {quoted(name)} has address"
+        f"cannot narrow tenant allocation ranges: {holder} has address"
         f" {address} outside the proposed ranges. Migrate or delete affected allocations first"
     )
     block = dict(poolspec.blocks(new.spec)).get(at)
     return forbidden(at if block is None else _field_of_ranges(at, block), what)
 
 
-def _reserved(new: NetworkPool, at: Path, after: Layout, name: str, address: int) -> Cause:
+def _reserved(new: NetworkPool, at: Path, after: Layout, holder: str, address: int) -> Cause:
     """Return the cause for a reserved CIDR, or a gateway, that covers an allocation's address."""
     number = next(i for i, held in enumerate(after.reserved) if held.contains(address))
     block = dict(poolspec.blocks(new.spec))[at]
     listed = number < len(block.reserved)
     reserved = block.reserved[number].cidr if listed else new.spec.gateway or ""
     what = (
-        f"cannot reserve {quoted(reserved)}: IPAllocation {quoted(name)} has"
+        f"cannot reserve {quoted(reserved)}: {holder} has"
         f" address {address_text(address, after.family)} in it. Migrate or delete affected"
         " allocations first"
     )

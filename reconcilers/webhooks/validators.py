@@ -13,7 +13,7 @@ Warnings may be based on a cache that is behind; so may whatever a reconciler en
 ProviderConfig or a pool that is deleted too early is kept by its finalizer.
 """
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from controller.cache import Cache
@@ -32,7 +32,7 @@ from reconcilers.api.resources import (
 )
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.networkpool.protocol import memory
-from reconcilers.networkpool.view import Reader, Unreadable, View
+from reconcilers.networkpool.view import HeldRange, Reader, Unreadable, View
 from reconcilers.tenantcluster.allocations.membership import is_foreign, members
 from reconcilers.tenantcluster.provider import Providers, refers_to
 from reconcilers.webhooks import ipallocation, networkpool, providerconfig, tenantcluster
@@ -85,8 +85,40 @@ class _Validator:
         self._limit = max_addresses
 
 
+ListHeldRanges = Callable[[NetworkPool], Awaitable[Sequence[HeldRange]]]
+"""Returns what others than IPAllocations hold of a pool, by lists that begin now."""
+
+
+async def list_nothing(pool: NetworkPool) -> Sequence[HeldRange]:
+    """Return that nobody but IPAllocations holds addresses: no integration hands out any."""
+    del pool
+    return ()
+
+
 class PoolValidator(_Validator):
-    """Validates NetworkPools."""
+    """Validates NetworkPools.
+
+    Args:
+        client: for live reads.
+        pools: all pools.
+        allocations: all allocations, indexed by pool.
+        clock: the time.
+        max_addresses: the largest pool, in addresses.
+        list_others: what others than IPAllocations hold of a pool.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        pools: Cache[NetworkPool],
+        allocations: Cache[IPAllocation],
+        clock: Clock,
+        max_addresses: int,
+        *,
+        list_others: ListHeldRanges = list_nothing,
+    ) -> None:
+        super().__init__(client, pools, allocations, clock, max_addresses)
+        self._list_others = list_others
 
     async def created(self, new: NetworkPool) -> Verdict:
         """Validate a new pool."""
@@ -94,13 +126,15 @@ class PoolValidator(_Validator):
 
     async def updated(self, new: NetworkPool, old: NetworkPool | None) -> Verdict:
         """Validate an edit; allocations are read only if the pool would lose addresses."""
+        claimed: Sequence[HeldRange] = ()
 
         def validated(view: View | None) -> Verdict:
-            return networkpool.updated(new, old, view, self._pools, self._limit)
+            return networkpool.updated(new, old, view, self._pools, self._limit, claimed)
 
         if not networkpool.gives_up_addresses(new, old, self._limit):
             return validated(None)
         key = new.metadata.key
+        claimed = await self._list_others(new if old is None else old)
         try:
             if old is not None and self._covers(old):
                 verdict = validated(await self._reader.at_least(old, memory(old) or 0))
@@ -120,16 +154,18 @@ class PoolValidator(_Validator):
         Allocations that cannot be read do not block it: the pool's finalizer does, until they are
         gone or repaired.
         """
+        claimed = await self._list_others(old)
         try:
             if self._covers(old):
                 view = await self._reader.at_least(old, memory(old) or 0)
-                if networkpool.deleted(old, view).allowed:
+                if networkpool.deleted(old, view, claimed).allowed:
                     return NOTHING
             view = await self._reader.live(old.metadata.key)
         except Unreadable as unreadable:
-            verdict = networkpool.deleted(old, self._reader.cached(old.metadata.key))
+            cached = self._reader.cached(old.metadata.key)
+            verdict = networkpool.deleted(old, cached, claimed)
             return Verdict(verdict.causes, (f"the pool stays while there are {unreadable}",))
-        return networkpool.deleted(old, view)
+        return networkpool.deleted(old, view, claimed)
 
     def _covers(self, old: NetworkPool) -> bool:
         """Return whether the cache shows all that was handed out and settled since.

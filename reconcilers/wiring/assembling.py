@@ -6,6 +6,7 @@ import anyio
 
 from controller.clock import Clock
 from controller.manager import Manager
+from controller.webhooks import Webhook
 from reconcilers.clusteridentity import ClusterIdentity
 from reconcilers.gauges import Gauges
 from reconcilers.integrations.core.holders import AllHolders, SharesNetworkPools
@@ -16,6 +17,7 @@ from reconcilers.tenantcluster.ownership.identity import TenantIdentities
 from reconcilers.tenantcluster.release.check import TenantReleaseCheck
 from reconcilers.tenantcluster.release.teardown import VanishedClusters
 from reconcilers.webhooks.admission import webhooks
+from reconcilers.webhooks.validators import ListHeldRanges, list_nothing
 from reconcilers.wiring import controllers
 from reconcilers.wiring.shared import Shared
 
@@ -127,11 +129,14 @@ def add_webhooks(shared: Shared) -> None:
     """Add the webhooks, if the manager's options have an address for them."""
     if shared.manager.options.webhook_bind in ("", "0"):
         return
-    caches = shared.informers.caches
-    for webhook in webhooks(shared.manager.client, caches, shared.clock, shared.settings):
-        shared.manager.add_webhook(webhook)
-    if shared.settings.integration:
+    client, settings = shared.manager.client, shared.settings
+    list_others: ListHeldRanges = list_nothing
+    added: Sequence[Webhook[bytes]] = ()
+    if settings.integration:
         from reconcilers.wiring import integrations  # noqa: PLC0415 - as above
 
-        for webhook in integrations.integration_webhooks(shared.manager.client, shared.settings):
-            shared.manager.add_webhook(webhook)
+        list_others = integrations.lister_of_others(client, settings)
+        added = tuple(integrations.integration_webhooks(client, settings))
+    caches = shared.informers.caches
+    for webhook in (*webhooks(client, caches, shared.clock, settings, list_others), *added):
+        shared.manager.add_webhook(webhook)

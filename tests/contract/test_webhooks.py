@@ -90,7 +90,7 @@ class Site:
                 await self._changed.wait()
 
     @asynccontextmanager
-    async def judged(self) -> AsyncIterator[None]:
+    async def judged(self, settings: Settings = SETTINGS) -> AsyncIterator[None]:
         """Run the controllers with their webhooks, which are in force inside the context."""
         options = ManagerOptions(
             webhook_bind=f"{HOST}:0",
@@ -100,7 +100,7 @@ class Site:
         )
         clock = SystemClock()
         manager = Manager(self._transport, clock=clock, options=options)
-        tenants = assemble(manager, clock, SETTINGS)
+        tenants = assemble(manager, clock, settings)
         async with anyio.create_task_group() as group:
             group.start_soon(manager.run)
             async with anyio.create_task_group() as watches:

@@ -25,13 +25,22 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.conditions import FOREIGN_MANAGER, Finding
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.api import is_paused
+from reconcilers.integrations.clusterapi.caches import space_name
 from reconcilers.integrations.clusterapi.choosing import blocks_of
+from reconcilers.integrations.clusterapi.heldranges import held_ranges
 from reconcilers.integrations.clusterapi.pools import PoolParts, PoolReconciler
+from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.journal import journal_of
 from reconcilers.integrations.core.rules import settle
 from reconcilers.networkpool.protocol import memory
 from reconcilers.networkpool.protocol import settle as settle_assignments
-from reconcilers.networkpool.view import Behind, OtherHolders, Reader, Unreadable
+from reconcilers.networkpool.view import (
+    Behind,
+    HeldRange,
+    OtherHolders,
+    Reader,
+    Unreadable,
+)
 
 UNKNOWN_RETRY = 0.5
 
@@ -145,6 +154,13 @@ class NetworkPoolClaims(PoolReconciler):
         }
         return [*promised.union(view.contents.held())]
 
+    def named(self, pool: NetworkPool) -> Sequence[HeldRange]:
+        """Return what claims hold of a pool, as the caches show it."""
+        caches, space = self._parts.caches, space_name(NETWORK_POOL, pool.metadata.key)
+        claims = caches.claims.by_index(SPACE_INDEX, space)
+        addresses = caches.addresses.by_index(SPACE_INDEX, space)
+        return held_ranges(pool, claims, addresses, caches.claims.position)
+
     def seen_blockers(self, pool: NetworkPool) -> int:
         """Return how many IPAddresses name a pool, as the cache shows it."""
         return self._parts.reader.count(NETWORK_POOL, pool.metadata.key)
@@ -167,6 +183,10 @@ class ClaimHolders(OtherHolders):
         if not self.known:
             raise Behind(UNKNOWN_RETRY, "what claims hold of it is not known")
         return self.pools.held(pool) if self.pools is not None else ()
+
+    @override
+    def named(self, pool: NetworkPool) -> Sequence[HeldRange]:
+        return self.pools.named(pool) if self.pools is not None else ()
 
     @override
     def seen_blockers(self, pool: NetworkPool) -> int:

@@ -8,7 +8,7 @@ from typing_extensions import override
 from allocator import AddressRange
 from controller.runner import Controller
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.networkpool.view import OtherHolders
+from reconcilers.networkpool.view import HeldRange, OtherHolders
 
 
 class SharesNetworkPools(Protocol):
@@ -37,8 +37,12 @@ class AllHolders(OtherHolders):
         return [one for part in self._parts for one in part.held(pool)]
 
     @override
-    def named(self, pool: NetworkPool) -> Sequence[tuple[str, AddressRange]]:
+    def named(self, pool: NetworkPool) -> Sequence[HeldRange]:
         return [one for part in self._parts for one in part.named(pool)]
+
+    @override
+    def seen_blockers(self, pool: NetworkPool) -> int:
+        return sum(part.seen_blockers(pool) for part in self._parts)
 
     @override
     async def blockers(self, pool: NetworkPool) -> int:

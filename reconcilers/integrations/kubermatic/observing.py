@@ -35,7 +35,7 @@ from reconcilers.integrations.core.serving import AllKindsIntegration
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, IPAMAllocation
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, held
 from reconcilers.integrations.kubermatic.reports import ACTION
-from reconcilers.networkpool.view import Behind, OtherHolders
+from reconcilers.networkpool.view import Behind, HeldRange, OtherHolders
 
 UNKNOWN_RETRY = 0.5
 
@@ -72,8 +72,11 @@ class ObservedHolders(OtherHolders):
         ]
 
     @override
-    def named(self, pool: NetworkPool) -> Sequence[tuple[str, AddressRange]]:
-        return [(f"IPAMAllocation {one.metadata.key}", part) for one, part in self._parts(pool)]
+    def named(self, pool: NetworkPool) -> Sequence[HeldRange]:
+        return [
+            HeldRange(f"IPAMAllocation {allocation.metadata.key}", part, foreign=True)
+            for allocation, part in self._parts(pool)
+        ]
 
     def _parts(self, pool: NetworkPool) -> Iterator[tuple[IPAMAllocation, AddressRange]]:
         """Yield what IPAMAllocations hold of a pool."""

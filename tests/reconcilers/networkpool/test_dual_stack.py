@@ -104,7 +104,7 @@ def test_ranges_of_the_second_family_that_overlap_are_named() -> None:
     found = served(make.pool(secondary=SECOND), one, other)
     [overlap] = [one for one in found["conditions"] if one["type"] == "RangesOverlap"]
     assert overlap["status"] == "True"
-    assert "a (fd00::-fd00::1) and b (fd00::1-fd00::2)" in overlap["message"]
+    assert "a (fd00::-fd00::1) and IPAllocation b (fd00::1-fd00::2)" in overlap["message"]
 
 
 def test_who_lost_one_of_two_required_families_gets_that_one_anew() -> None:

@@ -65,8 +65,8 @@ def test_ranges_that_others_made_overlap_are_named_in_pairs() -> None:
     overlap = found["RangesOverlap"]
     assert (overlap.status, overlap.reason) == (True, "AllocationsOverlap")
     assert overlap.message == (
-        "IPAllocations hold the same addresses:"
-        " a (10.40.0.0-10.40.0.7) and b (10.40.0.4-10.40.0.11)"
+        "addresses are held twice: IPAllocation a (10.40.0.0-10.40.0.7)"
+        " and IPAllocation b (10.40.0.4-10.40.0.11)"
     )
     assert not found["OutOfRange"].status
 
@@ -74,8 +74,8 @@ def test_ranges_that_others_made_overlap_are_named_in_pairs() -> None:
 def test_a_range_within_a_larger_one_does_not_hide_the_next() -> None:
     held = [_held("a", 0, 31), _held("b", 4, 5), _held("c", 20, 21)]
     message = _findings(make.pool(), *held)["RangesOverlap"].message
-    assert "10.40.0.31) and b (" in message
-    assert "10.40.0.31) and c (" in message
+    assert "10.40.0.31) and IPAllocation b (" in message
+    assert "10.40.0.31) and IPAllocation c (" in message
 
 
 def test_many_offenders_are_counted_and_not_all_named() -> None:
@@ -100,7 +100,7 @@ def test_an_allocation_whose_phase_was_wiped_overlaps_with_no_other() -> None:
 def test_ranges_outside_what_the_pool_hands_out_are_named(pool: Any, why: str) -> None:
     found = _findings(pool, _held("a", 0, 7))["OutOfRange"]
     assert (found.status, found.reason) == (True, "AllocationsOutOfRange"), why
-    assert found.message.endswith(": a (10.40.0.0-10.40.0.7)")
+    assert found.message.endswith("held by IPAllocation a (10.40.0.0-10.40.0.7)")
 
 
 def test_a_promise_outside_a_narrowed_pool_is_reported_and_not_revoked() -> None:
@@ -110,7 +110,7 @@ def test_a_promise_outside_a_narrowed_pool_is_reported_and_not_revoked() -> None
     pool = make.pool(tenant={"start": "10.40.0.8", "end": "10.40.0.255"}, status=status)
     found = _findings(pool, waiting)["OutOfRange"]
     assert found.status
-    assert found.message.endswith(": a (10.40.0.0-10.40.0.7)")
+    assert found.message.endswith("held by IPAllocation a (10.40.0.0-10.40.0.7)")
 
 
 def test_free_space_in_bits_too_small_for_a_default_request_is_degraded() -> None:

@@ -1,0 +1,99 @@
+"""Which claims hold which addresses of a NetworkPool, by name: for refusals and conditions.
+
+A claim holds the address on record in its annotations, the address of the IPAddress that names it,
+and the address that the pool's journal promises it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from allocator import AddressRange, AllocatorError
+from controller.client import Client
+from controller.meta import Key
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.integrations.clusterapi import api
+from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, IPAddress, IPAddressClaim
+from reconcilers.integrations.clusterapi.caches import space_name, space_of
+from reconcilers.integrations.clusterapi.statuses import record_of
+from reconcilers.integrations.core.journal import journal_of
+from reconcilers.integrations.core.rules import settle
+from reconcilers.networkpool.view import HeldRange
+
+
+@dataclass(frozen=True, slots=True)
+class _ClaimsRead:
+    """The claims of a pool, and the revision up to which they were read."""
+
+    position: int
+    claims: dict[Key, IPAddressClaim]
+
+    def find(self, key: Key) -> IPAddressClaim | None:
+        return self.claims.get(key)
+
+
+def held_ranges(
+    pool: NetworkPool,
+    claims: Iterable[IPAddressClaim],
+    addresses: Iterable[IPAddress],
+    position: int,
+) -> list[HeldRange]:
+    """Return what claims hold of a pool, or were promised, by the names of the claims.
+
+    Args:
+        pool: the pool, with its journal.
+        claims: the claims that name the pool.
+        addresses: the IPAddresses that name the pool.
+        position: the revision up to which the claims were read.
+    """
+    by_key = {claim.metadata.key: claim for claim in claims}
+    holdings: set[HeldRange] = set()
+
+    def note(holder: str, text: str) -> None:
+        try:
+            holdings.add(HeldRange(holder, AddressRange.parse(text, text)))
+        except AllocatorError:
+            return  # a person wrote it; it is no address of any pool
+
+    for key, claim in by_key.items():
+        record = record_of(claim)
+        if record is not None:
+            note(_claim(key), record.address)
+    for address in addresses:
+        key, claim_name = address.metadata.key, address.spec.claimRef.name
+        holder = _claim(Key(key.namespace, claim_name)) if claim_name else f"IPAddress {key}"
+        note(holder, address.spec.address)
+    journal = journal_of(pool.metadata)
+    for promise in settle(journal, _ClaimsRead(position, by_key)).promises:
+        note(_claim(promise.key), promise.startAddress)
+    return sorted(holdings, key=_order)
+
+
+async def list_held_ranges(client: Client, pool: NetworkPool) -> list[HeldRange]:
+    """Return what claims hold of a pool, or were promised, by lists that begin now.
+
+    Args:
+        client: for the lists.
+        pool: the pool, with its journal.
+    """
+    name, within = space_name(NETWORK_POOL, pool.metadata.key), pool.metadata.namespace
+    for version in CONTRACT_VERSIONS:
+        if not await client.served(api.claims(version)):
+            continue
+        claims = await client.list(api.claims(version), namespace=within)
+        addresses = await client.list(api.addresses(version), namespace=within)
+        return held_ranges(
+            pool,
+            [claim for claim in claims.items if name in space_of(claim)],
+            [address for address in addresses.items if name in space_of(address)],
+            claims.revision,
+        )
+    return []
+
+
+def _claim(key: Key) -> str:
+    return f"IPAddressClaim {key}"
+
+
+def _order(holding: HeldRange) -> tuple[int, int, str]:
+    return holding.range.family, holding.range.first, holding.holder

@@ -1,0 +1,81 @@
+"""A NetworkPool on which only claims hold addresses is protected as by IPAllocations."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.config import connect
+from envtest import ControlPlane
+from reconcilers.settings import CLUSTER_API
+from tests.contract.clusterapi.lab import Lab, condition, reason
+from tests.contract.conftest import administrator
+from tests.contract.product import HOME, install_kinds
+from tests.contract.test_webhooks import SETTINGS, Site, causes
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+
+CLAIM = f"IPAddressClaim {HOME}/c"
+WITH_CLAIMS = replace(SETTINGS, integration=(CLUSTER_API,))
+EDITS: dict[str, tuple[dict[str, Any], str]] = {
+    "a reservation": ({"reserved": [{"cidr": "10.66.0.0/30"}]}, "spec.reserved[0]"),
+    "narrower ranges": (
+        {"tenantAllocation": {"ranges": [{"start": "10.66.0.8", "end": "10.66.0.15"}]}},
+        "spec.tenantAllocation",
+    ),
+    "a gateway": ({"gateway": "10.66.0.0"}, "spec.gateway"),
+}
+
+
+async def test_edits_and_a_deletion_that_take_the_address_of_a_claim_are_refused(
+    tmp_path: Path,
+) -> None:
+    async with ControlPlane.start() as plane, administrator(plane) as admin:
+        await install_kinds(plane, "clusterapi")
+        await admin.post("/api/v1/namespaces", json={"metadata": {"name": HOME}})
+        transport = await connect(plane.write_kubeconfig(tmp_path / "kubeconfig"))
+        site, lab = Site(admin, transport), Lab(admin, HOME)
+        async with site.judged(WITH_CLAIMS):
+            assert (await site.create("NetworkPool", "p", {"cidr": "10.66.0.0/28"})).is_success
+            await lab.claim("c", "p", "NetworkPool")
+            assert await lab.served("c") == "10.66.0.0"
+            for change, field in EDITS.values():
+                refused = await site.edit("NetworkPool", "p", {"spec": change})
+                [(where, message)] = causes(refused)
+                assert where == field
+                assert f"{CLAIM} has address 10.66.0.0" in message
+            refused = await site.delete("NetworkPool", "p")
+            assert refused.status_code == 403
+            assert f"{CLAIM} holds 10.66.0.0" in refused.json()["message"]
+
+            await lab.delete("IPAddressClaim", "c")
+            await lab.gone("IPAddressClaim", "c")
+            reserved = {"spec": {"reserved": [{"cidr": "10.66.0.0/30"}]}}
+            assert (await site.edit("NetworkPool", "p", reserved)).is_success
+            assert (await site.delete("NetworkPool", "p")).is_success
+            await lab.gone("NetworkPool", "p")
+        await transport.aclose()
+
+
+async def test_a_pool_without_webhooks_says_which_claims_lie_outside_and_keep_it(
+    lab: Lab,
+) -> None:
+    await lab.create("NetworkPool", "p", {"cidr": "10.66.0.0/28"})
+    await lab.claim("c", "p", "NetworkPool")
+    assert await lab.served("c") == "10.66.0.0"
+    holder = f"IPAddressClaim {lab.namespace}/c (10.66.0.0-10.66.0.0)"
+    await lab.patch("NetworkPool", "p", {"spec": {"reserved": [{"cidr": "10.66.0.0/30"}]}})
+
+    def is_reported(pool: dict[str, Any]) -> bool:
+        found = condition(pool, "OutOfRange")
+        return found.get("status") == "True" and holder in found["message"]
+
+    await lab.until("NetworkPool", "p", is_reported)
+    await lab.delete("NetworkPool", "p")
+    pool = await lab.until("NetworkPool", "p", lambda one: reason(one) == "Deleting")
+    assert condition(pool)["message"] == (
+        f"waiting for 1 active allocations to be released, among them {holder}"
+    )
+    await lab.delete("IPAddressClaim", "c")
+    await lab.gone("NetworkPool", "p")
