@@ -77,7 +77,7 @@ WORDS: Mapping[str, Words] = {
             ),
             Condition(
                 "OutOfRange",
-                "allocations or claims hold what the spec does not hand out any more; they keep it",
+                "allocations or claims hold what the spec no longer hands out; they keep it",
                 {"AllocationsOutOfRange": "True: the message names them", "InRange": "False"},
             ),
             Condition(
