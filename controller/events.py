@@ -50,6 +50,7 @@ from controller.eventkind import (
     series_patch,
 )
 from controller.meta import Object, Version
+from controller.plaintext import escape_text
 from controller.resource import Resource
 
 if TYPE_CHECKING:  # who only names the types of events does not need to load metrics
@@ -180,7 +181,8 @@ class Recorder:
             obj: the object that the event is about.
             type: `Normal` or `Warning`.
             reason: why it happened, one CamelCase word.
-            message: a sentence for people; cut to 1024 bytes.
+            message: a sentence for people; control characters are escaped, and it is cut to
+                1024 bytes.
             action: what was done or tried, one CamelCase word.
             related: the kind and object that it also concerns. The same event with another
                 related object is a new event with its own note.
@@ -193,7 +195,7 @@ class Recorder:
         now = self._clock.now()
         # Unique within this process; two events of a burst may have the same time.
         self._stamp = max(self._stamp + 1, int(now.timestamp() * 1e9))
-        self._queue.append(_QueuedEvent(key, message, now, self._stamp))
+        self._queue.append(_QueuedEvent(key, escape_text(message), now, self._stamp))
         self._recorded.set()
 
     async def run(self) -> None:

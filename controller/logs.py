@@ -10,13 +10,17 @@ reconciliation. Lines of the standard library's loggers (aiohttp, kubernetes_asy
 format.
 """
 
+import json
 import logging
 import sys
 from collections.abc import Iterable
-from typing import IO, Literal
+from io import StringIO
+from typing import IO, Any, Literal, TextIO
 
 import structlog
-from structlog.types import EventDict, Processor
+from structlog.types import EventDict, ExcInfo, Processor
+
+from controller.plaintext import escape_json, escape_lines, escape_text
 
 Format = Literal["json", "console"]
 
@@ -78,16 +82,43 @@ def _render_processors(output: Format, *, colors: bool) -> list[Processor]:
             sort_keys=False,
             pad_event_to=0,
             # The prettier formatters print local variables, which may hold credentials.
-            exception_formatter=structlog.dev.plain_traceback,
+            exception_formatter=_write_traceback,
         )
-        return [structlog.stdlib.ProcessorFormatter.remove_processors_meta, console]
+        return [
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            _escape_values,
+            console,
+        ]
     return [
         structlog.stdlib.ProcessorFormatter.remove_processors_meta,
         structlog.processors.format_exc_info,
         structlog.processors.EventRenamer("msg"),
         _order_keys,
-        structlog.processors.JSONRenderer(sort_keys=False, default=str, ensure_ascii=False),
+        structlog.processors.JSONRenderer(
+            _as_json, sort_keys=False, default=str, ensure_ascii=False
+        ),
     ]
+
+
+def _as_json(line: object, **options: Any) -> str:
+    return escape_json(json.dumps(line, **options))
+
+
+def _escape_values(_logger: object, _method: str, line: EventDict) -> EventDict:
+    """Escape values, which may be texts of objects; a stack has several lines."""
+    return {
+        key: (escape_lines if key in {"stack", "exception"} else escape_text)(value)
+        if isinstance(value, str)
+        else value
+        for key, value in line.items()
+    }
+
+
+def _write_traceback(stream: TextIO, exc_info: ExcInfo) -> None:
+    """Write a plain traceback whose lines are escaped."""
+    plain = StringIO()
+    structlog.dev.plain_traceback(plain, exc_info)
+    stream.write(escape_lines(plain.getvalue()))
 
 
 def _order_keys(_logger: object, _method: str, line: EventDict) -> EventDict:

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from controller.conditions import Condition, set_condition, to_json
+from controller.plaintext import escape_text
 
 READY = "Ready"
 FOREIGN_MANAGER = "ForeignManager"
@@ -25,9 +26,8 @@ class Finding:
     message: str
 
     def __post_init__(self) -> None:
-        """Cut a message that is too long."""
-        if len(self.message) > LONGEST_MESSAGE:
-            object.__setattr__(self, "message", f"{self.message[: LONGEST_MESSAGE - 1]}…")
+        """Escape control characters of the message, and cut it if it is too long."""
+        object.__setattr__(self, "message", escape_text(self.message, LONGEST_MESSAGE))
 
     def condition(self, generation: int) -> Condition:
         """Return the condition without a transition time."""

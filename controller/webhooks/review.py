@@ -16,6 +16,7 @@ import msgspec
 
 from controller.codec import DECODE_ERRORS, decoder, encode
 from controller.meta import Key
+from controller.plaintext import escape_text
 from controller.webhooks.answers import Allowed, Answer, Denied, Patched
 from controller.webhooks.envelope import BadReview, decode_request
 
@@ -237,8 +238,7 @@ def bounded_warnings(warnings: Iterable[str]) -> list[str]:
     kept: list[str] = []
     remaining = WARNINGS_CHARACTERS
     for text in warnings:
-        line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-        line = line if len(line) <= WARNING_CHARACTERS else line[: WARNING_CHARACTERS - 1] + "…"
+        line = escape_text(" ".join(text.split()), WARNING_CHARACTERS)
         if line and len(line) <= remaining:
             kept.append(line)
             remaining -= len(line)
@@ -256,13 +256,13 @@ def _status(answer: Denied, about: Review | None) -> dict[str, Any]:
         details = {name: value for name, value in named.items() if value}
     if answer.causes:
         details["causes"] = [
-            {"reason": cause.reason, "message": cause.message, "field": cause.field}
+            {"reason": cause.reason, "message": escape_text(cause.message), "field": cause.field}
             for cause in answer.causes
         ]
     return {
         "metadata": {},
         "status": "Failure",
-        "message": answer.message,
+        "message": escape_text(answer.message),
         "reason": answer.reason,
         "details": details,
         "code": answer.code,

@@ -42,8 +42,8 @@ class Subject:
 
     @property
     def text(self) -> str:
-        """Return `Kind namespace/name`."""
-        return f"{self.kind} {self.namespace}/{self.name}"
+        """Return `Kind namespace/name`, or `Kind name` for an object of the whole cluster."""
+        return f"{self.kind} {Key(self.namespace, self.name)}"
 
     @classmethod
     def from_object(cls, resource: Resource[Any], obj: Object) -> "Subject":

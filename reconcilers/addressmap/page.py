@@ -2,8 +2,9 @@
 
 The page is one file and needs no other: its policy lets nothing run but the script that is in it,
 by its hash. The objects go into it as JSON in an element of their own. Names come from users who
-may create objects, so they reach the page as data only: `<` is escaped, and the script sets
-texts, never markup. A server gives the same page without objects, and the page asks it for them.
+may create objects, so they reach the page as data only: `<` is escaped, control characters are
+shown as escapes, and the script sets texts, never markup. A server gives the same page without
+objects, and the page asks it for them.
 """
 
 import base64
@@ -17,6 +18,7 @@ from importlib.resources import files
 from typing import Any
 
 from controller.conditions import find
+from controller.plaintext import escape_values
 from reconcilers.addressmap.extents import BY_TENANT, Picture, Usage, drawn, picture, usage
 from reconcilers.addressmap.integers import exact
 from reconcilers.addressmap.looks import DARK_FILLS, FILLS, PATTERNS, TILE, look_at
@@ -65,10 +67,12 @@ def page(data: Document | None) -> str:
     Args:
         data: what `document` returned; None for the page of a server, which asks for it.
     """
-    text = json.dumps(exact(data), ensure_ascii=False, separators=(",", ":"))
-    for unsafe in ("<", "\u2028", "\u2029"):
-        text = text.replace(unsafe, f"\\u{ord(unsafe):04x}")
-    return template()[0].replace("/*DATA*/null", text)
+    return template()[0].replace("/*DATA*/null", page_data(data).replace("<", "\\u003c"))
+
+
+def page_data(value: Any) -> str:
+    """Return what the page shows as JSON in one line; texts have no control characters."""
+    return json.dumps(exact(escape_values(value)), ensure_ascii=False, separators=(",", ":"))
 
 
 def document(

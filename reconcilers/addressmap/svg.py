@@ -7,8 +7,9 @@ row where they do not.
 """
 
 from collections.abc import Iterator, Mapping
-from html import escape
+from html import escape as escape_markup
 
+from controller.plaintext import escape_text
 from reconcilers.addressmap.extents import (
     BY_TENANT,
     Extent,
@@ -166,3 +167,8 @@ def _legend(entries: list[tuple[str, str]], top: int) -> Iterator[str]:
             f'<rect x="{x}" y="{y - 12}" width="16" height="16" fill="{fill}"/>'
             f'<text x="{x + 22}" y="{y}" fill="#1f2328">{escape(text)}</text>\n'
         )
+
+
+def escape(text: str) -> str:
+    """Return a text of unknown origin for use in XML, which allows few control characters."""
+    return escape_markup(escape_text(text))

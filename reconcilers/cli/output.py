@@ -14,6 +14,7 @@ from typing import Any, Generic, Literal, TypeVar
 import click
 import yaml
 
+from controller.plaintext import escape_json, escape_lines, escape_text
 from reconcilers.addressmap.integers import exact
 from reconcilers.api import names
 from reconcilers.cli.flags import option
@@ -37,11 +38,18 @@ NOT_READ = "reconcilers.cli.not_read"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell of a table, in a colour of click's, aligned to the right as numbers are."""
+    """One cell of a table, in a colour of click's, aligned to the right as numbers are.
+
+    Its text is one line without control characters, whoever wrote it.
+    """
 
     text: str
     colour: str | None = None
     right: bool = False
+
+    def __post_init__(self) -> None:
+        """Escape the text."""
+        object.__setattr__(self, "text", escape_text(self.text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,22 +266,31 @@ _Dumper.add_multi_representer(list, yaml.SafeDumper.represent_list)
 
 def as_yaml(documents: Iterable[Mapping[str, Any]]) -> str:
     """Return the objects as YAML, separated by `---`."""
-    return "---\n".join(
+    return "---\n".join(map(_as_yaml, documents))
+
+
+def _as_yaml(document: Mapping[str, Any]) -> str:
+    text = _dumped(document, allow_unicode=True)
+    # YAML leaves invisible controls as they are unless all of Unicode is escaped.
+    return text if text == escape_lines(text) else _dumped(document, allow_unicode=False)
+
+
+def _dumped(document: Mapping[str, Any], *, allow_unicode: bool) -> str:
+    return str(
         yaml.dump(
             document,
             Dumper=_Dumper,
             sort_keys=False,
-            allow_unicode=True,
+            allow_unicode=allow_unicode,
             width=_WIDTH,
             default_flow_style=False,
         )
-        for document in documents
     )
 
 
 def as_json(document: Mapping[str, Any]) -> str:
     """Return one object as indented JSON."""
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return escape_json(json.dumps(document, indent=2, ensure_ascii=False)) + "\n"
 
 
 def as_list(items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

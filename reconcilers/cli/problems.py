@@ -28,19 +28,32 @@ class Problem(click.ClickException):
     @override
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the sentence."""
-        say("error", self.format_message())
+        _say_failure(self)
 
 
 def say(kind: str, sentence: str) -> None:
-    """Print a sentence on stderr.
+    """Print a sentence on stderr, in one line whatever objects it quotes.
 
     Args:
         kind: `error`, `warning` or `note`; coloured on a terminal.
         sentence: the text after that.
     """
+    from controller.plaintext import escape_text  # --help loads none of it
+
+    _print(kind, escape_text(sentence))
+
+
+def _say_failure(failure: click.ClickException) -> None:
+    """Print why a command ends; the last lines of a program's log may follow the sentence."""
+    from controller.plaintext import escape_lines  # --help loads none of it
+
+    _print("error", escape_lines(failure.format_message()))
+
+
+def _print(kind: str, text: str) -> None:
     word = click.style(f"{kind}:", fg=_COLOURS[kind], bold=True)
     with aside():
-        click.echo(f"{word} {sentence}", err=True, color=colour())
+        click.echo(f"{word} {text}", err=True, color=colour())
 
 
 def colour() -> bool | None:
@@ -61,7 +74,7 @@ def show(failure: click.ClickException) -> int:
     if isinstance(failure, click.exceptions.NoArgsIsHelpError):
         click.echo(failure.format_message())
         return EXIT_USAGE
-    say("error", failure.format_message())
+    _say_failure(failure)
     if isinstance(failure, click.UsageError) and failure.ctx is not None:
         click.echo(f"try: {failure.ctx.command_path} --help", err=True)
     return failure.exit_code

@@ -16,6 +16,7 @@ from typing import Any
 import anyio
 
 from controller.clock import Clock
+from controller.meta import Key
 from reconcilers.addressmap.page import Document, document, documents_of, tenants_in
 from reconcilers.addressmap.tenants import numbered
 from reconcilers.integrations.core.views import PoolName
@@ -164,6 +165,6 @@ def _event(one: ReadEvent) -> Document:
         "type": one.type,
         "reason": one.reason,
         "note": one.note,
-        "about": f"{regarding.kind} {regarding.namespace}/{regarding.name}",
+        "about": f"{regarding.kind} {Key(regarding.namespace, regarding.name)}",
         "count": one.series.count if one.series else 1,
     }

@@ -8,7 +8,6 @@ Authorization header: no cookie and no other site's page can do that for a perso
 after a while, and the page asks again, so that who is let in is looked at again, too.
 """
 
-import json
 from contextlib import suppress
 from hmac import compare_digest
 
@@ -16,8 +15,7 @@ from aiohttp import web
 
 from controller.clock import Clock
 from controller.httpserver import Guard, Response
-from reconcilers.addressmap.integers import exact
-from reconcilers.addressmap.page import page, template
+from reconcilers.addressmap.page import page, page_data, template
 from reconcilers.ui.feed import Feed
 
 UPDATES = "/ui/updates"
@@ -87,8 +85,5 @@ async def _write(response: web.StreamResponse, feed: Feed, clock: Clock) -> None
         while clock.monotonic() < ends:
             chunk = b": still here\n\n"
             with clock.move_on_after(BEAT_SECONDS):
-                text = json.dumps(
-                    exact(await reader.news()), ensure_ascii=False, separators=(",", ":")
-                )
-                chunk = f"data: {text}\n\n".encode()
+                chunk = f"data: {page_data(await reader.news())}\n\n".encode()
             await response.write(chunk)

@@ -125,3 +125,22 @@ def test_a_traceback_shows_no_values_of_variables(output: logs.Format) -> None:
 def test_an_unknown_level_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="'loud' is unknown: use debug, info, warning or error"):
         logs.configure("json", "loud")
+
+
+def test_a_console_line_has_no_control_characters_of_objects() -> None:
+    stream = io.StringIO()
+    logs.configure("console", "info", stream=stream)
+    log = structlog.get_logger("mine")
+    log.info("Refused", reason="a\x1b[2Jb")
+    log.error("Raised", exc_info=ValueError("c\x9b2Jd"))
+    assert r"reason=a\x1b[2Jb" in stream.getvalue()
+    assert r"ValueError: c\x9b2Jd" in stream.getvalue()
+    assert not {"\x1b", "\x9b"} & set(stream.getvalue())
+
+
+def test_a_json_line_keeps_control_characters_as_escapes() -> None:
+    stream = io.StringIO()
+    logs.configure("json", "info", stream=stream)
+    structlog.get_logger("mine").info("Refused", reason="a\x9b2Jb\u202ec")
+    assert r"a\u009b2Jb\u202ec" in stream.getvalue()
+    assert lines(stream)[0]["reason"] == "a\x9b2Jb\u202ec"

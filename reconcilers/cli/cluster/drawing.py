@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
+from controller.plaintext import escape_text
 from reconcilers.addressmap.extents import BY_TENANT, Extent, Holder, Picture, State, power_of_two
 from reconcilers.addressmap.styles import STYLES, Style
 from reconcilers.cli.output import Cell, Column, painted_text, table
@@ -40,9 +41,10 @@ def state_cell(state: State) -> Cell:
 
 def drawn(picture: Picture, columns: int = COLUMNS) -> str:
     """Return everything about one pool for a terminal: title, grid, legend, list."""
-    title = f"{picture.label or f'NetworkPool {picture.name}'}  {picture.pool.spec.cidr}\n"
+    name = picture.label or f"NetworkPool {picture.name}"
+    title = escape_text(f"{name}  {picture.pool.spec.cidr}") + "\n"
     if picture.fault:
-        return f"{title}  cannot be drawn: {picture.fault}\n"
+        return f"{title}  cannot be drawn: {escape_text(picture.fault)}\n"
     rows = [
         (one, holder, _name(holder, picture.pool.metadata.namespace))
         for one in picture.extents

@@ -5,6 +5,7 @@ what controllers mend by themselves, or what is allowed and yet likely to be a s
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime, timedelta
 
 from controller.meta import Key
@@ -71,7 +72,12 @@ def _pool(one: PoolContents, offers: Sequence[Offer]) -> Iterator[Trouble]:
         return
     said, counts = one.pool.status.ipAddresses, counts_of(one.space, one.contents)
     if said is not None and said != counts:
-        sentence = f"its status drifted: it says {said}, not {counts}; a controller corrects it"
+        wrong = [
+            f"{field.name} is {getattr(said, field.name)}, not {getattr(counts, field.name)}"
+            for field in fields(counts)
+            if getattr(said, field.name) != getattr(counts, field.name)
+        ]
+        sentence = f"its status drifted: {'; '.join(wrong)}; a running controller corrects it"
         yield Trouble("StatusDrift", "warning", kind, key, sentence, one.pool)
     mine = Offer.from_space(kind, key, one.space)
     for other in overlapping(mine, offers):

@@ -11,6 +11,7 @@ from allocator import AddressRange
 from allocator.addresses import BITS, quoted, union
 from allocator.errors import MalformedText
 from controller.meta import Key
+from controller.plaintext import escape_text
 from reconcilers.integrations.kubermatic.api import AllocationSpec, IPAMAllocation
 from reconcilers.integrations.kubermatic.spaces import (
     DatacenterSpace,
@@ -87,6 +88,10 @@ class Problem:
     reason: str
     message: str
     harmless: bool = False
+
+    def __post_init__(self) -> None:
+        """Escape the message, which may quote other objects' texts."""
+        object.__setattr__(self, "message", escape_text(self.message))
 
 
 def problems(

@@ -12,6 +12,7 @@ from typing import Any
 from allocator import InvalidPool
 from controller.cache import Cache
 from controller.meta import Key
+from controller.plaintext import escape_text
 from reconcilers.api.names import DNS_SUBDOMAIN, NAME_MAX, short_hash, shortened
 from reconcilers.integrations.core.contents import SPACE_INDEX, Holding
 from reconcilers.integrations.core.objects import Objects, is_of
@@ -83,6 +84,10 @@ class Problem:
     phase: str
     reason: str
     message: str
+
+    def __post_init__(self) -> None:
+        """Escape the message, which may quote other objects' texts."""
+        object.__setattr__(self, "message", escape_text(self.message))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 from allocator import AddressRange
 from allocator.errors import MalformedText
+from controller.plaintext import escape_text
 from reconcilers.integrations.vitistack.api import (
     ERROR,
     STATIC,
@@ -53,6 +54,10 @@ class WantedStatus:
     reason: str
     message: str
     interfaces: tuple[Interface, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Escape the message, which may quote other objects' texts."""
+        object.__setattr__(self, "message", escape_text(self.message))
 
 
 def name_of(interface: Interface, index: int) -> str:

@@ -86,3 +86,11 @@ def test_pools_of_other_namespaces_are_not_shown(tmp_path: Path) -> None:
 
 def test_the_check_of_a_namespace_finds_no_drift_that_is_not_there(tmp_path: Path) -> None:
     assert ask(tmp_path, "check", "-n", "team", objects=OBJECTS).out == "nothing is wrong\n"
+
+
+def test_a_pool_of_the_whole_cluster_is_named_without_a_namespace(tmp_path: Path) -> None:
+    drifted = json.loads(json.dumps(OBJECTS))
+    drifted[0]["status"]["ipAddresses"] = {"total": 11, "used": 4, "free": 7, "outOfRange": 0}
+    printed = ask(tmp_path, "check", objects=tuple(drifted)).out
+    assert "  GlobalInClusterIPPool global  " in printed
+    assert "its status drifted: used is 4, not 1; free is 7, not 10;" in printed
