@@ -26,6 +26,7 @@ from allocator import (
     RequestRefused,
     Space,
 )
+from controller.meta import Key
 from reconcilers.api.ipallocation import (
     PREFER_DUAL_STACK,
     REQUIRE_DUAL_STACK,
@@ -200,6 +201,27 @@ def overlapping(found: Iterable[tuple[T, AddressRange]]) -> Iterator[tuple[T, T]
             if not its_range.overlaps(other_range):
                 break  # nor does any that begins later
             yield one, other
+
+
+def shared_addresses(offers: Iterable[tuple[Key, Layout]]) -> dict[tuple[Key, Key], int]:
+    """Return how many addresses each two pools both hand out, of those that share any.
+
+    What counts is what a pool can hand out: its ranges without reservations. Pools that divide a
+    CIDR among them share nothing.
+
+    Args:
+        offers: a pool and what it hands out, for each family of the pool; the order of the pools
+            is that of the keys in the pairs.
+    """
+    blocks = [((key, block), block) for key, layout in offers for block in layout.blocks]
+    order = {key: at for at, key in enumerate(dict.fromkeys(key for (key, _), _ in blocks))}
+    shared: dict[tuple[Key, Key], int] = {}
+    for (key, block), (other, other_block) in overlapping(blocks):
+        common = block.intersection(other_block)
+        if key != other and common is not None:
+            pair = (key, other) if order[key] < order[other] else (other, key)
+            shared[pair] = shared.get(pair, 0) + common.size
+    return shared
 
 
 class PoolNotDualStack(RequestRefused):

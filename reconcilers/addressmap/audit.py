@@ -11,11 +11,19 @@ from typing import Any, Literal
 
 from pydantic.dataclasses import dataclass
 
+from allocator import InvalidPool, Layout
 from controller.conditions import is_true
 from controller.meta import Key, Object, ObjectMeta
 from controller.resource import Resource
 from reconcilers import adoption, labels, ranges
-from reconcilers.addressmap.extents import Extent, Picture, State, picture, usage
+from reconcilers.addressmap.extents import (
+    ALL_SIZES,
+    Extent,
+    Picture,
+    State,
+    picture,
+    usage,
+)
 from reconcilers.addressmap.objects import Objects
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
@@ -204,15 +212,23 @@ def _status_drift(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Ite
 
 
 def _pools_among_each_other(pictures: Sequence[Picture]) -> Iterator[Finding]:
-    spaces = [((one.pool, one.cidr.text), one.cidr) for one in pictures if one.cidr]
-    for (pool, cidr), (other, _) in ranges.overlapping(spaces):
+    pools = {picture.pool.metadata.key: picture.pool for picture in pictures}
+    offers = ((key, layout) for key in pools for layout in _layouts(pools[key]))
+    for (key, other), shared in ranges.shared_addresses(offers).items():
         sentence = (
-            f"shares addresses with NetworkPool {pool.metadata.key} ({cidr}): well for separate"
+            f"shares addresses with NetworkPool {key} ({shared} addresses): well for separate"
             " sites, a slip otherwise"
         )
-        yield Finding(
-            "PoolsOverlap", "warning", Subject.from_object(NETWORK_POOL, other), sentence
-        )
+        subject = Subject.from_object(NETWORK_POOL, pools[other])
+        yield Finding("PoolsOverlap", "warning", subject, sentence)
+
+
+def _layouts(pool: NetworkPool) -> Sequence[Layout]:
+    """Return what a pool hands out of each family; nothing if its spec contradicts itself."""
+    try:
+        return ranges.layouts(pool.spec, ALL_SIZES)
+    except InvalidPool:
+        return ()  # another finding reports that
 
 
 def _one(one: IPAllocation, objects: Objects, now: datetime) -> Iterator[Finding]:

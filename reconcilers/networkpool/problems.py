@@ -24,9 +24,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from itertools import product, starmap
+from itertools import product
 
-from allocator import AddressRange, Capacity, InvalidPool, Layout
+from allocator import AddressRange, Capacity, Family, InvalidPool, Layout
 from controller.cache import Cache, Change
 from controller.conditions import Condition, find, is_true
 from controller.meta import Key
@@ -54,7 +54,13 @@ class OverlappingPool:
     """Another pool, and how many addresses both may hand out."""
 
     key: Key
-    shared: int
+    by_family: tuple[tuple[Family, int], ...]
+    """Of each family of which they share any."""
+
+    @property
+    def shared(self) -> int:
+        """How many addresses of all families both may hand out."""
+        return sum(count for _, count in self.by_family)
 
 
 def overlapping_pools(
@@ -69,9 +75,10 @@ def overlapping_pools(
         if other.metadata.key == pool.metadata.key:
             continue
         theirs = _layouts(other.spec, max_addresses)
-        shared = sum(starmap(_shared, product(mine, theirs)))
-        if shared:
-            found.append(OverlappingPool(other.metadata.key, shared))
+        shared = ((one.family, _shared(one, layout)) for one, layout in product(mine, theirs))
+        by_family = tuple((family, count) for family, count in shared if count)
+        if by_family:
+            found.append(OverlappingPool(other.metadata.key, by_family))
     return tuple(sorted(found, key=lambda one: one.key))
 
 
@@ -192,7 +199,9 @@ def holdings(view: View, decision: Decision) -> Iterator[HeldRange]:
 def overlapping_condition(others: Sequence[OverlappingPool]) -> Finding:
     """Return whether other pools may hand out the same addresses."""
     if not others:
-        return Finding(OVERLAPPING, False, "NoOverlap", "no other pool hands out these addresses")
+        return Finding(
+            OVERLAPPING, False, "NoOverlap", "no other NetworkPool hands out these addresses"
+        )
     named = [f"NetworkPool {one.key} ({one.shared} addresses)" for one in others]
     return Finding(
         OVERLAPPING,

@@ -20,6 +20,7 @@ from controller.errors import Cause
 from reconcilers import poolspec, ranges
 from reconcilers.api.ipallocation import ALLOCATED, RELEASED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec, SecondaryBlock
+from reconcilers.networkpool.problems import OverlappingPool, overlapping_pools
 from reconcilers.networkpool.protocol import settle
 from reconcilers.networkpool.view import HeldRange, View
 from reconcilers.poolspec import SECONDARY, SPEC, Path
@@ -43,7 +44,7 @@ def created(new: NetworkPool, others: Iterable[NetworkPool], max_addresses: int)
     if not faults:
         geometry = ranges.layouts(new.spec, max_addresses)
         warnings += [about(one) for one in poolspec.spec_warnings(new.spec, geometry)]
-        warnings += _overlap_warnings(new, geometry, others)
+        warnings += _overlap_warnings(new, geometry, overlapping_pools(new, others, max_addresses))
     return Verdict.from_causes(causes, warnings)
 
 
@@ -65,7 +66,7 @@ def updated(
         max_addresses: the largest pool, in addresses.
         claimed: what others than IPAllocations hold of it.
     """
-    moved = old is None or _cidrs(new) != _cidrs(old)
+    moved = _geometry(new, max_addresses) != _geometry(old, max_addresses)
     verdict = created(new, others if moved else (), max_addresses)
     causes = list(verdict.causes)
     if old is not None:
@@ -139,34 +140,22 @@ def _deprecated(pool: NetworkPool) -> Iterator[str]:
         )
 
 
-def _cidrs(pool: NetworkPool) -> list[str]:
-    return [block.cidr for _, block in poolspec.blocks(pool.spec)]
-
-
 def _overlap_warnings(
-    pool: NetworkPool, geometry: Sequence[Layout], others: Iterable[NetworkPool]
+    pool: NetworkPool, geometry: Sequence[Layout], others: Sequence[OverlappingPool]
 ) -> Iterator[str]:
     """Warn of pools that share addresses: allowed for separate sites and NAT, else a mistake."""
-    others = list(others)
     for (at, _), layout in zip(poolspec.blocks(pool.spec), geometry, strict=True):
-        sharing = sorted(set(_sharing(pool, (*at, "cidr"), layout.cidr, others)))
-        yield from islice(sharing, MOST_NAMED)
+        sharing = [
+            f"{field((*at, 'cidr'))}: shares addresses with NetworkPool {other.key}"
+            f" ({count} addresses)"
+            for other in others
+            for family, count in other.by_family
+            if family == layout.family
+        ]
+        yield from sharing[:MOST_NAMED]
         if len(sharing) > MOST_NAMED:
             more = len(sharing) - MOST_NAMED
             yield f"{field((*at, 'cidr'))}: shares addresses with {more} more NetworkPools"
-
-
-def _sharing(
-    pool: NetworkPool, at: Path, cidr: AddressRange, others: Iterable[NetworkPool]
-) -> Iterator[str]:
-    """Yield a warning for each other pool of which a CIDR overlaps `cidr`, written `at`."""
-    for other in others:
-        if other.metadata.key == pool.metadata.key:
-            continue
-        for theirs in map(ranges.parsed_entry, _cidrs(other)):
-            if theirs is not None and theirs.overlaps(cidr):
-                key = other.metadata.key
-                yield f"{field(at)}: shares addresses with NetworkPool {key} ({theirs.text})"
 
 
 def _shrunk(new: NetworkPool, old: NetworkPool) -> Iterator[Cause]:

@@ -111,14 +111,11 @@ class Audit:
 
     def _pools_among_each_other(self) -> None:
         """Warn of pools that share addresses: allowed, for sites and NAT, and easily a slip."""
-        sound = [
-            ((pool, layout.cidr.text), layout.cidr)
-            for pool in self._read.pools
-            for layout in self._layouts.get(pool.key, ())
-        ]
-        for (pool, cidr), (other, _) in ranges.overlapping(sound):
-            what = f"shares addresses with NetworkPool {pool.key} ({cidr})"
-            self._warning(other, ("spec", "cidr"), what)
+        manifests = {pool.key: pool for pool in self._read.pools}
+        offers = ((key, layout) for key in manifests for layout in self._layouts.get(key, ()))
+        for (key, other), shared in ranges.shared_addresses(offers).items():
+            what = f"shares addresses with NetworkPool {key} ({shared} addresses)"
+            self._warning(manifests[other], ("spec", "cidr"), what)
 
     def _allocation(self, manifest: Manifest[IPAllocation], pool: NetworkPool | None) -> None:
         allocation = manifest.object

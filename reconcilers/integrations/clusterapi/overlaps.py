@@ -214,7 +214,8 @@ def finding(pool: Key, found: Sequence[Overlap]) -> Finding:
         found: the others, the near ones first.
     """
     if not found:
-        return Finding(OVERLAPPING, False, "NoOverlap", "no other pool hands out these addresses")
+        what = "no other NetworkPool or pool of Cluster API hands out these addresses"
+        return Finding(OVERLAPPING, False, "NoOverlap", what)
     few = len(found) <= NAMED
     named = [one for one in found if few or is_near(one, pool)][:NAMED]
     said = ", ".join(f"{one.kind} {one.key} ({one.shared})" for one in named)

@@ -174,6 +174,12 @@ def test_pools_that_share_addresses_are_reported(tmp_path: Path) -> None:
     }
 
 
+def test_pools_that_divide_a_cidr_among_them_share_nothing(tmp_path: Path) -> None:
+    low = pool("a", "10.0.0.0/24", tenant={"start": "10.0.0.0", "end": "10.0.0.127"})
+    high = pool("b", "10.0.0.0/24", reserved=["10.0.0.0/25"])
+    assert not findings(ask(tmp_path, "check", "-o", "json", objects=(low, high)))
+
+
 REPORT = """\
 apiVersion: report.butler-ipam/v1
 kind: CheckReport

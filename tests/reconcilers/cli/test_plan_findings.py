@@ -198,12 +198,17 @@ def test_a_range_that_is_none_is_an_error_and_a_new_one_is_chosen() -> None:
     assert outcome.items["IPAllocation/a"]["status"]["cidr"] == "10.40.0.0/30"
 
 
+def test_pools_that_divide_a_cidr_among_them_share_nothing() -> None:
+    low = pool("a", tenant={"start": "10.40.0.0", "end": "10.40.0.127"})
+    assert plan(low, pool("b", reserved=["10.40.0.0/25"])).warnings == []
+
+
 def test_pools_that_share_addresses_are_a_warning() -> None:
     outcome = plan(pool("a", "10.40.0.0/22"), pool("b", "10.40.3.0/24"), pool("c", "10.41.0.0/24"))
     assert outcome.code == 0
     [warning] = outcome.warnings
     assert "NetworkPool butler-system/b: spec.cidr: shares addresses" in warning
-    assert "NetworkPool butler-system/a (10.40.0.0/22)" in warning
+    assert "NetworkPool butler-system/a (256 addresses)" in warning
 
 
 def test_a_pool_that_is_being_deleted_serves_no_request() -> None:

@@ -90,9 +90,13 @@ def test_a_gateway_of_the_other_family_is_refused(cidr: str, gateway: str, refus
 def test_a_second_block_is_warned_of_like_the_first() -> None:
     other = make.pool("other", cidr="fd00::/64")
     verdict = networkpool.created(dual(cidr="fd00::7/120"), [other], LIMIT)
-    assert verdict.warnings == (
-        "spec.secondary.cidr: 'fd00::7/120' has host bits set; it is taken for fd00::/120",
-        f"spec.secondary.cidr: shares addresses with NetworkPool {other.metadata.key} (fd00::/64)",
+    host_bits, shared = verdict.warnings
+    assert host_bits == (
+        "spec.secondary.cidr: 'fd00::7/120' has host bits set; it is taken for fd00::/120"
+    )
+    key = other.metadata.key
+    assert shared == (
+        f"spec.secondary.cidr: shares addresses with NetworkPool {key} (256 addresses)"
     )
 
 

@@ -125,9 +125,20 @@ def test_a_pool_that_shares_addresses_with_others_is_warned_of() -> None:
     new = make.pool("wide", "10.0.0.0/21")
     warnings = create(new, new, *others, make.pool("far", "10.9.0.0/24")).warnings
     assert warnings[0] == (
-        "spec.cidr: shares addresses with NetworkPool butler-system/p0 (10.0.0.0/24)"
+        "spec.cidr: shares addresses with NetworkPool butler-system/p0 (256 addresses)"
     )
     assert warnings[-1] == "spec.cidr: shares addresses with 3 more NetworkPools"
+
+
+def test_pools_that_divide_a_cidr_among_them_are_not_warned_of() -> None:
+    low = make.pool("low", "10.0.0.0/24", tenant={"start": "10.0.0.0", "end": "10.0.0.127"})
+    high = make.pool("high", "10.0.0.0/24", reserved=["10.0.0.0/25"])
+    assert not [one for one in create(high, low, high).warnings if "shares" in one]
+    widened = make.pool("high", "10.0.0.0/24", reserved=["10.0.0.0/26"])
+    warnings = networkpool.updated(widened, high, None, [low, high], LIMIT).warnings
+    assert "spec.cidr: shares addresses with NetworkPool butler-system/low (64 addresses)" in (
+        warnings
+    )
 
 
 # -- update ------------------------------------------------------------------------------------
