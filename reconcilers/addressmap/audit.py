@@ -28,8 +28,16 @@ from reconcilers.addressmap.objects import Objects
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER
+from reconcilers.api.providerconfig import IPAM
+from reconcilers.api.resources import (
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    PROVIDER_CONFIG,
+    TENANT_CLUSTER,
+)
+from reconcilers.references import absent_pools, describe_absent_pools
 from reconcilers.tenantcluster.allocations.membership import is_foreign
+from reconcilers.tenantcluster.provider import describe_absent, wanted_provider
 
 Severity = Literal["error", "warning"]
 Action = Literal["none", "delete", "label"]
@@ -90,6 +98,7 @@ def audit(objects: Objects, now: datetime) -> list[Finding]:
         *_unreadable(objects),
         *_pools(objects),
         *_taking_over(objects),
+        *_references(objects),
         *_of_integrations(objects),
         *(finding for one in objects.allocations.values() for finding in _one(one, objects, now)),
     ]
@@ -129,6 +138,35 @@ def _taking_over(objects: Objects) -> Iterator[Finding]:
         yield Finding("UnnotedOrphan", "warning", subject, said, choices=("none", "delete"))
     for cluster, said in adoption.newly_served(*owned, objects.providers):
         yield Finding("NewlyServed", "warning", Subject.from_object(TENANT_CLUSTER, cluster), said)
+
+
+def _references(objects: Objects) -> Iterator[Finding]:
+    """Yield references to ProviderConfigs and NetworkPools that do not exist."""
+    if objects.not_read:
+        return  # what is missing may be what the user may not read
+    for key, provider in sorted(objects.providers.items()):
+        absent = absent_pools(provider, objects.pools.get)
+        names_unreadable = any(
+            ("NetworkPool", Key(key.namespace, name)) in objects.unreadable for name in absent
+        )
+        if not absent or names_unreadable or provider.spec.networking.mode != IPAM:
+            continue
+        is_none_there = len(absent) == len(provider.spec.networking.pools_in_order())
+        subject = Subject.from_object(PROVIDER_CONFIG, provider)
+        sentence = describe_absent_pools(provider, absent)
+        yield Finding("UnknownPool", "error" if is_none_there else "warning", subject, sentence)
+    named = {key.name for key in objects.providers}
+    for _, tenant in sorted(objects.clusters.items()):
+        wanted = wanted_provider(tenant, names.DEFAULT_NAMESPACE, None)
+        if wanted is None or wanted in objects.providers or tenant.metadata.terminating:
+            continue
+        reference = tenant.spec.providerConfigRef
+        if reference is not None and not reference.namespace and wanted.name in named:
+            continue  # --namespace of the controllers, which is not known here, may be another
+        if ("ProviderConfig", wanted) not in objects.unreadable:
+            subject = Subject.from_object(TENANT_CLUSTER, tenant)
+            sentence = describe_absent(tenant, wanted)
+            yield Finding("UnknownProviderConfig", "error", subject, sentence)
 
 
 def _of_integrations(objects: Objects) -> Iterator[Finding]:

@@ -243,6 +243,7 @@ WORDS: Mapping[str, Words] = {
                     "Ready": "True",
                     "CredentialsInvalid": "False: as for CredentialsValid",
                     "PoolExhausted": "False: as for PoolAvailable",
+                    "PoolNotFound": "False: as for PoolAvailable",
                     "Reconciling": "False: as for PoolAvailable",
                     "ValidationFailed": "False: the spec contradicts itself, or names a team that"
                     " does not exist",
@@ -262,6 +263,7 @@ WORDS: Mapping[str, Words] = {
                 {
                     "PoolAvailable": "True: the message counts them",
                     "PoolExhausted": "False: none has any",
+                    "PoolNotFound": "False: none of its pools exists; the message names them",
                     "Reconciling": "False: the pools were not reconciled yet",
                     "ValidationFailed": "False: it names no pools",
                 },
@@ -270,6 +272,7 @@ WORDS: Mapping[str, Words] = {
         events=(
             Event("Warning", "CredentialsInvalid", "CredentialsValid turned False"),
             Event("Warning", "PoolsExhausted", "no pool has a free address any more"),
+            Event("Warning", "PoolsNotFound", "none of the pools that it names exists"),
         ),
     ),
     "IPAddressClaim": Words(

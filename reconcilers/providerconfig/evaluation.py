@@ -1,9 +1,10 @@
 """A ProviderConfig's conditions and capacity, as functions of what was read."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import starmap
 
+from controller.meta import Key
 from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool, capped
 from reconcilers.api.providerconfig import (
@@ -17,6 +18,7 @@ from reconcilers.api.providerconfig import (
     ProviderNetwork,
 )
 from reconcilers.conditions import READY, Finding
+from reconcilers.references import absent_pools, describe_absent_pools
 from reconcilers.webhooks.providerconfig import review_spec
 
 REQUIRED_KEYS: Mapping[str, tuple[str, ...]] = {
@@ -32,6 +34,12 @@ REQUIRED_KEYS: Mapping[str, tuple[str, ...]] = {
 VALIDATION_FAILED = "ValidationFailed"
 CREDENTIALS_VALID = "CredentialsValid"
 POOL_AVAILABLE = "PoolAvailable"
+POOL_NOT_FOUND = "PoolNotFound"
+EVENT_REASONS: Mapping[str, str] = {
+    "PoolExhausted": "PoolsExhausted",
+    POOL_NOT_FOUND: "PoolsNotFound",
+}
+"""Reasons of PoolAvailable that are recorded as events when it turns False."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +123,15 @@ def unknown_team(name: str) -> Finding:
     return Finding(READY, False, VALIDATION_FAILED, message)
 
 
-def pools(config: ProviderConfig, found: Iterable[NetworkPool]) -> tuple[Finding, Capacity] | None:
-    """Return the PoolAvailable condition and the capacity; None outside IPAM mode."""
+def pools(
+    config: ProviderConfig, find: Callable[[Key], NetworkPool | None]
+) -> tuple[Finding, Capacity] | None:
+    """Return the PoolAvailable condition and the capacity; None outside IPAM mode.
+
+    Args:
+        config: the ProviderConfig.
+        find: returns a NetworkPool, or None if it does not exist.
+    """
     network = config.spec.networking
     if network.mode != IPAM:
         return None
@@ -128,7 +143,14 @@ def pools(config: ProviderConfig, found: Iterable[NetworkPool]) -> tuple[Finding
             "network.mode is 'ipam' but no poolRefs configured",
         )
         return finding, Capacity()
-    there = list(found)
+    absent = absent_pools(config, find)
+    also = f"; {describe_absent_pools(config, absent)}" if absent else ""
+    names_in_order = network.pools_in_order()
+    if len(absent) == len(names_in_order):
+        message = f"no configured pool exists: {describe_absent_pools(config, absent)}"
+        return Finding(POOL_AVAILABLE, False, POOL_NOT_FOUND, message), Capacity()
+    existing = [find(Key(config.metadata.namespace, name)) for name in names_in_order]
+    there = [pool for pool in existing if pool is not None and not pool.metadata.terminating]
     by_family = _by_family(there, network)
     available = sum(pool.status.available for pool in there)
     tenants = sum(estimated_tenants(pool, pool.status.available, network) for pool in there)
@@ -136,7 +158,7 @@ def pools(config: ProviderConfig, found: Iterable[NetworkPool]) -> tuple[Finding
         if any(pool.status.observedGeneration == 0 for pool in there):
             message = "waiting for the NetworkPool controller"
             return Finding(POOL_AVAILABLE, False, "Reconciling", message), Capacity()
-        message = "all configured pools are exhausted"
+        message = f"all configured pools are exhausted{also}"
         return Finding(POOL_AVAILABLE, False, "PoolExhausted", message), Capacity()
     several = len(by_family) > 1
     message = f"{available} IPs available (~{tenants} tenants)"
@@ -150,7 +172,7 @@ def pools(config: ProviderConfig, found: Iterable[NetworkPool]) -> tuple[Finding
         estimatedTenants=capped(tenants),
         families=tuple(starmap(_family, by_family.items())) if several else (),
     )
-    return Finding(POOL_AVAILABLE, True, "PoolAvailable", message), capacity
+    return Finding(POOL_AVAILABLE, True, "PoolAvailable", f"{message}{also}"), capacity
 
 
 def _by_family(

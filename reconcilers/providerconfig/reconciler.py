@@ -6,7 +6,6 @@ no finalizer?     add it
 otherwise         evaluate credentials, scope and pools; write the status if it differs
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,18 +103,12 @@ class ProviderConfigReconciler:
         wrong = evaluation.validity(config) or await self._team(config)
         if wrong is not None:
             findings.append(wrong)
-        evaluated = evaluation.pools(config, self._pools_of(config))
+        evaluated = evaluation.pools(config, self._pools.get)
         if evaluated is not None:
             findings.append(evaluated[0])
         return Evaluation(
             await self._credentials(config), tuple(findings), evaluated[1] if evaluated else None
         )
-
-    def _pools_of(self, config: ProviderConfig) -> Iterable[NetworkPool]:
-        for name in config.spec.networking.pools_in_order():
-            pool = self._pools.get(Key(config.metadata.namespace, name))
-            if pool is not None and not pool.metadata.terminating:
-                yield pool
 
     async def _credentials(self, config: ProviderConfig) -> Finding:
         """Return the condition of the credentials; read their Secret once per requeue."""
@@ -221,7 +214,11 @@ class ProviderConfigReconciler:
         """Record a warning event for each condition that has just turned to False."""
         for finding, reason in (
             (found.credentials, "CredentialsInvalid"),
-            *((f, "PoolsExhausted") for f in found.findings if f.reason == "PoolExhausted"),
+            *(
+                (finding, evaluation.EVENT_REASONS[finding.reason])
+                for finding in found.findings
+                if finding.reason in evaluation.EVENT_REASONS
+            ),
         ):
             turned = not is_true(before.status.conditions, finding.type) and any(
                 c.type == finding.type and c.status == "False" for c in before.status.conditions

@@ -62,6 +62,14 @@ class Providers:
             default = known.key
         return chosen(tenant, self._configs, self._namespace, default)
 
+    def misconfigured(
+        self, tenant: TenantCluster, provider: ProviderConfig | None
+    ) -> Finding | None:
+        """Return why no addresses can be asked for, None if they can; see `for_tenant`."""
+        default = self._platform.key if self._platform is not None else None
+        wanted = wanted_provider(tenant, self._namespace, default)
+        return misconfigured(tenant, provider, wanted)
+
     async def _read(self) -> "_Default":
         """Read the default of ButlerConfig; none if the kind is missing or may not be read."""
         try:
@@ -97,6 +105,16 @@ def refers_to(
     return config.metadata.key == (named.namespace or default_namespace, named.name)
 
 
+def wanted_provider(
+    tenant: TenantCluster, default_namespace: str, platform_default: Key | None
+) -> Key | None:
+    """Return the key that `tenant` names, else the platform's default; None if there is none."""
+    named = tenant.spec.providerConfigRef
+    if named is not None:
+        return Key(named.namespace or default_namespace, named.name)
+    return platform_default
+
+
 def chosen(
     tenant: TenantCluster,
     configs: Cache[ProviderConfig],
@@ -104,11 +122,9 @@ def chosen(
     platform_default: Key | None,
 ) -> ProviderConfig | None:
     """Return the ProviderConfig that counts for `tenant`; None if there is none for it."""
-    named = tenant.spec.providerConfigRef
-    if named is not None:
-        return configs.get(Key(named.namespace or default_namespace, named.name))
-    if platform_default is not None:
-        return configs.get(platform_default)
+    wanted = wanted_provider(tenant, default_namespace, platform_default)
+    if wanted is not None:
+        return configs.get(wanted)
     fallback = configs.get(Key(default_namespace, "default"))
     return fallback or next(
         (c for c in sorted(configs, key=_by_key) if _namespace(c) == default_namespace), None
@@ -123,20 +139,32 @@ def _namespace(config: ProviderConfig) -> str:
     return config.metadata.namespace
 
 
-def misconfigured(provider: ProviderConfig | None) -> Finding | None:
-    """Return why no addresses can be asked for, None if they can."""
+def misconfigured(
+    tenant: TenantCluster, provider: ProviderConfig | None, wanted: Key | None
+) -> Finding | None:
+    """Return why no addresses can be asked for, None if they can.
+
+    Args:
+        tenant: the cluster.
+        provider: its ProviderConfig; None if it does not exist.
+        wanted: what `wanted_provider` returned.
+    """
     if provider is None:
-        return network_ready(
-            False,
-            "ProviderConfigNotFound",
-            "no ProviderConfig for this cluster: the one it names does not exist,"
-            " or it names none and there is no default",
-        )
+        return network_ready(False, "ProviderConfigNotFound", describe_absent(tenant, wanted))
     if provider.spec.networking.mode == IPAM and not provider.spec.networking.poolRefs:
         return network_ready(
             False, "NetworkNotReady", "IPAM mode but no poolRefs configured on provider"
         )
     return None
+
+
+def describe_absent(tenant: TenantCluster, wanted: Key | None) -> str:
+    """Return a sentence that names the missing ProviderConfig, and who names it."""
+    if wanted is None:
+        return "no ProviderConfig for this cluster: it names none, and there is no default"
+    if tenant.spec.providerConfigRef is not None:
+        return f"spec.providerConfigRef names ProviderConfig {wanted}, which does not exist"
+    return f"the platform's default is ProviderConfig {wanted}, which does not exist"
 
 
 def denied(tenant: TenantCluster, provider: ProviderConfig | None) -> Finding | None:

@@ -44,7 +44,7 @@ from reconcilers.tenantcluster import status
 from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.elastic.resizer import Resizer
 from reconcilers.tenantcluster.projector import Projector, is_behind, lacks_metallb
-from reconcilers.tenantcluster.provider import Providers, denied, misconfigured
+from reconcilers.tenantcluster.provider import Providers, denied
 from reconcilers.tenantcluster.release.teardown import Teardown, VanishedClusters
 
 SOON = 1.0
@@ -163,7 +163,7 @@ class TenantClusterReconciler:
         """Reconcile a cluster that is not being deleted: find its provider, request addresses."""
         tenant = await self._with_finalizer(tenant)
         provider = await self._providers.for_tenant(tenant)
-        problem = misconfigured(provider) or denied(tenant, provider)
+        problem = self._providers.misconfigured(tenant, provider) or denied(tenant, provider)
         if problem is not None or provider is None:
             return await self._block_misconfigured(tenant, problem)
         if provider.spec.networking.mode != IPAM:

@@ -199,13 +199,12 @@ def addresses(states: Sequence[AllocationState]) -> Finding:
 
 def _exhausted(state: AllocationState) -> Finding:
     """Return condition NetworkReady for a cluster for which no pool exists or has room."""
-    absent = ", ".join(state.absent)
     if state.only_absent:
-        message = f"no configured pool exists: there is no NetworkPool {absent}"
+        message = f"no configured pool exists: {state.absent}"
         return network_ready(False, "PoolNotFound", message)
     nodes = state.kind == names.TYPE_NODES
     what = ": no room for the node IPs of one more cluster" if nodes else ""
-    also = f"; there is no NetworkPool {absent}" if absent else ""
+    also = f"; {state.absent}" if state.absent else ""
     if state.families:
         also = f", or lack a family of what is asked for ({state.families}){also}"
     return network_ready(False, "PoolExhausted", f"all configured pools are exhausted{what}{also}")

@@ -9,7 +9,7 @@ Requests in the input come before those that TenantClusters make of it. What dep
 own API server (MetalLB, growth, shrink) and on Secrets is not foreseen.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -47,7 +47,7 @@ from reconcilers.tenantcluster.allocations.requests import (
     Wanted,
     groups,
 )
-from reconcilers.tenantcluster.provider import chosen, misconfigured
+from reconcilers.tenantcluster.provider import chosen, misconfigured, wanted_provider
 from reconcilers.tenantcluster.status import Verdict, network_ready, not_ready, patch, ready, refs
 from reconcilers.tenantcluster.status import addresses as addresses_condition
 
@@ -210,11 +210,17 @@ class Forecast:
             self.platform_default,
         )
 
+    def _misconfigured(
+        self, tenant: TenantCluster, provider: ProviderConfig | None
+    ) -> Finding | None:
+        wanted = wanted_provider(tenant, self.settings.namespace, self.platform_default)
+        return misconfigured(tenant, provider, wanted)
+
     def _entitled(self) -> Iterator[tuple[TenantCluster, ProviderConfig]]:
         """Yield the clusters that get addresses from pools, oldest first."""
         for tenant in self.ledger.tenants:
             provider = self.provider_of(tenant)
-            if tenant.metadata.terminating or misconfigured(provider) is not None:
+            if tenant.metadata.terminating or self._misconfigured(tenant, provider) is not None:
                 continue
             if provider is not None and provider.spec.networking.mode == IPAM:
                 yield tenant, provider
@@ -272,7 +278,9 @@ class Forecast:
     def _standings(self, tenant: TenantCluster, provider: ProviderConfig) -> list[AllocationState]:
         """Return how the cluster's allocations stand."""
         return [
-            AllocationState(wanted.kind, wanted.existing, exhausted=wanted.existing is None)
+            AllocationState(wanted.kind, wanted.existing)
+            if wanted.existing is not None
+            else self._planner().unserved(tenant, provider, wanted, exhausted=True)
             for wanted in self._wanted(tenant, provider)
         ]
 
@@ -283,13 +291,13 @@ class Forecast:
             if change and not tenant.metadata.terminating:
                 self.ledger.tenants.write_status(tenant, change)
         for provider in self.ledger.providers:
-            change = _provider_patch(provider, self._pools(provider), self.now)
+            change = _provider_patch(provider, self.ledger.pools.cache.get, self.now)
             if change and not provider.metadata.terminating:
                 self.ledger.providers.write_status(provider, change)
 
     def _expected_status(self, tenant: TenantCluster) -> Verdict:
         provider = self.provider_of(tenant)
-        problem = misconfigured(provider)
+        problem = self._misconfigured(tenant, provider)
         if problem is not None or provider is None:
             assert problem is not None, "a missing ProviderConfig is a problem"
             return Verdict(CLUSTER_FAILED, (problem, not_ready(problem.reason, problem.message)))
@@ -304,19 +312,13 @@ class Forecast:
         phase = READY if tenant.is_ready else PROVISIONING
         return Verdict(phase, found, refs(standings))
 
-    def _pools(self, provider: ProviderConfig) -> Iterator[NetworkPool]:
-        for name in provider.spec.networking.pools_in_order():
-            pool = self.ledger.pools.cache.get(Key(provider.metadata.namespace, name))
-            if pool is not None and not pool.metadata.terminating:
-                yield pool
-
 
 def _provider_patch(
-    provider: ProviderConfig, pools: Iterator[NetworkPool], now: datetime
+    provider: ProviderConfig, find: Callable[[Key], NetworkPool | None], now: datetime
 ) -> dict[str, Any]:
     """Return what a ProviderConfig's status says apart from its credentials."""
     wrong = evaluation.validity(provider)
-    evaluated = evaluation.pools(provider, pools)
+    evaluated = evaluation.pools(provider, find)
     findings = [finding for finding in (wrong, evaluated and evaluated[0]) if finding]
     if not findings:
         return {}

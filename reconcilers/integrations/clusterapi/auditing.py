@@ -15,6 +15,7 @@ from reconcilers.integrations.clusterapi.api import ADDRESS_FINALIZER
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key
 from reconcilers.integrations.clusterapi.overlaps import Offer, overlapping
 from reconcilers.integrations.clusterapi.poolstatus import counts_of
+from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.clusterapi.views import ADDRESS, CLAIM, PoolContents, offers_of
 from reconcilers.integrations.core.views import Trouble, unreadable_troubles
 
@@ -105,6 +106,10 @@ def _claims(caches: ClaimCaches, now: datetime) -> Iterator[Trouble]:
         if caches.pool_of(claim) is None:
             sentence = f"names {kind.kind} {pool_key(kind, claim)}, which does not exist; it waits"
             yield Trouble("UnknownPool", "error", CLAIM, key, sentence, claim)
+        if since is None and caches.names_no_cluster(claim):
+            what = "it waits" if record_of(claim) is None else "it keeps its address, unattended"
+            sentence = f"names Cluster {claim.cluster}, which does not exist; {what}"
+            yield Trouble("UnknownCluster", "error", CLAIM, key, sentence, claim)
         named = Key(key.namespace, claim.address_name)
         if since is None and claim.address_name and named not in caches.addresses:
             sentence = f"its addressRef names IPAddress {claim.address_name}, which is gone"

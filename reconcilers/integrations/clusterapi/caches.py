@@ -172,6 +172,37 @@ class ClaimCaches:
             return Standing.SERVE if claim.metadata.terminating else Standing.STOP
         return Standing.STOP if cluster.paused else Standing.SERVE
 
+    def why_stopped(self, claim: IPAddressClaim) -> str:
+        """Return why a claim that has no address is left alone; empty if it is served."""
+        key, pool = claim.cluster, self.pool_of(claim)
+        if claim.metadata.terminating:
+            return "the claim is being deleted"
+        if is_paused(claim.metadata.annotations):
+            return "the claim is paused by its annotation"
+        if key is not None and (why := self._why_cluster_stops(key)):
+            return why
+        if pool is None:
+            return ""
+        if pool.metadata.terminating:
+            return "its pool is being deleted"
+        return (
+            "its pool is paused by its annotation" if is_paused(pool.metadata.annotations) else ""
+        )
+
+    def names_no_cluster(self, claim: IPAddressClaim) -> bool:
+        """Return whether a claim names a Cluster that does not exist."""
+        return (
+            claim.cluster is not None
+            and self.clusters is not None
+            and self.clusters.get(claim.cluster) is None
+        )
+
+    def _why_cluster_stops(self, key: Key) -> str:
+        cluster = self.clusters.get(key) if self.clusters is not None else None
+        if cluster is None:
+            return f"Cluster {key}, which the claim names, does not exist"
+        return f"Cluster {key} is paused" if cluster.paused else ""
+
     def paused(self, claim: IPAddressClaim) -> bool:
         """Return whether a person paused a claim, by itself, its Cluster or its pool."""
         key, pool = claim.cluster, self.pool_of(claim)

@@ -138,7 +138,7 @@ class Plan:
         record = record_of(claim)
         if record is not None:
             return planned(f"{record.address}/{record.prefix}", "")
-        why = "the claim, its pool or its Cluster is paused or being deleted"
+        why = self.caches.why_stopped(claim) or "its pool hands out nothing"
         if self.caches.pool_of(claim) is None:
             why = f"{name} does not exist, or cannot be read"
         finding = reasons.get(key, Finding(READY, False, POOL_NOT_READY, why))

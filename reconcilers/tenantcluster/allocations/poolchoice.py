@@ -27,6 +27,7 @@ from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import Networking
 from reconcilers.networkpool.contents import Rows, place, row, waits
 from reconcilers.networkpool.protocol import Turns
+from reconcilers.references import absent_pools
 
 
 class PoolForecast:
@@ -308,9 +309,7 @@ class PoolChoice:
 
     def absent(self, provider: ProviderConfig) -> tuple[str, ...]:
         """Return the names of pools of `provider` that do not exist."""
-        namespace = provider.metadata.namespace
-        found = provider.spec.networking.pools_in_order()
-        return tuple(name for name in found if self._pools.get(Key(namespace, name)) is None)
+        return absent_pools(provider, self._pools.get)
 
     @contextmanager
     def reserved(self, pool: NetworkPool, count: int, asked: Networking) -> Iterator[None]:

@@ -241,12 +241,9 @@ class Requester:
         with ExitStack() as reserved:
             found = self._planner.new_allocations(tenant, provider, group, reserved)
             if isinstance(found, Wanted):
-                absent = self._choice.absent(provider)
-                alone = len(absent) == len(provider.spec.networking.pools_in_order())
-                asked = tenant.networking.families_text
                 return [
-                    AllocationState(one.kind, None, one is found, absent, alone, asked)
-                    for one in group
+                    self._planner.unserved(tenant, provider, wanted, exhausted=wanted is found)
+                    for wanted in group
                 ]
             return [
                 AllocationState(wanted.kind, await self._create(tenant, new))

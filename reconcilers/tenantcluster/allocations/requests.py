@@ -19,6 +19,7 @@ from reconcilers.api.networkpool import NetworkPool, capped
 from reconcilers.api.providerconfig import ELASTIC, ProviderConfig, ProviderNetwork
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.caches import Part
+from reconcilers.references import describe_absent_pools
 from reconcilers.tenantcluster.allocations import membership
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
 
@@ -73,7 +74,7 @@ class AllocationState:
         kind: nodes or loadbalancer.
         allocation: the allocation, once it exists.
         exhausted: whether no pool has room for it.
-        absent: pools that were to be asked and do not exist.
+        absent: a sentence about pools that were to be asked and do not exist; empty if all do.
         only_absent: whether there were no others.
         families: what it asks for of families, as words; empty if nothing.
     """
@@ -81,7 +82,7 @@ class AllocationState:
     kind: str
     allocation: IPAllocation | None
     exhausted: bool = False
-    absent: tuple[str, ...] = ()
+    absent: str = ""
     only_absent: bool = False
     families: str = ""
 
@@ -203,6 +204,27 @@ class RequestPlanner:
             reserved.enter_context(kept)
             found.append(new)
         return found
+
+    def unserved(
+        self, tenant: TenantCluster, provider: ProviderConfig, wanted: Wanted, *, exhausted: bool
+    ) -> AllocationState:
+        """Return the state of an allocation that no pool serves, with the pools that are absent.
+
+        Args:
+            tenant: the cluster.
+            provider: its ProviderConfig.
+            wanted: the allocation.
+            exhausted: whether no pool has room for it, rather than for another of its group.
+        """
+        absent = self._choice.absent(provider)
+        return AllocationState(
+            wanted.kind,
+            None,
+            exhausted=exhausted,
+            absent=describe_absent_pools(provider, absent) if absent else "",
+            only_absent=len(absent) == len(provider.spec.networking.pools_in_order()),
+            families=tenant.networking.families_text,
+        )
 
     def growth(self, tenant: TenantCluster, provider: ProviderConfig) -> NewAllocation | None:
         """Return one more growth allocation, in the first pool that fits; None if none does."""

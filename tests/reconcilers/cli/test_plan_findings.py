@@ -262,6 +262,20 @@ def test_a_cluster_without_its_provider_is_an_error() -> None:
         outcome
     )
     assert outcome.items["TenantCluster/app"]["status"]["phase"] == "Failed"
+    assert ready(outcome.items["TenantCluster/app"], "NetworkReady")["message"] == (
+        "spec.providerConfigRef names ProviderConfig butler-system/nowhere, which does not exist"
+    )
+
+
+def test_a_cluster_whose_pools_do_not_exist_is_not_told_that_they_are_exhausted() -> None:
+    outcome = plan(provider("prov", "nowhere"), cluster())
+    why = (
+        "no configured pool exists: ProviderConfig butler-system/prov names NetworkPool"
+        " butler-system/nowhere, which does not exist"
+    )
+    assert ready(outcome.items["TenantCluster/app"], "NetworkReady")["message"] == why
+    condition = ready(outcome.items["ProviderConfig/prov"], "PoolAvailable")
+    assert (condition["reason"], condition["message"]) == ("PoolNotFound", why)
 
 
 def test_a_sentence_is_printed_once_only() -> None:

@@ -374,3 +374,34 @@ async def test_only_a_live_list_lets_a_provider_go() -> None:
     lab.server.add("tenantclusters", make.tenant(spec=named))
     lab.server.delete("providerconfigs", "default")
     assert await lab.provider() == Blocked("InUse", 10.0)
+
+
+async def test_pools_that_do_not_exist_are_named_and_not_called_exhausted() -> None:
+    lab = _lab(make.provider("one", "two"))
+    for _ in range(2):
+        await lab.provider()
+    message = (
+        "no configured pool exists: ProviderConfig butler-system/default names NetworkPools"
+        " butler-system/one, butler-system/two, which do not exist"
+    )
+    assert _reported(lab, "PoolAvailable") == ("False", "PoolNotFound", message)
+    assert lab.recorded.events == [("Warning", "PoolsNotFound", message)]
+
+
+@pytest.mark.parametrize(
+    ("available", "status", "reason", "begin"),
+    [
+        (100, "True", "PoolAvailable", "100 IPs available (~7 tenants)"),
+        (0, "False", "PoolExhausted", "all configured pools are exhausted"),
+    ],
+)
+async def test_a_pool_that_does_not_exist_is_named_beside_those_that_do(
+    available: int, status: str, reason: str, begin: str
+) -> None:
+    lab = _lab(make.provider("lab", "gone"), _pool(available=available))
+    await lab.provider()
+    also = (
+        "; ProviderConfig butler-system/default names NetworkPool butler-system/gone,"
+        " which does not exist"
+    )
+    assert _reported(lab, "PoolAvailable") == (status, reason, begin + also)

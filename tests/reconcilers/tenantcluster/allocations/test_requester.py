@@ -186,6 +186,12 @@ def _network(lab: Lab) -> tuple[str, str]:
     return found["reason"], found["message"]
 
 
+ABSENT = (
+    "ProviderConfig butler-system/default names NetworkPool butler-system/lba,"
+    " which does not exist"
+)
+
+
 async def test_a_pool_that_does_not_exist_is_named_and_not_called_exhausted() -> None:
     lab = Lab()
     lab.server.add("providerconfigs", make.provider("lba"))
@@ -193,7 +199,7 @@ async def test_a_pool_that_does_not_exist_is_named_and_not_called_exhausted() ->
     await lab.cluster()
     assert _network(lab) == (
         "PoolNotFound",
-        "no configured pool exists: there is no NetworkPool lba",
+        f"no configured pool exists: {ABSENT}",
     )
 
 
@@ -205,5 +211,5 @@ async def test_one_that_does_not_exist_is_named_beside_those_that_are_full() -> 
     await lab.cluster()
     assert _network(lab) == (
         "PoolExhausted",
-        "all configured pools are exhausted; there is no NetworkPool lba",
+        f"all configured pools are exhausted; {ABSENT}",
     )
