@@ -6,7 +6,8 @@ integration needs is not served it is looked up every half minute, too: an API s
 aggregator has no definition that could change.
 
 Until the first answer it is not known what objects of these kinds hold, so nothing is handed out
-that they might hold, and the process is not ready.
+that they might hold, and the process is not ready. An answer that something is absent is doubted
+again as soon as a definition changes or discovery fails: objects may come before the next answer.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine
@@ -52,6 +53,8 @@ class Discovery(Generic[S]):
         groups: the API groups of the kinds.
         find_served: returns what is served, by discovery; it is compared with what was before.
         suffices: returns whether all that is needed is served.
+        doubt: called when what was absent at the last answer may be served by now. `begin` is
+            called anew after it, with the next answer.
         clock: the time.
     """
 
@@ -61,12 +64,16 @@ class Discovery(Generic[S]):
         groups: Collection[str],
         find_served: Callable[[], Awaitable[S]],
         suffices: Callable[[S], bool],
+        doubt: Callable[[], None],
         clock: Clock,
     ) -> None:
         self._groups = groups
         self._find_served = find_served
         self._suffices = suffices
         self._clock = clock
+        self._doubt = doubt
+        self._is_absent = False
+        self._is_doubted = False
         self._unknown = ""
         self._definitions = manager.informer(DEFINITIONS)
         self._changed = anyio.Event()
@@ -97,7 +104,14 @@ class Discovery(Generic[S]):
             return
         if definition.metadata.name.partition(".")[2] in self._groups:
             self._poll_until = self._clock.monotonic() + SETTLING_SECONDS
+            self._note_doubt()
             self._changed.set()
+
+    def _note_doubt(self) -> None:
+        """Doubt that what is needed is absent, if the last answer was that it is."""
+        if self._is_absent:
+            self._is_doubted = True
+            self._doubt()
 
     async def _run_until_other(self, served: S, work: Work | None) -> S:
         """Run the work until something else is served; return what."""
@@ -109,13 +123,16 @@ class Discovery(Generic[S]):
         return found
 
     async def _other(self, served: S) -> S:
-        """Return what is served as soon as that is something else."""
+        """Return what is served as soon as that is something else, or no longer doubted."""
+        self._is_absent, self._is_doubted = not self._suffices(served), False
         while True:
             while self._clock.monotonic() < self._poll_until:
                 found = await self._served()
                 if found != served:
                     return found
                 await self._clock.sleep(POLL_SECONDS)
+            if self._is_doubted:
+                return served
             self._changed = anyio.Event()
             if self._suffices(served):
                 await self._changed.wait()
@@ -132,6 +149,7 @@ class Discovery(Generic[S]):
                 found = await self._find_served()
             except ControllerError as error:
                 self._unknown = str(error)
+                self._note_doubt()
                 log.warning("Cannot find out which kinds are served", error=str(error))
             else:
                 self._unknown = ""

@@ -41,7 +41,9 @@ class Integration(ABC, Generic[S]):
         self._manager = manager
         self._clock = clock
         self._log = structlog.get_logger(type(self).__module__)
-        self._discovery = Discovery(manager, groups, self._served, self._suffices, clock)
+        self._discovery = Discovery(
+            manager, groups, self._served, self._suffices, self._end, clock
+        )
         manager.add_readiness_check(self._discovery.check(name))
         # Without shards only the leader works; a standby needs none of these caches.
         manager.add_service(
@@ -56,7 +58,10 @@ class Integration(ABC, Generic[S]):
             self._end()
 
     def _end(self) -> None:
-        """Forget the caches of the controllers that have ended: nothing updates them any more."""
+        """Forget what was served, and the caches of controllers: nothing updates them any more.
+
+        It is called when the controllers have ended, or when it is doubted that there are none.
+        """
 
     @abstractmethod
     async def _served(self) -> S:
