@@ -115,18 +115,11 @@ def _block_warnings(
                 what = f"{parsed.text} overlaps reserved[{earlier}] ({other.text})"
                 yield Remark(path, what)
     for field, text, parsed in written:
-        if not _begins(text.partition("/")[0], parsed):
-            yield Remark(field, f"{text!r} has host bits set; it is taken for {parsed.text}")
+        if warning := ranges.host_bits(text, parsed):
+            yield Remark(field, warning)
     if layout.total == 0:
         what = "everything that tenants may draw from is reserved: nothing can be handed out"
         yield Remark(at, what)
-
-
-def _begins(address: str, found: AddressRange) -> bool:
-    """Return whether a range begins at an address, however that is written."""
-    written = ranges.parsed(address, address)
-    same = written.in_family(found.family) if written is not None else None
-    return same is not None and same.first == found.first
 
 
 class _Pin(NamedTuple):

@@ -113,6 +113,22 @@ def parsed_entry(text: str) -> AddressRange | None:
         return None
 
 
+def host_bits(text: str, meant: AddressRange | None = None) -> str:
+    """Return a warning about a CIDR that has host bits set; empty if it has none.
+
+    Args:
+        text: what a spec has; a text that is no CIDR has no host bits.
+        meant: what it is taken for, where that is not the CIDR in the text's own family.
+    """
+    address, slash, _ = text.partition("/")
+    taken = meant or (parsed_entry(text) if slash and "-" not in text else None)
+    start = parsed(address, address)
+    first = start.in_family(taken.family) if start is not None and taken is not None else None
+    if taken is None or (first is not None and first.first == taken.first):
+        return ""
+    return f"{text!r} has host bits set; it is taken for {taken.text}"
+
+
 def held(allocation: IPAllocation) -> AddressRange | None:
     """Return the range in the allocation's status, in whatever phase; None if it holds none.
 

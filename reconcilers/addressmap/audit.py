@@ -35,6 +35,7 @@ from reconcilers.api.resources import (
     PROVIDER_CONFIG,
     TENANT_CLUSTER,
 )
+from reconcilers.integrations.core.views import HOST_BITS
 from reconcilers.references import absent_pools, describe_absent_pools
 from reconcilers.tenantcluster.allocations.membership import is_foreign
 from reconcilers.tenantcluster.provider import describe_absent, wanted_provider
@@ -123,11 +124,19 @@ def _pools(objects: Objects) -> Iterator[Finding]:
             subject = Subject.from_object(NETWORK_POOL, pool)
             yield Finding("InvalidPool", "error", subject, f"hands out nothing: {one.fault}")
             continue
+        yield from _host_bits(pool)
         yield from _overlaps(one, objects)
         yield from _strays(one, objects)
         yield from _status_drift(pool, allocations)
         pictures.append(one)
     yield from _pools_among_each_other(pictures)
+
+
+def _host_bits(pool: NetworkPool) -> Iterator[Finding]:
+    """Yield the CIDRs of one block of a pool that have host bits set."""
+    for text in (pool.spec.cidr, *(reserved.cidr for reserved in pool.spec.reserved)):
+        if warning := ranges.host_bits(text):
+            yield Finding(HOST_BITS, "warning", Subject.from_object(NETWORK_POOL, pool), warning)
 
 
 def _taking_over(objects: Objects) -> Iterator[Finding]:

@@ -25,7 +25,7 @@ from reconcilers.cli.progress import progress
 from reconcilers.cli.reading.findings import Findings
 from reconcilers.cli.reading.manifests import Manifests, read
 from reconcilers.integrations import views
-from reconcilers.integrations.core.views import PLAN_COLUMNS, Views
+from reconcilers.integrations.core.views import HOST_BITS, PLAN_COLUMNS, Views
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.provider import referred
 
@@ -75,11 +75,15 @@ def work_out(
     audit = Audit(manifests, findings, settings)
     audit.run()
     audit.references([(tenant, forecast.provider_of(tenant)) for tenant in ledger.tenants])
-    before = {one.key: one.object for one in manifests.allocations}
     others = partial(
         views.from_manifests, manifests.others, settings.namespace, list(ledger.pools), now
     )
-    forecast.also_held = others().held
+    shown = others()
+    for trouble in shown.troubles:
+        if trouble.kind == HOST_BITS:
+            findings.add("warning", f"{trouble.subject} {trouble.key}: {trouble.sentence}")
+    before = {one.key: one.object for one in manifests.allocations}
+    forecast.also_held = shown.held
     with capture_logs():  # of what reconcilers log: standard output belongs to the plan
         forecast.run()
         claimed = others(held=ledger.held_of)

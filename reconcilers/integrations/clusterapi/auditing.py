@@ -15,9 +15,10 @@ from reconcilers.integrations.clusterapi.api import ADDRESS_FINALIZER
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key
 from reconcilers.integrations.clusterapi.overlaps import Offer, overlapping
 from reconcilers.integrations.clusterapi.poolstatus import counts_of
+from reconcilers.integrations.clusterapi.rules import host_bit_warnings
 from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.clusterapi.views import ADDRESS, CLAIM, PoolContents, offers_of
-from reconcilers.integrations.core.views import Trouble, unreadable_troubles
+from reconcilers.integrations.core.views import HOST_BITS, Trouble, unreadable_troubles
 
 STUCK_AFTER = timedelta(minutes=10)
 """As long as a deletion may take before it is worth a look."""
@@ -41,7 +42,17 @@ def audit(
     offers = offers_of(caches)
     for one in pools:
         yield from _pool(one, offers)
+        if one.kind != NETWORK_POOL:
+            yield from _host_bits(one)
     yield from _claims(caches, now)
+
+
+def _host_bits(one: PoolContents) -> Iterator[Trouble]:
+    """Yield the CIDRs of a pool that have host bits set."""
+    for warning in host_bit_warnings(one.pool.spec):
+        yield Trouble(
+            HOST_BITS, "warning", one.kind.kind, one.pool.metadata.key, warning, one.pool
+        )
 
 
 def _pool(one: PoolContents, offers: Sequence[Offer]) -> Iterator[Trouble]:

@@ -16,6 +16,7 @@ from allocator import AddressRange, InvalidPool
 from allocator.addresses import BITS, parse_address
 from allocator.errors import MalformedText
 from controller.errors import Cause
+from reconcilers import ranges
 from reconcilers.integrations.clusterapi.addresses import (
     PoolSpace,
     ip_space,
@@ -58,6 +59,7 @@ def immutable(new: IPPoolSpec | PrefixPoolSpec, old: IPPoolSpec | PrefixPoolSpec
 
 def warnings(spec: IPPoolSpec | PrefixPoolSpec) -> Iterator[str]:
     """Yield what is allowed and likely to be a slip."""
+    yield from host_bit_warnings(spec)
     if not isinstance(spec, PrefixPoolSpec) or spec.allocationPrefixLength != BITS[6]:
         return
     yield (
@@ -72,6 +74,19 @@ def warnings(spec: IPPoolSpec | PrefixPoolSpec) -> Iterator[str]:
             "spec.gateway is within spec.prefixes and is not reserved; with /128"
             " allocationPrefixLength it may also be allocated to claims"
         )
+
+
+def host_bit_warnings(spec: IPPoolSpec | PrefixPoolSpec) -> Iterator[str]:
+    """Yield the entries that are CIDRs with host bits set, with their fields."""
+    lists = (
+        {"prefixes": spec.prefixes, "excludedPrefixes": spec.excludedPrefixes}
+        if isinstance(spec, PrefixPoolSpec)
+        else {"addresses": spec.addresses, "excludedAddresses": spec.excludedAddresses}
+    )
+    for name, entries in lists.items():
+        for index, entry in enumerate(entries):
+            if warning := ranges.host_bits(entry):
+                yield f"spec.{name}[{index}]: {warning}"
 
 
 def space_of(spec: IPPoolSpec | PrefixPoolSpec) -> PoolSpace:

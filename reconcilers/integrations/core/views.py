@@ -19,6 +19,10 @@ ContentsT = TypeVar("ContentsT")
 """A pool of some kind with what is held of it."""
 
 
+HOST_BITS = "HostBits"
+"""Kind of the trouble that a CIDR of a pool has host bits set."""
+
+
 class PoolName(NamedTuple):
     """Which pool is meant: its kind, and its namespace and name."""
 

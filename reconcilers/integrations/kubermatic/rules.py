@@ -4,11 +4,12 @@ Networks are compared, not texts: the same network in another spelling is no cha
 exclusion excludes what it means, host bits or not.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from allocator import AddressRange
 from allocator.addresses import BITS, parse_address
 from allocator.errors import MalformedText
+from reconcilers import ranges
 from reconcilers.integrations.kubermatic.api import (
     RANGE,
     Datacenter,
@@ -157,10 +158,23 @@ def exclusions(datacenter: Datacenter) -> list[AddressRange]:
     return found
 
 
+def host_bit_warnings(pool: IPAMPool) -> Iterator[str]:
+    """Yield the CIDRs with host bits set, with their fields."""
+    for name, datacenter in sorted(pool.spec.datacenters.items()):
+        fields = {"poolCidr": datacenter.poolCidr} | {
+            f"excludePrefixes[{index}]": text
+            for index, text in enumerate(datacenter.excludePrefixes)
+        }
+        for field, text in fields.items():
+            if warning := ranges.host_bits(text):
+                yield f"spec.datacenters.{name}.{field}: {warning}"
+
+
 def warnings(new: IPAMPool, old: IPAMPool | None = None) -> Iterable[str]:
     """Yield what is odd about a pool that is accepted."""
     if not new.spec.datacenters:
         yield "spec.datacenters is empty: the pool serves no cluster"
+    yield from host_bit_warnings(new)
     for name, mine in sorted(new.spec.datacenters.items()):
         whole = parse_prefix(mine.poolCidr)
         for one in exclusions(mine):

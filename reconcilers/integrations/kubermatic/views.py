@@ -14,6 +14,7 @@ from reconcilers.integrations.core.drawings import Request, drawing, not_drawn
 from reconcilers.integrations.core.journal import journal_of
 from reconcilers.integrations.core.stretches import HeldPart, stretches
 from reconcilers.integrations.core.views import (
+    HOST_BITS,
     Drawing,
     PoolFigures,
     PoolName,
@@ -41,6 +42,7 @@ from reconcilers.integrations.kubermatic.holdings import (
 )
 from reconcilers.integrations.kubermatic.overlaps import overlaps
 from reconcilers.integrations.kubermatic.reading import POOL_INDEX, KubermaticCaches
+from reconcilers.integrations.kubermatic.rules import host_bit_warnings
 from reconcilers.integrations.kubermatic.spaces import DatacenterSpace, space_of
 
 METRICS = "butler_kkp_pool"
@@ -222,6 +224,8 @@ def audit(
     for one in contents:
         yield from _of_datacenter(one)
     for pool in sorted(caches.pools, key=lambda one: one.metadata.key):
+        for warning in host_bit_warnings(pool):
+            yield Trouble(HOST_BITS, "warning", POOLS.kind, pool.metadata.key, warning)
         for name, others in overlaps(pool, caches.pools_in(pool.spec.datacenters)).items():
             for other in others:
                 if pool.metadata.name < other:

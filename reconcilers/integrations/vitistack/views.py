@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from allocator import AddressRange, InvalidPool
 from controller.clock import Clock
 from controller.meta import Key
+from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation as OurAllocation
 from reconcilers.integrations.core.contents import Contents
 from reconcilers.integrations.core.drawings import Request, drawing, not_drawn
@@ -18,6 +19,7 @@ from reconcilers.integrations.core.journal import journal_of
 from reconcilers.integrations.core.rules import settle
 from reconcilers.integrations.core.stretches import HeldPart, stretches
 from reconcilers.integrations.core.views import (
+    HOST_BITS,
     Drawing,
     PoolFigures,
     PoolName,
@@ -210,7 +212,10 @@ def audit(
     for one in contents:
         yield from _of_network(one)
     for network in sorted(caches.networks, key=lambda one: one.metadata.key):
-        key = network.metadata.key
+        key, static = network.metadata.key, static_of(network)
+        if static is not None and (warning := ranges.host_bits(static.ipv4CIDR)):
+            sentence = f"ipv4CIDR: {warning}"
+            yield Trouble(HOST_BITS, "warning", NETWORKS.kind, key, sentence)
         for other in overlaps(network, caches.networks):
             if other < key:
                 sentence = f"hands out addresses that NetworkNamespace {other} hands out, too"
