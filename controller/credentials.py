@@ -113,7 +113,7 @@ class LoadedCredentials(Credentials):
                 await self._join_load()
             if (hook := self._configuration.refresh_api_key_hook) is not None:
                 await run_sync(_refresh_token, hook, self._configuration)
-        return self._token()
+        return bearer_token(self._configuration)
 
     def tls(self) -> ssl.SSLContext | None:
         """Return the TLS settings for new connections, as last read; None for plain HTTP."""
@@ -151,6 +151,7 @@ class LoadedCredentials(Credentials):
             before = self._identity()
             state = await run_sync(file_state, self._files)
             configuration = await self._load()
+            bearer_token(configuration)
             tls = await run_sync(_tls, configuration)
         except ConfigurationError as error:
             # Perhaps only one file of a pair was replaced so far, or a plugin's server is away.
@@ -175,17 +176,31 @@ class LoadedCredentials(Credentials):
         """Return a value that differs when the token or the client certificate does.
 
         The loader writes a certificate that is no file into one that no other certificate has.
+        A token that cannot be sent has an identity, too: it is replaced like any other.
         """
-        return self._token(), self._configuration.cert_file or "", self._state
+        configuration = self._configuration
+        return _written_token(configuration), configuration.cert_file or "", self._state
 
-    def _token(self) -> str:
-        token: str = (self._configuration.api_key.get("BearerToken") or "").strip()
-        if not token.isprintable():
-            raise ConfigurationError(
-                f"the token for {self._configuration.host} has a line break or another control"
-                " character in it: write it in one line"
-            )
-        return token
+
+def _written_token(configuration: Configuration) -> str:
+    """Return the Authorization header of a configuration as it is written; empty if none."""
+    token: str = (configuration.api_key.get("BearerToken") or "").strip()
+    return token
+
+
+def bearer_token(configuration: Configuration) -> str:
+    """Return the Authorization header of a configuration; empty if it has no token.
+
+    Raises:
+        ConfigurationError: the token cannot be sent in a header.
+    """
+    token = _written_token(configuration)
+    if not token.isprintable():
+        raise ConfigurationError(
+            f"the token for {configuration.host} has a line break or another control"
+            " character in it: write it in one line"
+        )
+    return token
 
 
 def file_state(files: Iterable[Path]) -> FileState:

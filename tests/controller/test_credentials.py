@@ -12,6 +12,7 @@ from aiohttp import web
 from controller.config import connect
 from controller.credentials import LoadedCredentials
 from controller.errors import ConfigurationError, Unauthorized
+from controller.transport import HttpTransport
 from tests.controller.certs import authority_and_pair
 from tests.controller.kubeconfigs import kubeconfig
 
@@ -239,3 +240,42 @@ async def test_a_token_that_stays_refused_is_not_loaded_at_every_request(
             await transport.request("GET", "/version")
     await transport.aclose()
     assert runs.read_text().split() == ["x", "x"]
+
+
+async def test_a_token_that_cannot_be_sent_is_not_adopted_and_its_successor_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(anyio, "current_time", lambda: now)
+    path = kubeconfig(tmp_path / "k", "http://127.0.0.1:1", {"token": "one"})
+    transport = await connect(path)
+    assert isinstance(transport, HttpTransport)
+    credentials = transport._endpoint.credentials
+    try:
+        for token, expected in (("two\nlines", "one"), ("three", "three")):
+            kubeconfig(path, "http://127.0.0.1:1", {"token": token})
+            now += 61
+            assert await credentials.authorization() == f"Bearer {expected}"
+    finally:
+        await transport.aclose()
+
+
+async def test_a_connection_that_began_with_a_token_that_cannot_be_sent_uses_its_successor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(anyio, "current_time", lambda: now)
+    file = tmp_path / "token"
+    file.write_text("two\nlines")
+    path = kubeconfig(tmp_path / "k", "http://127.0.0.1:1", {"tokenFile": str(file)})
+    transport = await connect(path)
+    assert isinstance(transport, HttpTransport)
+    credentials = transport._endpoint.credentials
+    try:
+        with pytest.raises(ConfigurationError, match="has a line break"):
+            await credentials.authorization()
+        file.write_text("three")
+        now += 61
+        assert await credentials.authorization() == "Bearer three"
+    finally:
+        await transport.aclose()
