@@ -48,7 +48,7 @@ from reconcilers.integrations.kubermatic.planning import (
 )
 from reconcilers.integrations.kubermatic.reading import KubermaticCaches, Reader, View
 from reconcilers.integrations.kubermatic.reports import RECONCILING_ERROR, Reports
-from reconcilers.integrations.kubermatic.spaces import space_of
+from reconcilers.integrations.kubermatic.spaces import NO_DATACENTERS, space_of
 from reconcilers.networkpool.pending_promises import WriteResult
 from reconcilers.networkpool.view import Behind
 from reconcilers.settings import PoolSettings
@@ -127,6 +127,8 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         decided = Decided(settle(journal_of(pool.metadata), view))
         open_promises = decided.journal.promises
         room = min(self._settings.batch, MOST_PROMISES - len(open_promises))
+        if not pool.spec.datacenters:
+            decided.problems.append(Problem(INVALID_POOL, NO_DATACENTERS))
         for name in sorted(pool.spec.datacenters):
             clusters = [
                 one for one in self._caches.served(name) if one.metadata.key not in without

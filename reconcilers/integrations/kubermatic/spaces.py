@@ -141,3 +141,10 @@ def _block_layout(whole: AddressRange, holes: Iterable[AddressRange], shift: int
         if mine is not None:
             closed.append(AddressRange(mine.first >> shift, mine.last >> shift, family))
     return Layout(blocks, tuple(closed), (blocks,))
+
+
+NO_DATACENTERS = (
+    "spec.datacenters is empty, so it hands out nothing: KKP asks for at least one datacenter; add"
+    " one or delete the pool"
+)
+"""What is wrong with an IPAMPool that KKP's CRD accepts and its documentation forbids."""

@@ -43,7 +43,7 @@ from reconcilers.integrations.kubermatic.holdings import (
 from reconcilers.integrations.kubermatic.overlaps import overlaps
 from reconcilers.integrations.kubermatic.reading import POOL_INDEX, KubermaticCaches
 from reconcilers.integrations.kubermatic.rules import host_bit_warnings
-from reconcilers.integrations.kubermatic.spaces import DatacenterSpace, space_of
+from reconcilers.integrations.kubermatic.spaces import NO_DATACENTERS, DatacenterSpace, space_of
 
 METRICS = "butler_kkp_pool"
 LABELS = ("pool", "datacenter")
@@ -226,6 +226,8 @@ def audit(
     for pool in sorted(caches.pools, key=lambda one: one.metadata.key):
         for warning in host_bit_warnings(pool):
             yield Trouble(HOST_BITS, "warning", POOLS.kind, pool.metadata.key, warning)
+        if not pool.spec.datacenters:
+            yield Trouble("InvalidPool", "error", POOLS.kind, pool.metadata.key, NO_DATACENTERS)
         for name, others in overlaps(pool, caches.pools_in(pool.spec.datacenters)).items():
             for other in others:
                 if pool.metadata.name < other:

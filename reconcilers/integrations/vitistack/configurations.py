@@ -95,12 +95,28 @@ class ConfigurationReconciler:
         one = await add_finalizer(self._client, CONFIGURATIONS, one, FINALIZER)
         allocations = self._caches.of_configuration(one.metadata.key)
         found = by_interface(one, allocations)
-        for index, interface in enumerate(one.spec.networkInterfaces):
-            if name_of(interface, index) not in found:
-                await self._make(one, network, name_of(interface, index))
+        names = (name_of(interface, i) for i, interface in enumerate(one.spec.networkInterfaces))
+        await self._make_missing(one, network, [name for name in names if name not in found])
         await self._remove(one, allocations, found.values())
         await self._write_status(one, wanted_status(one, found))
         return SETTLED
+
+    async def _make_missing(
+        self, one: NetworkConfiguration, network: NetworkNamespace, interfaces: Sequence[str]
+    ) -> None:
+        """Make the IPAllocations of interfaces that have none.
+
+        Which address a machine shows is read live: another operator may have written it a moment
+        ago, and an IPAllocation that was created without asking for it gets another one. For a
+        NetworkConfiguration that is gone or being deleted nothing is made; its event is to come.
+        """
+        if not interfaces:
+            return
+        live = await self._client.find(CONFIGURATIONS, one.metadata.key)
+        if live is None or live.metadata.uid != one.metadata.uid or live.metadata.terminating:
+            return
+        for interface in interfaces:
+            await self._make(live, network, interface)
 
     async def _make(
         self, one: NetworkConfiguration, network: NetworkNamespace, interface: str

@@ -41,6 +41,20 @@ async def test_pools_and_addresses_of_kkp_are_found_on_a_server(server: Server, 
     assert lab.name("p") not in {one["subject"]["name"] for one in checked["findings"]}
 
 
+async def test_a_pool_without_datacenters_is_reported_by_event_and_check(
+    server: Server, lab: Lab
+) -> None:
+    await lab.pool("empty")
+    await lab.until_event("IPAMPool", "empty", "InvalidPool", "datacenters is empty")
+    asked = (f"--kubeconfig={server.admin_kubeconfig}",)
+    checked = json.loads((await run_beside("check", *asked, "-o", "json")).out)
+    (finding,) = [
+        one for one in checked["findings"] if one["subject"]["name"] == lab.name("empty")
+    ]
+    assert (finding["kind"], finding["severity"]) == ("InvalidPool", "error")
+    assert "add one or delete the pool" in finding["sentence"]
+
+
 async def test_what_a_person_reviewed_is_deleted_and_made_anew(
     server: Server, lab: Lab, tmp_path: Path
 ) -> None:

@@ -29,15 +29,15 @@ SWITCHES = {
         journalrules.revision_not_raised,
         BOTH_HAVE,
         _BUSY,
-        2189,
+        911,
     ),
-    "2": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, _LAGGING, 8),
+    "2": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, _LAGGING, 2),
     "4": Switch(
         "the journal is written at the version that was read",
         rules.networks_written_blindly,
         BOTH_HAVE,
         _LAGGING,
-        37,
+        21,
     ),
     "5": Switch(
         "an IPAllocation is written at the version that was promised for",
@@ -47,7 +47,7 @@ SWITCHES = {
         1,
     ),
     "6": Switch(
-        "a promise is kept until it is settled", rules.dropped_at_once, BOTH_HAVE, _LAGGING, 3
+        "a promise is kept until it is settled", rules.dropped_at_once, BOTH_HAVE, _LAGGING, 2
     ),
     "8": Switch(
         "a requested address is given or refused, never another",

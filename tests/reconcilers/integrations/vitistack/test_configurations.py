@@ -1,0 +1,75 @@
+"""What is created for a machine follows what the server shows, not what a cache last showed."""
+
+from typing import Any
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.clock import SystemClock
+from controller.finalizers import remove_finalizer
+from controller.meta import Key, Version
+from controller.testing.api import FakeApi
+from reconcilers.integrations.core.contents import SPACE_INDEX
+from reconcilers.integrations.vitistack.api import ALLOCATIONS, CONFIGURATIONS, FINALIZER, NETWORKS
+from reconcilers.integrations.vitistack.caches import (
+    CONFIGURATION_INDEX,
+    NAMESPACE_INDEX,
+    VitistackCaches,
+    configuration_name,
+    namespace_of,
+    space_name,
+)
+from reconcilers.integrations.vitistack.configurations import ConfigurationReconciler
+
+MACHINE = Key("n", "vm")
+
+
+async def stale_site() -> tuple[Client, ConfigurationReconciler]:
+    """Return a client and a reconciler that has seen a machine before it showed an address."""
+    api, clock = FakeApi(SystemClock()), SystemClock()
+    for kind in (NETWORKS, CONFIGURATIONS, ALLOCATIONS):
+        api.serve(kind)
+    client = Client(api, field_manager="butler-ipam")
+    static = {"ipv4CIDR": "10.0.2.0/24", "ipv4Gateway": "10.0.2.1"}
+    spec = {"ipAllocation": {"type": "static", "static": static}}
+    await client.create(NETWORKS, "n", {"metadata": {"name": "net"}, "spec": spec})
+    machine = {"networkNamespaceName": "net", "networkInterfaces": [{"name": "eth0"}]}
+    # The other operator has a finalizer of this name too.
+    body = {"metadata": {"name": "vm", "finalizers": [FINALIZER]}, "spec": machine}
+    await client.create(CONFIGURATIONS, "n", body)
+    by_namespace = {NAMESPACE_INDEX: namespace_of}
+    caches = VitistackCaches(
+        Cache(NETWORKS, indexes=by_namespace),
+        Cache(
+            ALLOCATIONS, indexes={SPACE_INDEX: space_name, CONFIGURATION_INDEX: configuration_name}
+        ),
+        Cache(CONFIGURATIONS, indexes=by_namespace),
+        "butler-ipam",
+    )
+    caches_of: tuple[Cache[Any], ...] = (
+        caches.networks,
+        caches.allocations,
+        caches.configurations,
+    )
+    for cache in caches_of:
+        page = await client.list(cache.resource)
+        cache.replace(list(page.items), page.revision)
+    return client, ConfigurationReconciler(client, caches, clock)
+
+
+async def test_an_address_that_the_cache_does_not_show_yet_is_requested() -> None:
+    client, reconciler = await stale_site()
+    machine = await client.get(CONFIGURATIONS, MACHINE)
+    shown = {"networkInterfaces": [{"name": "eth0", "ipv4Addresses": ["10.0.2.50"]}]}
+    await client.patch_status(CONFIGURATIONS, machine, shown)
+    await reconciler.reconcile(MACHINE)
+    (allocation,) = (await client.list(ALLOCATIONS)).items
+    assert allocation.spec.requestedAddress == "10.0.2.50"
+
+
+async def test_nothing_is_created_for_a_machine_that_was_replaced_meanwhile() -> None:
+    client, reconciler = await stale_site()
+    machine = await client.get(CONFIGURATIONS, MACHINE)
+    machine = await remove_finalizer(client, CONFIGURATIONS, machine, FINALIZER)
+    await client.delete(CONFIGURATIONS, Version.from_object(machine))
+    await reconciler.reconcile(MACHINE)
+    assert (await client.list(ALLOCATIONS)).items == ()
