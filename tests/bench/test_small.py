@@ -13,6 +13,7 @@ from tests.bench import (
     bench_families,
     bench_held,
     bench_shards,
+    bench_start,
     bench_tenants,
 )
 from tests.bench.bench_envtest import server as serving
@@ -70,6 +71,19 @@ async def test_replicas_hold_the_same_number_of_shards_and_all_of_them_work(
     shared = await bench_shards.measure(embedded, 2)
     assert shared.held == [6, 6]
     assert all(used > 0 for used in shared.used)
+
+
+@pytest.mark.parametrize("finalizers", [True, False], ids=["finalizers", "no finalizers"])
+async def test_a_first_start_serves_all_pools_with_few_lists(
+    finalizers: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = bench_start.Case(pools=12, allocations=60, tenants=2, finalizers=finalizers)
+    took = await bench_start.measure(embedded, case)
+    assert (took.served, took.overlaps) == (60, 0)
+    assert 0 < took.lists <= took.pages
+    assert took.longest > 0
+    bench_start.show("embedded", case, took)
+    assert "60 of 60 allocations" in capsys.readouterr().out
 
 
 async def test_all_claims_are_served_and_all_addresses_released() -> None:

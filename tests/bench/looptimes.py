@@ -1,0 +1,121 @@
+"""Runs `butler-ipam`, and measures its event loop and its LISTs in the same process.
+
+A step is what the event loop runs before it looks at any other task. The file that the first
+argument names is written when the process ends on SIGTERM.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from controller import config, transport
+from reconcilers.cli import main as cli
+
+STACKS = "BUTLER_BENCH_STACKS"
+"""The environment variable with the seconds after which a step's stack is printed; for people."""
+
+
+class Measured:
+    """What has been measured so far.
+
+    Args:
+        file: takes it.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.longest = 0.0
+        self.longest_cpu = 0.0
+        self.long_steps = 0
+        self.pages: dict[str, int] = {}
+        self.lists: dict[str, int] = {}
+        self.step_begun: float | None = None
+
+    def note_step(self, seconds: float, cpu: float) -> None:
+        """Note a step of the loop: seconds by the clock, and of CPU time."""
+        self.longest = max(self.longest, seconds)
+        self.longest_cpu = max(self.longest_cpu, cpu)
+        self.long_steps += seconds > 0.1
+
+    def note_request(self, path: str, query: Mapping[str, str]) -> None:
+        """Note a request that reads a page of a list: they alone have a limit or a token."""
+        if "limit" in query or "continue" in query or query.get("resourceVersion") == "0":
+            plural = path.rsplit("/", 1)[-1]
+            self.pages[plural] = self.pages.get(plural, 0) + 1
+            self.lists[plural] = self.lists.get(plural, 0) + ("continue" not in query)
+
+    def write(self) -> None:
+        """Write what was measured into the file."""
+        result = {
+            "longest": self.longest,
+            "longest_cpu": self.longest_cpu,
+            "long_steps": self.long_steps,
+            "lists": self.lists,
+            "pages": self.pages,
+        }
+        self._file.write_text(json.dumps(result))
+
+
+def measure(measured: Measured) -> None:
+    """Measure each step and each list of this process from now on."""
+    run, request = asyncio.Handle._run, transport.HttpTransport.request
+
+    def run_step(self: asyncio.Handle) -> None:
+        begun, cpu = time.perf_counter(), time.thread_time()
+        measured.step_begun = begun
+        try:
+            run(self)
+        finally:
+            measured.step_begun = None
+            measured.note_step(time.perf_counter() - begun, time.thread_time() - cpu)
+
+    async def send(self: transport.HttpTransport, method: str, path: str, **rest: Any) -> bytes:
+        if method == "GET":
+            measured.note_request(path, rest.get("query") or {})
+        return await request(self, method, path, **rest)
+
+    asyncio.Handle._run = run_step  # type: ignore[method-assign]
+    transport.HttpTransport.request = send  # type: ignore[method-assign]
+
+
+def print_stacks(measured: Measured, after: float) -> None:
+    """Print where a step is that takes longer than so many seconds, until the process ends."""
+    main = threading.main_thread().ident
+    printed: float | None = None
+    pause = threading.Event()
+    while True:
+        pause.wait(after / 4)
+        begun = measured.step_begun
+        if begun is None or begun == printed or time.perf_counter() - begun < after:
+            continue
+        printed = begun
+        frame = sys._current_frames().get(main or 0)
+        lines: list[str] = []
+        while frame is not None and len(lines) < 14:
+            lines.append(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}")
+            frame = frame.f_back
+        sys.stderr.write("STEP " + " < ".join(lines) + "\n")
+
+
+def main() -> None:
+    """Run `butler-ipam` with the arguments after the file and the token's path."""
+    measured = Measured(Path(sys.argv.pop(1)))
+    config.TOKEN_FILE = Path(sys.argv.pop(1))
+    measure(measured)
+    if after := os.environ.get(STACKS):
+        stacks = threading.Thread(target=print_stacks, args=(measured, float(after)), daemon=True)
+        stacks.start()
+    try:
+        cli.main()
+    finally:
+        measured.write()
+
+
+if __name__ == "__main__":
+    main()
