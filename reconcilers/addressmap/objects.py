@@ -17,7 +17,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.integrations.core.scopedlists import ScopedLists
+from reconcilers.integrations.core.scopedlists import NotRead, ScopedLists
 from reconcilers.integrations.core.views import Views
 
 T = TypeVar("T", bound=Object)
@@ -48,10 +48,10 @@ class Objects:
     live: bool = True
     owners_known: bool = True
     integrations: Views = field(default_factory=Views)
-    not_read: Sequence[str] = ()
+    not_read: Sequence[NotRead] = ()
 
     @property
-    def all_not_read(self) -> Sequence[str]:
+    def all_not_read(self) -> Sequence[NotRead]:
         """What the user may not read, of all kinds: what it holds looks free."""
         return (*self.not_read, *self.integrations.not_read)
 

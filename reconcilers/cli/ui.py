@@ -18,6 +18,7 @@ from reconcilers.cli.cluster.objects import Scope, in_cluster, namespace_option,
 from reconcilers.cli.flags import cluster_options, option
 from reconcilers.cli.local.servers import Interrupted, run_until_interrupted
 from reconcilers.cli.problems import Problem
+from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.ui.serving import check_loopback, local_page
 from reconcilers.ui.watched import Watched
 
@@ -62,13 +63,16 @@ def ui(
         click.echo("stopped")
 
 
-async def _serve(where: Scope, bind: Bind, opens: bool, not_read: Sequence[str]) -> None:
+async def _serve(where: Scope, bind: Bind, opens: bool, not_read: Sequence[NotRead]) -> None:
     asked = where.kubeconfig, where.context
     clock = SystemClock()
     async with connected(*asked, user_agent="butler-ipam") as transport:
-        read = where.namespace if not_read else ""
         watched = Watched.over(
-            transport, clock, read=read, shown=where.namespace, not_read=not_read
+            transport,
+            clock,
+            namespace=where.namespace,
+            shown=where.namespace,
+            not_read=not_read,
         )
         async with local_page(transport, clock, bind, watched) as url:
             click.echo(f"the map is at {url}\nCtrl-C ends it.")

@@ -21,6 +21,7 @@ from controller.transport import Transport
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.clusterapi.live import PLATFORM as _CLUSTER_API
 from reconcilers.integrations.core.live import Indexes, Live, Platform, Source, Watched
+from reconcilers.integrations.core.scopedlists import NotRead, readable_namespace
 from reconcilers.integrations.core.views import PoolName, Views, Wanted, every_pool, merge_views
 from reconcilers.integrations.kubermatic.live import PLATFORM as _KUBERMATIC
 from reconcilers.integrations.vitistack.live import PLATFORM as _VITISTACK
@@ -79,8 +80,9 @@ class LiveViews:
         transport: the API server; what it may read is shown.
         clock: the time.
         networkpools: all NetworkPools, as others watch them.
-        namespace: of pools and requests; empty for all.
         platforms: which, by the names of the integrations.
+        namespace: to which a platform is narrowed that may not be read as a whole; empty for none.
+        not_read: what the user may not read; it is not watched.
     """
 
     def __init__(
@@ -88,14 +90,17 @@ class LiveViews:
         transport: Transport,
         clock: Clock,
         networkpools: Cache[NetworkPool],
-        namespace: str = "",
         platforms: Collection[str] = tuple(PLATFORMS),
+        *,
+        namespace: str = "",
+        not_read: Sequence[NotRead] = (),
     ) -> None:
         self.looked = anyio.Event()
         """Set once what is served has been read, as far as it may be."""
         self._transport = transport
         self._clock = clock
         self._namespace = namespace
+        self._not_read = not_read
         self._source = Source(self._informer, networkpools)
         self._platforms = [PLATFORMS[name] for name in PLATFORMS if name in platforms]
         self._sessions: dict[int, _Session] = {}
@@ -115,12 +120,21 @@ class LiveViews:
 
     def names(self) -> list[PoolName]:
         """Return the pools of other platforms that can be shown now, in order."""
-        return [name for live in self._shown() for name in live.names()]
+        return [
+            name
+            for live, namespace in self._shown()
+            for name in live.names()
+            if namespace in {"", name.key.namespace}
+        ]
 
     def views(self, wanted: Wanted = every_pool) -> Views:
         """Return what is shown now of the pools that are wanted."""
         now = self._clock.now()
-        return merge_views([live.views(wanted, now) for live in self._shown()])
+        shown = []
+        for live, namespace in self._shown():
+            views = live.views(wanted, now)
+            shown.append(views.within({namespace}) if namespace else views)
+        return merge_views(shown)
 
     def failures(self) -> Iterator[str]:
         """Yield why what is shown may be out of date."""
@@ -143,17 +157,28 @@ class LiveViews:
             self._sessions = {}
             self._wanted = anyio.Event()
 
-    def _shown(self) -> Iterator[Live]:
-        for session in self._sessions.values():
+    def _shown(self) -> Iterator[tuple[Live, str]]:
+        """Yield the platforms that can be shown, and the namespace of each; empty for all."""
+        for at, session in self._sessions.items():
             if session.shows is not None:
-                yield session.shows
+                yield session.shows, self._narrowed_to(self._platforms[at])
+
+    def _narrowed_to(self, platform: Platform) -> str:
+        """Return the namespace to which a platform is narrowed; empty for none.
+
+        What other namespaces hold of a pool of the whole cluster is not known then.
+        """
+        limits = (readable_namespace(kind, self._not_read) for kind in platform.kinds)
+        return self._namespace if any(limit != "" for limit in limits) else ""
 
     async def _look(self, group: anyio.abc.TaskGroup) -> None:
         """Read which kinds are served, and restart the watches of platforms where that changed."""
         client = Client(self._transport)
         kinds = [kind for platform in self._platforms for kind in platform.kinds]
         try:
-            served = await client.served_among(kinds)
+            served = await client.served_among(
+                kind for kind in kinds if readable_namespace(kind, self._not_read) is not None
+            )
         except ControllerError as error:
             self._error = error
             self._notify()
@@ -212,7 +237,7 @@ class LiveViews:
             self._changed(pools)
 
     def _informer(self, resource: Resource[Any], indexes: Indexes) -> Informer[Any]:
-        within = self._namespace if resource.namespaced else ""
+        within = readable_namespace(resource, self._not_read) or ""
         return Informer(
             resource,
             self._transport,

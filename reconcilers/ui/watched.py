@@ -25,6 +25,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.integrations.core.scopedlists import NotRead, readable_namespace
 from reconcilers.integrations.core.views import PoolName, Views, Wanted, every_pool
 
 if TYPE_CHECKING:  # what other platforms take is loaded only where it may be shown
@@ -83,7 +84,6 @@ class Watched:
         providers: the ProviderConfigs.
         events: of our controllers.
         others: pools of other platforms; None where they are not shown.
-        read: the namespace that is read, where the user may not read all; empty for all.
         shown: the namespace whose pools are shown, with those of the whole cluster; empty for all.
         not_read: what the user may not read.
     """
@@ -94,9 +94,8 @@ class Watched:
     providers: Informer[ProviderConfig]
     events: Informer[ReadEvent]
     others: "LiveViews | None" = None
-    read: str = ""
     shown: str = ""
-    not_read: Sequence[str] = ()
+    not_read: Sequence[NotRead] = ()
 
     @classmethod
     def over(
@@ -104,33 +103,35 @@ class Watched:
         transport: Transport,
         clock: Clock,
         *,
-        read: str = "",
+        namespace: str = "",
         shown: str = "",
-        not_read: Sequence[str] = (),
+        not_read: Sequence[NotRead] = (),
     ) -> "Watched":
         """Return informers of a cluster, of all platforms, for the caller to run.
 
         Args:
             transport: the cluster's API server.
             clock: the time.
-            read: the namespace to watch, where the user may not read all; empty for all.
+            namespace: to which a platform is narrowed that may not be read as a whole.
             shown: the namespace whose pools are shown; empty for all.
-            not_read: what the user may not read, for people.
+            not_read: what the user may not read; it is not watched.
         """
         from reconcilers.integrations.live import LiveViews  # noqa: PLC0415 - see above
 
-        def informer(resource: Resource[Any], within: str = read) -> Informer[Any]:
+        def informer(resource: Resource[Any]) -> Informer[Any]:
+            within = readable_namespace(resource, not_read) or ""
             return Informer(resource, transport, clock, namespace=within, streams=True)
 
         pools = informer(NETWORK_POOL)
         return cls(
             pools,
             informer(IP_ALLOCATION),
-            informer(TENANT_CLUSTER, ""),
+            informer(TENANT_CLUSTER),
             informer(PROVIDER_CONFIG),
-            events_of(transport, clock),
-            LiveViews(transport, clock, pools.cache, read),
-            read,
+            events_of(
+                transport, clock, namespace=readable_namespace(NETWORK_POOL, not_read) or ""
+            ),
+            LiveViews(transport, clock, pools.cache, namespace=namespace, not_read=not_read),
             shown,
             not_read,
         )
@@ -155,9 +156,7 @@ class Watched:
 
     def _shows(self, namespace: str) -> bool:
         """Return whether pools of a namespace are shown; an empty one is the whole cluster's."""
-        if not namespace:
-            return not self.read  # what other namespaces hold of such a pool is not known
-        return self.shown in {"", namespace}
+        return not namespace or self.shown in {"", namespace}
 
     def objects(self, wanted: Wanted = every_pool) -> Objects:
         """Return what there is now.
@@ -177,7 +176,7 @@ class Watched:
             _by_key(self.clusters.cache),
             _by_key(self.providers.cache),
             unreadable,
-            integrations=views.within({self.read}) if self.read else views,
+            integrations=views,
         ).within(self.shown)
 
     def on_change(self, changed: Callable[[Collection[PoolName]], None]) -> None:
@@ -204,7 +203,8 @@ class Watched:
     def failures(self) -> Iterator[str]:
         """Yield why the objects may be out of date or incomplete."""
         if self.not_read:
-            yield f"you may not read {', '.join(self.not_read)}: what they hold is not shown"
+            kinds = ", ".join(map(str, self.not_read))
+            yield f"you may not read {kinds}: what they hold is not shown"
         for one in self.kinds:
             if one.last_error is not None:
                 yield str(one.last_error)
@@ -212,9 +212,11 @@ class Watched:
             yield from self.others.failures()
 
 
-def events_of(transport: Transport, clock: Clock) -> Informer[ReadEvent]:
-    """Return an informer of the events that our controllers record."""
-    return Informer(READ_EVENTS, transport, clock, fields=OUR_EVENTS, streams=True)
+def events_of(transport: Transport, clock: Clock, *, namespace: str = "") -> Informer[ReadEvent]:
+    """Return an informer of the events that our controllers record in a namespace, or in all."""
+    return Informer(
+        READ_EVENTS, transport, clock, namespace=namespace, fields=OUR_EVENTS, streams=True
+    )
 
 
 def _by_key(cache: Cache[Any]) -> dict[Key, Any]:

@@ -1,7 +1,7 @@
 """`-w`: what a command shows, shown anew whenever the cluster changes."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
 
@@ -17,6 +17,7 @@ from reconcilers.cli.cluster.objects import Scope, in_cluster, report_not_read
 from reconcilers.cli.local.servers import Interrupted, run_until_interrupted
 from reconcilers.cli.output import Form
 from reconcilers.cli.problems import Problem
+from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.ui.watched import Watched
 
 Show = Callable[[Objects], str]
@@ -49,15 +50,14 @@ def follow(where: Scope, form: Form, show: Show) -> None:
     reading = "reading the cluster's objects"
     objects = in_cluster(where, reading, lambda client: read_objects(client, where.namespace))
     report_not_read(objects)
-    read = where.namespace if objects.all_not_read else ""
     try:
-        run_until_interrupted(partial(_follow, where, read, show))
+        run_until_interrupted(partial(_follow, where, objects.all_not_read, show))
     except Interrupted:
         raise click.Abort from None
 
 
-async def _follow(where: Scope, read: str, show: Show) -> None:
-    """Show what `read`, a namespace or empty for all, has now, and again after each change."""
+async def _follow(where: Scope, not_read: Sequence[NotRead], show: Show) -> None:
+    """Show what there is now, as far as it may be read, and again after each change."""
     clock, changed, last = SystemClock(), anyio.Event(), ""
 
     def note(_: object) -> None:
@@ -65,7 +65,7 @@ async def _follow(where: Scope, read: str, show: Show) -> None:
 
     asked = where.kubeconfig, where.context
     async with connected(*asked, user_agent="butler-ipam") as transport:
-        watched = Watched.over(transport, clock, read=read)
+        watched = Watched.over(transport, clock, namespace=where.namespace, not_read=not_read)
         watched.on_change(note)
         others = watched.others
         assert others is not None, "all platforms are asked for"

@@ -148,9 +148,10 @@ def report_not_read(objects: Objects) -> None:
     """Warn of what the user may not read, and note it for documents."""
     if not objects.all_not_read:
         return
-    what = ", ".join(objects.all_not_read)
-    say("warning", f"you may not read {what}; addresses that they hold are not shown as held")
-    click.get_current_context().meta[NOT_READ] = [*objects.all_not_read]
+    not_read = [str(limit) for limit in objects.all_not_read]
+    kinds = ", ".join(not_read)
+    say("warning", f"you may not read {kinds}; addresses that they hold are not shown as held")
+    click.get_current_context().meta[NOT_READ] = not_read
 
 
 def in_cluster(where: Scope, what: str, work: Callable[[Any], Awaitable[R]]) -> R:

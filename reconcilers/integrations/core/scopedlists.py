@@ -6,8 +6,11 @@ namespace that a user names selects what is shown. What could not be read is not
 answer passes it off as free.
 """
 
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from typing_extensions import override
 
 from controller.client import Client
 from controller.codec import Page
@@ -16,6 +19,33 @@ from controller.meta import Object
 from controller.resource import Resource
 
 T = TypeVar("T", bound=Object)
+
+
+@dataclass(frozen=True, slots=True)
+class NotRead:
+    """Objects of a kind that a user may not read.
+
+    Args:
+        kind: plural and group.
+        except_namespace: the namespace whose objects may be read; empty for none.
+    """
+
+    kind: str
+    except_namespace: str = ""
+
+    @override
+    def __str__(self) -> str:
+        if not self.except_namespace:
+            return self.kind
+        return f"{self.kind} of other namespaces than {self.except_namespace}"
+
+
+def readable_namespace(resource: Resource[Any], not_read: Iterable[NotRead]) -> str | None:
+    """Return the namespace in which a kind may be read; empty for all, None for nowhere."""
+    for limit in not_read:
+        if limit.kind == resource.full_name:
+            return limit.except_namespace or None
+    return ""
 
 
 class ScopedLists:
@@ -29,10 +59,10 @@ class ScopedLists:
     def __init__(self, client: Client, namespace: str) -> None:
         self.client = client
         self._namespace = namespace
-        self._not_read: list[str] = []
+        self._not_read: list[NotRead] = []
 
     @property
-    def not_read(self) -> Sequence[str]:
+    def not_read(self) -> Sequence[NotRead]:
         """What may not be read: kinds, or kinds of other namespaces."""
         return tuple(self._not_read)
 
@@ -49,7 +79,7 @@ class ScopedLists:
             if not resource.namespaced or not self._namespace:
                 raise
         page = await self.client.list(resource, namespace=self._namespace)
-        self._not_read.append(f"{resource.full_name} of other namespaces than {self._namespace}")
+        self._not_read.append(NotRead(resource.full_name, self._namespace))
         return page
 
     async def list_allowed(self, resource: Resource[T]) -> Page[T] | None:
@@ -61,5 +91,5 @@ class ScopedLists:
         try:
             return await self.list_required(resource)
         except Forbidden:
-            self._not_read.append(resource.full_name)
+            self._not_read.append(NotRead(resource.full_name))
             return None

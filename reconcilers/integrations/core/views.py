@@ -13,6 +13,7 @@ from controller.meta import Key, Object
 from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
+from reconcilers.integrations.core.scopedlists import NotRead
 
 Severity = Literal["error", "warning"]
 ContentsT = TypeVar("ContentsT")
@@ -256,7 +257,7 @@ class Views:
     planned: Sequence[Planned] = ()
     bodies: Sequence[Mapping[str, Any]] = ()
     drawings: Sequence[Drawing] = ()
-    not_read: Sequence[str] = ()
+    not_read: Sequence[NotRead] = ()
 
     def within(self, namespaces: Collection[str]) -> "Views":
         """Return what is shown of the pools and objects of some namespaces.
@@ -335,7 +336,7 @@ def merge_views(parts: Iterable[Views]) -> Views:
         [one for each in every for one in each.planned],
         [one for each in every for one in each.bodies],
         [one for each in every for one in each.drawings],
-        [sentence for part in every for sentence in part.not_read],
+        [limit for part in every for limit in part.not_read],
     )
 
 

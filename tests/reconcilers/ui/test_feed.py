@@ -1,33 +1,66 @@
 """What the page is sent: what is new, to who reads, worked out once."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 import pytest
+from typing_extensions import override
 
-from controller.errors import NoAnswer
+from controller.errors import Forbidden, NoAnswer
+from controller.meta import Key
+from controller.resource import Resource
 from controller.testing.api import Request
 from reconcilers.addressmap.looks import looks
 from reconcilers.addressmap.page import document
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.integrations.clusterapi import api as clusterapi
+from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.ui.feed import Feed, Reader
-from reconcilers.ui.watched import Watched
+from reconcilers.ui.watched import READ_EVENTS, Watched
 from tests.clock import VirtualClock
 from tests.reconcilers.cli.commandline import pool
 from tests.reconcilers.cli.saved import cluster, held
-from tests.reconcilers.ui.cluster import Cluster, event
+from tests.reconcilers.ui.cluster import CLUSTER_API, OURS, Cluster, event
 
 EAST, WEST = "butler-system/east 10.0.0.0/24", "butler-system/west 10.1.0.0/24"
 
 
-class Harness:
-    """A cluster, a feed of it, and the time."""
+class GuardedCluster(Cluster):
+    """A cluster whose user may not read some collections, by path."""
 
-    def __init__(self, **watching: Any) -> None:
+    forbidden: Collection[str] = ()
+
+    @override
+    async def request(self, method: str, path: str, **arguments: Any) -> bytes:
+        self._check(path, method)
+        return await super().request(method, path, **arguments)
+
+    @override
+    @asynccontextmanager
+    async def stream(self, path: str, **arguments: Any) -> AsyncIterator[AsyncIterator[bytes]]:
+        self._check(path, "GET")
+        async with super().stream(path, **arguments) as chunks:
+            yield chunks
+
+    def _check(self, path: str, method: str) -> None:
+        if method == "GET" and path in self.forbidden:
+            raise Forbidden(403, "Forbidden", path)
+
+
+class Harness:
+    """A cluster, a feed of it, and the time.
+
+    Args:
+        forbidden: kinds that may not be read in all namespaces.
+        **watching: arguments of `Watched.over`.
+    """
+
+    def __init__(self, forbidden: Collection[Resource[Any]] = (), **watching: Any) -> None:
         self.clock = VirtualClock()
-        self.cluster = Cluster(self.clock)
+        self.cluster = GuardedCluster(self.clock)
+        self.cluster.forbidden = {resource.collection("") for resource in forbidden}
         self.watched = Watched.over(self.cluster, self.clock, **watching)
         self.feed = Feed(self.watched, self.clock)
 
@@ -198,7 +231,7 @@ async def test_many_changes_at_once_are_one_state() -> None:
 
 
 async def test_the_page_of_a_namespace_shows_its_pools_and_what_may_not_be_read() -> None:
-    harness = Harness(shown="butler-system", not_read=["ipallocations of other namespaces"])
+    harness = Harness(shown="butler-system", not_read=[NotRead("widgets.example.com")])
     async with harness.running(), anyio.create_task_group():
         theirs = pool("theirs", "10.9.0.0/24")
         theirs["metadata"]["namespace"] = "elsewhere"
@@ -207,5 +240,42 @@ async def test_the_page_of_a_namespace_shows_its_pools_and_what_may_not_be_read(
             news = await harness.news(reader)
     assert sorted(news["pools"]) == [EAST, WEST]
     assert news["failures"] == [
-        "you may not read ipallocations of other namespaces: what they hold is not shown"
+        "you may not read widgets.example.com: what they hold is not shown"
     ]
+
+
+async def test_the_page_of_a_user_of_one_namespace_shows_what_that_namespace_has() -> None:
+    kinds = (*OURS, READ_EVENTS)
+    not_read = [NotRead(resource.full_name, "butler-system") for resource in OURS]
+    harness = Harness(forbidden=kinds, namespace="butler-system", not_read=not_read)
+    async with harness.running():
+        await harness.cluster.create(
+            held("a", "10.0.0.0", "10.0.0.7", of="east"), event("e", "Served", "a range")
+        )
+        with harness.feed.reading() as reader:
+            news = await harness.news(reader)
+    assert news["pools"][EAST]["allocated"] == 8
+    assert [shown["reason"] for shown in news["events"]] == ["Served"]
+
+
+async def test_a_platform_of_which_a_kind_may_not_be_read_shows_the_rest_of_the_namespace() -> (
+    None
+):
+    whole, namespaced = clusterapi.GLOBAL_IP_POOL, clusterapi.IN_CLUSTER_IP_POOL
+    limits = [NotRead(whole.full_name)]
+    harness = Harness(forbidden=[whole], namespace="butler-system", not_read=limits)
+    harness.cluster.serve_platforms(*CLUSTER_API)
+    body = {
+        "apiVersion": namespaced.api_version,
+        "kind": namespaced.kind,
+        "metadata": {"name": "machines", "namespace": "butler-system"},
+        "spec": {"addresses": ["10.9.0.10"], "prefix": 24},
+    }
+    elsewhere = {**body, "metadata": {"name": "machines", "namespace": "elsewhere"}}
+    async with harness.running():
+        await harness.cluster.create(body, elsewhere)
+        with harness.feed.reading() as reader:
+            await harness.news(reader)
+            await harness.clock.advance(15)
+            shown = [name.key for name in harness.watched.names if name.kind == namespaced.kind]
+    assert shown == [Key("butler-system", "machines")]
