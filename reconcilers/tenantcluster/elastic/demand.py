@@ -6,9 +6,9 @@ Sources: MetalLB's documentation of its annotations and of sharing; Kubernetes' 
 spec.loadBalancerClass and spec.ipFamilyPolicy.
 
 A tenant decides how many Services it has, and the controller serves other tenants, too. So every
-loop here is linear in the Services and yields to other tasks, and of the Services without an
-address at most MOST_SERVICES are examined. The addresses of all Services are read: a range that
-any of them shows must not shrink.
+loop here is linear in the Services and yields to other tasks. Of the Services without an address
+at most MOST_SERVICES are examined that growth can help, and as many that it cannot. The addresses
+of all Services are read: a range that any of them shows must not shrink.
 """
 
 from bisect import bisect_left, bisect_right
@@ -34,7 +34,8 @@ _POOL = ("metallb.io/address-pool", "metallb.universe.tf/address-pool")
 _ADDRESSES = ("metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalancerIPs")
 _SHARING = ("metallb.io/allow-shared-ip", "metallb.universe.tf/allow-shared-ip")
 MOST_SERVICES = 5_000
-"""How many Services without an address are examined; of the others only the number is reported.
+"""How many Services without an address are examined, of those that growth can help and of those
+that it cannot; beyond that only the number is reported.
 
 The growth that serves so many takes a tenant longer than the next passes, which examine others.
 """
@@ -68,7 +69,7 @@ class Demand:
         waiting: the Services without one that our pool could serve.
         elsewhere: the Services without one that it could not, however large it were.
         shown: the addresses that Services of any class have.
-        unexamined: how many Services without one are in neither, beyond MOST_SERVICES.
+        unexamined: how many Services without one are in neither, as that has MOST_SERVICES.
     """
 
     used: frozenset[AddressRange]
@@ -144,14 +145,14 @@ class DemandReader:
             self._used.update(shown)
         if not _is_without(service):
             return
-        if len(self._waiting) + len(self._elsewhere) >= MOST_SERVICES:
-            self._unexamined += 1
-            return
+        # Each list has a limit of its own: Services that growth cannot help may stay for ever.
         elsewhere = _elsewhere(service, self._ours, self._families)
-        if elsewhere is None:
+        if elsewhere is None and len(self._waiting) < MOST_SERVICES:
             self._waiting.append(service)
-        else:
+        elif elsewhere is not None and len(self._elsewhere) < MOST_SERVICES:
             self._elsewhere.append(elsewhere)
+        else:
+            self._unexamined += 1
 
     @property
     def demand(self) -> Demand:

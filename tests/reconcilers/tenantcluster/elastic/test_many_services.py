@@ -1,5 +1,6 @@
 """A tenant with very many Services: the work is linear, limited, and lets other tasks run."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import anyio
@@ -102,6 +103,19 @@ def test_services_without_an_address_beyond_the_limit_are_counted_and_not_examin
     assert [one.metadata.name for one in found.waiting] == ["s0", "s1", "s2"]
     assert found.unexamined == 2
     assert found.in_use(AddressRange.parse("10.40.0.9", "10.40.0.9")) == 1, "or it would shrink"
+
+
+def test_services_that_growth_cannot_help_leave_room_for_those_that_it_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(demand, "MOST_SERVICES", 3)
+    of_another_class = [
+        replace(service, spec=replace(service.spec, loadBalancerClass="other"))
+        for service in map(balancer_service, range(5))
+    ]
+    shown = demand_of([*of_another_class, *map(balancer_service, range(5, 7))], "", {4})
+    assert [service.metadata.name for service in shown.waiting] == ["s5", "s6"]
+    assert (len(shown.elsewhere), shown.unexamined) == (3, 2)
 
 
 async def test_the_condition_reports_how_many_services_were_not_examined(
