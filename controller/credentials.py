@@ -101,6 +101,7 @@ class LoadedCredentials(Credentials):
         self._loaded_at = -RENEWAL_SECONDS
         self._changed = False
         self._loading: asyncio.Task[None] | None = None
+        self._load_scope = anyio.CancelScope()
         self._failure = ""
         self._pause = 0.0
         self._retry_at = 0.0
@@ -130,7 +131,8 @@ class LoadedCredentials(Credentials):
     @override
     async def aclose(self) -> None:
         if self._loading is not None:
-            self._loading.cancel()
+            # A cancellation by asyncio would interrupt the shielded end of an exec plugin.
+            self._load_scope.cancel()
             await asyncio.wait([self._loading])
 
     async def _join_load(self) -> None:
@@ -141,11 +143,20 @@ class LoadedCredentials(Credentials):
         if self._loading is None:
             if anyio.current_time() < self._retry_at:
                 return
-            load = self._load_again()
+            self._load_scope = anyio.CancelScope()
+            load = self._load_again(self._load_scope)
             self._loading = asyncio.create_task(load)  # noqa: TID251 - ended by aclose
         await asyncio.wait([self._loading])
 
-    async def _load_again(self) -> None:
+    async def _load_again(self, scope: anyio.CancelScope) -> None:
+        """Load the configuration again inside `scope`, by which aclose ends it."""
+        try:
+            with scope:
+                await self._replace_configuration()
+        finally:
+            self._loading = None
+
+    async def _replace_configuration(self) -> None:
         """Load the configuration; on failure keep the present one and note the error."""
         try:
             before = self._identity()
@@ -169,8 +180,6 @@ class LoadedCredentials(Credentials):
             self._failure, self._pause = "", 0.0
             if self._changed:
                 log.info("Loaded new credentials")
-        finally:
-            self._loading = None
 
     def _identity(self) -> tuple[str, str, FileState]:
         """Return a value that differs when the token or the client certificate does.

@@ -10,7 +10,8 @@ import pytest
 from aiohttp import web
 
 from controller import execplugin
-from controller.config import connect
+from controller.config import _load_kubeconfigs, connect
+from controller.credentials import Configuration, LoadedCredentials
 from controller.errors import ConfigurationError, NoAnswer
 from controller.httpserver import Bind, listening
 from controller.transport import Transport
@@ -122,3 +123,29 @@ async def test_a_plugin_that_hangs_at_the_start_is_ended_and_named(
     path = kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", {"exec": exec_})
     with pytest.raises(ConfigurationError, match=r"exec: sleep has not answered within 0\.05 s"):
         await connect(path)
+
+
+async def test_a_load_that_cleans_up_is_not_interrupted_by_the_end_of_the_transport(
+    tmp_path: Path,
+) -> None:
+    path = kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", {"token": "one"})
+    configuration = await _load_kubeconfigs([path], None, may_ask=False)
+    begun, may_end = anyio.Event(), anyio.Event()
+    is_clean = False
+
+    async def load() -> Configuration:
+        nonlocal is_clean
+        with anyio.CancelScope(shield=True):  # as a plugin that ran too long is ended
+            begun.set()
+            await may_end.wait()
+            is_clean = True
+        return configuration
+
+    credentials = LoadedCredentials(configuration, load)
+    async with anyio.create_task_group() as group:
+        group.start_soon(credentials.renew)
+        await begun.wait()
+        group.start_soon(credentials.aclose)
+        await anyio.wait_all_tasks_blocked()
+        may_end.set()
+    assert is_clean
