@@ -70,8 +70,8 @@ def draw(
 
     where = scope(values)
 
-    def as_text(every: Objects) -> str:
-        objects = every.within(where.namespace)
+    def as_text(all_objects: Objects) -> str:
+        objects = all_objects.within(where.namespace)
         others = objects.integrations.pools_named(names)
         with progress("drawing"):
             pictures = [*_pictures(objects, names, others), *_drawn(objects, others)]

@@ -62,8 +62,8 @@ async def tenant_drift(client: Client, objects: Objects, namespace: str = "") ->
             for tenant, members in objects.by_tenant():
                 # Ranges may be left in a tenant that something was projected into. What should be
                 # there is not known of a tenant whose allocations may not be read.
-                left = tenant.projection_begun and not objects.not_read
-                if (members or left) and _concerns(namespace, tenant, members):
+                may_hold = tenant.projection_begun and not objects.not_read
+                if (members or may_hold) and _concerns(namespace, tenant, members):
                     group.start_soon(compare, tenant, members)
     finally:
         with anyio.CancelScope(shield=True):

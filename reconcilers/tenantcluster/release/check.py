@@ -364,8 +364,8 @@ class TenantReleaseCheck(ReleaseCheck):
         for number, service in enumerate(page.items, 1):
             if number % SERVICES_PER_TURN == 0:
                 await checkpoint()
-            mine = is_ours(service, self._settings.load_balancer_class)
-            if mine and any(map(ours, addresses(service))):
+            is_served = is_ours(service, self._settings.load_balancer_class)
+            if is_served and any(map(ours, addresses(service))):
                 return service
         return None
 
