@@ -57,6 +57,10 @@ OFTEN = Settings(
     orphans=OrphanSettings(resync=0.5),
 )
 """Each object is looked at twice a second, not when it has changed only."""
+REWORDED = {
+    "no other pool hands out these addresses": "no other NetworkPool hands out these addresses",
+}
+"""Messages of that version, and what this version says instead: it writes them once."""
 LEFT_ALONE = {"Secret", "IPAllocation"}
 """Kinds of which no object is looked at by itself: the allocations are served, their pools are."""
 PASSES = 3
@@ -88,7 +92,7 @@ async def _restore(http: httpx.AsyncClient) -> None:
     revision = "0"
     for one in recorded:
         text = json.dumps(one)
-        for old, new in uids.items():
+        for old, new in (uids | REWORDED).items():
             text = text.replace(old, new)
         body = json.loads(text)
         uid = body["metadata"].pop("uid", None)
