@@ -2,6 +2,7 @@
 
 objects.py      the objects that this is about, and reading all of them from a cluster
 extents.py      a pool's whole space as one ordered list: who holds what, the gaps, how full it is
+poolpictures.py pools of all kinds, each with all its holders: one picture, one set of figures
 tenants.py      what each tenant holds
 audit.py        what is wrong: overlaps, orphans, ranges outside, statuses that drifted
 styles.py       how a state of addresses is shown: colours, letters, words

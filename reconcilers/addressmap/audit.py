@@ -16,15 +16,9 @@ from controller.conditions import is_true
 from controller.meta import Key, Object, ObjectMeta
 from controller.resource import Resource
 from reconcilers import adoption, labels, ranges
-from reconcilers.addressmap.extents import (
-    ALL_SIZES,
-    Extent,
-    Picture,
-    State,
-    picture,
-    usage,
-)
+from reconcilers.addressmap.extents import ALL_SIZES, Extent, Picture, State
 from reconcilers.addressmap.objects import Objects
+from reconcilers.addressmap.poolpictures import PoolPicture, network_pool_pictures
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -117,19 +111,18 @@ def _unreadable(objects: Objects) -> Iterator[Finding]:
 
 def _pools(objects: Objects) -> Iterator[Finding]:
     """Yield the findings about pools, each by itself and among each other."""
-    pictures = list[Picture]()
-    for pool, allocations in objects.by_pool():
-        one = picture(pool, allocations)
-        if one.fault:
-            subject = Subject.from_object(NETWORK_POOL, pool)
-            yield Finding("InvalidPool", "error", subject, f"hands out nothing: {one.fault}")
+    sound_pools = list[PoolPicture]()
+    for pool in network_pool_pictures(objects):
+        if fault := pool.picture.fault:
+            subject = Subject.from_object(NETWORK_POOL, pool.pool)
+            yield Finding("InvalidPool", "error", subject, f"hands out nothing: {fault}")
             continue
-        yield from _host_bits(pool)
-        yield from _overlaps(one, objects)
-        yield from _strays(one, objects)
-        yield from _status_drift(pool, allocations)
-        pictures.append(one)
-    yield from _pools_among_each_other(pictures)
+        yield from _host_bits(pool.pool)
+        yield from _overlaps(pool, objects)
+        yield from _strays(pool.picture, objects)
+        yield from _status_drift(pool)
+        sound_pools.append(pool)
+    yield from _pools_among_each_other(sound_pools)
 
 
 def _host_bits(pool: NetworkPool) -> Iterator[Finding]:
@@ -188,10 +181,10 @@ def _of_integrations(objects: Objects) -> Iterator[Finding]:
         yield Finding(one.kind, one.severity, subject, one.sentence, choices=choices)
 
 
-def _overlaps(one: Picture, objects: Objects) -> Iterator[Finding]:
+def _overlaps(pool: PoolPicture, objects: Objects) -> Iterator[Finding]:
     """Yield a finding for every pair of allocations that hold an address both."""
     shared: dict[tuple[Key, Key], list[Extent]] = {}
-    for extent in one.extents:
+    for extent in pool.picture.extents:
         keys = [holder.allocation for holder in extent.holders]
         for at, first in enumerate(keys):
             for second in keys[at + 1 :]:
@@ -200,7 +193,7 @@ def _overlaps(one: Picture, objects: Objects) -> Iterator[Finding]:
         if first not in objects.allocations and second not in objects.allocations:
             continue  # their integration says so itself
         older, younger = sorted(
-            map(objects.holder, (first, second)),
+            map(pool.request, (first, second)),
             key=lambda one: (one.metadata.key in objects.allocations, *_age(one)),
         )
         where = ", ".join(extent.range.text for extent in extents)
@@ -237,12 +230,12 @@ def _strays(one: Picture, objects: Objects) -> Iterator[Finding]:
         yield Finding("OutOfRange", "error", subject, sentence, choices=("none", "delete"))
 
 
-def _status_drift(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Iterator[Finding]:
-    """Yield a finding if the status counters differ from the allocations."""
-    status = pool.status
-    if status.observedGeneration != pool.metadata.generation:
+def _status_drift(pool: PoolPicture) -> Iterator[Finding]:
+    """Yield a finding if the status counters differ from what is held."""
+    status = pool.pool.status
+    if status.observedGeneration != pool.pool.metadata.generation:
         return  # it has not been looked at yet, and says so
-    capacity = usage(pool, allocations).capacity
+    capacity = pool.usage.capacity
     pairs = {
         "totalIPs": (status.total, capacity.total),
         "allocatedIPs": (status.allocated, capacity.allocated),
@@ -255,11 +248,12 @@ def _status_drift(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Ite
     # No controller corrects the status of a stalled pool, one that is too large, for example.
     if wrong and not is_true(status.conditions, "Stalled"):
         sentence = f"its status drifted: {'; '.join(wrong)}; a running controller corrects it"
-        yield Finding("StatusDrift", "warning", Subject.from_object(NETWORK_POOL, pool), sentence)
+        subject = Subject.from_object(NETWORK_POOL, pool.pool)
+        yield Finding("StatusDrift", "warning", subject, sentence)
 
 
-def _pools_among_each_other(pictures: Sequence[Picture]) -> Iterator[Finding]:
-    pools = {picture.pool.metadata.key: picture.pool for picture in pictures}
+def _pools_among_each_other(sound_pools: Sequence[PoolPicture]) -> Iterator[Finding]:
+    pools = {pool.name.key: pool.pool for pool in sound_pools}
     offers = ((key, layout) for key in pools for layout in _layouts(pools[key]))
     for (key, other), shared in ranges.shared_addresses(offers).items():
         sentence = (

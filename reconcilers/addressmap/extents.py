@@ -16,7 +16,6 @@ from allocator import AddressRange, Capacity, InvalidPool, Space
 from controller.conditions import find
 from controller.meta import Key
 from reconcilers import ranges
-from reconcilers.addressmap.objects import Objects
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.conditions import READY
@@ -357,8 +356,3 @@ def usage(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Usage:
     holding = {holder.allocation for holder, _ in held}
     tenants = {holder.tenant for holder, _ in held}
     return Usage(pool, capacity, len(holding), requests, len(tenants), status, reason)
-
-
-def usages(objects: Objects) -> list[Usage]:
-    """Return the figures of every pool, by namespace and name."""
-    return [usage(pool, allocations) for pool, allocations in objects.by_pool()]

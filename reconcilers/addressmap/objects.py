@@ -82,22 +82,6 @@ class Objects:
             integrations=self.integrations.within({"", namespace}),
         )
 
-    def holder(self, key: Key) -> IPAllocation:
-        """Return the allocation of a key, or what stands for a request of another kind."""
-        found = self.allocations.get(key) or self.integrations.holder(key)
-        assert found is not None, "who holds something was read"
-        return found
-
-    def by_pool(self) -> list[tuple[NetworkPool, list[IPAllocation]]]:
-        """Return each pool's blocks with the allocations that name it, by namespace and name."""
-        found: dict[Key, list[IPAllocation]] = {}
-        for one in self.allocations.values():
-            found.setdefault(one.pool_key, []).append(one)
-        for key, others in self.integrations.holders.items():
-            found.setdefault(key, []).extend(others)
-        pools = (one for key in sorted(self.pools) for one in self.pools[key].blocks)
-        return [(one, found.get(one.metadata.key, [])) for one in pools]
-
     def by_tenant(self) -> list[tuple[TenantCluster, list[IPAllocation]]]:
         """Return each tenant with the allocations for it, all by namespace and name."""
         found: dict[Key, list[IPAllocation]] = {key: [] for key in sorted(self.clusters)}

@@ -10,7 +10,6 @@ objects, and the page asks it for them.
 import base64
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
@@ -19,15 +18,15 @@ from typing import Any
 
 from controller.conditions import find
 from controller.plaintext import escape_values
-from reconcilers.addressmap.extents import BY_TENANT, Picture, Usage, drawn, picture, usage
+from reconcilers.addressmap.extents import BY_TENANT
 from reconcilers.addressmap.integers import exact
 from reconcilers.addressmap.looks import DARK_FILLS, FILLS, PATTERNS, TILE, look_at
 from reconcilers.addressmap.objects import Objects
+from reconcilers.addressmap.poolpictures import PoolPicture, pool_pictures
 from reconcilers.addressmap.styles import STYLES
 from reconcilers.addressmap.tenants import Holding, holdings, numbered
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.conditions import READY
 from reconcilers.integrations.core.views import PoolName
 
@@ -86,7 +85,7 @@ def document(
     Args:
         objects: all of a cluster's.
         now: the time.
-        pools: those to be shown, from `pool_documents`.
+        pools: those to be shown, from `pool_document`.
         numbers: of the tenants' looks, from `numbered`; it is asked if there are none.
     """
     shown = list(pools)
@@ -143,47 +142,17 @@ def _tenant(one: Holding) -> Document:
     }
 
 
-def pool_documents(objects: Objects) -> Iterator[Document]:
-    """Yield what is to be shown of each pool; one of two families is two of them.
-
-    Pools of other platforms' kinds come after the NetworkPools.
-    """
-    for _, one in _named_documents(objects):
-        yield one
-
-
-def _named_documents(objects: Objects) -> Iterator[tuple[PoolName, Document]]:
-    for pool, allocations in objects.by_pool():
-        name = PoolName(NETWORK_POOL.kind, pool.metadata.key)
-        yield name, pool_document(picture(pool, allocations), usage(pool, allocations))
-    for one in objects.integrations.drawings:
-        yield one.view.pool, pool_document(drawn(one), usage(one.pool, one.allocations))
-
-
 def documents_of(objects: Objects, names: Collection[PoolName]) -> dict[PoolName, list[Document]]:
-    """Return what is to be shown of some pools."""
-    found: dict[PoolName, list[Document]] = {name: [] for name in names}
-    pools = {name.key for name in names if name.kind == NETWORK_POOL.kind}
-    asked = replace(
-        objects,
-        pools={key: objects.pools[key] for key in pools},
-        allocations={
-            key: one for key, one in objects.allocations.items() if one.pool_key in pools
-        },
-    )
-    for name, one in _named_documents(asked):
-        if name in found:
-            found[name].append(one)
-    return found
+    """Return what is to be shown of some pools; one of two families is two documents."""
+    documents: dict[PoolName, list[Document]] = {name: [] for name in names}
+    for pool in pool_pictures(objects, documents.__contains__):
+        documents[pool.name].append(pool_document(pool))
+    return documents
 
 
-def pool_document(one: Picture, figures: Usage) -> Document:
-    """Return what is to be shown of one pool, or of one block of it.
-
-    Args:
-        one: its space.
-        figures: how full it is.
-    """
+def pool_document(pool: PoolPicture) -> Document:
+    """Return what is to be shown of one pool, or of one block of it."""
+    one, figures = pool.picture, pool.usage
     cidr = one.cidr
     waiting = sorted(figures.requests, key=lambda a: (a.requested_at, a.metadata.name))
     return {

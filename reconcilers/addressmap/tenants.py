@@ -116,7 +116,7 @@ def numbered(
     others = objects.integrations
     held = chain(
         objects.allocations.values(),
-        *others.holders.values(),
+        *others.requests.values(),
         *(one.allocations for one in others.drawings),
     )
     tenants = (str(one.spec.tenantClusterRef.key) for one in held)

@@ -1,6 +1,6 @@
 """`butler-ipam map`: a picture of a pool's address space."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -8,26 +8,26 @@ from typing import Any
 
 import click
 
-from reconcilers.addressmap.extents import Picture, drawn, picture
+from reconcilers.addressmap.extents import Picture
 from reconcilers.addressmap.objects import Objects
-from reconcilers.addressmap.page import document, page, pool_documents
+from reconcilers.addressmap.page import document, page, pool_document
+from reconcilers.addressmap.poolpictures import PoolPicture, pool_pictures
 from reconcilers.addressmap.svg import svg as picture_as_svg
 from reconcilers.addressmap.tenants import numbered
 from reconcilers.cli import names as completed
 from reconcilers.cli.cluster import drawing
 from reconcilers.cli.cluster.objects import (
     followed,
-    pool_named,
     read_shown,
     scope,
     scope_options,
     watch_option,
 )
+from reconcilers.cli.cluster.poolnames import full_name, select_pools
 from reconcilers.cli.flags import option
 from reconcilers.cli.output import Form, output_option, report, show, tables
 from reconcilers.cli.problems import Problem, say
 from reconcilers.cli.progress import counted, progress
-from reconcilers.integrations.core.views import PoolView
 
 
 @click.command(name="map")
@@ -61,8 +61,9 @@ def draw(
 ) -> None:
     """Show a picture of the pools' address space: who holds what, and the gaps.
 
-    POOL is a name, or namespace/name; all pools if none is named. The list under each picture has
-    every range of the pool in order, free ones included.
+    POOL is NAME or NAMESPACE/NAME, and may have KIND/ before it: NetworkPool/lab. A name selects
+    all pools that have it, of whatever kind; without a name all pools are shown. The list under
+    each picture has every range of the pool in order, free ones included.
     """
     if svg and html:
         raise click.UsageError("--svg and --html make two different pictures: give one of them")
@@ -71,14 +72,11 @@ def draw(
     where = scope(values)
 
     def as_text(all_objects: Objects) -> str:
-        objects = all_objects.within(where.namespace)
-        others = objects.integrations.pools_named(names)
         with progress("drawing"):
-            pictures = [*_pictures(objects, names, others), *_drawn(objects, others)]
-            texts = (drawing.drawn(one, columns) for one in counted(_of(family, pictures)))
+            pools = _selected(all_objects.within(where.namespace), names, family)
+            texts = (drawing.drawn(pool.picture, columns) for pool in counted(pools))
             return tables(*texts) or f"no addresses of IPv{family} were found\n"
 
-    where = scope(values)
     if watch:
         if svg or html:
             raise click.UsageError(
@@ -87,65 +85,58 @@ def draw(
         followed(where, output, as_text)
         return
     objects = read_shown(where)
-    others = objects.integrations.pools_named(names)
     with progress("drawing"):
-        pictures = _of(family, _pictures(objects, names, others))
-        every = [*pictures, *_of(family, _drawn(objects, others))]
-        text = _svg(objects, every) if svg else ""
+        pools = _selected(objects, names, family)
+        text = _svg(objects, pools) if svg else ""
         if html:
-            text = _page(objects, {one.name for one in every}, family)
+            documents = map(pool_document, counted(pools))
+            text = page(document(objects, datetime.now(UTC), documents))
     if where_to := svg or html:
         _write(where_to, text)
     else:
-        named = dict.fromkeys(("networkpool", one.pool.metadata.name) for one in pictures)
-        listed = {"others": [one.document(ranges=True) for one in others]} if others else {}
         show(
             output,
-            lambda: report("PoolMapList", items=map(_item, pictures), **listed),
-            named,
+            lambda: _documents(pools),
+            ((pool.full_kind, pool.name.key.name) for pool in pools),
             partial(as_text, objects),
         )
 
 
-def _pictures(
-    objects: Objects, wanted: Sequence[str], others: Sequence[PoolView]
-) -> list[Picture]:
-    """Return the pictures of NetworkPools; a name may be that of a pool of another kind."""
-    known = {text for one in others for text in (one.key.name, str(one.key))}
-    keys = [pool_named(objects, name).metadata.key for name in wanted if name not in known]
-    if wanted and not keys:
-        return []
-    pictures = [picture(pool, of_it) for pool, of_it in counted([*objects.by_pool()])]
-    if not pictures and not others:
-        raise Problem("there is no NetworkPool to draw")
-    return [one for one in pictures if not keys or one.pool.metadata.key in keys]
+def _selected(objects: Objects, names: Sequence[str], family: str | None) -> list[PoolPicture]:
+    """Return the pools that names select, of a family if one is given.
+
+    Raises:
+        Problem: there is no pool, or a name selects none.
+    """
+    pools = select_pools(pool_pictures(objects), names)
+    if not pools:
+        raise Problem("there is no pool to draw")
+    return [pool for pool in pools if not family or _is_of_family(pool, family)]
 
 
-def _of(family: str | None, pictures: Sequence[Picture]) -> list[Picture]:
-    """Return the pictures of a family; all of them if none is named."""
-    return [one for one in pictures if not family or (one.cidr and str(one.cidr.family) == family)]
+def _is_of_family(pool: PoolPicture, family: str) -> bool:
+    cidr = pool.picture.cidr
+    return cidr is not None and str(cidr.family) == family
 
 
-def _drawn(objects: Objects, others: Sequence[PoolView]) -> list[Picture]:
-    """Return the pictures of those pools of other kinds."""
-    return [drawn(one) for one in objects.integrations.drawings if one.view in others]
+def _svg(objects: Objects, pools: Sequence[PoolPicture]) -> str:
+    if len(pools) != 1:
+        known = ", ".join(f"{full_name(one.name)} of {one.pool.spec.cidr}" for one in pools)
+        raise Problem(
+            f"--svg draws one pool of one family, and these are {len(pools)}: {known or 'none'};"
+            " name one of them, choose its --family, or use --html"
+        )
+    picture = pools[0].picture
+    if picture.fault:
+        raise Problem(f"{picture.name} cannot be drawn: {picture.fault}")
+    return picture_as_svg(picture, numbered(objects))
 
 
-def _svg(objects: Objects, pictures: Sequence[Picture]) -> str:
-    if len(pictures) != 1:
-        raise Problem("--svg draws one pool of one family: name both (--family), or use --html")
-    if pictures[0].fault:
-        raise Problem(f"{pictures[0].name} cannot be drawn: {pictures[0].fault}")
-    return picture_as_svg(pictures[0], numbered(objects))
-
-
-def _page(objects: Objects, shown: Collection[str], family: str | None) -> str:
-    pools = (
-        one
-        for one in pool_documents(objects)
-        if one["name"] in shown and family in {None, str(one["family"])}
-    )
-    return page(document(objects, datetime.now(UTC), pools))
+def _documents(pools: Sequence[PoolPicture]) -> dict[str, Any]:
+    """Return what programs read of pools."""
+    others = [pool.view.document(ranges=True) for pool in pools if pool.view]
+    items = [_item(pool.picture) for pool in pools if pool.view is None]
+    return report("PoolMapList", items=items, **({"others": others} if others else {}))
 
 
 def _write(where: Path, text: str) -> None:

@@ -4,14 +4,21 @@ What cannot be found out (no kubeconfig, no answer, no right) offers nothing: a 
 completes has no place for a sentence.
 """
 
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import click
 from click.shell_completion import CompletionItem
 
-from controller.errors import ConfigurationError, ControllerError
+from controller.errors import ConfigurationError, ControllerError, Forbidden
+
+if TYPE_CHECKING:
+    from controller.meta import Key
+    from controller.resource import Resource
 
 ANSWER_SECONDS = 3.0
 """A user who pressed Tab waits no longer than this."""
@@ -30,12 +37,22 @@ def contexts(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Co
 
 def namespaces(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the cluster's namespaces that begin so."""
-    return _beginning(_listed(ctx, "namespaces"), incomplete)
+    from reconcilers.api.resources import NAMESPACE
+
+    return _beginning([key.name for _, key in _listed(ctx, [NAMESPACE])], incomplete)
 
 
 def pools(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the NetworkPools that begin so."""
-    return _beginning(_listed(ctx, "pools"), incomplete)
+    """Return the pools of all kinds that begin so: names, and names with `kind/` before them.
+
+    While nothing is typed yet, only pools that share their name are offered with their kind.
+    """
+    from reconcilers.integrations.poolkinds import POOL_KINDS
+
+    found = [(kind.lower(), key.name) for kind, key in _listed(ctx, POOL_KINDS)]
+    count = Counter(name for _, name in found)
+    with_kind = [f"{kind}/{name}" for kind, name in found if incomplete or count[name] > 1]
+    return _beginning([*count, *with_kind], incomplete)
 
 
 def _beginning(names: Sequence[str], incomplete: str) -> list[CompletionItem]:
@@ -47,25 +64,38 @@ def _kubeconfig(ctx: click.Context) -> Path | None:
     return Path(found) if found else None
 
 
-def _listed(ctx: click.Context, what: str) -> list[str]:
-    """Return the names of objects in the cluster that the words before lead to."""
+def _listed(ctx: click.Context, kinds: "Sequence[Resource[Any]]") -> "list[tuple[str, Key]]":
+    """Return the kinds and keys of objects in the cluster that the words before lead to.
+
+    Kinds that are not served, or that the user may not read, have none.
+    """
     from controller.client import Client
     from controller.config import connected
     from controller.meta import MetadataOnly
     from controller.resource import Resource
-    from reconcilers.api.resources import NAMESPACE, NETWORK_POOL
 
-    pool = NETWORK_POOL
-    named = Resource(pool.group, pool.version, pool.kind, pool.plural, MetadataOnly)
-    resource = NAMESPACE if what == "namespaces" else named
-    within = "" if what == "namespaces" else ctx.params.get("namespace") or ""
+    within = ctx.params.get("namespace") or ""
 
-    async def names() -> list[str]:
+    async def names() -> "list[tuple[str, Key]]":
+        found = []
         with anyio.fail_after(ANSWER_SECONDS):
             asked = _kubeconfig(ctx), ctx.params.get("context")
             async with connected(*asked, user_agent="butler-ipam", may_ask=False) as transport:
-                page = await Client(transport).list(resource, namespace=within)
-        return [one.metadata.name for one in page.items]
+                client = Client(transport)
+                served = await client.served_among(kinds)
+                for kind in kinds:
+                    if kind not in served:
+                        continue
+                    outline = Resource(
+                        *(kind.group, kind.version, kind.kind, kind.plural, MetadataOnly),
+                        namespaced=kind.namespaced,
+                    )
+                    with suppress(Forbidden):
+                        page = await client.list(
+                            outline, namespace=within if kind.namespaced else ""
+                        )
+                        found += [(kind.kind, one.metadata.key) for one in page.items]
+        return found
 
     try:
         return anyio.run(names)

@@ -89,7 +89,13 @@ def work_out(
         claimed = others(held=ledger.held_of)
         forecast.also_held = claimed.held
         forecast.write_pool_statuses()
-    changed = changes(manifests, ledger, sizes, settings.pool.max_addresses)
+    changed = changes(
+        manifests,
+        ledger,
+        sizes,
+        settings.pool.max_addresses,
+        also_held=(shown.held, claimed.held),
+    )
     return Plan(ledger, before, changed, claimed)
 
 

@@ -9,8 +9,9 @@ import click
 
 from allocator import AddressRange, AllocatorError
 from reconcilers import ranges
-from reconcilers.addressmap.extents import Extent, Holder, Usage, picture, usages
+from reconcilers.addressmap.extents import Extent, Holder, Usage
 from reconcilers.addressmap.objects import Objects
+from reconcilers.addressmap.poolpictures import network_pool_pictures, pool_pictures
 from reconcilers.addressmap.tenants import Holding, holdings
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
@@ -78,20 +79,21 @@ def pools(output: Form, watch: bool, **values: Any) -> None:
     where = scope(values)
 
     def as_text(objects: Objects) -> str:
-        shown = objects.within(where.namespace)
-        mine = fitted(_POOLS, usages(shown), output)
-        others = plain(POOL_COLUMNS, shown.integrations.pools)
-        return tables(mine, others) or "no NetworkPools were found\n"
+        pools = pool_pictures(objects.within(where.namespace))
+        usages = [pool.usage for pool in pools if pool.view is None]
+        others = plain(POOL_COLUMNS, [pool.view for pool in pools if pool.view])
+        return tables(fitted(_POOLS, usages, output), others) or "no pools were found\n"
 
     if watch:
         followed(where, output, as_text)
         return
     objects = read_shown(where)
-    found, others = usages(objects), objects.integrations.pools
-    named = dict.fromkeys(("networkpool", one.pool.metadata.name) for one in found)
-    named |= dict.fromkeys((one.full_kind, one.key.name) for one in others)
-    listed = {"others": [one.document() for one in others]} if others else {}
-    document = partial(report, "PoolUsageList", items=map(Usage.document, found), **listed)
+    found = pool_pictures(objects)
+    items = [pool.usage.document() for pool in found if pool.view is None]
+    others = [pool.view.document() for pool in found if pool.view]
+    listed = {"others": others} if others else {}
+    document = partial(report, "PoolUsageList", items=items, **listed)
+    named = ((pool.full_kind, pool.name.key.name) for pool in found)
     show(output, document, named, partial(as_text, objects))
 
 
@@ -249,14 +251,14 @@ def _words(one: AddressRange) -> str:
 
 def answers(objects: Objects, asked: AddressRange) -> Iterator[Answer]:
     """Yield what every pool says that has something to say of addresses."""
-    for pool, allocations in objects.by_pool():
-        for extent in picture(pool, allocations).extents:
+    for pool in network_pool_pictures(objects):
+        for extent in pool.picture.extents:
             part = extent.range.intersection(asked)
             if part is None:
                 continue
             for holder in extent.holders or (None,):
-                allocation = objects.holder(holder.allocation) if holder else None
-                yield Answer(asked, _words(part), pool, extent, holder, allocation)
+                allocation = pool.request(holder.allocation) if holder else None
+                yield Answer(asked, _words(part), pool.pool, extent, holder, allocation)
 
 
 def _since(one: Answer) -> str | None:

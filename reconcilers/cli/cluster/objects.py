@@ -14,7 +14,6 @@ from controller.errors import ApiError, ConfigurationError, ControllerError, For
 from controller.meta import Key, Object
 from reconcilers.addressmap.objects import Objects, read_objects
 from reconcilers.api import names
-from reconcilers.api.networkpool import NetworkPool
 from reconcilers.cli import names as completed
 from reconcilers.cli.flags import cluster_options, option, with_options
 from reconcilers.cli.output import NOT_READ, Form
@@ -96,22 +95,6 @@ def scope(values: Mapping[str, Any]) -> Scope:
     """Return where to look, by the values of the options."""
     namespace = "" if values["all_namespaces"] else values["namespace"]
     return Scope(values["kubeconfig"], values["context"], namespace, tuple(values["filename"]))
-
-
-def pool_named(objects: Objects, name: str) -> NetworkPool:
-    """Return the pool of a name, which may be `namespace/name`.
-
-    Raises:
-        Problem: there is none, or there are several.
-    """
-    found = [pool for key, pool in objects.pools.items() if name in {key.name, f"{key}"}]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        keys = ", ".join(sorted(str(pool.metadata.key) for pool in found))
-        raise Problem(f"several NetworkPools are named {name!r}: {keys}; say which with -n")
-    known = ", ".join(sorted(str(key) for key in objects.pools)) or "none"
-    raise Problem(f"there is no NetworkPool {name!r}; there are: {known}")
 
 
 def read_all(where: Scope) -> Objects:

@@ -6,7 +6,7 @@ from itertools import chain, starmap
 from textwrap import indent
 from typing import Any, NamedTuple
 
-from allocator import AllocatorError, Capacity, InvalidPool, PoolExhausted, Space
+from allocator import AddressRange, AllocatorError, Capacity, InvalidPool, PoolExhausted, Space
 from controller.conditions import Condition, find
 from controller.meta import Key
 from reconcilers import ranges
@@ -19,6 +19,9 @@ from reconcilers.cli.planning.ledger import Ledger
 from reconcilers.cli.reading.manifests import Manifests
 from reconcilers.conditions import READY
 from reconcilers.tenantcluster.status import NETWORK_READY
+
+HeldByPool = Mapping[Key, Sequence[AddressRange]]
+"""What is held of pools, by their namespaces and names."""
 
 
 class Size(NamedTuple):
@@ -43,7 +46,14 @@ class Change(NamedTuple):
     after: Standing
 
 
-def changes(read: Manifests, ledger: Ledger, sizes: Sequence[Size], most: int) -> list[Change]:
+def changes(
+    read: Manifests,
+    ledger: Ledger,
+    sizes: Sequence[Size],
+    most: int,
+    *,
+    also_held: tuple[HeldByPool, HeldByPool],
+) -> list[Change]:
     """Return what becomes of every pool that can be served from.
 
     Args:
@@ -51,9 +61,10 @@ def changes(read: Manifests, ledger: Ledger, sizes: Sequence[Size], most: int) -
         ledger: the objects as they would be.
         sizes: of tenants to try.
         most: the largest pool that the controllers accept, in addresses.
+        also_held: what requests of other kinds hold of pools, before and after.
     """
-    earlier = [one.object for one in read.allocations]
-    later = list(ledger.allocations)
+    earlier = _held_by_pool([one.object for one in read.allocations], also_held[0])
+    later = _held_by_pool(list(ledger.allocations), also_held[1])
     statuses = {one.key: one.object for one in read.pools}
     found = []
     both = ((statuses[pool.metadata.key].blocks, pool.blocks) for pool in ledger.pools)
@@ -65,16 +76,23 @@ def changes(read: Manifests, ledger: Ledger, sizes: Sequence[Size], most: int) -
     return found
 
 
+def _held_by_pool(allocations: Iterable[IPAllocation], also_held: HeldByPool) -> HeldByPool:
+    """Return what allocations and requests of other kinds hold of each pool."""
+    held_by_pool = {key: list(held) for key, held in also_held.items()}
+    for allocation in allocations:
+        held_by_pool.setdefault(allocation.pool_key, []).extend(ranges.all_held(allocation))
+    return held_by_pool
+
+
 def _standing(
-    pool: NetworkPool, allocations: Iterable[IPAllocation], sizes: Sequence[Size], most: int
+    pool: NetworkPool, held_by_pool: HeldByPool, sizes: Sequence[Size], most: int
 ) -> Standing | None:
     try:
         layout = ranges.layout(pool.spec, most)
     except InvalidPool:
         return None
-    of_pool = [one for one in allocations if one.pool_key == pool.metadata.key]
-    found = *map(ranges.all_held, of_pool), *map(ranges.promised, pool.status.assignments)
-    taken = list(chain.from_iterable(found))
+    promised = map(ranges.promised, pool.status.assignments)
+    taken = [*held_by_pool.get(pool.metadata.key, ()), *chain.from_iterable(promised)]
     closed = pool.metadata.terminating
     fits = {one: 0 if closed else more(Space(layout, taken), one) for one in sizes}
     return Standing(Space(layout, taken).capacity(), fits)

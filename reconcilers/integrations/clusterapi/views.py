@@ -169,7 +169,7 @@ def _contents(
 
 
 def view_of(one: PoolContents) -> PoolView:
-    """Return what people see of a pool."""
+    """Return what people see of a pool that is not a NetworkPool."""
     pool, spec = one.pool, one.pool.spec
     listed = getattr(spec, "addresses", None) or getattr(spec, "prefixes", None)
     view = partial(
@@ -177,7 +177,7 @@ def view_of(one: PoolContents) -> PoolView:
         one.kind.group,
         one.kind.kind,
         pool.metadata.key,
-        ", ".join(listed or (spec.cidr,)),
+        ", ".join(listed or ()),
     )
     if one.space is None or one.contents is None:
         return view(ready="False", reason=one.fault)
@@ -201,19 +201,25 @@ def _stretches(one: PoolContents, space: PoolSpace, contents: Contents) -> Itera
         Stretch(addresses_of(space, blocks), state, tuple(map(one.name_of, keys)))
         for blocks, (state, keys) in one.held.items()
     ]
-    if one.kind != NETWORK_POOL:  # what is free of one, IPAllocations say too
-        free = contents.space.free_extents()
-        said += [Stretch(addresses_of(space, blocks), "free") for blocks in free]
+    free = contents.space.free_extents()
+    said += [Stretch(addresses_of(space, blocks), "free") for blocks in free]
     yield from sorted(said, key=lambda stretch: (stretch.range.first, stretch.range.last))
 
 
 def as_allocations(one: PoolContents) -> Iterator[IPAllocation]:
-    """Yield what claims and IPAddresses hold of a pool in the form of IPAllocations."""
-    assert one.space is not None, "it has blocks"
-    for blocks, (state, keys) in one.held.items():
-        held = addresses_of(one.space, blocks)
-        for key in keys:
-            yield _request(one, key).holding(held, releasing=state == "resting")
+    """Yield what claims and IPAddresses hold of a pool, and the claims that wait.
+
+    They have the form of IPAllocations.
+    """
+    holding = {key for _, keys in one.held.values() for key in keys}
+    if one.space is not None:
+        for blocks, (state, keys) in one.held.items():
+            held = addresses_of(one.space, blocks)
+            for key in keys:
+                yield _request(one, key).holding(held, releasing=state == "resting")
+    for key, claim in one.claims.items():
+        if key not in holding and record_of(claim) is None:
+            yield _request(one, key).waiting(claim.status.conditions)
 
 
 def _request(one: PoolContents, key: Key) -> Request:
@@ -237,32 +243,27 @@ def drawing_of(one: PoolContents, view: PoolView) -> Drawing:
         gateway
     ):
         ends.append(gateway.first)
-    waiting = [
-        _request(one, key).waiting(claim.status.conditions)
-        for key, claim in one.claims.items()
-        if record_of(claim) is None
-    ]
     return drawing(
         view,
         meta,
         _smallest_cidr(min(ends), max(ends), one.space.family),
         usable,
-        [*as_allocations(one), *waiting],
+        list(as_allocations(one)),
         one.space.gateway,
     )
 
 
 def shown(contents: Sequence[PoolContents]) -> Views:
-    """Return what people see of pools, and what claims hold of those that are NetworkPools."""
-    every = [(one, view_of(one)) for one in contents]
+    """Return what people see of pools, and the requests of claims to NetworkPools."""
+    shown_pools = [(one, view_of(one)) for one in contents if one.kind != NETWORK_POOL]
     return Views(
-        [view for _, view in every],
-        holders={
+        [view for _, view in shown_pools],
+        requests={
             one.pool.metadata.key: list(as_allocations(one))
             for one in contents
-            if one.kind == NETWORK_POOL and one.space is not None
+            if one.kind == NETWORK_POOL
         },
-        drawings=[drawing_of(one, view) for one, view in every if one.kind != NETWORK_POOL],
+        drawings=[drawing_of(one, view) for one, view in shown_pools],
     )
 
 

@@ -241,10 +241,11 @@ class Views:
     """What integrations show.
 
     Args:
-        pools: by kind, namespace and name.
+        pools: by kind, namespace and name, NetworkPools excepted.
         troubles: what is wrong.
-        holders: what requests of other kinds hold of NetworkPools, by pool, in the form of
-            IPAllocations; their names begin with the kind, in small letters, and a slash.
+        requests: what requests of other kinds hold of NetworkPools, and which wait, by pool, in
+            the form of IPAllocations; their names begin with the kind, in small letters, and a
+            slash.
         planned: what requests among manifests would get, if that was worked out.
         bodies: the manifests, with what they would get.
         drawings: the pools as pictures take them, NetworkPools excepted.
@@ -253,7 +254,7 @@ class Views:
 
     pools: Sequence[PoolView] = ()
     troubles: Sequence[Trouble] = ()
-    holders: Mapping[Key, Sequence[IPAllocation]] = field(default_factory=dict)
+    requests: Mapping[Key, Sequence[IPAllocation]] = field(default_factory=dict)
     planned: Sequence[Planned] = ()
     bodies: Sequence[Mapping[str, Any]] = ()
     drawings: Sequence[Drawing] = ()
@@ -269,9 +270,9 @@ class Views:
             self,
             pools=[pool for pool in self.pools if pool.key.namespace in namespaces],
             troubles=[trouble for trouble in self.troubles if trouble.key.namespace in namespaces],
-            holders={
-                key: holders
-                for key, holders in self.holders.items()
+            requests={
+                key: requests
+                for key, requests in self.requests.items()
                 if key.namespace in namespaces
             },
             drawings=[
@@ -283,23 +284,13 @@ class Views:
     def held(self) -> Mapping[Key, Sequence[AddressRange]]:
         """What requests of other kinds hold of NetworkPools, by pool."""
         return {
-            key: [held for one in some for held in ranges.all_held(one)]
-            for key, some in self.holders.items()
+            key: [held for request in requests for held in ranges.all_held(request)]
+            for key, requests in self.requests.items()
         }
-
-    def holder(self, key: Key) -> IPAllocation | None:
-        """Return the one of a name among the holders of NetworkPools."""
-        every = (one for some in self.holders.values() for one in some)
-        return next((one for one in every if one.metadata.key == key), None)
-
-    def pools_named(self, names: Sequence[str]) -> list[PoolView]:
-        """Return the pools of these names, which may be `namespace/name`; all for none."""
-        return [one for one in self.pools if not names or {one.key.name, f"{one.key}"} & {*names}]
 
     def at(self, addresses: AddressRange) -> list[tuple[PoolView, Stretch]]:
         """Return what pools, NetworkPools excepted, say of these addresses."""
-        pools = (one for one in self.pools if one.kind != "NetworkPool")
-        return [(one, stretch) for one in pools for stretch in one.at(addresses)]
+        return [(pool, stretch) for pool in self.pools for stretch in pool.at(addresses)]
 
 
 def views_of(
@@ -332,7 +323,7 @@ def merge_views(parts: Iterable[Views]) -> Views:
     return Views(
         [one for each in every for one in each.pools],
         [one for each in every for one in each.troubles],
-        {key: some for each in every for key, some in each.holders.items()},
+        {key: requests for part in every for key, requests in part.requests.items()},
         [one for each in every for one in each.planned],
         [one for each in every for one in each.bodies],
         [one for each in every for one in each.drawings],

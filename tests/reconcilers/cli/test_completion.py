@@ -15,8 +15,10 @@ from reconcilers.api.crd import crds
 from reconcilers.cli.completion import main
 from reconcilers.cli.local.servers import api_server
 from reconcilers.cli.main import COMMANDS
+from reconcilers.integrations.clusterapi.crds import crds as pool_crds
+from tests.reconcilers.cli.test_claims import ip_pool
 from tests.reconcilers.cli.test_run import kubeconfig
-from tests.reconcilers.cli.test_ui import make_pool
+from tests.reconcilers.cli.test_ui import make_pool, post
 
 ROOT = Path(__file__).parents[3]
 CALL = """
@@ -142,3 +144,28 @@ async def test_pools_and_namespaces_are_offered_from_the_cluster(
         for command in ("pools", "ui"):
             assert await asked(command, config, "-n", "butler") == ["butler-system"]
         assert await asked("map", config, "-n", "default", "") == []
+
+
+async def test_pools_of_every_kind_are_offered_by_name_and_by_kind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with api_server("management", [*crds(), *pool_crds()]) as server:
+        await make_pool(server)
+        for kind, name in (("inclusterippools", "machines"), ("inclusterippools", "lab")):
+            body = ip_pool(name, "10.0.0.10") | {"metadata": {"name": name}}
+            path = f"/apis/ipam.cluster.x-k8s.io/v1alpha2/namespaces/butler-system/{kind}"
+            await post(server, path, body)
+        config = kubeconfig(server, tmp_path)
+
+        async def asked(word: str) -> list[str]:
+            found, _ = await anyio.to_thread.run_sync(
+                partial(offered, capsys, "map", config, word)
+            )
+            return found
+
+        assert await asked("") == [
+            *("inclusterippool/lab", "lab", "machines", "networkpool/lab"),
+        ]
+        assert await asked("mach") == ["machines"]
+        assert await asked("in") == ["inclusterippool/lab", "inclusterippool/machines"]
+        assert await asked("networkpool/") == ["networkpool/lab"]

@@ -144,7 +144,7 @@ async def test_pools_are_watched_until_they_change(tmp_path: Path) -> None:
             started("map", "other", "-w", config) as named,
         ):
             await pools.until(r"lab +10\.0\.0\.0/24")
-            await named.until("there is no NetworkPool 'other'")
+            await named.until("there is no pool 'other'")
             meta = {"name": "other", "namespace": "butler-system"}
             body = commandline.pool("other", "10.9.0.0/26")
             await post(server, POOLS, body | {"metadata": meta, "status": {}})

@@ -70,6 +70,7 @@ async def test_what_claims_hold_of_a_network_pool_is_shown_in_it(harness: Harnes
             await harness.cluster.create(
                 claims.claim("a", "site", "NetworkPool"),
                 claims.address("a", "site", "10.9.0.2", "NetworkPool"),
+                claims.claim("waits", "site", "NetworkPool"),
             )
             [(name, shown)] = (await latest(harness, reader, 1)).items()
             assert name == "b/site 10.9.0.0/29"
@@ -78,6 +79,7 @@ async def test_what_claims_hold_of_a_network_pool_is_shown_in_it(harness: Harnes
                 for one in shown["extents"]
                 if one["holders"]
             ] == [("10.9.0.2", ["b/ipaddressclaim/a"])]
+            assert [one["allocation"] for one in shown["requests"]] == ["b/ipaddressclaim/waits"]
 
 
 async def test_pools_of_kkp_and_vitistack_are_shown(harness: Harness) -> None:

@@ -1,0 +1,183 @@
+"""Pools by their names, whatever their kind, and with all their holders, whatever those are."""
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.reconcilers.cli.commandline import Outcome, holding
+from tests.reconcilers.cli.test_claims import address, asked, body, claim, ip_pool
+from tests.reconcilers.cli.test_claims_map import of_page
+
+RACK = (
+    body("NetworkPool", "rack", {"cidr": "10.70.0.0/28"}),
+    body(
+        "IPAllocation",
+        "whole",
+        {
+            "poolRef": {"name": "rack"},
+            "tenantClusterRef": {"name": "a", "namespace": "b"},
+            "type": "nodes",
+            "count": 14,
+        },
+        status=holding("10.70.0.0", "10.70.0.13"),
+    ),
+    claim("m1", "rack", "NetworkPool"),
+    address("m1", "rack", "10.70.0.14", "NetworkPool"),
+    claim("m2", "rack", "NetworkPool"),
+)
+"""A NetworkPool of 16 addresses: an IPAllocation holds 14, a claim holds 1, a claim waits."""
+
+NAMESAKES = (
+    body("NetworkPool", "machines", {"cidr": "10.63.0.0/28"}),
+    ip_pool("machines", "10.63.1.8/29"),
+    body("NetworkPool", "other", {"cidr": "10.64.0.0/28"}),
+)
+"""Two pools of one name, of different kinds."""
+
+TITLES = ["NetworkPool b/machines  10.63.0.0/28", "InClusterIPPool b/machines  10.63.1.8/29"]
+
+
+def titles(found: Outcome) -> list[str]:
+    """Return the titles of the pictures in a terminal."""
+    assert found.code == 0, found.err
+    kinds = ("NetworkPool", "InClusterIPPool", "IPAMPool", "Global")
+    return [line for line in found.out.splitlines() if line.startswith(kinds)]
+
+
+def test_a_network_pool_that_claims_name_is_one_row_with_one_figure_of_what_is_free(
+    tmp_path: Path,
+) -> None:
+    table = asked(tmp_path, "pools", *RACK).out
+    assert table.count("rack") == 1
+    head, row = (line.split() for line in table.replace("%", "").splitlines())
+    named = dict(zip(head[::-1], row[::-1], strict=False))
+    assert (named["ALLOCATED"], named["FREE"], named["WAITING"]) == ("15", "1", "1")
+    document = json.loads(asked(tmp_path, "pools -o json", *RACK).out)
+    assert "others" not in document
+    (item,) = document["items"]
+    assert (item["allocated"], item["available"], item["waiting"]) == (15, 1, 1)
+    names = asked(tmp_path, "pools -o name", *RACK).out
+    assert names == "networkpool.butler.butlerlabs.dev/rack\n"
+
+
+@pytest.mark.parametrize("name", ["rack", "b/rack", "networkpool/rack", "NetworkPool/b/rack"])
+def test_a_network_pool_that_claims_name_is_mapped_with_all_its_holders(
+    tmp_path: Path, name: str
+) -> None:
+    found = asked(tmp_path, f"map {name}", *RACK)
+    assert titles(found) == ["NetworkPool b/rack  10.70.0.0/28"]
+    listed = [line.split()[:5] for line in found.out.partition("START")[2].splitlines()[1:]]
+    assert listed == [
+        ["10.70.0.0", "10.70.0.13", "14", "allocated", "whole"],
+        ["10.70.0.14", "10.70.0.14", "1", "allocated", "ipaddressclaim/m1"],
+        ["10.70.0.15", "10.70.0.15", "1", "free", "-"],
+    ]
+
+
+def test_documents_and_pictures_of_a_network_pool_that_claims_name_show_all_its_holders(
+    tmp_path: Path,
+) -> None:
+    document = json.loads(asked(tmp_path, "map rack -o json", *RACK).out)
+    assert "others" not in document
+    (item,) = document["items"]
+    assert [
+        (part["start"], [who["allocation"] for who in part["holders"]]) for part in item["extents"]
+    ] == [
+        ("10.70.0.0", ["b/whole"]),
+        ("10.70.0.14", ["b/ipaddressclaim/m1"]),
+        ("10.70.0.15", []),
+    ]
+    svg = ElementTree.fromstring(asked(tmp_path, "map rack --svg -", *RACK).out)
+    texts = [node.text or "" for node in svg.iter("{http://www.w3.org/2000/svg}title")]
+    assert any("b/ipaddressclaim/m1" in text for text in texts)
+    shown = of_page(asked(tmp_path, "map rack --html -", *RACK).out)
+    assert list(shown) == ["b/rack"]
+    assert (shown["b/rack"]["allocated"], shown["b/rack"]["available"]) == (15, 1)
+    assert [who["allocation"] for who in shown["b/rack"]["requests"]] == ["b/ipaddressclaim/m2"]
+
+
+def test_the_forecast_of_a_network_pool_counts_what_claims_hold_everywhere(
+    tmp_path: Path,
+) -> None:
+    document = json.loads(asked(tmp_path, "plan --fit 0+2 -o json", *RACK).out)
+    (item,) = document["items"]
+    # The waiting claim gets the last address.
+    figures = [
+        (item[at]["allocated"], item[at]["available"], item[at]["fits"][0]["tenants"])
+        for at in ("before", "after")
+    ]
+    assert figures == [(15, 1, 0), (16, 0, 0)]
+
+
+def test_pools_of_one_name_are_all_mapped(tmp_path: Path) -> None:
+    assert titles(asked(tmp_path, "map machines", *NAMESAKES)) == TITLES
+    assert titles(asked(tmp_path, "map b/machines", *NAMESAKES)) == TITLES
+    document = json.loads(asked(tmp_path, "map machines -o json", *NAMESAKES).out)
+    assert [one["name"] for one in document["items"]] == ["machines"]
+    assert [one["kind"] for one in document["others"]] == ["InClusterIPPool"]
+    shown = of_page(asked(tmp_path, "map machines --html -", *NAMESAKES).out)
+    assert list(shown) == ["b/machines", "InClusterIPPool b/machines"]
+    names = asked(tmp_path, "map machines -o name", *NAMESAKES).out.splitlines()
+    assert names == [
+        "networkpool.butler.butlerlabs.dev/machines",
+        "inclusterippool.ipam.cluster.x-k8s.io/machines",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "at"),
+    [
+        ("NetworkPool/machines", 0),
+        ("networkpool.butler.butlerlabs.dev/machines", 0),
+        ("inclusterippool/machines", 1),
+        ("InClusterIPPool/b/machines", 1),
+    ],
+)
+def test_a_kind_before_a_name_selects_the_pool_of_that_kind(
+    tmp_path: Path, name: str, at: int
+) -> None:
+    assert titles(asked(tmp_path, f"map {name}", *NAMESAKES)) == [TITLES[at]]
+    svg = asked(tmp_path, f"map {name} --svg -", *NAMESAKES)
+    assert svg.code == 0, svg.err
+    assert "10.63.0.0/28" in svg.out if at == 0 else "10.63.1.8/29" in svg.out
+
+
+def test_a_picture_of_one_pool_names_the_pools_that_its_name_may_mean(tmp_path: Path) -> None:
+    found = asked(tmp_path, "map machines --svg -", *NAMESAKES)
+    assert found.code == 1
+    (error,) = found.errors
+    assert error == (
+        "--svg draws one pool of one family, and these are 2: NetworkPool/b/machines of"
+        " 10.63.0.0/28, InClusterIPPool/b/machines of 10.63.1.8/29; name one of them, choose its"
+        " --family, or use --html"
+    )
+
+
+def test_pools_of_one_name_in_two_namespaces_are_both_mapped(tmp_path: Path) -> None:
+    elsewhere: Any = body("NetworkPool", "machines", {"cidr": "10.65.0.0/28"})
+    elsewhere["metadata"]["namespace"] = "c"
+    found = asked(tmp_path, "map NetworkPool/machines", NAMESAKES[0], elsewhere)
+    assert titles(found) == [TITLES[0], "NetworkPool c/machines  10.65.0.0/28"]
+    only = asked(tmp_path, "map NetworkPool/machines -n c", NAMESAKES[0], elsewhere)
+    assert titles(only) == ["NetworkPool c/machines  10.65.0.0/28"]
+
+
+@pytest.mark.parametrize(
+    "name", ["absent", "NetworkPool/absent", "GlobalInClusterIPPool/machines"]
+)
+def test_a_name_of_no_pool_is_answered_with_the_pools_there_are(tmp_path: Path, name: str) -> None:
+    found = asked(tmp_path, f"map {name}", *NAMESAKES)
+    assert found.code == 1
+    (error,) = found.errors
+    assert error == (
+        f"there is no pool '{name}'; there are: NetworkPool/b/machines, NetworkPool/b/other,"
+        " InClusterIPPool/b/machines"
+    )
+
+
+def test_a_family_of_which_there_is_nothing_is_named(tmp_path: Path) -> None:
+    found = asked(tmp_path, "map machines --family 6", *NAMESAKES)
+    assert found.out == "no addresses of IPv6 were found\n"
