@@ -232,6 +232,8 @@ def _strays(one: Picture, objects: Objects) -> Iterator[Finding]:
 
 def _status_drift(pool: PoolPicture) -> Iterator[Finding]:
     """Yield a finding if the status counters differ from what is held."""
+    if pool.not_read:
+        return  # what the status counts may be what the user may not read
     status = pool.pool.status
     if status.observedGeneration != pool.pool.metadata.generation:
         return  # it has not been looked at yet, and says so

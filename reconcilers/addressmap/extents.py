@@ -19,6 +19,7 @@ from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.conditions import READY
+from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Drawing
 from reconcilers.networkpool.protocol import settle
 from reconcilers.networkpool.view import View
@@ -42,6 +43,8 @@ class State(Enum):
     """Chosen for an allocation, and not yet written to it."""
     RESERVED = "reserved"
     """Never handed out: the spec says so."""
+    UNKNOWN = "unknown"
+    """Not held by what was read; the user may not read all that may hold it."""
     FREE = "free"
     """Can be handed out now."""
     OUTSIDE = "outside"
@@ -160,8 +163,16 @@ class _Layer(NamedTuple):
     content: Holder | str
 
 
-def picture(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Picture:
-    """Return a pool's space, given the allocations that name it."""
+def picture(
+    pool: NetworkPool, allocations: Sequence[IPAllocation], *, all_read: bool = True
+) -> Picture:
+    """Return a pool's space, given the allocations that name it.
+
+    Args:
+        pool: the pool.
+        allocations: those that name it.
+        all_read: whether these are all holders; else nothing is known to be free.
+    """
     try:
         layout = ranges.layout(pool.spec, ALL_SIZES)
     except InvalidPool as invalid:
@@ -178,7 +189,14 @@ def picture(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Picture:
         for holder, held in holders(pool, allocations)
         if (span := layout.span_of(held)) is not None
     ]
-    return Picture(pool, tuple(_sweep(layers, layout.cidr)), cidr=layout.cidr)
+    extents = _sweep(layers, layout.cidr)
+    if not all_read:
+        extents = map(_without_free, extents)
+    return Picture(pool, tuple(extents), cidr=layout.cidr)
+
+
+def _without_free(extent: Extent) -> Extent:
+    return replace(extent, state=State.UNKNOWN) if extent.state is State.FREE else extent
 
 
 def drawn(one: Drawing) -> Picture:
@@ -288,6 +306,8 @@ class Usage:
         tenants: how many clusters hold something of it.
         ready: True, False or Unknown: the pool's Ready condition.
         reason: why.
+        not_read: kinds that may hold addresses of the pool and may not be read; if there are any,
+            all figures but the total are too low, or too high, and not shown.
     """
 
     pool: NetworkPool
@@ -297,6 +317,7 @@ class Usage:
     tenants: int
     ready: str
     reason: str
+    not_read: Sequence[NotRead] = ()
 
     @property
     def waiting(self) -> int:
@@ -310,19 +331,27 @@ class Usage:
         return 100 * self.capacity.allocated // total if total else 0
 
     def document(self) -> dict[str, Any]:
-        """Return it for programs."""
-        return {
-            "namespace": self.pool.metadata.namespace,
-            "name": self.pool.metadata.name,
-            "cidr": self.pool.spec.cidr,
+        """Return it for programs; figures that are not known are None."""
+        numbers: dict[str, int | None] = {
             **figures(self.capacity),
             "utilizationPercent": self.percent,
             "allocations": self.allocations,
             "waiting": self.waiting,
             "tenants": self.tenants,
+        }
+        if self.not_read:
+            numbers = {**dict.fromkeys(numbers), "total": self.capacity.total}
+        body: dict[str, Any] = {
+            "namespace": self.pool.metadata.namespace,
+            "name": self.pool.metadata.name,
+            "cidr": self.pool.spec.cidr,
+            **numbers,
             "ready": self.ready,
             "reason": self.reason,
         }
+        return body | (
+            {"notRead": [str(limit) for limit in self.not_read]} if self.not_read else {}
+        )
 
 
 def figures(capacity: Capacity) -> dict[str, int]:
@@ -336,8 +365,18 @@ def figures(capacity: Capacity) -> dict[str, int]:
     }
 
 
-def usage(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Usage:
-    """Return the figures of a pool or of one of its blocks, given the pool's allocations."""
+def usage(
+    pool: NetworkPool,
+    allocations: Sequence[IPAllocation],
+    not_read: Sequence[NotRead] = (),
+) -> Usage:
+    """Return the figures of a pool or of one of its blocks.
+
+    Args:
+        pool: the pool, or the block.
+        allocations: those that name the pool.
+        not_read: what else may hold addresses of it and may not be read.
+    """
     held = list(holders(pool, allocations))
     serving = {holder.allocation for holder, _ in held}
     requests = tuple(
@@ -355,4 +394,4 @@ def usage(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Usage:
         capacity, status, reason = _NOTHING, "False", "; ".join(invalid.messages)
     holding = {holder.allocation for holder, _ in held}
     tenants = {holder.tenant for holder, _ in held}
-    return Usage(pool, capacity, len(holding), requests, len(tenants), status, reason)
+    return Usage(pool, capacity, len(holding), requests, len(tenants), status, reason, not_read)

@@ -137,6 +137,7 @@ def _tenant(one: Holding) -> Document:
         "loadbalancer": one.sizes(names.TYPE_LOADBALANCER),
         "grown": one.grown,
         "waiting": one.waiting,
+        "notRead": [str(limit) for limit in one.not_read],
         "ready": status,
         "reason": why,
     }
@@ -171,6 +172,7 @@ def pool_document(pool: PoolPicture) -> Document:
         "allocated": figures.capacity.allocated,
         "total": figures.capacity.total,
         "waiting": figures.waiting,
+        "notRead": [str(limit) for limit in pool.not_read],
         "requests": [_request(a) for a in waiting[:_WAITING_LISTED]],
         # From the CIDR's first address: of IPv4, numbers that a browser has exactly.
         "extents": [

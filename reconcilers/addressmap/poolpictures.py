@@ -15,6 +15,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.integrations.core.scopedlists import NotRead, limits_in
 from reconcilers.integrations.core.views import (
     Drawing,
     PoolName,
@@ -22,6 +23,7 @@ from reconcilers.integrations.core.views import (
     Wanted,
     every_pool,
 )
+from reconcilers.integrations.poolkinds import NETWORK_POOL_HOLDERS
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +35,15 @@ class PoolPicture:
         pool: what it may hand out, in the form of a NetworkPool.
         requests: what holds addresses of it or waits for some, in the form of IPAllocations.
         drawing: the pool as its platform shows it; None for a NetworkPool.
+        not_read: kinds that may hold addresses of it and may not be read: what is free of the
+            pool is not known then.
     """
 
     name: PoolName
     pool: NetworkPool
     requests: Sequence[IPAllocation]
     drawing: Drawing | None = None
+    not_read: Sequence[NotRead] = ()
 
     @property
     def view(self) -> PoolView | None:
@@ -54,12 +59,14 @@ class PoolPicture:
     @cached_property
     def picture(self) -> Picture:
         """The pool's space."""
-        return drawn(self.drawing) if self.drawing else picture(self.pool, self.requests)
+        if self.drawing:
+            return drawn(self.drawing)
+        return picture(self.pool, self.requests, all_read=not self.not_read)
 
     @cached_property
     def usage(self) -> Usage:
         """The pool's figures."""
-        return usage(self.pool, self.requests)
+        return usage(self.pool, self.requests, self.not_read)
 
     def request(self, key: Key) -> IPAllocation:
         """Return what holds addresses of the pool under a key, in the form of an IPAllocation."""
@@ -102,7 +109,12 @@ def network_pool_pictures(objects: Objects, wanted: Wanted = every_pool) -> list
         requests.setdefault(key, []).extend(claims)
     pool_names = [PoolName(NETWORK_POOL.kind, key) for key in sorted(objects.pools)]
     return [
-        PoolPicture(name, block, requests.get(name.key, []))
+        PoolPicture(
+            name,
+            block,
+            requests.get(name.key, []),
+            not_read=limits_in(name.key.namespace, NETWORK_POOL_HOLDERS, objects.all_not_read),
+        )
         for name in pool_names
         if wanted(name)
         for block in objects.pools[name.key].blocks

@@ -35,6 +35,7 @@ STYLES: Mapping[State, Style] = {
     State.ALLOCATED: Style("#", "blue", "#0969da", "#58a6ff", "held"),
     State.PROMISED: Style("+", "cyan", "#54aeff", "#a5d6ff", "chosen, not yet written"),
     State.RESERVED: Style("x", "bright_black", "#6e7781", "#8b949e", "reserved"),
+    State.UNKNOWN: Style("~", "bright_black", "#eaeef2", "#484f58", "not known: may not be read"),
     State.FREE: Style(".", "green", "#aceebb", "#1b4b2a", "free"),
     State.OUTSIDE: Style(" ", None, "#d0d7de", "#2d333b", "outside the ranges for tenants"),
 }

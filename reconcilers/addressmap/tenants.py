@@ -1,7 +1,7 @@
 """What each tenant holds, and the look that it has in pictures."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -13,7 +13,9 @@ from reconcilers.addressmap.looks import looks
 from reconcilers.addressmap.objects import Objects, sorted_by_key
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.integrations.core.scopedlists import NotRead, limits_in
 from reconcilers.tenantcluster.allocations.membership import is_foreign, role
 from reconcilers.tenantcluster.status import NETWORK_READY
 
@@ -30,12 +32,14 @@ class Holding:
         tenant: that object; None if there is none, or an earlier one of its name is meant.
         allocations: by namespace and name.
         missing: why there is no object.
+        not_read: what it may hold and may not be read: its figures are not known then.
     """
 
     key: Key
     tenant: TenantCluster | None
     allocations: tuple[IPAllocation, ...]
     missing: str = NO_OBJECT
+    not_read: Sequence[NotRead] = ()
 
     def ranges(self, kind: str) -> list[AddressRange]:
         """Return the ranges of a type that it holds."""
@@ -94,9 +98,16 @@ def holdings(objects: Objects) -> list[Holding]:
         own = tenant is not None and not is_foreign(one, tenant)
         members.setdefault((key, own), []).append(one)
     missing = NO_OBJECT if objects.owners_known else NOT_READ
+    not_read = limits_in("", {IP_ALLOCATION.full_name}, objects.all_not_read)
     ordered = sorted(members, key=lambda one: (one[0], not one[1]))
     return [
-        Holding(key, objects.clusters[key] if own else None, tuple(members[key, own]), missing)
+        Holding(
+            key,
+            objects.clusters[key] if own else None,
+            tuple(members[key, own]),
+            missing,
+            not_read,
+        )
         for key, own in ordered
     ]
 

@@ -20,7 +20,7 @@ from reconcilers.cli.cluster.objects import (
 )
 from reconcilers.cli.cluster.repair import Outcome, Report, read_report, repair, report
 from reconcilers.cli.flags import option
-from reconcilers.cli.output import Cell, Column, Form, output_option, show, table
+from reconcilers.cli.output import NOT_READ, Cell, Column, Form, output_option, show, table
 from reconcilers.cli.problems import EXIT_PROBLEM, say
 from reconcilers.cli.progress import progress, show_progress
 
@@ -40,7 +40,8 @@ EXIT_CODES = """
 \b
 Exit code:
   0  nothing is wrong; with --repair, everything that was asked for was done
-  1  something is wrong, or could not be mended; warnings alone do not count, unless --strict
+  1  something is wrong, or could not be mended; warnings alone, and objects that may not be
+     read, do not count, unless --strict
   2  the command was called in a way that makes no sense
 """
 
@@ -49,7 +50,7 @@ Exit code:
 @scope_options
 @output_option()
 @option("--tenants", is_flag=True, help="Compare with MetalLB in every tenant, too.")
-@option("--strict", is_flag=True, help="Warnings count.")
+@option("--strict", is_flag=True, help="Warnings count, and so does what may not be read.")
 @option(
     "--repair",
     "reviewed",
@@ -93,11 +94,13 @@ def check(
         if tenants
         else _audited(where)
     )
+    is_all_read = not ctx.meta.get(NOT_READ)
+    clean = "nothing is wrong" if is_all_read else "nothing is wrong in what was read"
     named = ((one.subject.kind.lower(), one.subject.name) for one in found)
-    shown = table(_COLUMNS, found, wide=output == "wide") or "nothing is wrong\n"
+    shown = table(_COLUMNS, found, wide=output == "wide") or f"{clean}\n"
     show(output, lambda: report(found), named, lambda: shown)
     wrong = [one for one in found if strict or one.severity == "error"]
-    ctx.exit(EXIT_PROBLEM if wrong else 0)
+    ctx.exit(EXIT_PROBLEM if wrong or (strict and not is_all_read) else 0)
 
 
 def _audited(where: Scope) -> list[Finding]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
@@ -44,24 +44,35 @@ from reconcilers.cli.output import (
 from reconcilers.cli.problems import EXIT_PROBLEM, say
 from reconcilers.integrations.core.views import POOL_COLUMNS, PoolView, Stretch
 
+FigureT = TypeVar("FigureT", Usage, Holding)
+"""What has figures that are known only if all that they count may be read."""
+
+
+def _if_known(
+    value: Callable[[FigureT], Cell | str | int | None],
+) -> Callable[[FigureT], Cell | str | int | None]:
+    """Return what a column says of a figure: unknown where the user may not read all of it."""
+    return lambda one: Cell("unknown", right=True) if one.not_read else value(one)
+
+
 _POOLS: Sequence[Column[Usage]] = (
     Column("NAMESPACE", lambda one: one.pool.metadata.namespace, drop=1),
     Column("NAME", lambda one: one.pool.metadata.name),
     Column("CIDR", lambda one: one.pool.spec.cidr),
     Column(
         "USED",
-        lambda one: bar(one.capacity.allocated, one.capacity.total),
-        narrow=lambda one: bar(one.capacity.allocated, one.capacity.total, 10),
+        _if_known(lambda one: bar(one.capacity.allocated, one.capacity.total)),
+        narrow=_if_known(lambda one: bar(one.capacity.allocated, one.capacity.total, 10)),
     ),
     Column("TOTAL", lambda one: one.capacity.total, drop=4),
-    Column("ALLOCATED", lambda one: one.capacity.allocated, drop=3),
-    Column("FREE", lambda one: one.capacity.available),
-    Column("LARGEST", lambda one: one.capacity.largest_free, drop=2),
-    Column("FRAG", lambda one: percent(one.capacity.fragmentation_percent), drop=5),
-    Column("WAITING", lambda one: one.waiting),
+    Column("ALLOCATED", _if_known(lambda one: one.capacity.allocated), drop=3),
+    Column("FREE", _if_known(lambda one: one.capacity.available)),
+    Column("LARGEST", _if_known(lambda one: one.capacity.largest_free), drop=2),
+    Column("FRAG", _if_known(lambda one: percent(one.capacity.fragmentation_percent)), drop=5),
+    Column("WAITING", _if_known(lambda one: one.waiting)),
     Column("READY", lambda one: Cell(one.ready, STATUS_COLOURS.get(one.ready))),
-    Column("ALLOCATIONS", lambda one: one.allocations, wide=True),
-    Column("TENANTS", lambda one: one.tenants, wide=True),
+    Column("ALLOCATIONS", _if_known(lambda one: one.allocations), wide=True),
+    Column("TENANTS", _if_known(lambda one: one.tenants), wide=True),
     Column("WHY", lambda one: Cell(one.reason), wide=True),
 )
 
@@ -97,9 +108,13 @@ def pools(output: Form, watch: bool, **values: Any) -> None:
     show(output, document, named, partial(as_text, objects))
 
 
-def _sizes(kind: str, written: Callable[[int], str] = "{:,}".format) -> Callable[[Holding], Cell]:
+def _sizes(
+    kind: str, written: Callable[[int], str] = "{:,}".format
+) -> Callable[[Holding], Cell | str | int | None]:
     """Return what says how many addresses there are, of each family if there are two."""
-    return lambda one: Cell(" + ".join(map(written, one.sizes(kind))) or "0", right=True)
+    return _if_known(
+        lambda one: Cell(" + ".join(map(written, one.sizes(kind))) or "0", right=True)
+    )
 
 
 def _texts(held: Sequence[AddressRange]) -> str:
@@ -112,11 +127,13 @@ _TENANTS: Sequence[Column[Holding]] = (
     Column("PHASE", lambda one: one.phase, drop=1),
     Column("NODES", _sizes(names.TYPE_NODES), narrow=_sizes(names.TYPE_NODES, short)),
     Column("LB", _sizes(names.TYPE_LOADBALANCER), narrow=_sizes(names.TYPE_LOADBALANCER, short)),
-    Column("GROWN", lambda one: one.grown, drop=2),
-    Column("WAITING", lambda one: one.waiting),
+    Column("GROWN", _if_known(lambda one: one.grown), drop=2),
+    Column("WAITING", _if_known(lambda one: one.waiting)),
     Column("READY", lambda one: Cell(one.network[0], STATUS_COLOURS.get(one.network[0]))),
-    Column("NODE RANGES", lambda one: _texts(one.ranges(names.TYPE_NODES)), wide=True),
-    Column("LB RANGES", lambda one: _texts(one.ranges(names.TYPE_LOADBALANCER)), wide=True),
+    Column("NODE RANGES", _if_known(lambda one: _texts(one.ranges(names.TYPE_NODES))), wide=True),
+    Column(
+        "LB RANGES", _if_known(lambda one: _texts(one.ranges(names.TYPE_LOADBALANCER))), wide=True
+    ),
     Column("WHY", lambda one: Cell(one.network[1]), wide=True),
 )
 
@@ -154,12 +171,14 @@ def tenants(output: Form, watch: bool, **values: Any) -> None:
 
 def _holding(one: Holding) -> dict[str, Any]:
     status, why = one.network
+    limits = {"notRead": [str(limit) for limit in one.not_read]} if one.not_read else {}
     return {
         "namespace": one.key.namespace,
         "name": one.key.name,
         "phase": one.phase,
         "networkReady": status,
         "reason": why,
+        **limits,
         "allocations": [
             {
                 "name": str(allocation.metadata.key),

@@ -73,6 +73,11 @@ def _refused(informer: Informer[Any]) -> bool:
     return error is not None and isinstance(error.__cause__, Forbidden | NotFound)
 
 
+def _is_forbidden(informer: Informer[Any]) -> bool:
+    error = informer.last_error
+    return error is not None and isinstance(error.__cause__, Forbidden)
+
+
 class LiveViews:
     """What integrations show, of what is served now.
 
@@ -134,7 +139,16 @@ class LiveViews:
         for live, namespace in self._shown():
             views = live.views(wanted, now)
             shown.append(views.within({namespace}) if namespace else views)
-        return merge_views(shown)
+        return merge_views([*shown, Views(not_read=self.not_read())])
+
+    def not_read(self) -> list[NotRead]:
+        """Return the kinds that the API server refuses to list or watch now."""
+        return [
+            NotRead(watched.informer.resource.full_name)
+            for session in self._sessions.values()
+            for watched in session.watched
+            if _is_forbidden(watched.informer)
+        ]
 
     def failures(self) -> Iterator[str]:
         """Yield why what is shown may be out of date."""

@@ -66,6 +66,7 @@ class Feed:
         self._dirty: set[PoolName] = set()
         self._documents: dict[PoolName, list[Document]] = {}
         self._numbers: dict[str, int] = {}
+        self._not_read = watched.all_not_read()
         self._stale = anyio.Event()
         watched.on_change(self._changed)
 
@@ -110,6 +111,10 @@ class Feed:
         """Return the state now."""
         dirty, self._dirty = self._dirty, set()
         known, names = self._documents, self._watched.names
+        not_read = self._watched.all_not_read()
+        if not_read != self._not_read:  # it decides of which pools it is known what is free
+            self._not_read = not_read
+            dirty.update(names)
         missing = {name for name in names if name in dirty or name not in known}
         objects = self._watched.objects(missing.__contains__)
         made = documents_of(objects, missing) if missing else {}

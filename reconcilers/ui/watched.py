@@ -177,7 +177,12 @@ class Watched:
             _by_key(self.providers.cache),
             unreadable,
             integrations=views,
+            not_read=self.not_read,
         ).within(self.shown)
+
+    def all_not_read(self) -> list[NotRead]:
+        """Return what the user may not read, or is refused now."""
+        return [*self.not_read, *(self.others.not_read() if self.others is not None else ())]
 
     def on_change(self, changed: Callable[[Collection[PoolName]], None]) -> None:
         """Call `changed` from now on with the pools that a change concerns, if any."""

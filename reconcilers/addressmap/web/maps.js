@@ -34,9 +34,11 @@ function refresh(panel, pool) {
   if (pool.fault) { panel.head.append(bad(`cannot be drawn: ${pool.fault}`, true)); return; }
   const outside = pool.extents.filter((one) => one.at < 0n || one.at >= pool.size).length;
   panel.head.append(
-    make("small", `${pool.percent}% used, ${count(pool.available)} of ${count(pool.total)} free`),
-    make("small", `largest free block ${count(pool.largest)}, fragmentation ${pool.fragmentation}%`),
-    make("small", pool.waiting ? `${pool.waiting} waiting` : "none waiting"),
+    ...(pool.notRead.length ? [bad(`what is free is not known: you may not read ${pool.notRead.join(", ")}`, true)] : [
+      make("small", `${pool.percent}% used, ${count(pool.available)} of ${count(pool.total)} free`),
+      make("small", `largest free block ${count(pool.largest)}, fragmentation ${pool.fragmentation}%`),
+      make("small", pool.waiting ? `${pool.waiting} waiting` : "none waiting"),
+    ]),
     bad(pool.ready === "True" ? "Ready" : `Ready ${pool.ready}: ${pool.reason}`, pool.ready !== "True"),
   );
   if (outside) panel.head.append(bad(`${outside} held outside the CIDR: see the list`, true));

@@ -3,9 +3,12 @@ const BAR = 160, BAR_HIGH = 14, LISTED = 1000;
 const poolKey = (pool) => `${pool.name} ${pool.cidr}`;
 const poolId = (pool) => `pool-${poolKey(pool).replace(/[^a-z0-9]+/gi, "-")}`;
 
+/* A figure of a pool or tenant, unless something that it counts may not be read. */
+const ifKnown = ({notRead}, text) => notRead.length ? "unknown" : text;
+
 /* The used part of a pool, by tenant. */
 function bar(pool) {
-  const box = drawing("svg", {class: "bar", width: BAR, height: BAR_HIGH, viewBox: `0 0 ${BAR} ${BAR_HIGH}`, preserveAspectRatio: "none", role: "img", "aria-label": `${pool.percent}% used`});
+  const box = drawing("svg", {class: "bar", width: BAR, height: BAR_HIGH, viewBox: `0 0 ${BAR} ${BAR_HIGH}`, preserveAspectRatio: "none", role: "img", "aria-label": ifKnown(pool, `${pool.percent}% used`)});
   const sizes = new Map();
   for (const one of pool.extents) {
     if (one.at < 0n || one.at >= pool.size || !one.holders.length) continue;
@@ -24,7 +27,7 @@ function bar(pool) {
   }
   return box;
 }
-const usedCell = (pool) => { const box = make("span", undefined, {className: "used"}); box.append(bar(pool), `${pool.percent}%`); return box; };
+const usedCell = (pool) => { const box = make("span", undefined, {className: "used"}); box.append(bar(pool), ifKnown(pool, `${pool.percent}%`)); return box; };
 const poolLink = (pool) => named(make("a", undefined, {href: `#${poolId(pool)}`}), pool.name);
 const readyText = (pool) => pool.ready === "True" ? "Ready" : `${pool.ready}: ${pool.reason}`;
 const tenantsOf = (pool) => new Set(pool.extents.flatMap((one) => one.holders.map(({tenant}) => tenant)));
@@ -34,21 +37,21 @@ const POOL_COLUMNS = [
   ["pool", poolLink, (pool) => pool.name],
   ["used", usedCell, (pool) => pool.total ? Number(pool.allocated) / Number(pool.total) : 0],
   ["CIDR", (pool) => pool.cidr, (pool) => pool.cidr],
-  ["held", (pool) => count(pool.allocated), (pool) => pool.allocated, true],
-  ["free", (pool) => count(pool.available), (pool) => pool.available, true],
+  ["held", (pool) => ifKnown(pool, count(pool.allocated)), (pool) => pool.allocated, true],
+  ["free", (pool) => ifKnown(pool, count(pool.available)), (pool) => pool.available, true],
   ["total", (pool) => count(pool.total), (pool) => pool.total, true],
-  ["largest free", (pool) => count(pool.largest), (pool) => pool.largest, true],
-  ["waiting", (pool) => count(pool.waiting), (pool) => pool.waiting, true],
-  ["tenants", (pool) => count(tenantsOf(pool).size), (pool) => tenantsOf(pool).size, true],
+  ["largest free", (pool) => ifKnown(pool, count(pool.largest)), (pool) => pool.largest, true],
+  ["waiting", (pool) => ifKnown(pool, count(pool.waiting)), (pool) => pool.waiting, true],
+  ["tenants", (pool) => ifKnown(pool, count(tenantsOf(pool).size)), (pool) => tenantsOf(pool).size, true],
   ["ready", readyText, readyText],
 ];
 const TENANT_COLUMNS = [
   ["tenant", (one) => tenantLabel(one.name), (one) => one.name],
   ["phase", (one) => one.phase || "-", (one) => one.phase || ""],
-  ["nodes", (one) => each(one.nodes), (one) => sum(one.nodes), true],
-  ["load balancers", (one) => each(one.loadbalancer), (one) => sum(one.loadbalancer), true],
-  ["grown", (one) => count(one.grown), (one) => one.grown, true],
-  ["waiting", (one) => count(one.waiting), (one) => one.waiting, true],
+  ["nodes", (one) => ifKnown(one, each(one.nodes)), (one) => sum(one.nodes), true],
+  ["load balancers", (one) => ifKnown(one, each(one.loadbalancer)), (one) => sum(one.loadbalancer), true],
+  ["grown", (one) => ifKnown(one, count(one.grown)), (one) => one.grown, true],
+  ["waiting", (one) => ifKnown(one, count(one.waiting)), (one) => one.waiting, true],
   ["network ready", (one) => one.ready === "True" ? "True" : `${one.ready}: ${one.reason}`, (one) => one.ready],
 ];
 const sorting = {"pools-table": ["used", -1], "tenants-table": ["tenant", 1]};

@@ -133,7 +133,7 @@ def report_not_read(objects: Objects) -> None:
         return
     not_read = [str(limit) for limit in objects.all_not_read]
     kinds = ", ".join(not_read)
-    say("warning", f"you may not read {kinds}; addresses that they hold are not shown as held")
+    say("warning", f"you may not read {kinds}: what they hold, and so what is free, is unknown")
     click.get_current_context().meta[NOT_READ] = not_read
 
 

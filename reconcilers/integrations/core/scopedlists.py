@@ -6,7 +6,7 @@ namespace that a user names selects what is shown. What could not be read is not
 answer passes it off as free.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -38,6 +38,23 @@ class NotRead:
         if not self.except_namespace:
             return self.kind
         return f"{self.kind} of other namespaces than {self.except_namespace}"
+
+
+def limits_in(
+    namespace: str, kinds: Collection[str], not_read: Iterable[NotRead]
+) -> list[NotRead]:
+    """Return what may not be read of some kinds in a namespace.
+
+    Args:
+        namespace: the namespace.
+        kinds: plural and group of each.
+        not_read: everything that may not be read.
+    """
+    return [
+        limit
+        for limit in not_read
+        if limit.kind in kinds and (not namespace or limit.except_namespace != namespace)
+    ]
 
 
 def readable_namespace(resource: Resource[Any], not_read: Iterable[NotRead]) -> str | None:

@@ -1,6 +1,7 @@
 """Commands with -n: what other namespaces hold of a pool of the whole cluster is never free."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,24 @@ from tests.reconcilers.cli.commandline import run_beside
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
-GROUPS = [IPAM, "butler.butlerlabs.dev", "cluster.x-k8s.io"]
+OURS = "butler.butlerlabs.dev"
+GROUPS = (IPAM, OURS, "cluster.x-k8s.io")
 
 
-async def restricted_kubeconfig(server: Server, lab: Lab, folder: Path) -> Path:
-    """Return a kubeconfig of a user who may read the lab's namespace and cluster-scoped pools."""
+async def restricted_kubeconfig(
+    server: Server, lab: Lab, folder: Path, groups: Sequence[str] = GROUPS
+) -> Path:
+    """Return a kubeconfig of a user who may read the lab's namespace and cluster-scoped pools.
+
+    Args:
+        server: where the user is.
+        lab: the namespace.
+        folder: for the kubeconfig.
+        groups: the API groups that may be read in the namespace.
+    """
     user = f"reader-of-{lab.namespace}"
     rbac = "/apis/rbac.authorization.k8s.io/v1"
-    reading = [{"apiGroups": GROUPS, "resources": ["*"], "verbs": ["get", "list", "watch"]}]
+    reading = [{"apiGroups": [*groups], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
     pools = [
         {"apiGroups": [IPAM], "resources": ["globalinclusterippools"], "verbs": ["get", "list"]}
     ]
@@ -100,3 +111,36 @@ async def test_addresses_that_other_namespaces_hold_of_a_clusters_pool_are_never
 
     for kind, name in (("IPAddressClaim", "node"), ("GlobalInClusterIPPool", whole)):
         await lab.delete(kind, name)
+
+
+async def test_what_may_be_held_by_claims_that_a_user_may_not_read_is_unknown_and_not_free(
+    server: Server, lab: Lab, tmp_path: Path
+) -> None:
+    await lab.create("NetworkPool", "rack", {"cidr": "10.74.0.0/28"})
+    await lab.claim("node", "rack", kind="NetworkPool")
+    address = await lab.served("node")
+    await lab.until("NetworkPool", "rack", lambda pool: pool["status"].get("allocatedIPs") == 1)
+    kubeconfig = await restricted_kubeconfig(server, lab, tmp_path, [OURS])
+    reader = (f"--kubeconfig={kubeconfig}", "-n", lab.namespace)
+    claims = f"ipaddressclaims.{IPAM}"
+
+    answer = await run_beside("whois", address, *reader, "-o", "json")
+    report = json.loads(answer.out)
+    assert (answer.code, [part["state"] for part in report["items"]]) == (0, ["unknown"])
+    assert claims in report["notRead"]
+    assert claims in answer.err
+
+    (pool,) = json.loads((await run_beside("pools", *reader, "-o", "json")).out)["items"]
+    assert (pool["total"], pool["allocated"], pool["available"]) == (16, None, None)
+    assert claims in pool["notRead"]
+    for command in ("pools", "map"):
+        shown = await run_beside(command, *reader)
+        assert (shown.code, "unknown" in shown.out) == (0, True)
+        assert "  free" not in shown.out
+
+    checked = await run_beside("check", *reader, "-o", "json")
+    found = json.loads(checked.out)
+    assert (checked.code, found["findings"], claims in found["notRead"]) == (0, [], True)
+    strict = await run_beside("check", *reader, "--strict")
+    assert (strict.code, strict.out) == (1, "nothing is wrong in what was read\n")
+    await lab.delete("IPAddressClaim", "node")

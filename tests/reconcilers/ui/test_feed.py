@@ -279,3 +279,26 @@ async def test_a_platform_of_which_a_kind_may_not_be_read_shows_the_rest_of_the_
             await harness.clock.advance(15)
             shown = [name.key for name in harness.watched.names if name.kind == namespaced.kind]
     assert shown == [Key("butler-system", "machines")]
+
+
+async def test_a_pool_of_which_claims_may_not_be_read_is_unknown_on_the_page() -> None:
+    claims = clusterapi.claims(clusterapi.CONTRACT_VERSIONS[0])
+    harness = Harness(not_read=[NotRead(claims.full_name)])
+    async with harness.running():
+        with harness.feed.reading() as reader:
+            shown = (await harness.news(reader))["pools"][EAST]
+    assert [extent["state"] for extent in shown["extents"]] == ["unknown"]
+    assert shown["notRead"] == [claims.full_name]
+
+
+async def test_a_pool_is_unknown_on_the_page_once_claims_may_not_be_read_any_more() -> None:
+    claims = clusterapi.claims(clusterapi.CONTRACT_VERSIONS[0])
+    harness = Harness(forbidden=[claims])
+    harness.cluster.serve_platforms(*CLUSTER_API)
+    async with harness.running():
+        with harness.feed.reading() as reader:
+            await harness.news(reader)
+            await harness.clock.advance(30)
+            shown = (await harness.news(reader, 0))["pools"][EAST]
+    assert [extent["state"] for extent in shown["extents"]] == ["unknown"]
+    assert shown["notRead"] == [claims.full_name]

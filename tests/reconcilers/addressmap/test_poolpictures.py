@@ -1,0 +1,76 @@
+"""Pools and tenants of which not everything may be read."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from controller.meta import TracedMeta
+from reconcilers.addressmap.extents import State
+from reconcilers.addressmap.objects import Objects
+from reconcilers.addressmap.page import pool_document
+from reconcilers.addressmap.poolpictures import PoolPicture, pool_pictures
+from reconcilers.addressmap.tenants import holdings
+from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
+from reconcilers.api.resources import IP_ALLOCATION, PROVIDER_CONFIG
+from reconcilers.integrations.clusterapi import api
+from reconcilers.integrations.core.scopedlists import NotRead
+from reconcilers.integrations.core.views import Views
+from tests.reconcilers import make
+
+SITE = NetworkPool(TracedMeta("site", "b"), NetworkPoolSpec("10.9.0.0/29"))
+CLAIMS = api.claims(api.CONTRACT_VERSIONS[0]).full_name
+ADDRESSES = api.addresses(api.CONTRACT_VERSIONS[0]).full_name
+ALLOCATIONS = IP_ALLOCATION.full_name
+
+
+def shown(*limits: NotRead) -> PoolPicture:
+    """Return the pool as a user with these limits sees it."""
+    objects = Objects({SITE.metadata.key: SITE}, {}, {}, {}, integrations=Views(not_read=limits))
+    (pool,) = pool_pictures(objects)
+    return pool
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        [NotRead(CLAIMS)],
+        [NotRead(ADDRESSES)],
+        [NotRead(ALLOCATIONS, "elsewhere")],
+        [NotRead(PROVIDER_CONFIG.full_name), NotRead(CLAIMS, "elsewhere")],
+    ],
+)
+def test_what_kinds_that_may_not_be_read_may_hold_is_unknown(limits: Sequence[NotRead]) -> None:
+    pool = shown(*limits)
+    assert [extent.state for extent in pool.picture.extents] == [State.UNKNOWN]
+    figures = pool.usage.document()
+    known = {name for name, value in figures.items() if value is not None}
+    assert {"total", "cidr", "notRead"} <= known
+    assert known.isdisjoint(
+        {"allocated", "available", "largestFreeBlock", "utilizationPercent", "waiting"}
+    )
+    assert figures["notRead"] == [str(limits[-1])]
+    assert pool_document(pool)["notRead"] == [str(limits[-1])]
+
+
+@pytest.mark.parametrize(
+    "limits", [[], [NotRead(PROVIDER_CONFIG.full_name)], [NotRead(CLAIMS, "b")]]
+)
+def test_what_may_hold_nothing_of_a_pool_leaves_its_figures_known(
+    limits: Sequence[NotRead],
+) -> None:
+    pool = shown(*limits)
+    assert [extent.state for extent in pool.picture.extents] == [State.FREE]
+    assert pool.usage.document()["available"] == 8
+    assert "notRead" not in pool.usage.document()
+    assert pool_document(pool)["notRead"] == []
+
+
+@pytest.mark.parametrize("limit", [None, NotRead(ALLOCATIONS, "b")])
+def test_a_tenant_whose_allocations_may_be_in_other_namespaces_has_no_known_figures(
+    limit: NotRead | None,
+) -> None:
+    limits = [limit] if limit else []
+    tenant = make.tenant()
+    objects = Objects({}, {}, {tenant.metadata.key: tenant}, {}, not_read=limits)
+    (holding,) = holdings(objects)
+    assert list(holding.not_read) == limits
