@@ -103,7 +103,7 @@ CLUSTERS = {
         rules.addresses_never_rest,
         "which was to rest",
         RESTING,
-        5,
+        8,
     ),
     "10b": Switch(
         "a claim is released though its Cluster is gone",

@@ -25,9 +25,9 @@ GIVEN, REST = "may be given away", "it did not come to rest"
 
 SWITCHES = {
     "gate": Switch("the finalizer goes last", rules.open_gate, GIVEN, _STORM, seed=2),
-    "mark": Switch("what is marked is not projected", rules.marks_projected, REST, Faults(), 5),
+    "mark": Switch("what is marked is not projected", rules.marks_projected, REST, Faults(), 0),
     "look": Switch("out means not in the pool", rules.pool_not_looked_at, GIVEN, _STORM, 45),
-    "services": Switch("nor on a Service", rules.services_not_looked_at, GIVEN, _STORM, 144),
+    "services": Switch("nor on a Service", rules.services_not_looked_at, GIVEN, _STORM, 347),
     "silence": Switch("who does not answer holds on", rules.silence_is_consent, GIVEN, _STORM, 2),
     "begun": Switch(
         "a projection is recorded before it begins", rules.begun_not_recorded, GIVEN, _STORM, 2
