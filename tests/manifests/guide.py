@@ -36,6 +36,10 @@ NOT_TYPED: Mapping[str, str] = {
     ",butler.butlerlabs.dev/allocation-type=loadbalancer": (
         "needs a tenant, and a ProviderConfig in cloud mode; tests/metallb has both"
     ),
+    "kubectl get ipaddresses.ipam.cluster.x-k8s.io -n butler-system -o"
+    " custom-columns=POOL:.spec.poolRef.name,CLAIM:.spec.claimRef.name,ADDRESS:.spec.address": (
+        "needs the kinds of Cluster API; tests/contract/clusterapi has them"
+    ),
     "kubectl get ipallocations.vitistack.io -A": "needs the kinds of vitistack;"
     " tests/contract/vitistack has them",
     "kubectl -n butler-system port-forward service/butler-ipam-ui 8443:443": _NODES,
