@@ -19,6 +19,10 @@ from controller.meta import Key
 R = TypeVar("R")
 
 
+class UnexpectedError(RuntimeError):
+    """Called code raised what is no Exception: a CancelledError of its own, for example."""
+
+
 def function_name(function: object) -> str:
     """Return the module and the qualified name of a function, for messages.
 
@@ -43,7 +47,7 @@ def check_plain(function: object, role: str) -> None:
         TypeError: the function is async or cannot be called.
     """
     if not callable(function):
-        raise TypeError(f"{role} must be a function, not {function!r}")
+        raise TypeError(f"{role} must be a function, not {safe_repr(function)}")
     if _is_async(function):
         raise TypeError(
             f"{role}, {function_name(function)}, must be a plain function, not an `async def`:"
@@ -51,24 +55,20 @@ def check_plain(function: object, role: str) -> None:
         )
 
 
-def check_not_awaitable(function: object, result: object) -> None:
-    """Close what a plain function returned if it has to be awaited, and raise.
+def check_callable(function: object, role: str) -> None:
+    """Raise for what cannot be called, where an async function is expected.
+
+    A plain function that returns a coroutine is accepted: only its result shows what it is.
 
     Args:
-        function: the function that returned `result`.
-        result: what it returned.
+        function: as the user registered it.
+        role: what the function is, for the message: `the reconciler of a`.
 
     Raises:
-        TypeError: the result is a coroutine, another awaitable, or an async generator.
+        TypeError: it cannot be called.
     """
-    if isinstance(result, Awaitable) or inspect.isasyncgen(result):
-        shown = repr(result)
-        if inspect.iscoroutine(result):
-            result.close()
-        raise TypeError(
-            f"{function_name(function)} returned {shown}, which nothing awaits: the function must"
-            " be a plain one that returns its result"
-        )
+    if not callable(function):
+        raise TypeError(f"{role} must be an `async def`, not {safe_repr(function)}")
 
 
 def checked_awaitable(function: object, result: Awaitable[R]) -> Awaitable[R]:
@@ -83,14 +83,14 @@ def checked_awaitable(function: object, result: Awaitable[R]) -> Awaitable[R]:
     """
     if not isinstance(result, Awaitable):
         raise TypeError(
-            f"{function_name(function)} must be an `async def`: it returned {result!r}, which"
-            " cannot be awaited"
+            f"{function_name(function)} must be an `async def`: it returned {safe_repr(result)},"
+            " which cannot be awaited"
         )
     return result
 
 
-def call_plain(function: Callable[..., object], *arguments: object) -> None:
-    """Call a function that returns nothing.
+def call_plain(function: Callable[..., R], *arguments: object) -> R:
+    """Call a function that is not async, and return its result.
 
     Args:
         function: a handler, for example.
@@ -98,113 +98,160 @@ def call_plain(function: Callable[..., object], *arguments: object) -> None:
 
     Raises:
         TypeError: the function returned what has to be awaited.
+        UnexpectedError: the function raised what is no Exception. A CancelledError is meant for
+            no task of the framework: a plain function does not wait.
+        SystemExit, KeyboardInterrupt: the function asks for the end of the process.
     """
-    check_not_awaitable(function, function(*arguments))
+    result = _run(function, function, *arguments)
+    if isinstance(result, Awaitable) or inspect.isasyncgen(result):
+        shown = safe_repr(result)
+        if inspect.iscoroutine(result):
+            result.close()
+        raise TypeError(
+            f"{function_name(function)} returned {shown}, which nothing awaits: the function must"
+            " be a plain one that returns its result"
+        )
+    return result
 
 
-def checked_keys(function: object, result: object) -> tuple[Key, ...]:
-    """Return the keys that a mapping returned.
-
-    Args:
-        function: the mapping.
-        result: what it returned: an iterable of keys. A generator runs here.
+def call_for_keys(function: Callable[..., object], *arguments: object) -> tuple[Key, ...]:
+    """Call a mapping, and return its keys. A generator runs here.
 
     Raises:
         TypeError: the result is no iterable, or an entry is no Key.
+        Exception: what the mapping raises; see `call_plain`.
     """
-    check_not_awaitable(function, result)
+    result = call_plain(function, *arguments)
     if isinstance(result, Key):
         raise TypeError(
             f"{function_name(function)} returned the single key {result}: return a collection of"
             " keys, for example a list with this key in it"
         )
-    if isinstance(result, str | bytes | Mapping) or not isinstance(result, Iterable):
-        raise TypeError(
-            f"{function_name(function)} returned {result!r}: return a collection of keys, which is"
-            " empty for none"
-        )
-    keys = tuple(result)
+    keys = _collect(function, result, "keys, which is empty for none")
     for key in keys:
         if not is_key(key):
             raise TypeError(
-                f"{function_name(function)} returned {key!r} among its keys: each must be a"
-                " controller.Key of two texts, namespace and name"
+                f"{function_name(function)} returned {safe_repr(key)} among its keys: each must be"
+                " a controller.Key of two texts, namespace and name"
             )
     return keys
 
 
-def checked_key_or_none(function: object, result: object) -> Key | None:
-    """Return the key, or None, that a function returned.
+def call_for_key(function: Callable[..., object], *arguments: object) -> Key | None:
+    """Call a function that returns a key or None, and return the result.
 
     Raises:
         TypeError: the result is neither.
+        Exception: what the function raises; see `call_plain`.
     """
-    check_not_awaitable(function, result)
+    result = call_plain(function, *arguments)
     if result is None:
         return None
     if not is_key(result):
         raise TypeError(
-            f"{function_name(function)} returned {result!r}: return a controller.Key of two texts,"
-            " or None"
+            f"{function_name(function)} returned {safe_repr(result)}: return a controller.Key of"
+            " two texts, or None"
         )
     assert isinstance(result, Key)
     return result
 
 
-def checked_flag(function: object, result: object) -> bool:
-    """Return what a predicate returned.
+def call_for_flag(function: Callable[..., object], *arguments: object) -> bool:
+    """Call a predicate, and return its result.
 
     Raises:
         TypeError: the result is neither True nor False. A forgotten `return` would drop all
-            changes, and a coroutine would pass all.
+            changes.
+        Exception: what the predicate raises; see `call_plain`.
     """
-    check_not_awaitable(function, result)
+    result = call_plain(function, *arguments)
     if not isinstance(result, bool):
-        raise TypeError(f"{function_name(function)} returned {result!r}: return True or False")
+        raise TypeError(
+            f"{function_name(function)} returned {safe_repr(result)}: return True or False"
+        )
     return result
 
 
-def checked_delay(function: object, result: object) -> float:
-    """Return the seconds that a delay function returned.
+def call_for_seconds(function: Callable[..., object], *arguments: object) -> float:
+    """Call a function that returns a delay, and return the delay in seconds.
 
     Raises:
         TypeError: the result is no number.
         ValueError: it is negative, infinite or NaN.
+        Exception: what the function raises; see `call_plain`.
     """
-    check_not_awaitable(function, result)
+    result = call_plain(function, *arguments)
     if not isinstance(result, int | float) or isinstance(result, bool):
-        raise TypeError(f"{function_name(function)} returned {result!r}: return seconds, a number")
+        raise TypeError(
+            f"{function_name(function)} returned {safe_repr(result)}: return seconds, a number"
+        )
     if not math.isfinite(result) or result < 0:
         raise ValueError(
-            f"{function_name(function)} returned {result!r}: return seconds from 0 on"
+            f"{function_name(function)} returned {safe_repr(result)}: return seconds from 0 on"
         )
     return result
 
 
-def checked_texts(function: object, result: object) -> AbstractSet[str]:
-    """Return the values that an index function returned.
+def call_for_texts(function: Callable[..., object], *arguments: object) -> AbstractSet[str]:
+    """Call an index function, and return its values.
 
     Raises:
         TypeError: the result is no collection of texts.
+        Exception: what the function raises; see `call_plain`.
     """
-    check_not_awaitable(function, result)
-    if isinstance(result, str | bytes | Mapping) or not isinstance(result, Iterable):
-        raise TypeError(
-            f"{function_name(function)} returned {result!r}: return a collection of texts"
-        )
-    values = frozenset(result)
+    values = _collect(function, call_plain(function, *arguments), "texts")
     for value in values:
         if not isinstance(value, str):
             raise TypeError(
-                f"{function_name(function)} returned {value!r} among its values: each must be a"
-                " text"
+                f"{function_name(function)} returned {safe_repr(value)} among its values:"
+                " each must be a text"
             )
-    return values
+    return frozenset(values)
+
+
+def safe_repr(value: object) -> str:
+    """Return the representation of a value of a user; if that raises, the type of the value."""
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - the message is about the value, not about its __repr__
+        return f"an object of type {function_name(type(value))}"
 
 
 def is_key(value: object) -> bool:
     """Return whether a value can be used as the key of an object: a Key of two texts."""
     return isinstance(value, Key) and all(isinstance(part, str) for part in tuple(value))
+
+
+def _run(function: object, call: Callable[..., R], *arguments: object) -> R:
+    """Run code of a user; raise an Exception for whatever must not end the caller.
+
+    Args:
+        function: the function that the user registered, for the message.
+        call: what runs.
+        *arguments: for `call`.
+    """
+    try:
+        return call(*arguments)
+    except (Exception, SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise UnexpectedError(
+            f"{function_name(function)} raised {safe_repr(error)}, which is no Exception"
+        ) from error
+
+
+def _collect(function: object, result: object, expected: str) -> tuple[Any, ...]:
+    """Return the entries of a collection that a function returned.
+
+    Raises:
+        TypeError: the result is no collection, or a text.
+    """
+    if isinstance(result, str | bytes | Mapping) or not isinstance(result, Iterable):
+        raise TypeError(
+            f"{function_name(function)} returned {safe_repr(result)}: return a collection of"
+            f" {expected}"
+        )
+    return _run(function, lambda: tuple(result))
 
 
 def _is_async(function: object) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import structlog
 
 from controller import discovery
+from controller.callbacks import call_plain
 from controller.codec import (
     Page,
     decode_json,
@@ -416,7 +417,7 @@ class Client:
         if listener is None:
             return
         try:
-            listener(resource, what)
+            call_plain(listener, resource, what)
         except Exception:
             log.exception("response listener raised", resource=resource.full_name)
 

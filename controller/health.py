@@ -9,6 +9,12 @@ reach the port, and an error may quote what a server sent.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+import structlog
+
+from controller.callbacks import call_plain, check_plain, function_name, safe_repr
+
+log = structlog.get_logger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Failing:
@@ -30,10 +36,17 @@ class Check:
     Args:
         name: as in `/readyz/NAME`.
         run: returns None if the check passes. It is called at each probe, so it must be quick.
+            A check that raises, or returns anything else, fails.
+
+    Raises:
+        TypeError: `run` is async or cannot be called.
     """
 
     name: str
     run: Callable[[], Failing | None]
+
+    def __post_init__(self) -> None:
+        check_plain(self.run, f"the check {self.name}")
 
 
 PING = Check("ping", lambda: None)
@@ -59,13 +72,26 @@ def report(
         verbose: show all lines, and the reasons.
         exclude: names of checks that are not run.
     """
-    results = [(check.name, check.run()) for check in checks if check.name not in exclude]
+    results = [(check.name, _run(check)) for check in checks if check.name not in exclude]
     healthy = all(failing is None for _, failing in results)
     if healthy and not verbose:
         return Report(True, "ok")
     lines = [_line(name, failing, verbose=verbose) for name, failing in results]
     lines.append(f"{page} check {'passed' if healthy else 'failed'}\n")
     return Report(healthy, "\n".join(lines))
+
+
+def _run(check: Check) -> Failing | None:
+    """Return the result of a check; a failure if the check itself fails."""
+    try:
+        result: object = call_plain(check.run)
+    except Exception as error:
+        log.exception("health check raised", check=check.name)
+        return Failing("the check raised", safe_repr(error))
+    if result is None or isinstance(result, Failing):
+        return result
+    why = f"{function_name(check.run)} returned {safe_repr(result)}: return None or a Failing"
+    return Failing("the check returned a wrong result", why)
 
 
 def _line(name: str, failing: Failing | None, *, verbose: bool) -> str:

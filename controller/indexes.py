@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from controller.callbacks import check_plain, checked_texts
+from controller.callbacks import call_for_texts, check_plain, safe_repr
 from controller.meta import Key, Object
 
 T = TypeVar("T", bound=Object)
@@ -79,9 +79,9 @@ class Indexes(Generic[T]):
         values: dict[str, AbstractSet[str]] = {}
         for name, function in self._functions.items():
             try:
-                values[name] = checked_texts(function, function(obj))
+                values[name] = call_for_texts(function, obj)
             except Exception as error:
-                raise IndexFailure(f"index {name!r} raised {error!r}") from error
+                raise IndexFailure(f"index {name!r} raised {safe_repr(error)}") from error
         # Kept for the `move` that follows, so that each function is called once for an event.
         self._latest = (obj, values)
         return values

@@ -4,6 +4,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import anyio
@@ -209,16 +210,17 @@ class Informer(Generic[T]):
             TypeError: the handler is async or cannot be called.
         """
         check_plain(handler, "the handler of an informer")
+        registered = partial(handler)  # hashable, and another for each registration of a handler
 
         def deliver(change: Change[T]) -> None:
             try:
-                call_plain(handler, change)
+                call_plain(registered, change)
             except Exception as error:  # noqa: BLE001 - logged there, and the change is kept
-                self._undelivered.keep(handler, change, error)
+                self._undelivered.keep(registered, change, error)
 
         def close() -> None:
             self.cache.unsubscribe(deliver)
-            self._undelivered.forget(handler)
+            self._undelivered.forget(registered)
 
         def replay() -> None:
             for obj in tuple(self.cache):
@@ -238,16 +240,17 @@ class Informer(Generic[T]):
             TypeError: the handler is async or cannot be called.
         """
         check_plain(handler, "the handler of unreadable objects")
+        registered = partial(handler)  # hashable, and another for each registration of a handler
 
         def deliver(key: Key) -> None:
             try:
-                call_plain(handler, key)
+                call_plain(registered, key)
             except Exception as error:  # noqa: BLE001 - logged there, and the key is kept
-                self._undelivered.keep_key(handler, key, error)
+                self._undelivered.keep_key(registered, key, error)
 
         def close() -> None:
             self.cache.unsubscribe_unreadable(deliver)
-            self._undelivered.forget_keys(handler)
+            self._undelivered.forget_keys(registered)
 
         def replay() -> None:
             for key in tuple(self.cache.unreadable):

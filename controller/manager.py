@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from controller.callbacks import check_plain
+from controller.callbacks import check_callable, check_plain
 from controller.client import Client
 from controller.clock import Clock, SystemClock
 from controller.election import (
@@ -185,7 +185,7 @@ class Manager:
 
         Raises:
             ValueError: there is a controller of that name, or `watches` is empty.
-            TypeError: `group`, `shard_by` or `forget` is async, or cannot be called.
+            TypeError: `group`, `shard_by` or `forget` is async, or a function cannot be called.
             RuntimeError: the manager runs already.
         """
         self._check_not_started()
@@ -226,9 +226,11 @@ class Manager:
 
         Raises:
             ValueError: there is a service of that name.
+            TypeError: `run` cannot be called.
             RuntimeError: the manager runs already.
         """
         self._check_not_started()
+        check_callable(run, f"service {name}")
         self._services.add(name, run, leader_only=leader_only)
 
     @property

@@ -20,7 +20,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import structlog
 
-from controller.callbacks import check_not_awaitable
+from controller.callbacks import call_plain
 
 K = TypeVar("K", bound=Hashable)
 
@@ -184,8 +184,7 @@ class _Level(Generic[K]):
         """Return the group of a key; keys whose group cannot be told share one."""
         assert self._group is not None
         try:
-            group = self._group(key)
-            check_not_awaitable(self._group, group)
+            group = call_plain(self._group, key)
             hash(group)
         except Exception:
             log.exception("group function raised", key=str(key))

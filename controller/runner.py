@@ -41,7 +41,7 @@ import anyio
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from controller.callbacks import function_name, is_key
+from controller.callbacks import check_callable, function_name, is_key, safe_repr
 from controller.deadlines import Deadline, DeadlinePassed
 from controller.errors import (
     LONGEST_RETRY_SECONDS,
@@ -89,6 +89,10 @@ class Controller:
         timeout_seconds: how long a reconciliation may take; None for no limit. One that takes
             longer is cancelled, and retried with back-off.
         partition: which keys are reconciled in this process; None for all.
+
+    Raises:
+        ValueError: `concurrency` is less than 1.
+        TypeError: `reconcile` cannot be called.
     """
 
     def __init__(  # noqa: PLR0913 - what a controller is made of
@@ -103,6 +107,7 @@ class Controller:
         timeout_seconds: float | None = None,
         partition: Partition | None = None,
     ) -> None:
+        check_callable(reconcile, f"the reconciler of {name}")
         if concurrency < 1:
             raise ValueError(f"controller {name}: concurrency must be at least 1")
         self.name = name
@@ -212,7 +217,7 @@ class Controller:
         if not isinstance(running, Awaitable):
             raise NotAsync(
                 f"the reconciler of {self.name}, {function_name(self._reconcile)}, must be an"
-                f" `async def`: it returned {running!r}, which cannot be awaited"
+                f" `async def`: it returned {safe_repr(running)}, which cannot be awaited"
             )
         if self._timeout is None:
             outcome = await running
@@ -220,8 +225,9 @@ class Controller:
             outcome = await self._run_within(self._timeout, running)
         if not isinstance(outcome, Outcome):  # a forgotten return, for example
             raise TypeError(
-                f"reconciler {self.name}, {function_name(self._reconcile)}, returned {outcome!r},"
-                " which is no Outcome: return SETTLED, Again(seconds) or Blocked(reason)"
+                f"reconciler {self.name}, {function_name(self._reconcile)}, returned"
+                f" {safe_repr(outcome)}, which is no Outcome: return SETTLED, Again(seconds) or"
+                " Blocked(reason)"
             )
         return outcome
 
@@ -306,7 +312,7 @@ class Controller:
             case _:
                 bug = is_bug(error)
                 event = "Reconciler panic" if bug else "Reconciler error"
-                self._log.error(event, error=_described(error), exc_info=error)
+                self._log.error(event, error=safe_repr(error), exc_info=error)
                 self._metrics.panics.inc(bug)
         self.queue.add_rate_limited(key, priority=priority)
         return "error"
@@ -374,13 +380,6 @@ def _message(error: Exception) -> str:
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - the error of the pass matters, not that of its text
-        return type(error).__name__
-
-
-def _described(error: Exception) -> str:
-    try:
-        return repr(error)
-    except Exception:  # noqa: BLE001 - the traceback is logged in any case
         return type(error).__name__
 
 

@@ -21,7 +21,7 @@ from hashlib import blake2b
 import anyio
 import structlog
 
-from controller.callbacks import call_plain, check_plain, checked_key_or_none
+from controller.callbacks import call_for_key, call_plain, check_plain
 from controller.meta import Key
 
 ShardBy = Callable[[Key], Key | None]
@@ -167,7 +167,7 @@ class Partition:
         Raises:
             Exception: what the function `by` raises, or TypeError for a wrong result.
         """
-        owner = key if self._by is None else checked_key_or_none(self._by, self._by(key))
+        owner = key if self._by is None else call_for_key(self._by, key)
         return None if owner is None else shard_of(owner, self._shards.count)
 
     def owns(self, key: Key) -> bool:

@@ -29,7 +29,7 @@ import anyio
 import structlog
 from prometheus_client import Counter
 
-from controller.callbacks import checked_awaitable
+from controller.callbacks import UnexpectedError, checked_awaitable, safe_repr
 from controller.clock import Clock
 from controller.errors import UnexpectedEnd
 from controller.health import Check, Failing
@@ -44,10 +44,6 @@ Part = Callable[[], Awaitable[None]]
 Task = Callable[[], Coroutine[Any, Any, None]]
 
 log = structlog.get_logger(__name__)
-
-
-class UnexpectedError(RuntimeError):
-    """Called code raised what is no Exception: a CancelledError of its own, for example."""
 
 
 _expiring: "set[asyncio.Task[Any]]" = set()
@@ -126,7 +122,7 @@ def as_exception(error: BaseException) -> Exception:
                 raise error
             made = UnexpectedError("cancelled by other code, or awaited what was cancelled")
         case _:
-            made = UnexpectedError(f"raised {error!r}, which is no Exception")
+            made = UnexpectedError(f"raised {safe_repr(error)}, which is no Exception")
     made.__cause__ = error
     return made
 

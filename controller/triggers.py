@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from controller.cache import Change
-from controller.callbacks import check_plain, checked_delay, checked_flag, checked_keys
+from controller.callbacks import call_for_flag, call_for_keys, call_for_seconds, check_plain
 from controller.clusters import ClusterKind
 from controller.informer import Informer, Registration
 from controller.meta import Key, Object
@@ -229,16 +229,14 @@ Trigger = Watch[Any] | ClusterWatch[Any]
 def keys_of(change: Change[T], mapping: Mapping[T]) -> tuple[Key, ...]:
     """Return the keys that a change maps to, each once, those of the old state first."""
     states = (state for state in (change.old, change.new) if state is not None)
-    return tuple(
-        dict.fromkeys(key for state in states for key in checked_keys(mapping, mapping(state)))
-    )
+    return tuple(dict.fromkeys(key for state in states for key in call_for_keys(mapping, state)))
 
 
 def _enqueue_unreadable(
     queue: KeySink, mapping: Callable[[Key], Iterable[Key]], priority: int, unreadable: Key
 ) -> None:
     """Queue the keys that the key of an unreadable object maps to."""
-    for key in dict.fromkeys(checked_keys(mapping, mapping(unreadable))):
+    for key in dict.fromkeys(call_for_keys(mapping, unreadable)):
         queue.add_after(key, 0.0, priority=priority)
 
 
@@ -263,8 +261,8 @@ def _enqueue(
     priority: int = 0,
 ) -> None:
     """Queue the keys of a change that passes the predicate; initial ones at low priority."""
-    if predicate is not None and not checked_flag(predicate, predicate(change)):
+    if predicate is not None and not call_for_flag(predicate, change):
         return
-    seconds = checked_delay(delay, delay(change)) if callable(delay) else delay or 0.0
+    seconds = call_for_seconds(delay, change) if callable(delay) else delay or 0.0
     for key in keys_of(change, mapping):
         queue.add_after(key, seconds, priority=LOW_PRIORITY if change.initial else priority)

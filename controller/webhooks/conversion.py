@@ -24,12 +24,12 @@ import msgspec
 import structlog
 from anyio.lowlevel import checkpoint
 
-from controller.callbacks import check_not_awaitable, check_plain, function_name
+from controller.callbacks import call_plain, check_plain, function_name, safe_repr
 from controller.clock import Clock
 from controller.codec import DECODE_ERRORS, decoder, encode
 from controller.meta import Key, Untyped
 from controller.resource import Resource
-from controller.supervisor import as_exception, is_bug
+from controller.supervisor import is_bug
 from controller.webhooks.carrying import UnfitResult, carry_over
 from controller.webhooks.conversionreview import (
     ConversionReview,
@@ -243,14 +243,10 @@ def _apply(step: _Step, source: Json) -> Json:
     data = encode(source)
     given = _read(data, step.takes)
     known = _named(given, data)  # now, as the function may change what it is given
-    try:
-        returned = step.function(given)
-    except BaseException as error:
-        raise as_exception(error) from error
-    check_not_awaitable(step.function, returned)
+    returned = call_plain(step.function, given)
     if not isinstance(returned, get_origin(step.returns) or step.returns):
         raise UnfitResult(
-            f"{function_name(step.function)} returned {returned!r}, which is no"
+            f"{function_name(step.function)} returned {safe_repr(returned)}, which is no"
             f" {_name(step.returns)}"
         )
     if _is_plain(step.takes):

@@ -22,7 +22,7 @@ from typing import Generic, TypeVar
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from controller.callbacks import function_name
+from controller.callbacks import check_callable, function_name, safe_repr
 from controller.clock import Clock
 from controller.supervisor import guarded, is_bug
 from controller.webhooks.answers import Answer, Denied, Patched
@@ -63,6 +63,7 @@ class Webhook(Generic[T]):
 
     Raises:
         ValueError: the path does not begin with a slash.
+        TypeError: the handler cannot be called.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Webhook(Generic[T]):
     ) -> None:
         if not path.startswith("/") or len(path) < 2:
             raise ValueError(f"webhook path {path!r} must begin with a slash and name something")
+        check_callable(handler, f"the handler of webhook {path}")
         self.path = path
         self.mutating = mutating
         self._handler = handler
@@ -136,8 +138,8 @@ class Webhook(Generic[T]):
     def _checked(self, answer: Answer) -> Answer:
         if not isinstance(answer, Answer):  # a forgotten return, for example
             raise TypeError(
-                f"webhook {self.path}: {function_name(self._handler)} returned {answer!r}, which"
-                " is no Answer: return Allowed, Denied or Patched"
+                f"webhook {self.path}: {function_name(self._handler)} returned"
+                f" {safe_repr(answer)}, which is no Answer: return Allowed, Denied or Patched"
             )
         if isinstance(answer, Patched) and not self.mutating:
             raise TypeError(f"webhook {self.path} is validating: it must not return a patch")

@@ -1,5 +1,6 @@
 """Functions of users that are async, or that return values of a wrong type."""
 
+import asyncio
 import gc
 import math
 import warnings
@@ -11,10 +12,12 @@ import anyio
 import pytest
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
+from typing_extensions import override
 
 from controller.cache import Cache, Change
 from controller.callbacks import check_plain, function_name
 from controller.clusters import ClusterKind
+from controller.health import Check, Failing, report
 from controller.informer import Informer
 from controller.manager import Manager
 from controller.meta import Key
@@ -91,6 +94,7 @@ REGISTRATIONS: dict[str, Callable[[Any], object]] = {
     "group": lambda function: manager_with(group=function),
     "shard_by": lambda function: manager_with(shard_by=function),
     "forget": lambda function: manager_with(forget=function),
+    "health check": lambda function: Check("ours", function),
 }
 
 
@@ -116,6 +120,22 @@ def test_what_cannot_be_called_is_refused_when_it_is_registered(
     register: Callable[[Any], object],
 ) -> None:
     with pytest.raises(TypeError, match=r"must be a function, not 'metadata\.name'"):
+        register("metadata.name")
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        lambda function: Manager(StoreTransport(Store())).add_service("ours", function),
+        lambda function: Controller("ours", function, queue=WorkQueue[Key](VirtualClock())),
+        lambda function: Webhook("/ours", function, Widget),
+    ],
+    ids=["service", "reconciler", "webhook"],
+)
+def test_what_cannot_be_called_is_refused_where_an_async_function_is_expected(
+    register: Callable[[Any], object],
+) -> None:
+    with pytest.raises(TypeError, match=r"ours must be an `async def`, not 'metadata\.name'"):
         register("metadata.name")
 
 
@@ -230,7 +250,134 @@ async def test_a_wrong_result_ends_nothing_and_the_change_is_delivered_again(
     assert message in str(line["exc_info"])
 
 
-@pytest.mark.parametrize("values", [[1], [None], {"red": 1}, b"red"])
+class Unshowable:
+    """An object that has no representation."""
+
+    @override
+    def __repr__(self) -> str:
+        raise RuntimeError("no representation")
+
+
+class UnshowableError(Unshowable, Exception):
+    """An error that has no representation."""
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    def function(*_: object) -> Any:
+        raise error
+
+    return function
+
+
+def keys_and_a_cancellation(_: object) -> Iterator[Any]:
+    yield A
+    raise asyncio.CancelledError
+
+
+BROKEN: dict[str, Callable[..., Any]] = {
+    "cancellation": raising(asyncio.CancelledError()),
+    "end of a generator": raising(GeneratorExit()),
+    "group of errors": raising(BaseExceptionGroup("two", [GeneratorExit()])),
+    "error that cannot be shown": raising(UnshowableError()),
+    "value that cannot be shown": lambda *_: Unshowable(),
+    "generator that is cancelled midway": keys_and_a_cancellation,
+}
+
+
+@pytest.mark.parametrize("role", ["mapping", "predicate", "delay"])
+@pytest.mark.parametrize("function", BROKEN.values(), ids=BROKEN)
+async def test_whatever_a_function_raises_the_rest_goes_on(
+    role: str, function: Callable[..., Any]
+) -> None:
+    harness = Harness()
+    right = getattr(harness, role)
+    with capture_logs() as lines:
+        async with anyio.create_task_group() as group:
+            group.start_soon(harness.manager.run)
+            await harness.clock.advance(0)
+            setattr(harness, role, function)
+            harness.put("a")
+            await harness.clock.advance(0)
+            setattr(harness, role, right)
+            harness.put("b")
+            await harness.clock.advance(30)
+            assert harness.reconciled == ["b", "a"]
+            harness.manager.stop()
+    assert [line["event"] for line in lines if line["log_level"] == "error"] == [
+        "event handler raised"
+    ]
+
+
+@pytest.mark.parametrize("function", BROKEN.values(), ids=BROKEN)
+async def test_whatever_other_functions_raise_ends_no_caller(
+    function: Callable[..., Any],
+) -> None:
+    cache = Cache(WIDGETS, indexes={"color": function})
+    levels = ReadyLevels[Key](group=function)
+    with capture_logs():
+        cache.replace([widget("a", 1)], 1)
+        levels.push(A, 0, 0.0)
+    assert "index 'color' raised" in cache.unreadable[A]
+    assert levels.pop(1.0) is not None
+    checked = report("readyz", [Check("ours", function)], verbose=True)
+    assert not checked.healthy
+    assert checked.text.startswith("[-]ours failed: the check ")
+
+
+@pytest.mark.parametrize("result", [True, False, "broken", 0])
+def test_a_check_with_a_wrong_result_fails_by_itself(result: Any) -> None:
+    def check() -> Any:
+        return result
+
+    why = f"{function_name(check)} returned {result!r}: return None or a Failing"
+    checks = [Check("ours", check), Check("other", lambda: Failing("it", "broke"))]
+    assert report("readyz", checks, verbose=True).text.splitlines() == [
+        f"[-]ours failed: the check returned a wrong result: {why}",
+        "[-]other failed: it: broke",
+        "readyz check failed",
+    ]
+
+
+class Unhashable:
+    """A handler that cannot be the key of a dict, and raises until it is repaired."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        self.broken = True
+        self.keys: list[Key] = []
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __call__(self, change: Change[Widget]) -> None:
+        if self.broken:
+            raise ValueError("broken")
+        assert change.new is not None
+        self.keys.append(change.new.metadata.key)
+
+
+async def test_a_handler_that_cannot_be_hashed_gets_the_object_again() -> None:
+    store, clock = Store(), VirtualClock()
+    store.put("/apis/example.com/v1/namespaces/default/widgets/a", {"metadata": {"name": "a"}})
+    watched = Informer(WIDGETS, StoreTransport(store), clock)
+    handler = Unhashable()
+    closed = watched.add_handler(handler)
+    watched.add_handler(handler)
+    async with anyio.create_task_group() as group:
+        group.start_soon(watched.run)
+        with capture_logs() as lines:
+            await clock.advance(0)
+        assert [line["event"] for line in lines] == ["event handler raised"] * 2
+        handler.broken = False
+        closed.close()
+        await clock.advance(30)
+        group.cancel_scope.cancel()
+    assert len(handler.keys) == 1, "the other registration of the same handler goes on"
+
+
+@pytest.mark.parametrize("values", [[1], [None], {"red": 1}, b"red", [["red"]], [{}]])
 def test_an_index_function_with_values_that_are_no_texts_is_named(values: Any) -> None:
     def colors(_: Widget) -> Any:
         return values
