@@ -186,8 +186,8 @@ def patch(tenant: TenantCluster, verdict: Verdict, now: datetime) -> dict[str, A
 def addresses(states: Sequence[AllocationState]) -> Finding:
     """Return the NetworkReady condition that follows from the states of the allocations."""
     for state in states:
-        if state.exhausted:
-            return _exhausted(state)
+        if state.refusal is not None:
+            return network_ready(False, state.refusal.reason, state.refusal.message)
     for state in states:
         if not state.served:
             return _waiting(state)
@@ -195,19 +195,6 @@ def addresses(states: Sequence[AllocationState]) -> Finding:
     if balancer is None or balancer.allocation is None:
         return network_ready(True, "Ready", "no load-balancer IPs are needed yet")
     return network_ready(True, "Ready", f"LB IPs allocated: {balancer.allocation.status.cidr}")
-
-
-def _exhausted(state: AllocationState) -> Finding:
-    """Return condition NetworkReady for a cluster for which no pool exists or has room."""
-    if state.only_absent:
-        message = f"no configured pool exists: {state.absent}"
-        return network_ready(False, "PoolNotFound", message)
-    nodes = state.kind == names.TYPE_NODES
-    what = ": no room for the node IPs of one more cluster" if nodes else ""
-    also = f"; {state.absent}" if state.absent else ""
-    if state.families:
-        also = f", or lack a family of what is asked for ({state.families}){also}"
-    return network_ready(False, "PoolExhausted", f"all configured pools are exhausted{what}{also}")
 
 
 def _waiting(state: AllocationState) -> Finding:

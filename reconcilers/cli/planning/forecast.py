@@ -41,6 +41,7 @@ from reconcilers.networkpool.view import View
 from reconcilers.providerconfig import evaluation
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
+from reconcilers.tenantcluster.allocations.refusals import Refusal
 from reconcilers.tenantcluster.allocations.requests import (
     AllocationState,
     RequestPlanner,
@@ -266,7 +267,7 @@ class Forecast:
     ) -> Iterator[IPAllocation]:
         with ExitStack() as kept:
             drafts = self._planner().new_allocations(tenant, provider, group, kept)
-            if isinstance(drafts, Wanted):
+            if isinstance(drafts, Refusal):
                 return
             for wanted, draft in zip(group, drafts, strict=True):
                 moved = since.get(wanted.kind)
@@ -277,11 +278,16 @@ class Forecast:
 
     def _standings(self, tenant: TenantCluster, provider: ProviderConfig) -> list[AllocationState]:
         """Return how the cluster's allocations stand."""
+        wanted = self._wanted(tenant, provider)
+        refused = [
+            state
+            for group in groups(tenant, [one for one in wanted if one.existing is None])
+            for state in self._planner().refused(tenant, provider, group)
+        ]
+        by_kind = {state.kind: state for state in refused}
         return [
-            AllocationState(wanted.kind, wanted.existing)
-            if wanted.existing is not None
-            else self._planner().unserved(tenant, provider, wanted, exhausted=True)
-            for wanted in self._wanted(tenant, provider)
+            by_kind.get(request.kind) or AllocationState(request.kind, request.existing)
+            for request in wanted
         ]
 
     def _write_other_statuses(self) -> None:

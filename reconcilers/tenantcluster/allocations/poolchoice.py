@@ -15,8 +15,6 @@ from functools import partial
 from itertools import chain, product
 from itertools import count as counter
 
-import structlog
-
 from allocator import AddressRange, AllocatorError, Family, InvalidPool, Layout, Space
 from controller.cache import Cache, Change
 from controller.meta import Key
@@ -27,7 +25,7 @@ from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import Networking
 from reconcilers.networkpool.contents import Rows, place, row, waits
 from reconcilers.networkpool.protocol import Turns
-from reconcilers.references import absent_pools
+from reconcilers.tenantcluster.allocations.refusals import PoolRefusal, describe_free_blocks
 
 
 class PoolForecast:
@@ -101,6 +99,22 @@ class PoolForecast:
         needed = self._served_from(count, asked)
         if needed:
             self._placed[name] = tuple(space.allocate(count) for space in needed)
+
+    def obstacle(self, count: int, position: int, asked: Networking) -> str:
+        """Return why the pool cannot serve a request: what it lacks, or its largest free blocks.
+
+        Args:
+            count: how many addresses in a row of each family the request needs.
+            position: how far the reader of the allocations has read by now.
+            asked: the families that the request needs.
+        """
+        self._free_unseen(position)
+        needed = self._needed(asked, whole=False)
+        if not needed:
+            return "lacks a family of the request"
+        if all(space.fits(count) for space in needed):
+            return "has room"  # the request that was refused is about to be served
+        return describe_free_blocks({s.layout.family: s.largest_free for s in needed})
 
     def families(self, count: int, asked: Networking) -> set[Family]:
         """Return of which families a request for `count` addresses would get some."""
@@ -254,9 +268,6 @@ def _promises(pool: NetworkPool) -> dict[str, Assignment]:
     }
 
 
-_log = structlog.get_logger(__name__)
-
-
 class PoolChoice:
     """Chooses pools by what will be free in them.
 
@@ -298,18 +309,39 @@ class PoolChoice:
                 size = count(pool)
                 if forecast is not None and forecast.fits(size, position, asked, whole=whole):
                     return pool
-                key = str(pool.metadata.key)
-                _log.info("pool has insufficient capacity, trying next", pool=key)
         return None
+
+    def refusals(
+        self,
+        provider: ProviderConfig,
+        count: Callable[[NetworkPool], int],
+        asked: Networking,
+    ) -> tuple[PoolRefusal, ...]:
+        """Return why each pool of `provider` does not serve a request, in order of preference."""
+        namespace = provider.metadata.namespace
+        refusals = []
+        for name in provider.spec.networking.pools_in_order():
+            pool = self._pools.get(Key(namespace, name))
+            if pool is None:
+                refusals.append(PoolRefusal(name, 0, "does not exist", exists=False))
+                continue
+            size = count(pool)
+            refusals.append(PoolRefusal(name, size, self._obstacle(pool, size, asked)))
+        return tuple(refusals)
+
+    def _obstacle(self, pool: NetworkPool, count: int, asked: Networking) -> str:
+        """Return why an existing pool does not serve a request."""
+        if pool.metadata.terminating:
+            return "is being deleted"
+        forecast = self._forecast(pool)
+        if forecast is None:
+            return "its spec is invalid"
+        return forecast.obstacle(count, self._allocations.position, asked)
 
     def families(self, pool: NetworkPool, count: int, asked: Networking) -> set[Family]:
         """Return of which families a request of a pool for `count` addresses would get some."""
         forecast = self._forecast(pool)
         return forecast.families(count, asked) if forecast is not None else set()
-
-    def absent(self, provider: ProviderConfig) -> tuple[str, ...]:
-        """Return the names of pools of `provider` that do not exist."""
-        return absent_pools(provider, self._pools.get)
 
     @contextmanager
     def reserved(self, pool: NetworkPool, count: int, asked: Networking) -> Iterator[None]:
@@ -335,13 +367,11 @@ class PoolChoice:
         return found is not None and not found.metadata.terminating
 
     def _candidates(self, provider: ProviderConfig) -> Iterator[NetworkPool]:
-        """Yield a provider's pools in order of preference; log those that do not exist."""
+        """Yield a provider's pools that exist and are not deleted, in order of preference."""
         namespace = provider.metadata.namespace
         for name in provider.spec.networking.pools_in_order():
             pool = self._pools.get(Key(namespace, name))
-            if pool is None:
-                _log.info("pool not found, trying next", pool=f"{namespace}/{name}")
-            elif not pool.metadata.terminating:
+            if pool is not None and not pool.metadata.terminating:
                 yield pool
 
     def _forecast(self, pool: NetworkPool) -> PoolForecast | None:

@@ -29,12 +29,14 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.metrics import IpamMetrics
 from reconcilers.tenantcluster.allocations.membership import members
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
+from reconcilers.tenantcluster.allocations.refusals import Refusal
 from reconcilers.tenantcluster.allocations.requests import (
     AllocationState,
     NewAllocation,
     RequestPlanner,
     Wanted,
     groups,
+    states_without_allocation,
 )
 
 _log = structlog.get_logger(__name__)
@@ -212,6 +214,10 @@ class Requester:
         """Return of which families a growth allocation would bring addresses; none if it waits."""
         return self._planner.families_of_growth(tenant, provider)
 
+    def growth_refusal(self, tenant: TenantCluster, provider: ProviderConfig) -> Refusal:
+        """Return why no pool of `provider` serves one more growth allocation."""
+        return self._planner.growth_refusal(tenant, provider)
+
     async def move_growth(
         self, tenant: TenantCluster, provider: ProviderConfig, grown: Iterable[IPAllocation]
     ) -> None:
@@ -240,11 +246,8 @@ class Requester:
         """
         with ExitStack() as reserved:
             found = self._planner.new_allocations(tenant, provider, group, reserved)
-            if isinstance(found, Wanted):
-                return [
-                    self._planner.unserved(tenant, provider, wanted, exhausted=wanted is found)
-                    for wanted in group
-                ]
+            if isinstance(found, Refusal):
+                return states_without_allocation(group, found)
             return [
                 AllocationState(wanted.kind, await self._create(tenant, new))
                 for wanted, new in zip(group, found, strict=True)

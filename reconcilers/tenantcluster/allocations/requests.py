@@ -6,7 +6,7 @@ line shows them without one.
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -19,9 +19,9 @@ from reconcilers.api.networkpool import NetworkPool, capped
 from reconcilers.api.providerconfig import ELASTIC, ProviderConfig, ProviderNetwork
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.caches import Part
-from reconcilers.references import describe_absent_pools
 from reconcilers.tenantcluster.allocations import membership
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
+from reconcilers.tenantcluster.allocations.refusals import Refusal, count_addresses
 
 
 def load_balancer_count(tenant: TenantCluster, network: ProviderNetwork) -> int:
@@ -73,18 +73,13 @@ class AllocationState:
     Args:
         kind: nodes or loadbalancer.
         allocation: the allocation, once it exists.
-        exhausted: whether no pool has room for it.
-        absent: a sentence about pools that were to be asked and do not exist; empty if all do.
-        only_absent: whether there were no others.
-        families: what it asks for of families, as words; empty if nothing.
+        refusal: why no pool serves it; None if one does, or if it waits for another request of
+            its group.
     """
 
     kind: str
     allocation: IPAllocation | None
-    exhausted: bool = False
-    absent: str = ""
-    only_absent: bool = False
-    families: str = ""
+    refusal: Refusal | None = None
 
     @property
     def served(self) -> bool:
@@ -144,6 +139,20 @@ def groups(tenant: TenantCluster, missing: Sequence[Wanted]) -> list[list[Wanted
     return [[one] for one in missing] if tenant.is_ready else [list(missing)]
 
 
+def states_without_allocation(
+    group: Sequence[Wanted], refusal: Refusal | None
+) -> list[AllocationState]:
+    """Return the states of a group of which one is refused: the others wait for it."""
+    return [
+        AllocationState(
+            wanted.kind,
+            None,
+            refusal if refusal is not None and refusal.kind == wanted.kind else None,
+        )
+        for wanted in group
+    ]
+
+
 class RequestPlanner:
     """Decides which allocations to create for tenants."""
 
@@ -190,41 +199,50 @@ class RequestPlanner:
         provider: ProviderConfig,
         group: Sequence[Wanted],
         reserved: ExitStack,
-    ) -> list[NewAllocation] | Wanted:
-        """Return the allocations to create for all of `group`; else one that no pool has room for.
+    ) -> list[NewAllocation] | Refusal:
+        """Return the allocations to create for all of `group`; else why one of them is refused.
 
         Their addresses are kept from other choices until `reserved` is closed.
         """
-        found = []
+        drafts: list[NewAllocation] = []
         for wanted in group:
             new = self.new_allocation(tenant, provider, wanted)
             if new is None:
-                return wanted
-            kept = self._choice.reserved(new.pool, new.count, tenant.networking)
-            reserved.enter_context(kept)
-            found.append(new)
-        return found
+                beside = (
+                    count_addresses(kept.kind, draft.count)
+                    for kept, draft in zip(group, drafts, strict=False)
+                )
+                refusal = self._refusal(tenant, provider, wanted.kind, wanted.count)
+                return replace(refusal, beside=" and ".join(beside))
+            kept_free = self._choice.reserved(new.pool, new.count, tenant.networking)
+            reserved.enter_context(kept_free)
+            drafts.append(new)
+        return drafts
 
-    def unserved(
-        self, tenant: TenantCluster, provider: ProviderConfig, wanted: Wanted, *, exhausted: bool
-    ) -> AllocationState:
-        """Return the state of an allocation that no pool serves, with the pools that are absent.
+    def refused(
+        self, tenant: TenantCluster, provider: ProviderConfig, group: Sequence[Wanted]
+    ) -> list[AllocationState]:
+        """Return the states of allocations that no pool can serve together."""
+        with ExitStack() as reserved:
+            found = self.new_allocations(tenant, provider, group, reserved)
+        return states_without_allocation(group, found if isinstance(found, Refusal) else None)
 
-        Args:
-            tenant: the cluster.
-            provider: its ProviderConfig.
-            wanted: the allocation.
-            exhausted: whether no pool has room for it, rather than for another of its group.
-        """
-        absent = self._choice.absent(provider)
-        return AllocationState(
-            wanted.kind,
-            None,
-            exhausted=exhausted,
-            absent=describe_absent_pools(provider, absent) if absent else "",
-            only_absent=len(absent) == len(provider.spec.networking.pools_in_order()),
-            families=tenant.networking.families_text,
-        )
+    def growth_refusal(self, tenant: TenantCluster, provider: ProviderConfig) -> Refusal:
+        """Return why no pool of `provider` serves one more growth allocation."""
+        increment = provider.spec.networking.sizing.growthIncrement
+        return self._refusal(tenant, provider, names.TYPE_LOADBALANCER, lambda _: increment)
+
+    def _refusal(
+        self,
+        tenant: TenantCluster,
+        provider: ProviderConfig,
+        kind: str,
+        count: Callable[[NetworkPool], int],
+    ) -> Refusal:
+        """Return why no pool of `provider` serves a request of the tenant."""
+        asked = tenant.networking
+        pools = self._choice.refusals(provider, count, asked)
+        return Refusal(provider, kind, asked.families_text, pools)
 
     def growth(self, tenant: TenantCluster, provider: ProviderConfig) -> NewAllocation | None:
         """Return one more growth allocation, in the first pool that fits; None if none does."""

@@ -288,12 +288,9 @@ class Scaler:
         # A request whose pool cannot serve it needs room, like one that was not created.
         stuck = any(map(self._requester.is_stuck, self._grown(seen.tenant)))
         if made < plan.number or stuck:
-            return demand_met(
-                False,
-                "PoolExhausted",
-                f"{counted(wanted)} without an address;"
-                f" no pool has {increment} addresses in a row for it to grow",
-            )
+            refusal = self._requester.growth_refusal(seen.tenant, seen.provider)
+            message = f"{counted(wanted)} without an address; cannot grow: {refusal.text}"
+            return demand_met(False, "PoolExhausted", message)
         if plan.over_quota:
             return self._over_quota(seen.tenant, wanted, have.held + made * increment, network)
         return demand_met(False, "Growing", f"{counted(wanted)} without an address; growing")

@@ -167,7 +167,10 @@ def test_when_every_pool_is_full_the_cluster_says_so_and_nothing_is_asked_for() 
     condition = ready(outcome.items["TenantCluster/app"], "NetworkReady")
     assert (condition["reason"], condition["message"]) == (
         "PoolExhausted",
-        "all configured pools are exhausted",
+        (
+            "no pool of ProviderConfig butler-system/prov has room: needs 8 load-balancer"
+            " addresses in a row; lab: largest free block 4"
+        ),
     )
 
 

@@ -137,7 +137,7 @@ async def test_a_cluster_that_requires_both_waits_for_a_pool_that_has_both() -> 
         status = platform.server.see("tenantclusters", "a", namespace="team")["status"]
         [told] = [one for one in status["conditions"] if one["type"] == "NetworkReady"]
         assert told["reason"] == "PoolExhausted"
-        assert "or lack a family of what is asked for (RequireDualStack)" in told["message"]
+        assert "addresses in a row (RequireDualStack); lab: lacks a family" in told["message"]
         platform.server.edit("networkpools", "lab", {"spec": {"secondary": SECOND}})
         await platform.clock.advance(1.0)
         assert platform.phase("tenantclusters", "a", "team") == "Ready"

@@ -193,7 +193,10 @@ async def test_no_pool_with_room_is_reported_and_retried() -> None:
     assert _reported(lab, "NetworkReady") == (
         "False",
         "PoolExhausted",
-        "all configured pools are exhausted",
+        (
+            "no pool of ProviderConfig butler-system/default has room: needs 8 load-balancer"
+            " addresses in a row; lab: largest free block 4"
+        ),
     )
     assert "lbAllocationRef" not in lab.see(*TENANT)
     lab.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/24"}})

@@ -38,7 +38,10 @@ async def test_no_load_balancer_addresses_are_held_while_there_is_no_room_for_no
     found = lab.condition("tenantclusters", "a", "NetworkReady", "team")
     assert (found["reason"], found["message"]) == (
         "PoolExhausted",
-        "all configured pools are exhausted: no room for the node IPs of one more cluster",
+        (
+            f"{NO_ROOM}: needs 5 node addresses in a row, beside 8 load-balancer addresses;"
+            " lab: largest free block 0"
+        ),
     )
 
 
@@ -186,6 +189,7 @@ def _network(lab: Lab) -> tuple[str, str]:
     return found["reason"], found["message"]
 
 
+NO_ROOM = "no pool of ProviderConfig butler-system/default has room"
 ABSENT = (
     "ProviderConfig butler-system/default names NetworkPool butler-system/lba,"
     " which does not exist"
@@ -211,5 +215,8 @@ async def test_one_that_does_not_exist_is_named_beside_those_that_are_full() -> 
     await lab.cluster()
     assert _network(lab) == (
         "PoolExhausted",
-        f"all configured pools are exhausted; {ABSENT}",
+        (
+            f"{NO_ROOM}: needs 8 load-balancer addresses in a row; lba: does not exist;"
+            " lab: largest free block 4"
+        ),
     )

@@ -1,0 +1,115 @@
+"""Why no pool of a ProviderConfig serves a request, in words for conditions and events.
+
+A refusal names the request, and what each pool has in the order in which the pools are tried. It
+is a function of the objects, so two replicas that read the same objects write the same words.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reconcilers.api import names
+from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.references import describe_absent_pools
+
+POOL_EXHAUSTED = "PoolExhausted"
+POOL_NOT_FOUND = "PoolNotFound"
+_FAMILY_NAMES = {4: "IPv4", 6: "IPv6"}
+_ADDRESSES = {names.TYPE_NODES: "node", names.TYPE_LOADBALANCER: "load-balancer"}
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRefusal:
+    """Why one pool does not serve a request.
+
+    Args:
+        pool: the pool's name.
+        count: how many addresses in a row of each family the request needs in this pool.
+        obstacle: why the pool does not serve it, without a subject: "largest free block 64".
+        exists: whether the pool exists.
+    """
+
+    pool: str
+    count: int
+    obstacle: str
+    exists: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why no pool of a ProviderConfig serves a request.
+
+    Args:
+        provider: the ProviderConfig.
+        kind: the type of the allocation: nodes or loadbalancer.
+        families: the families that the tenant asks for, as words; empty if it names none.
+        pools: each pool of the ProviderConfig, in the order in which they are tried.
+        beside: what the same tenant gets at the same time or not at all, as words: "8
+            load-balancer addresses"; empty if nothing. The pools' free blocks are without it.
+    """
+
+    provider: ProviderConfig
+    kind: str
+    families: str
+    pools: tuple[PoolRefusal, ...]
+    beside: str = ""
+
+    @property
+    def reason(self) -> str:
+        """The reason of the condition."""
+        exists = any(pool.exists for pool in self.pools)
+        return POOL_EXHAUSTED if exists else POOL_NOT_FOUND
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many addresses the request needs in the pools that exist: distinct, ascending."""
+        return tuple(sorted({pool.count for pool in self.pools if pool.exists}))
+
+    @property
+    def text(self) -> str:
+        """The request and what each pool has: "needs 70 node addresses in a row; lab: …"."""
+        return "; ".join([f"needs {self._request}", *map(self._pool_text, self.pools)])
+
+    @property
+    def message(self) -> str:
+        """The message of the condition."""
+        if self.reason == POOL_NOT_FOUND:
+            absent = describe_absent_pools(self.provider, [pool.pool for pool in self.pools])
+            return f"no configured pool exists: {absent}"
+        key = self.provider.metadata.key
+        return f"no pool of ProviderConfig {key} has room: {self.text}"
+
+    @property
+    def _request(self) -> str:
+        counts = self.counts
+        number = f"{counts[0]} " if len(counts) == 1 else ""
+        families = f" ({self.families})" if self.families else ""
+        beside = f", beside {self.beside}" if self.beside else ""
+        return f"{number}{_ADDRESSES[self.kind]} addresses in a row{families}{beside}"
+
+    def _pool_text(self, pool: PoolRefusal) -> str:
+        number = f" ({pool.count} in a row)" if pool.exists and len(self.counts) > 1 else ""
+        return f"{pool.pool}{number}: {pool.obstacle}"
+
+
+def count_addresses(kind: str, count: int) -> str:
+    """Return a number of addresses of a type, in words: "8 load-balancer addresses".
+
+    Args:
+        kind: the type of the allocation: nodes or loadbalancer.
+        count: how many addresses.
+    """
+    return f"{count} {_ADDRESSES[kind]} addresses"
+
+
+def describe_free_blocks(largest_free: Mapping[int, int]) -> str:
+    """Return the largest free block of each family of a pool that a request needs.
+
+    Args:
+        largest_free: addresses in the largest free block, by family: 4 or 6.
+    """
+    if len(largest_free) == 1:
+        return f"largest free block {next(iter(largest_free.values()))}"
+    blocks = " and ".join(
+        f"{size} of {_FAMILY_NAMES[family]}" for family, size in sorted(largest_free.items())
+    )
+    return f"largest free blocks {blocks}"
