@@ -16,14 +16,17 @@ resourceVersion, arrives after the DELETED event.
 
 import heapq
 import operator
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Generic, TypeVar
 
 from controller.codec import Added, Deleted, Modified, ObjectEvent, Unreadable
 from controller.indexes import Indexes, IndexFunction, NotIndexed, Tombstones
 from controller.meta import Key, Object, Version
 from controller.resource import Resource
+from controller.slices import SLICE, batches, exhaust
 
 T = TypeVar("T", bound=Object)
 
@@ -49,6 +52,35 @@ class Change(Generic[T]):
 
 Subscriber = Callable[[Change[T]], None]
 KeySubscriber = Callable[[Key], None]
+
+
+class _Listed(Generic[T]):
+    """What a list contains.
+
+    Args:
+        revision: its resourceVersion.
+        unreadable: the objects that could not be decoded, with the reason.
+    """
+
+    def __init__(self, revision: int, unreadable: dict[Key, str]) -> None:
+        self.revision = revision
+        self.unreadable = unreadable
+        self.items: dict[Key, T] = {}
+        self.uids: set[str] = set()
+
+    def add(self, item: T, failure: str | None) -> None:
+        """Add an object; `failure` says why it cannot be indexed."""
+        self.uids.add(item.metadata.uid)
+        if failure is None:
+            self.items[item.metadata.key] = item
+        else:
+            self.unreadable[item.metadata.key] = failure
+
+    def order_keys(self, known: Iterable[Key]) -> Iterable[Key]:
+        """Return all keys of the list and of `known`, those that the list lacks first."""
+        others = [key for key in known if key not in self.items]
+        absent = [key for key in others if key not in self.unreadable]
+        return chain(absent, self.items, (key for key in others if key in self.unreadable))
 
 
 class Cache(Generic[T]):
@@ -79,7 +111,8 @@ class Cache(Generic[T]):
         """Whether a list has been delivered."""
         self.history_confirmed = True
         """False from the moment the server could not be reached until the next list: it may
-        come back restored from a backup, with another history."""
+        come back restored from a backup, with another history. False too while a long list is
+        put into the cache in slices."""
         self.replaced_histories = 0
         """How many lists showed that the server's history was replaced."""
         self._objects: dict[Key, T] = {}
@@ -262,14 +295,41 @@ class Cache(Generic[T]):
         *,
         replaced: bool = False,
     ) -> None:
-        """Replace all delivered objects by those of a list.
+        """Replace all delivered objects by those of a list, in one step.
+
+        Args:
+            items: as for `replace_in_slices`.
+            revision: as there.
+            unreadable: as there.
+            replaced: as there.
+        """
+        exhaust(self._replace(items, revision, unreadable, replaced=replaced, size=sys.maxsize))
+
+    def replace_in_slices(
+        self,
+        items: Iterable[T],
+        revision: int,
+        unreadable: Mapping[Key, str] | None = None,
+        *,
+        replaced: bool = False,
+    ) -> Iterator[None]:
+        """Replace all delivered objects by those of a list, some of them at each step.
+
+        Between two steps each object is as it was, or as in the list. Its change has been
+        delivered to the subscribers exactly if it is as in the list, so what they keep agrees with
+        the cache. `position` and `synced` change with the last step: until then nobody takes the
+        cache for complete. `history_confirmed` is False meanwhile, so passes that need the state
+        of one moment wait. Rejected: to replace all objects in one step and to deliver the changes
+        in slices after it. Then subscribers are behind the cache, and a pass that reads both may
+        miss what is held.
 
         A list below the position is from another history: etcd was restored from a backup, or the
         address now leads to another cluster. (The caller must know that it is not a stale
         response; a list without resourceVersion never is.) Then all own writes and tombstones are
-        dropped, and equal resourceVersions no longer mean equal objects. A restored history that
-        has already passed our position looks like the old one, so objects are also compared by
-        their contents after the server could not be reached.
+        dropped, and equal resourceVersions no longer mean equal objects; objects of two histories
+        never mix, so all are replaced in one step. A restored history that has already passed our
+        position looks like the old one, so objects are also compared by their contents after the
+        server could not be reached.
 
         Args:
             items: the decoded objects.
@@ -278,47 +338,93 @@ class Cache(Generic[T]):
             replaced: the list is below the highest resourceVersion that was known before it was
                 requested, so it is from another history even if it is above the position.
         """
-        before, unreadable_before = dict(self._objects), self._unreadable
-        present = {item.metadata.key: item for item in items}
-        uids = {item.metadata.uid for item in present.values()}
-        self._unreadable = dict(unreadable or {})
-        for key, item in list(present.items()):
-            failure = self._indexes.failure_of(item)
-            if failure is not None:
-                self._unreadable[key] = failure
-                del present[key]
+        return self._replace(items, revision, unreadable, replaced=replaced, size=SLICE)
+
+    def _replace(
+        self,
+        items: Iterable[T],
+        revision: int,
+        unreadable: Mapping[Key, str] | None,
+        *,
+        replaced: bool,
+        size: int,
+    ) -> Iterator[None]:
+        """Replace all delivered objects by those of a list, `size` of them at each step."""
+        listed = _Listed[T](revision, dict(unreadable or {}))
+        for batch in batches(items):
+            for item in batch:
+                listed.add(item, self._indexes.failure_of(item))
+            yield
         same: Callable[[T, T], bool] = _same_version if self.history_confirmed else operator.eq
+        dropped: dict[Key, T | None] = {}
         if replaced or revision < self.position:
-            self.replaced_histories += 1
-            for key, delivered in self._delivered.items():
-                self._set(key, delivered)
-            self._delivered.clear()
-            self._own_writes.clear()
-            self._tombstones.clear()
-            same = operator.eq
-        self._tombstones.remove_absent(revision, uids)
-        listed = {key: one for key, one in present.items() if self._tombstones.visible(one)}
-        for key in self._unreadable:
-            kept = self._objects.get(key)
-            if kept is not None and key not in listed:
-                listed[key] = kept
-        for key in [key for key in self._objects if key not in listed]:
-            self._deliver_listed(key, None, revision, same)
-        for key, item in listed.items():
-            self._deliver_listed(key, item, revision, same)
-        self.position = self._complete_revision = revision
-        self.history_confirmed = True
-        initial, self.synced = not self.synced, True
-        absent = {key: old for key, old in before.items() if key not in listed}
-        rest = {key: before.get(key) for key in listed}
-        self._notify(
-            self._changes(absent, same, final_state_unknown=True)
-            + self._changes(rest, same, initial=initial)
-        )
-        gone = [key for key in unreadable_before if key not in listed and key not in present]
-        self._notify_unreadable(
-            [*self._unreadable, *(k for k in gone if k not in self._unreadable)]
-        )
+            same, size = operator.eq, sys.maxsize
+            dropped = self._drop_history()
+        self._tombstones.remove_absent(revision, listed.uids)
+        unreadable_before = self._unreadable
+        # An unreadable object stays unreadable until its readable version is in the cache.
+        self._unreadable = listed.unreadable | {
+            key: reason for key, reason in unreadable_before.items() if key in listed.items
+        }
+        steps = [*batches(listed.order_keys({**self._objects, **dropped}), size)] or [()]
+        initial = not self.synced
+        self.history_confirmed = self.history_confirmed and len(steps) == 1
+        for number, keys in enumerate(steps, start=1):
+            states = {key: self._objects.get(key) for key in keys} | dropped
+            for key in keys:
+                self._put_listed(key, listed, same)
+            if number == len(steps):
+                states = self._complete_list(listed) | states
+            self._notify(self._changes(states, same, final_state_unknown=True, initial=initial))
+            if number < len(steps):
+                yield
+        gone = [
+            key
+            for key in unreadable_before
+            if key not in listed.items and key not in self._objects
+        ]
+        self._notify_unreadable(dict.fromkeys([*self._unreadable, *gone]))
+
+    def _put_listed(self, key: Key, listed: "_Listed[T]", same: Callable[[T, T], bool]) -> None:
+        """Put what a list says of a key into the cache, or aside while our own write is newer."""
+        item = self._tombstones.visible(listed.items.get(key))
+        if key not in listed.unreadable:
+            self._unreadable.pop(key, None)
+        elif item is None:
+            item = self._objects.get(key)  # the last version that could be read
+        if self._own_revision(key) > listed.revision:
+            self._delivered[key] = item
+            return
+        self._delivered.pop(key, None)
+        shown = self._objects.get(key)
+        if shown is None or item is None or not same(shown, item):
+            self._set(key, item)  # otherwise keep the object that is shared already
+
+    def _drop_history(self) -> dict[Key, T | None]:
+        """Drop own writes and tombstones, as their history was replaced.
+
+        Returns:
+            What was shown of the objects that are no longer shown as we wrote them.
+        """
+        self.replaced_histories += 1
+        dropped: dict[Key, T | None] = {key: self._objects[key] for key in self._delivered}
+        for key, delivered in self._delivered.items():
+            self._set(key, delivered)
+        self._delivered.clear()
+        self._own_writes.clear()
+        self._tombstones.clear()
+        return dropped
+
+    def _complete_list(self, listed: "_Listed[T]") -> dict[Key, T | None]:
+        """Note that all of a list is in the cache.
+
+        Returns:
+            What was shown of own writes that the list has passed and does not contain.
+        """
+        self._tombstones.remove_absent(listed.revision, listed.uids)
+        self.position = self._complete_revision = listed.revision
+        self.history_confirmed = self.synced = True
+        return self._drop_passed(listed.revision)
 
     def _apply_unreadable(self, event: Unreadable) -> None:
         """Note why an object cannot be decoded; its last decodable version stays in the cache."""
@@ -345,18 +451,6 @@ class Cache(Generic[T]):
             self._delivered.pop(key, None)
             self._set(key, obj)
 
-    def _deliver_listed(
-        self, key: Key, obj: T | None, revision: int, same: Callable[[T, T], bool]
-    ) -> None:
-        """Put a listed object into the cache, or keep it aside while our own write is newer."""
-        if self._own_revision(key) > revision:
-            self._delivered[key] = obj
-            return
-        self._delivered.pop(key, None)
-        shown = self._objects.get(key)
-        if shown is None or obj is None or not same(shown, obj):
-            self._set(key, obj)  # otherwise keep the object that is shared already
-
     def _own_revision(self, key: Key) -> int:
         """Return the revision of our own write that is shown for `key`; 0 if none is."""
         return self._objects[key].metadata.revision if key in self._delivered else 0
@@ -374,13 +468,18 @@ class Cache(Generic[T]):
         There are none in an ordered watch, unless the watch's selectors exclude the object.
         """
         self.position = revision
+        before = self._drop_passed(revision)
+        return self._changes(before, _same_version, final_state_unknown=True)
+
+    def _drop_passed(self, revision: int) -> dict[Key, T | None]:
+        """Drop own writes up to `revision` that were not delivered; return what they showed."""
         before: dict[Key, T | None] = {}
         while self._own_writes and self._own_writes[0][0] <= revision:
             _, key = heapq.heappop(self._own_writes)
             if 0 < self._own_revision(key) <= revision:
                 before[key] = self._objects[key]
                 self._set(key, self._delivered.pop(key))
-        return self._changes(before, _same_version, final_state_unknown=True)
+        return before
 
     def _changes(
         self,
@@ -396,7 +495,10 @@ class Cache(Generic[T]):
             new = self._objects.get(key)
             unchanged = same(old, new) if old is not None and new is not None else old is new
             if not unchanged:
-                changes.append(Change(old, new, initial, final_state_unknown and new is None))
+                gone = new is None
+                changes.append(
+                    Change(old, new, initial and not gone, final_state_unknown and gone)
+                )
         return changes
 
     def _notify_unreadable(self, keys: Iterable[Key]) -> None:

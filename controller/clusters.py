@@ -17,7 +17,7 @@ pass would open a connection.
 
 import math
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -81,15 +81,16 @@ class _Subscription(Generic[T]):
     handler: ClusterHandler[T]
     registrations: dict[Key, Registration] = field(default_factory=dict)
 
-    def add(self, cluster: Key, informer: Informer[T]) -> None:
+    def add(self, cluster: Key, informer: Informer[T], *, replayed: bool = True) -> None:
         """Register the handler at the informer of a cluster."""
         handler = partial(self.handler, cluster)
-        self.registrations[cluster] = informer.add_handler(handler)
+        self.registrations[cluster] = informer.add_handler(handler, replayed=replayed)
 
-    def replay(self) -> None:
-        """Call the handler with all objects of all open clusters once more."""
-        for registration in list(self.registrations.values()):
-            registration.replay()
+    def replay(self) -> Iterator[None]:
+        """Call the handler with all objects of all open clusters once more, in slices."""
+        for cluster, registration in list(self.registrations.items()):
+            if self.registrations.get(cluster) is registration:
+                yield from registration.replay()
 
 
 class ClusterKind(Generic[T]):
@@ -125,11 +126,15 @@ class ClusterKind(Generic[T]):
         informer = self._informers.get(cluster)
         return informer.cache if informer is not None and informer.cache.synced else None
 
-    def add_handler(self, handler: ClusterHandler[T]) -> Registration:
+    def add_handler(self, handler: ClusterHandler[T], *, replayed: bool = True) -> Registration:
         """Call `handler` with the changes in all clusters, also in those opened later.
 
         The objects in the caches come first, as changes with `initial` set. The handler is
         synchronous. Closing a cluster delivers no changes: its objects were not deleted.
+
+        Args:
+            handler: is called.
+            replayed: as for `Informer.add_handler`.
 
         Raises:
             TypeError: the handler is async or cannot be called.
@@ -138,7 +143,7 @@ class ClusterKind(Generic[T]):
         subscription = _Subscription(handler)
         self._subscriptions.append(subscription)
         for cluster, informer in self._informers.items():
-            subscription.add(cluster, informer)
+            subscription.add(cluster, informer, replayed=replayed)
         return Registration(partial(self._unsubscribe, subscription), subscription.replay)
 
     def attach(self, cluster: Key, informer: Informer[T]) -> None:

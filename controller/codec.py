@@ -17,11 +17,9 @@ import msgspec
 from controller.errors import ApiError, MalformedAnswer, api_error, decode_status
 from controller.meta import Key, MetadataOnly, Object, ObjectMeta, Untyped, Version
 from controller.resource import Resource
+from controller.slices import SLICE
 
 T = TypeVar("T", bound=Object)
-
-SLICE = 50
-"""How many objects of a list are decoded at once: some milliseconds of CPU time."""
 
 # What msgspec raises for bytes that it cannot decode; RecursionError is for deep nesting.
 DECODE_ERRORS = (ValueError, RecursionError)

@@ -23,6 +23,7 @@ from controller.redelivery import Undelivered
 from controller.reflector import SILENCE_SECONDS, Reflector
 from controller.resource import Resource, Scope
 from controller.selectors import label_selector
+from controller.slices import batches, exhaust
 from controller.supervisor import as_exception
 from controller.transport import Transport
 from controller.watch import WatchObserver
@@ -47,11 +48,12 @@ class Registration:
 
     Args:
         close: ends the calls; further calls of it do nothing.
-        replay: calls the handler with every object in the cache once more, as at the beginning.
+        replay: calls the handler with every object in the cache once more, as at the beginning,
+            some of them at each step of the iterator that it returns.
     """
 
     close: Callable[[], None]
-    replay: Callable[[], None]
+    replay: Callable[[], Iterator[None]]
 
 
 class Informer(Generic[T]):
@@ -199,12 +201,17 @@ class Informer(Generic[T]):
         """
         self._reflector.on_cluster_changed()
 
-    def add_handler(self, handler: Handler[T]) -> Registration:
+    def add_handler(self, handler: Handler[T], *, replayed: bool = True) -> Registration:
         """Call `handler` with every object in the cache, then with every change from now on.
 
         The objects in the cache come before this method returns, as changes with `initial` set.
         The handler is synchronous. If it raises, that is logged, further changes are delivered,
         and the object is delivered again after half a minute.
+
+        Args:
+            handler: is called.
+            replayed: False to leave out the objects in the cache: where there may be very many,
+                let `run_in_slices` run the registration's `replay` afterwards.
 
         Raises:
             TypeError: the handler is async or cannot be called.
@@ -222,19 +229,30 @@ class Informer(Generic[T]):
             self.cache.unsubscribe(deliver)
             self._undelivered.forget(registered)
 
-        def replay() -> None:
-            for obj in tuple(self.cache):
-                deliver(Change(None, obj, initial=True))
+        def replay() -> Iterator[None]:
+            for batch in batches(tuple(self.cache)):
+                for known in batch:
+                    obj = self.cache.get(known.metadata.key)
+                    if obj is not None:
+                        deliver(Change(None, obj, initial=True))
+                yield
 
-        replay()
+        if replayed:
+            exhaust(replay())
         self.cache.subscribe(deliver)
         return Registration(close, replay)
 
-    def add_unreadable_handler(self, handler: Callable[[Key], None]) -> Registration:
+    def add_unreadable_handler(
+        self, handler: Callable[[Key], None], *, replayed: bool = True
+    ) -> Registration:
         """Call `handler` with the keys of objects that cannot be decoded or indexed.
 
         It is called with those of now, with each at each later version, and when such an object is
         deleted. It is synchronous; what it raises is treated as for `add_handler`.
+
+        Args:
+            handler: is called.
+            replayed: as for `add_handler`.
 
         Raises:
             TypeError: the handler is async or cannot be called.
@@ -252,11 +270,14 @@ class Informer(Generic[T]):
             self.cache.unsubscribe_unreadable(deliver)
             self._undelivered.forget_keys(registered)
 
-        def replay() -> None:
-            for key in tuple(self.cache.unreadable):
-                deliver(key)
+        def replay() -> Iterator[None]:
+            for batch in batches(tuple(self.cache.unreadable)):
+                for key in batch:
+                    deliver(key)
+                yield
 
-        replay()
+        if replayed:
+            exhaust(replay())
         self.cache.subscribe_unreadable(deliver)
         return Registration(close, replay)
 

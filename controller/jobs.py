@@ -8,7 +8,7 @@ With shards (shards.py) all of that runs in every replica, but a controller reco
 the shards that are held here, and the services for the leader run where `LEADING_SHARD` is held.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +23,7 @@ from controller.meta import Key
 from controller.resource import Scope
 from controller.runner import Controller
 from controller.shards import Partition, Shards
+from controller.slices import run_in_slices
 from controller.supervisor import Supervisor, Task
 from controller.triggers import KeySink, Trigger, Watch
 
@@ -44,12 +45,21 @@ class _Filter:
 
     def add_after(self, key: Key, seconds: float, *, priority: int = 0) -> None:
         """Queue a key unless it is of another shard."""
-        if self.only is None:
-            wanted = self.partition.owns(key)
-        else:
-            wanted = self.partition.shard(key) == self.only
-        if wanted:
+        is_wanted = self.only is None or self.partition.shard(key) == self.only
+        if is_wanted and self.partition.owns(key):
             self.queue.add_after(key, seconds, priority=priority)
+
+    def restricted_to(self, shard: int, steps: Iterator[None]) -> Iterator[None]:
+        """Run the steps of an iterator, and pass on keys of one shard only while each runs."""
+        while True:
+            self.only = shard
+            try:
+                next(steps)
+            except StopIteration:
+                return
+            finally:
+                self.only = None
+            yield
 
 
 class ControllerJob:
@@ -101,11 +111,11 @@ class ControllerJob:
         # queue of a standby does not fill up while another replica leads.
         queue = self._filter or self.controller.queue
         late = [trigger for trigger in self._triggers if _is_behind(trigger)]
-        self._registrations = [
-            trigger.connect(queue) for trigger in self._triggers if trigger not in late
-        ]
-        log.info("Starting workers", controller=self.controller.name)
         try:
+            for trigger in self._triggers:
+                if trigger not in late:
+                    await self._connect(trigger, queue)
+            log.info("Starting workers", controller=self.controller.name)
             if late:
                 async with running([partial(self._connect_late, watch, queue) for watch in late]):
                     await self.controller.run()
@@ -115,6 +125,12 @@ class ControllerJob:
             for registration in self._registrations:
                 registration.close()
             self._registrations = []
+
+    async def _connect(self, trigger: Trigger, queue: KeySink) -> None:
+        """Enqueue what a trigger says from now on, then the keys of the objects in its cache."""
+        registration = trigger.connect(queue, replayed=False)
+        self._registrations.append(registration)
+        await run_in_slices(registration.replay())
 
     async def _wait_startable(self) -> None:
         """Return once the kinds of all triggers are listed, each in one namespace at least."""
@@ -139,7 +155,7 @@ class ControllerJob:
             error=str(informer.last_error),
         )
         await trigger.wait_ready()
-        self._registrations.append(trigger.connect(queue))
+        await self._connect(trigger, queue)
         log.info(
             "A namespace can be listed, the controller serves it",
             controller=self.controller.name,
@@ -148,13 +164,11 @@ class ControllerJob:
         )
         await anyio.sleep_forever()
 
-    def enqueue_shard(self, shard: int) -> None:
+    async def enqueue_shard(self, shard: int) -> None:
         """Queue all keys of a shard that is held here from now on, if the controller runs."""
         if self._filter is not None:
-            self._filter.only = shard
-            for registration in self._registrations:
-                registration.replay()
-            self._filter.only = None
+            for registration in tuple(self._registrations):
+                await run_in_slices(self._filter.restricted_to(shard, registration.replay()))
 
 
 def _siblings(triggers: Sequence[Trigger]) -> list[list[Watch[Any]]]:
@@ -287,11 +301,11 @@ class ShardWork:
         self._services = services
         self._clock = clock
 
-    def begin(self, shard: int) -> None:
+    async def begin(self, shard: int) -> None:
         """Reconcile the keys of a shard from now on, first all that there are."""
         self.shards.held.add(shard)
         for job in tuple(self._jobs):
-            job.enqueue_shard(shard)
+            await job.enqueue_shard(shard)
         if shard == LEADING_SHARD:
             self._services.begin()
 

@@ -5,7 +5,7 @@ never be delivered to it again. So the object is delivered once more half a minu
 then, and so on until the handler returns.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 import anyio
@@ -16,6 +16,7 @@ from controller.callbacks import call_plain
 from controller.clock import Clock
 from controller.health import Failing
 from controller.meta import Key, Object
+from controller.slices import batches, run_in_slices
 from controller.watch import WatchObserver
 
 T = TypeVar("T", bound=Object)
@@ -82,13 +83,9 @@ class Undelivered(Generic[T]):
             self._kept = anyio.Event()
             await self._clock.sleep(REDELIVER_SECONDS)
             for handler in list(self._left):
-                self._deliver(handler, self._left.pop(handler))
+                await run_in_slices(self._deliver(handler))
             for key_handler in list(self._left_keys):
-                for key in sorted(self._left_keys.pop(key_handler)):
-                    try:
-                        call_plain(key_handler, key)
-                    except Exception as error:  # noqa: BLE001 - logged there, and kept
-                        self.keep_key(key_handler, key, error)
+                await run_in_slices(self._deliver_keys(key_handler))
 
     def check(self) -> Failing | None:
         """Return a failure when handlers or index functions have raised for some time."""
@@ -106,25 +103,49 @@ class Undelivered(Generic[T]):
             return Failing(what, "the log has the reason")
         return None
 
-    def _deliver(self, handler: Handler[T], objects: dict[Key, T | None]) -> None:
+    def _deliver(self, handler: Handler[T]) -> Iterator[None]:
         """Call a handler again with objects on which it raised; keep those that fail again."""
         last: Exception | None = None
-        for key, old in objects.items():
-            new = self._cache.get(key)
-            if old is None and new is None:
-                continue
-            try:
-                call_plain(handler, Change(old, new))
-            except Exception as error:  # noqa: BLE001 - the last one is logged below
-                last = error
-                self._add(handler, key, old)
-        if last is not None:
+        for batch in batches(list(self._left.get(handler, {}))):
+            for key in batch:
+                kept = self._left.get(handler, {})
+                if key not in kept:
+                    continue  # the handler was forgotten between two steps
+                old, new = kept.pop(key), self._cache.get(key)
+                if old is None and new is None:
+                    continue
+                try:
+                    call_plain(handler, Change(old, new))
+                except Exception as error:  # noqa: BLE001 - the last one is logged below
+                    last = error
+                    self._add(handler, key, old)
+            yield
+        kept = self._left.get(handler, {})
+        if not kept:
+            self._left.pop(handler, None)
+        elif last is not None:
             log.error(
                 "event handler still raises",
                 resource=self._kind,
-                objects=len(self._left[handler]),
+                objects=len(kept),
                 exc_info=last,
             )
+
+    def _deliver_keys(self, handler: KeyHandler) -> Iterator[None]:
+        """Call a handler of unreadable objects again with keys on which it raised."""
+        for batch in batches(sorted(self._left_keys.get(handler, set()))):
+            for key in batch:
+                kept = self._left_keys.get(handler, set())
+                if key not in kept:
+                    continue  # the handler was forgotten between two steps
+                kept.discard(key)
+                try:
+                    call_plain(handler, key)
+                except Exception as error:  # noqa: BLE001 - logged there, and kept
+                    self.keep_key(handler, key, error)
+            yield
+        if not self._left_keys.get(handler):
+            self._left_keys.pop(handler, None)
 
     def _add(self, handler: Handler[T], key: Key, old: T | None) -> None:
         self._left.setdefault(handler, {}).setdefault(key, old)

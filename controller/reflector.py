@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import structlog
+from anyio.lowlevel import checkpoint
 
 from controller import errors, lists
 from controller.backoff import WATCH_MAX_SECONDS, WatchBackoff
@@ -54,6 +55,7 @@ from controller.errors import ControllerError
 from controller.lists import STREAM_SECONDS, InitialEvents
 from controller.meta import Key, Object
 from controller.resource import Scope
+from controller.slices import SLICE, run_in_slices
 from controller.transport import Transport
 from controller.watch import ENDED, SHORT, ReadLimit, WatchObserver, end_reason, read_lines
 
@@ -223,7 +225,7 @@ class Reflector(Generic[T]):
             await self._wait_after("list", error)
             anew = errors.is_expired(error) or self._unreachable(error)
             return Expired() if anew else Listing(revision)
-        self._replace(page, revision)
+        await self._replace(page, revision)
         return Watching()
 
     def _check_not_older(self, page: Page[T], revision: str) -> None:
@@ -236,7 +238,7 @@ class Reflector(Generic[T]):
                 410, "", f"the list at {page.revision} is older than what was asked for"
             )
 
-    def _replace(self, page: Page[T], revision: str) -> None:
+    async def _replace(self, page: Page[T], revision: str) -> None:
         """Put a complete list into the cache; `revision` is the one that was asked for."""
         for key, reason in page.unreadable.items():
             self._log_unreadable(key, reason)
@@ -248,7 +250,11 @@ class Reflector(Generic[T]):
         if replaced:
             log.warning("listed revision went back", resource=self._kind, revision=page.revision)
         self._limit.reset()
-        self._cache.replace(page.items, page.revision, page.unreadable, replaced=replaced)
+        await run_in_slices(
+            self._cache.replace_in_slices(
+                page.items, page.revision, page.unreadable, replaced=replaced
+            )
+        )
         self._listed()
 
     async def _watch(self) -> State:
@@ -344,9 +350,11 @@ class Reflector(Generic[T]):
                 async for lines in batches:
                     received, self._empty_watches = True, 0
                     self.last_received = self._clock.monotonic()
-                    for line in lines:
+                    for number, line in enumerate(lines, start=1):
                         self._limit.add(len(line), 1)
-                        self._process(decode_event(resource, line))
+                        await self._process(decode_event(resource, line))
+                        if number % SLICE == 0:
+                            await checkpoint()
                     if self._limit.exceeded:
                         return received
         return received
@@ -357,7 +365,7 @@ class Reflector(Generic[T]):
             return self._silence_seconds
         return max(0.0, self._initial.deadline - self._clock.monotonic())
 
-    def _process(self, event: WatchEvent[T]) -> None:
+    async def _process(self, event: WatchEvent[T]) -> None:
         match event:
             case ErrorEvent(error):
                 raise error
@@ -369,7 +377,7 @@ class Reflector(Generic[T]):
                     revision = self._initial.revision
                     self._check_not_older(page, revision)
                     self._initial, self._cut_streams = None, 0
-                    self._replace(page, revision)
+                    await self._replace(page, revision)
             case Bookmark(revision):
                 self._bookmarks_seen = True
                 if revision < self._cache.position:

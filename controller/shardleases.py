@@ -303,7 +303,6 @@ class ShardLeases:
         name = self._lease_name(shard)
         lost: list[Exception] = []
         self._report(name, 1)
-        self._work.begin(shard)
         try:
             async with anyio.create_task_group() as group:
 
@@ -315,6 +314,7 @@ class ShardLeases:
                         group.cancel_scope.cancel()
 
                 group.start_soon(renew)
+                await self._work.begin(shard)
                 await self._wait_moved(shard, here=False)
                 log.info("Giving a shard back", lease=name)
                 await self._work.end(shard, self._grace)

@@ -12,7 +12,7 @@ Mappings, predicates and delays are plain functions. What they return is checked
 and a change on which one of them fails is delivered again (redelivery.py).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -144,13 +144,15 @@ class Watch(Generic[T]):
         """Return once the informer's first list has been delivered."""
         await self.informer.wait_synced()
 
-    def connect(self, queue: KeySink) -> Registration:
+    def connect(self, queue: KeySink, *, replayed: bool = True) -> Registration:
         """Enqueue keys from now on, first those of all objects in the cache.
 
         The objects in the cache are enqueued with low priority, so that live changes go first.
 
         Args:
             queue: gets the keys.
+            replayed: False to leave out the objects in the cache, for a caller that runs the
+                registration's `replay` itself.
 
         Returns:
             The registration; closing it stops the enqueuing.
@@ -159,20 +161,22 @@ class Watch(Generic[T]):
             partial(
                 _enqueue, queue, self.mapping, self.predicate, self.delay, priority=self.priority
             ),
+            replayed=replayed,
         )
         if self.unreadable is None:
             return changes
         keys = self.informer.add_unreadable_handler(
-            partial(_enqueue_unreadable, queue, self.unreadable, self.priority)
+            partial(_enqueue_unreadable, queue, self.unreadable, self.priority),
+            replayed=replayed,
         )
 
         def close() -> None:
             changes.close()
             keys.close()
 
-        def replay() -> None:
-            changes.replay()
-            keys.replay()
+        def replay() -> Iterator[None]:
+            yield from changes.replay()
+            yield from keys.replay()
 
         return Registration(close, replay)
 
@@ -206,11 +210,12 @@ class ClusterWatch(Generic[T]):
     async def wait_ready(self) -> None:
         """Return at once."""
 
-    def connect(self, queue: KeySink) -> Registration:
+    def connect(self, queue: KeySink, *, replayed: bool = True) -> Registration:
         """Enqueue keys from now on, first those of all objects in the open clusters' caches.
 
         Args:
             queue: gets the keys.
+            replayed: as for `Watch.connect`.
 
         Returns:
             The registration; closing it stops the enqueuing.
@@ -219,7 +224,7 @@ class ClusterWatch(Generic[T]):
         def handle(cluster: Key, change: Change[T]) -> None:
             _enqueue(queue, partial(self.mapping, cluster), self.predicate, None, change)
 
-        return self.kind.add_handler(handle)
+        return self.kind.add_handler(handle, replayed=replayed)
 
 
 Trigger = Watch[Any] | ClusterWatch[Any]

@@ -4,7 +4,9 @@ The model keeps all versions of all objects. It states what the cache must show 
 object that was delivered at the position, unless there is an own write ahead of the position.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -76,6 +78,9 @@ class CacheMachine(RuleBasedStateMachine):
         self.ahead: dict[str, Widget] = {}
         self.known_gone: dict[str, int] = {}
         self.floor = 0
+        self.steps: Iterator[None] | None = None
+        """The list that is being put into the cache, one object at each step."""
+        self.listed = 0
 
     def saw(self, change: Change[Widget]) -> None:
         some = change.new or change.old
@@ -150,7 +155,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.floor = position
         self.ahead = {n: o for n, o in self.ahead.items() if o.metadata.revision > position}
 
-    @precondition(lambda self: self.cache.synced)
+    @precondition(lambda self: self.cache.synced and self.steps is None)
     @rule(count=st.integers(1, 5), again=st.booleans())
     def the_watch_delivers(self, count: int, again: bool) -> None:
         coming = [e for e in self.server.events if e.revision > self.cache.position][:count]
@@ -162,13 +167,40 @@ class CacheMachine(RuleBasedStateMachine):
                 if event.revision <= self.cache.position:
                     self.cache.apply(event)
 
-    @precondition(lambda self: self.cache.synced)
+    @precondition(lambda self: self.cache.synced and self.steps is None)
     @rule()
     def a_bookmark_comes_after_all_events(self) -> None:
         self.the_watch_delivers(10**6, again=False)
         self.cache.bookmark(self.server.revision)
         self.passed(self.server.revision)
 
+    @precondition(lambda self: self.steps is None)
+    @rule(data=st.data())
+    def a_long_list_comes(self, data: st.DataObject) -> None:
+        """It is put into the cache between the steps of other rules."""
+        self.listed = data.draw(
+            st.integers(max(self.cache.position, 1), self.server.revision), label="revision"
+        )
+        items = list(self.server.at(self.listed).values())
+        with patch("controller.cache.SLICE", 1):
+            self.steps = self.cache.replace_in_slices(items, self.listed)
+
+    @precondition(lambda self: self.steps is not None)
+    @rule(count=st.integers(1, 4))
+    def a_long_list_goes_on(self, count: int) -> None:
+        assert self.steps is not None
+        for _ in range(count):
+            if next(self.steps, "end") == "end":
+                self.steps = None
+                self.passed(self.listed)
+                return
+
+    def end_long_list(self) -> None:
+        """Put the rest of a list into the cache."""
+        while self.steps is not None:
+            self.a_long_list_goes_on(1)
+
+    @precondition(lambda self: self.steps is None)
     @rule(data=st.data())
     def a_list_comes_not_older_than_the_position(self, data: st.DataObject) -> None:
         revision = data.draw(
@@ -177,7 +209,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.cache.replace(self.server.at(revision).values(), revision)
         self.passed(revision)
 
-    @precondition(lambda self: self.cache.synced)
+    @precondition(lambda self: self.cache.synced and self.steps is None)
     @rule()
     def a_list_repeats_what_is_known(self) -> None:
         before = dict(self.mirror)
@@ -185,7 +217,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.cache.replace(self.server.at(position).values(), position)
         assert self.mirror == before
 
-    @precondition(lambda self: self.cache.position > 1)
+    @precondition(lambda self: self.cache.position > 1 and self.steps is None)
     @rule(back=st.integers(1, 10), names=st.lists(NAMES, max_size=4), color=COLORS)
     def the_server_comes_back_from_a_backup(self, back: int, names: list[str], color: str) -> None:
         position = self.cache.position
@@ -207,7 +239,23 @@ class CacheMachine(RuleBasedStateMachine):
     def it_shows_what_was_delivered_and_the_own_answers_ahead_of_it(self) -> None:
         expected = self.server.at(self.cache.position) if self.cache.synced else {}
         expected = {n: o for n, o in expected.items() if not self.is_gone(o)} | self.ahead
-        assert {o.metadata.name: o for o in self.cache} == expected
+        shown = {o.metadata.name: o for o in self.cache}
+        if self.steps is None:
+            assert shown == expected
+            return
+        listed = self.server.at(self.listed)
+        for name in ("a", "b", "c"):
+            assert shown.get(name) in (expected.get(name), self.visible(listed.get(name)))
+
+    def visible(self, obj: Widget | None) -> Widget | None:
+        return None if obj is None or self.is_gone(obj) else obj
+
+    @invariant()
+    def a_cache_that_shows_a_part_of_a_list_confirms_nothing(self) -> None:
+        if self.steps is not None and self.cache.history_confirmed:
+            expected = self.server.at(self.cache.position) if self.cache.synced else {}
+            known = {n: o for n, o in expected.items() if not self.is_gone(o)} | self.ahead
+            assert {o.metadata.name: o for o in self.cache} == known
 
     @invariant()
     def the_position_never_falls_without_another_history(self) -> None:
@@ -228,6 +276,7 @@ class CacheMachine(RuleBasedStateMachine):
     @override
     def teardown(self) -> None:
         """Once everything has been delivered, only the objects of the server are in the cache."""
+        self.end_long_list()
         for answer in self.server.answers:
             self.cache.apply_own_write(answer)
         for ended in self.server.ends:
