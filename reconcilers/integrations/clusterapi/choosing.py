@@ -19,6 +19,7 @@ from reconcilers.integrations.clusterapi.api import (
     IPAddressClaim,
 )
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, Standing
+from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.core.journal import journal_of
 from reconcilers.integrations.core.rules import Choice, Refused, View, choose, settle
 
@@ -46,6 +47,7 @@ class Chooser:
         pool: as it was read.
         space: what it may hand out.
         view: its claims and IPAddresses.
+        restored: the claims that may still get an IPAddress from a restore; None for none.
     """
 
     caches: ClaimCaches
@@ -53,6 +55,7 @@ class Chooser:
     pool: Any
     space: PoolSpace
     view: View[IPAddressClaim]
+    restored: RestoredClaims | None = None
 
     def choose(self, also_held: Sequence[AddressRange], batch: int) -> Choice[IPAddressClaim]:
         """Return which claims get which addresses, and which get none.
@@ -101,6 +104,8 @@ class Chooser:
             return None
         address: IPAddress | None = self.view.answer(key)
         if address is None:
+            if self.restored is not None and self.restored.seconds_left(claim) > 0:
+                return None
             try:
                 return self.view.contents.space.first(1)[0]
             except PoolExhausted:

@@ -46,14 +46,11 @@ from reconcilers.integrations.clusterapi.api import (
     is_paused,
 )
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, Standing, kind_of
+from reconcilers.integrations.clusterapi.restoredclaims import RESTORED_SECONDS
 from reconcilers.integrations.clusterapi.statuses import Record, record_of, shows, with_ready
 
 ATTEMPTS = 3
 RETRY = 1.0
-FRESH_SECONDS = 5.0
-"""So long an IPAddress is kept for its claim, which a restore may make after it."""
-RESTORED_SECONDS = 30.0
-"""So long one that is being deleted is kept, as the garbage collector deletes restored ones."""
 
 
 class ClaimReconciler:
@@ -240,10 +237,9 @@ class ClaimReconciler:
 
     def _fresh(self, address: IPAddress) -> float:
         """Return for how many seconds an IPAddress is kept for a claim that may come yet."""
-        kept = RESTORED_SECONDS if address.metadata.terminating else FRESH_SECONDS
         created = address.metadata.creationTimestamp
-        age = (self._clock.now() - created).total_seconds() if created else kept
-        return kept - age if age >= 0 else 0.0
+        age = (self._clock.now() - created).total_seconds() if created else RESTORED_SECONDS
+        return RESTORED_SECONDS - age if age >= 0 else 0.0
 
     async def _release(self, address: IPAddress, pool: Any, since: datetime) -> None:
         """Take away an IPAddress whose claim released it then, or have it rest before."""

@@ -51,6 +51,7 @@ from reconcilers.integrations.clusterapi.granting import Granting
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Reader
+from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.clusterapi.statuses import waits
 from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.journal import Journal, journal_of
@@ -71,6 +72,7 @@ class PoolParts:
         granting: writes claims.
         leftovers: takes away IPAddresses that no promise and no claim names.
         statuses: writes the pools' statuses.
+        restored: the claims that may still get an IPAddress from a restore.
         clock: the time.
         settings: intervals, and how much is done at once.
     """
@@ -81,6 +83,7 @@ class PoolParts:
     granting: Granting
     leftovers: Leftovers
     statuses: PoolStatuses
+    restored: RestoredClaims
     clock: Clock
     settings: PoolSettings
 
@@ -199,7 +202,8 @@ class PoolReconciler(JournalReconciler[Any]):
     async def _serve(self, pool: Any, space: PoolSpace, view: View[IPAddressClaim]) -> Outcome:
         """Write promises to the pool, then addresses and refusals to claims, then the status."""
         also_held = await self.also_held(pool, space)
-        chooser = Chooser(self._parts.caches, self.kind, pool, space, view)
+        restored = self._parts.restored
+        chooser = Chooser(self._parts.caches, self.kind, pool, space, view, restored)
         choice = chooser.choose(also_held, self._parts.settings.batch)
         promised = [grant.promise for grant in choice.grants]
         pool = await self._promise(pool, choice.journal, promised, choice.settled)
@@ -207,7 +211,9 @@ class PoolReconciler(JournalReconciler[Any]):
         await self._parts.granting.refuse(choice.refusals, pool, self.kind)
         leftover = await self._parts.leftovers.collect(self.kind, view, choice)
         await self._write_status(pool, space)
-        return _sooner(self._next(pool, choice.settled, results, more=choice.more), leftover)
+        outcome = self._next(pool, choice.settled, results, more=choice.more)
+        later = restored.next_in(space_name(self.kind, pool.metadata.key))
+        return _sooner(_sooner(outcome, leftover), later)
 
     async def _keep(
         self,

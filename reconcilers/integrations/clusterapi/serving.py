@@ -45,6 +45,7 @@ from reconcilers.integrations.clusterapi.overlaps import Offers
 from reconcilers.integrations.clusterapi.pools import PoolParts, PoolReconciler
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Reader
+from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.clusterapi.watched import Watched
 from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.discovery import Work
@@ -175,6 +176,7 @@ class ClusterApi(Integration[Served]):
             Granting(client, caches, self._recorder, self._clock, settings.width),
             Leftovers(client, caches, self._clock),
             PoolStatuses(client, self._recorder, self._clock, offers),
+            RestoredClaims(caches.claims, self._clock),
             self._clock,
             settings,
         )

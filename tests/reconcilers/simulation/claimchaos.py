@@ -24,6 +24,7 @@ from reconcilers.integrations.clusterapi.overlaps import Offers
 from reconcilers.integrations.clusterapi.pools import PoolParts, PoolReconciler
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Reader
+from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.core.contents import SPACE_INDEX
 from tests.reconcilers.simulation.chaos import NAMES
 from tests.reconcilers.simulation.claimlaws import ClaimJudge, given_twice, left_undone
@@ -81,6 +82,7 @@ class ClaimReplica(JournalReplica):
             Granting(client, caches, recorder, clock, settings.width),
             Leftovers(client, caches, clock),
             PoolStatuses(client, recorder, clock, Offers(caches.pools, offered)),
+            RestoredClaims(caches.claims, clock),
             clock,
             settings,
         )

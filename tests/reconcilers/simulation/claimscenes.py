@@ -38,8 +38,10 @@ class ClaimStage(Stage):
 
     @override
     def ask(self, name: str, count: int = 1, since: str = "") -> None:
-        meta = {"name": name, "finalizers": [CLAIM_FINALIZER]}
-        self.model.create(CLAIMS, {"metadata": meta, "spec": {"poolRef": ref("p")}})
+        body = {"metadata": {"name": name}, "spec": {"poolRef": ref("p")}}
+        self.model.create(CLAIMS, body)
+        patch = {"metadata": {"finalizers": [CLAIM_FINALIZER]}}
+        self.model.patch(CLAIMS, name, patch, guarded=False)
 
     @override
     def replica(self) -> Any:

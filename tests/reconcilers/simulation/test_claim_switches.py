@@ -86,7 +86,7 @@ SWITCHES = {
         rules.leftovers_stay,
         "serves no claim",
         _FORCED,
-        31,
+        12,
     ),
     "9c": Switch(
         "a claim goes when a live read shows no IPAddress",

@@ -1,0 +1,108 @@
+"""A restore creates claims and their IPAddresses in any order, some seconds apart."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+
+from controller.meta import Key
+from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.integrations.clusterapi import api
+from reconcilers.integrations.core.discovery import DEFINITIONS
+from reconcilers.settings import CLUSTER_API, Settings
+from tests.reconcilers.test_sharing import NAMESPACE, Cluster
+
+CLAIMS = api.claims("v1beta2")
+ADDRESSES = api.addresses("v1beta2")
+MACHINES = {"m1": "10.0.0.13", "m2": "10.0.0.10", "m3": "10.0.0.14", "m4": "10.0.0.12"}
+POOL = {"apiGroup": NETWORK_POOL.group, "kind": NETWORK_POOL.kind, "name": "p"}
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[Cluster]:
+    """Return a cluster with one pool, whose claims one replica serves."""
+    async with anyio.create_task_group() as group:
+        home = Cluster(group, Settings(integration=(CLUSTER_API,)), 0)
+        for kind in (DEFINITIONS, CLAIMS, ADDRESSES):
+            home.api.serve(kind)
+        await home.pool("p", 0)
+        home.start("a")
+        await home.pass_by(20)
+        yield home
+        group.cancel_scope.cancel()
+
+
+async def restore_claims(home: Cluster) -> None:
+    """Create the claims as they were saved: with our finalizer, without status."""
+    for name in MACHINES:
+        metadata = {"name": name, "finalizers": [api.CLAIM_FINALIZER]}
+        await home.client.create(
+            CLAIMS, NAMESPACE, {"metadata": metadata, "spec": {"poolRef": POOL}}
+        )
+
+
+async def restore_addresses(home: Cluster) -> None:
+    """Create the IPAddresses as a garbage collector leaves them: their pool owns them."""
+    pool = await home.client.get(NETWORK_POOL, Key(NAMESPACE, "p"))
+    owner = {
+        "apiVersion": NETWORK_POOL.api_version,
+        "kind": NETWORK_POOL.kind,
+        "name": "p",
+        "uid": pool.metadata.uid,
+    }
+    for name, address in MACHINES.items():
+        metadata = {
+            "name": name,
+            "finalizers": [api.ADDRESS_FINALIZER],
+            "ownerReferences": [owner],
+        }
+        spec = {"claimRef": {"name": name}, "poolRef": POOL, "address": address, "prefix": 24}
+        await home.client.create(ADDRESSES, NAMESPACE, {"metadata": metadata, "spec": spec})
+
+
+async def addresses(home: Cluster) -> Mapping[str, Any]:
+    """Return the address of each claim that is served."""
+    claims = {
+        one.metadata.name for one in (await home.client.list(CLAIMS)).items if one.address_name
+    }
+    items = (await home.client.list(ADDRESSES)).items
+    return {one.metadata.name: one.spec.address for one in items if one.metadata.name in claims}
+
+
+async def test_claims_that_are_restored_before_their_addresses_keep_them() -> None:
+    async with served() as home:
+        await restore_claims(home)
+        await home.pass_by(20)
+        assert await addresses(home) == {}
+        await restore_addresses(home)
+        await home.pass_by(2)
+        assert await addresses(home) == MACHINES
+
+
+async def test_claims_that_are_restored_after_their_addresses_keep_them() -> None:
+    async with served() as home:
+        await restore_addresses(home)
+        await home.pass_by(20)
+        await restore_claims(home)
+        await home.pass_by(2)
+        assert await addresses(home) == MACHINES
+
+
+async def test_restored_claims_without_addresses_are_served_after_half_a_minute() -> None:
+    async with served() as home:
+        await restore_claims(home)
+        await home.pass_by(29)
+        assert await addresses(home) == {}
+        await home.pass_by(3)
+        assert len(set((await addresses(home)).values())) == len(MACHINES)
+
+
+async def test_a_claim_without_our_finalizer_does_not_wait() -> None:
+    async with served() as home:
+        metadata = {"name": "new"}
+        await home.client.create(
+            CLAIMS, NAMESPACE, {"metadata": metadata, "spec": {"poolRef": POOL}}
+        )
+        await home.pass_by(1)
+        assert "new" in await addresses(home)
