@@ -104,8 +104,13 @@ def audit(objects: Objects, now: datetime) -> list[Finding]:
 
 
 def _unreadable(objects: Objects) -> Iterator[Finding]:
+    consequences = {
+        IP_ALLOCATION.kind: "its pool hands out nothing",
+        NETWORK_POOL.kind: "it hands out nothing",
+    }
     for (kind, key), reason in objects.unreadable.items():
-        sentence = f"cannot be read: {reason}; its pool hands out nothing until it is repaired"
+        consequence = consequences.get(kind, "no controller serves it")
+        sentence = f"cannot be read: {reason}; {consequence} until it is repaired"
         yield Finding("Unreadable", "error", Subject(kind, key.namespace, key.name), sentence)
 
 

@@ -225,7 +225,7 @@ def show(
             full = (
                 (kind if "." in kind else f"{kind}.{names.GROUP}", name) for kind, name in named
             )
-            lines = (f"{kind}/{name}\n" for kind, name in full)
+            lines = (f"{kind}/{escape_text(name)}\n" for kind, name in full)
             text = "".join(dict.fromkeys(lines))
         case "json":
             text = as_json(document())

@@ -45,6 +45,7 @@ def audit(
         if one.kind != NETWORK_POOL:
             yield from _host_bits(one)
     yield from _claims(caches, now)
+    yield from _addresses(caches)
 
 
 def _host_bits(one: PoolContents) -> Iterator[Trouble]:
@@ -108,7 +109,7 @@ def _age(one: PoolContents, key: Key) -> tuple[str, Key]:
 
 
 def _claims(caches: ClaimCaches, now: datetime) -> Iterator[Trouble]:
-    """Yield the troubles of claims and IPAddresses, in order of their keys."""
+    """Yield the troubles of claims, in order of their keys."""
     for claim in sorted(caches.claims, key=lambda one: one.metadata.key):
         key, kind = claim.metadata.key, kind_of(claim.spec.poolRef)
         if kind is None:
@@ -129,11 +130,18 @@ def _claims(caches: ClaimCaches, now: datetime) -> Iterator[Trouble]:
             minutes = int((now - since).total_seconds() // 60)
             sentence = f"has been deleted for {minutes} minutes and is not gone"
             yield Trouble("StuckRelease", "warning", CLAIM, key, sentence, claim)
-    for address in sorted(caches.addresses, key=lambda one: one.metadata.key):
+
+
+def _addresses(caches: ClaimCaches) -> Iterator[Trouble]:
+    """Yield the troubles of IPAddresses, in order of their keys."""
+    for address in sorted(caches.addresses, key=lambda address: address.metadata.key):
         key = address.metadata.key
-        named = Key(key.namespace, address.spec.claimRef.name)
-        if kind_of(address.spec.poolRef) is None or RELEASED_AT in address.metadata.annotations:
+        named, kind = Key(key.namespace, address.spec.claimRef.name), kind_of(address.spec.poolRef)
+        if kind is None or RELEASED_AT in address.metadata.annotations:
             continue
+        if caches.pool_of(address) is None and named not in caches.claims:
+            sentence = f"names {kind.kind} {pool_key(kind, address)}, which does not exist"
+            yield Trouble("UnknownPool", "warning", ADDRESS, key, sentence, address)
         if ADDRESS_FINALIZER in address.metadata.finalizers and named not in caches.claims:
             sentence = (
                 f"its IPAddressClaim {named} does not exist; its address stays in use until it is"

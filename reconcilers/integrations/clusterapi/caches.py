@@ -51,6 +51,13 @@ def space_of(obj: IPAddressClaim | IPAddress) -> Iterable[str]:
     return (space_name(kind, pool_key(kind, obj)),)
 
 
+def why_pool_stops(pool: Any) -> str:
+    """Return why a pool of claims hands out nothing, whatever is free; empty if it serves."""
+    if pool.metadata.terminating:
+        return "its pool is being deleted"
+    return "its pool is paused by its annotation" if is_paused(pool.metadata.annotations) else ""
+
+
 def pool_key(kind: Resource[Any], obj: IPAddressClaim | IPAddress) -> Key:
     """Return the key of the pool of that kind that a claim or address names."""
     return Key(obj.metadata.namespace if kind.namespaced else "", obj.spec.poolRef.name)
@@ -181,13 +188,7 @@ class ClaimCaches:
             return "the claim is paused by its annotation"
         if key is not None and (why := self._why_cluster_stops(key)):
             return why
-        if pool is None:
-            return ""
-        if pool.metadata.terminating:
-            return "its pool is being deleted"
-        return (
-            "its pool is paused by its annotation" if is_paused(pool.metadata.annotations) else ""
-        )
+        return "" if pool is None else why_pool_stops(pool)
 
     def names_no_cluster(self, claim: IPAddressClaim) -> bool:
         """Return whether a claim names a Cluster that does not exist."""

@@ -30,7 +30,12 @@ from reconcilers.integrations.clusterapi.api import (
     IPAddressClaim,
     NameRef,
 )
-from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key
+from reconcilers.integrations.clusterapi.caches import (
+    ClaimCaches,
+    kind_of,
+    pool_key,
+    why_pool_stops,
+)
 from reconcilers.integrations.clusterapi.choosing import Chooser
 from reconcilers.integrations.clusterapi.overlaps import Offer, overlapping
 from reconcilers.integrations.clusterapi.overlaps import finding as overlap_finding
@@ -92,6 +97,8 @@ class Plan:
 
     def _serve_pool(self, pool: PoolContents, reasons: dict[Key, Finding]) -> None:
         """Serve the claims of one pool; repeat passes until one grants nothing."""
+        if why_pool_stops(pool.pool):
+            return
         also = self.held(pool.pool) if pool.kind == NETWORK_POOL else ()
         current: PoolContents | None = pool
         while current is not None and current.space is not None and current.contents is not None:

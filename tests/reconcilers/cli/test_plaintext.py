@@ -96,6 +96,18 @@ def test_no_command_prints_control_characters_of_objects(
     assert not [line for line in lines if line.startswith("second")]
 
 
+def test_names_that_no_server_accepts_are_printed_in_one_line(tmp_path: Path) -> None:
+    pool = {
+        "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2",
+        "kind": "InClusterIPPool",
+        "metadata": {"name": EVIL, "namespace": "default"},
+        "spec": {"addresses": ["10.4.0.2-10.4.0.20"], "prefix": 24},
+    }
+    answered = ask(tmp_path, "pools", "-o", "name", objects=(pool,))
+    assert controls(answered.out) == []
+    assert len(answered.out.splitlines()) == 1
+
+
 @pytest.mark.parametrize("output", ["table", "wide", "json", "yaml"])
 def test_plan_prints_no_control_characters(tmp_path: Path, output: str) -> None:
     answered = ask(tmp_path, "plan", "-o", output, objects=OBJECTS)

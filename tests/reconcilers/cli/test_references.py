@@ -3,6 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from reconcilers.api.names import GROUP
 from tests.reconcilers.cli.commandline import provider
 from tests.reconcilers.cli.saved import ask, cluster
 
@@ -45,6 +48,36 @@ def test_plan_tells_a_cluster_that_does_not_exist_from_one_that_is_paused(tmp_pa
     )
     assert "Cluster default/pz is paused" in paused
     assert "Cluster default/no-such-cluster, which the claim names, does not exist" in ghost
+
+
+@pytest.mark.parametrize("kind", ["InClusterIPPool", "NetworkPool"])
+def test_plan_serves_no_claim_from_a_paused_pool(tmp_path: Path, kind: str) -> None:
+    claim = claimed("a", "")
+    claim["spec"] = {"poolRef": {"apiGroup": IPAM, "kind": kind, "name": "pz"}}
+    pool = dict(OF_CLUSTER_API[0])
+    if kind == "NetworkPool":
+        claim["spec"]["poolRef"]["apiGroup"] = GROUP
+        pool |= {"apiVersion": f"{GROUP}/v1alpha1", "kind": kind, "spec": {"cidr": "10.97.0.0/28"}}
+    pool["metadata"] = {**pool["metadata"], "annotations": {"cluster.x-k8s.io/paused": ""}}
+    printed = ask(tmp_path, "plan", objects=(pool, claim)).out
+    [row] = [line for line in printed.splitlines() if "IPAddressClaim default/a" in line]
+    assert row.split(maxsplit=4)[4] == "-     PoolNotReady: its pool is paused by its annotation"
+
+
+def test_check_reports_an_ipaddress_whose_pool_does_not_exist(tmp_path: Path) -> None:
+    address = {
+        "apiVersion": f"{IPAM}/v1beta2",
+        "kind": "IPAddress",
+        "metadata": {"name": "lost", "namespace": "default"},
+        "spec": {
+            "address": "10.97.0.5",
+            "prefix": 24,
+            "claimRef": {"name": "gone"},
+            "poolRef": {"apiGroup": IPAM, "kind": "InClusterIPPool", "name": "typo"},
+        },
+    }
+    printed = ask(tmp_path, "check", objects=(*OF_CLUSTER_API[:2], address)).out
+    assert "names InClusterIPPool default/typo, which does not exist" in printed
 
 
 def test_check_reports_a_claim_whose_cluster_does_not_exist(tmp_path: Path) -> None:
