@@ -66,7 +66,8 @@ class ControllerJob:
     """Runs a controller once all its triggers are ready; other controllers do not wait for it.
 
     Where a controller watches one kind in several namespaces, a namespace that cannot be listed
-    keeps no other from being served: its changes come once the namespace can be listed.
+    keeps no other from being served. Its changes come once all kinds that are watched in several
+    namespaces were listed in it: until then a reconciler would take objects for absent.
 
     Args:
         controller: what is run.
@@ -110,16 +111,15 @@ class ControllerJob:
         # Connected only now, so that the first reconciliation finds all caches filled, and the
         # queue of a standby does not fill up while another replica leads.
         queue = self._filter or self.controller.queue
-        late = [trigger for trigger in self._triggers if _is_behind(trigger)]
+        unlisted = _unlisted_namespaces(self._triggers)
+        late = [watch for watches in unlisted.values() for watch in watches]
+        connecting = [partial(self._connect_late, *item, queue) for item in unlisted.items()]
         try:
             for trigger in self._triggers:
                 if trigger not in late:
                     await self._connect(trigger, queue)
             log.info("Starting workers", controller=self.controller.name)
-            if late:
-                async with running([partial(self._connect_late, watch, queue) for watch in late]):
-                    await self.controller.run()
-            else:
+            async with running(connecting):
                 await self.controller.run()
         finally:
             for registration in self._registrations:
@@ -143,24 +143,27 @@ class ControllerJob:
                 await watch.informer.wait_attempted()
             await _wait_any(group)
 
-    async def _connect_late(self, trigger: Trigger, queue: KeySink) -> None:
-        """Connect a trigger whose namespace could not be listed when the controller started."""
-        assert isinstance(trigger, Watch)  # a ClusterWatch is always ready
-        informer = trigger.informer
-        log.error(
-            "A namespace cannot be listed, the controller serves the others",
-            controller=self.controller.name,
-            resource=informer.resource.full_name,
-            unserved=informer.scope.namespace,
-            error=str(informer.last_error),
-        )
-        await trigger.wait_ready()
-        await self._connect(trigger, queue)
+    async def _connect_late(
+        self, namespace: str, watches: Sequence[Watch[Any]], queue: KeySink
+    ) -> None:
+        """Connect the Watches of a namespace in which a kind could not be listed at the start."""
+        for informer in dict.fromkeys(watch.informer for watch in watches):
+            if not informer.cache.synced:
+                log.error(
+                    "A namespace cannot be listed, the controller serves the others",
+                    controller=self.controller.name,
+                    resource=informer.resource.full_name,
+                    unserved=namespace,
+                    error=str(informer.last_error),
+                )
+        for watch in watches:
+            await watch.wait_ready()
+        for watch in watches:
+            await self._connect(watch, queue)
         log.info(
             "A namespace can be listed, the controller serves it",
             controller=self.controller.name,
-            resource=informer.resource.full_name,
-            served=informer.scope.namespace,
+            served=namespace,
         )
         await anyio.sleep_forever()
 
@@ -185,9 +188,17 @@ def _siblings(triggers: Sequence[Trigger]) -> list[list[Watch[Any]]]:
     ]
 
 
-def _is_behind(trigger: Trigger) -> bool:
-    """Return whether a controller starts before the namespace of this trigger is listed."""
-    return isinstance(trigger, Watch) and not trigger.informer.cache.synced
+def _unlisted_namespaces(triggers: Sequence[Trigger]) -> dict[str, list[Watch[Any]]]:
+    """Return the Watches of the namespaces in which not every kind is listed, by namespace."""
+    namespaces: dict[str, list[Watch[Any]]] = {}
+    for group in _siblings(triggers):
+        for watch in group:
+            namespaces.setdefault(watch.informer.scope.namespace, []).append(watch)
+    return {
+        namespace: watches
+        for namespace, watches in namespaces.items()
+        if not all(watch.informer.cache.synced for watch in watches)
+    }
 
 
 async def _wait_any(watches: Sequence[Watch[Any]]) -> None:

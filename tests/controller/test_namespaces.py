@@ -12,12 +12,14 @@ from controller.errors import ControllerError, Forbidden, ServerFailure
 from controller.manager import Manager
 from controller.meta import Key
 from controller.outcome import SETTLED, Outcome
+from controller.resource import Resource
 from controller.transport import NO_QUERY
 from controller.triggers import Watch, to_self
 from tests.clock import VirtualClock
 from tests.controller.store import Store, StoreTransport
-from tests.controller.widgets import WIDGETS
+from tests.controller.widgets import WIDGETS, Widget
 
+GADGETS = Resource("example.com", "v1", "Gadget", "gadgets", Widget)
 FORBIDDEN = Forbidden(403, "Forbidden", "widgets is forbidden in the namespace")
 
 
@@ -27,6 +29,7 @@ class Refusing(StoreTransport):
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         self.refused_namespaces: dict[str, ControllerError] = {}
+        self.refused_paths: tuple[str, ...] = ()
 
     @override
     async def request(
@@ -35,6 +38,8 @@ class Refusing(StoreTransport):
         for namespace, error in self.refused_namespaces.items():
             if query and f"/namespaces/{namespace}/" in path:
                 raise error
+        if query and any(refused in path for refused in self.refused_paths):
+            raise FORBIDDEN
         return await super().request(method, path, query=query, **options)
 
 
@@ -58,8 +63,8 @@ class Harness:
         self.reconciled.append(str(key))
         return SETTLED
 
-    def put(self, namespace: str, name: str) -> None:
-        path = f"/apis/example.com/v1/namespaces/{namespace}/widgets/{name}"
+    def put(self, namespace: str, name: str, plural: str = "widgets") -> None:
+        path = f"/apis/example.com/v1/namespaces/{namespace}/{plural}/{name}"
         self.store.put(path, {"metadata": {"name": name, "namespace": namespace}})
 
     def unlisted(self) -> float | None:
@@ -97,6 +102,35 @@ async def test_a_namespace_that_cannot_be_listed_waits_alone_until_it_can(
         harness.put("b", "four")
         await harness.clock.advance(1)
         assert harness.reconciled[-1] == "b/four"
+        harness.manager.stop()
+
+
+async def test_a_namespace_is_served_once_all_kinds_are_listed_in_it() -> None:
+    harness = Harness()
+    gadgets = [harness.manager.informer(GADGETS, namespace=name) for name in "ab"]
+    seen: list[tuple[str, int]] = []
+
+    async def reconcile(key: Key) -> Outcome:
+        caches = {name: informer.cache for name, informer in zip("ab", gadgets, strict=True)}
+        seen.append((str(key), len(caches[key.namespace])))
+        return SETTLED
+
+    watches = [Watch(informer, to_self) for informer in (*harness.informers.values(), *gadgets)]
+    harness.manager.controller("gadget", reconcile, watches=watches)
+    harness.transport.refused_paths = ("/namespaces/b/gadgets",)
+    for namespace in "ab":
+        harness.put(namespace, "one")
+        harness.put(namespace, "one", plural="gadgets")
+    async with anyio.create_task_group() as group:
+        group.start_soon(harness.manager.run)
+        with capture_logs() as lines:
+            await harness.clock.advance(10)
+        assert seen == [("a/one", 1)], "the gadgets of b are not known, so nothing looks at b"
+        [line] = [line for line in lines if "A namespace cannot be listed" in line["event"]]
+        assert line["resource"] == "gadgets.example.com"
+        harness.transport.refused_paths = ()
+        await harness.clock.advance(120)
+        assert set(seen) == {("a/one", 1), ("b/one", 1)}
         harness.manager.stop()
 
 
