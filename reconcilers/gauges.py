@@ -36,6 +36,7 @@ from reconcilers.api.tenantcluster import (
 )
 from reconcilers.caches import Part
 from reconcilers.tenantcluster.status import DEMAND_MET
+from reconcilers.waitgauges import waiting_metrics
 
 POOL_GAUGES: tuple[tuple[str, str, Callable[[NetworkPoolStatus], int]], ...] = (
     ("total_ips", "Allocatable addresses.", lambda s: s.total),
@@ -120,6 +121,8 @@ class Gauges(Collector):
         yield from self._of_allocations()
         yield from self._of_providers()
         yield from self._of_clusters()
+        waiting = (one for one in self._unfinished if _waits(one))
+        yield from waiting_metrics(self._clusters, self._pools, waiting, self._clock.now())
 
     def _of_pools(self) -> Iterator[Metric]:
         """Yield a gauge for each counter in the pools' statuses."""
@@ -196,7 +199,9 @@ class Gauges(Collector):
             gauge = GaugeMetricFamily(f"butler_tenant_cluster_{name}", what, labels=TENANT)
             for one in clusters:
                 said = find(one.status.conditions, kind)
-                if said is not None and not one.metadata.terminating:
+                # What is written into a tenant for the first time is not out of step.
+                building = name == "synced" and not (one.is_ready or one.observed_only)
+                if said is not None and not building and not one.metadata.terminating:
                     gauge.add_metric(
                         [one.metadata.name, one.metadata.namespace], said.status == "True"
                     )

@@ -131,6 +131,8 @@ def _entry(secret: Secret, entry: str) -> bytes:
         ) from wrong
 
 
+UNREACHABLE = "TenantUnreachable"
+"""Reason of what cannot be done because the tenant's API server does not answer."""
 UNAUTHORIZED = "Unauthorized"
 """The reason when a tenant does not take our credentials: they may have been rotated."""
 WEBHOOK_FAILED = "TenantWebhookFailed"
@@ -196,7 +198,7 @@ class _Unanswered:
     @property
     def error(self) -> TenantUnavailable:
         """What a caller gets while the tenant is not tried."""
-        return TenantUnavailable("TenantUnreachable", self.why, failed_at=self.at)
+        return TenantUnavailable(UNREACHABLE, self.why, failed_at=self.at)
 
 
 class TenantClients:
@@ -395,7 +397,7 @@ class TenantClients:
             return TenantUnavailable(WEBHOOK_FAILED, f"{webhook} in the tenant does not answer")
         reason = "TenantRefused"
         if isinstance(error, NoAnswer | MalformedAnswer | ServerFailure | TooManyRequests):
-            reason = "TenantUnreachable"
+            reason = UNREACHABLE
             self._pause(connection.key, error)
         elif isinstance(error, Unauthorized):
             reason = UNAUTHORIZED

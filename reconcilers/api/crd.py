@@ -137,9 +137,13 @@ KINDS: tuple[Kind, ...] = (
         "tc",
         (
             Column("Phase", "string", ".status.phase"),
+            Column("LB IPs", "integer", ".status.network.loadBalancer.addresses"),
+            Column("Waiting", "integer", ".status.network.loadBalancer.servicesWaiting"),
             Column("K8s Version", "string", ".spec.kubernetesVersion"),
             Column("Workers", "integer", ".status.observedState.workers.ready"),
             Column("Endpoint", "string", ".status.controlPlaneEndpoint"),
+            Column("Node IPs", "integer", ".status.network.nodes.addresses", wide=True),
+            Column("LB Quota", "integer", ".status.network.loadBalancer.quota", wide=True),
             Column(
                 "Network",
                 "string",

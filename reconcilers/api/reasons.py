@@ -75,8 +75,22 @@ DEMAND = {
     "QuotaExceeded": "False: growing would go above maxLoadBalancerIPs",
     "PoolExhausted": "False: no pool has growthIncrement addresses in a row",
     "GrownInVain": "False: growing did not help; the tenant's own events say why",
+    "SizeReached": "False: the tenant is static, and every address of it is in use",
 }
 """Of LoadBalancerDemandMet."""
+
+SIZED = {
+    "Ready": "True: it holds as many addresses as spec.networking.lbPoolSize asks for",
+    "Growing": "False: a further range was requested",
+    "Shrinking": "False: the ranges that the message names are released",
+    "PoolExhausted": "False: no pool has room for the further range; the message says what each"
+    " has",
+    "QuotaExceeded": "False: the size is above maxLoadBalancerIPs, which applies",
+    "AddressesInUse": "False: Services use addresses of every range that could be released",
+    "RangeNotDivisible": "False: each range that could be released has more addresses than are"
+    " too many",
+}
+"""Of LoadBalancerSized."""
 
 # Of Cluster API's claims and their pools.
 

@@ -37,6 +37,10 @@ IP_ALLOCATION = Resource(
     IPAllocation,
     outline=AllocationOutline,
 )
+ALLOCATION_METADATA = Resource(
+    names.GROUP, names.VERSION, "IPAllocation", "ipallocations", MetadataOnly
+)
+"""IPAllocations of which only the metadata matters, as in a reference of an event."""
 TENANT_CLUSTER = Resource(
     names.GROUP, names.VERSION, "TenantCluster", "tenantclusters", TenantCluster
 )

@@ -42,6 +42,7 @@ from reconcilers.api.tenantmachines import (
     Workers,
     Workspaces,
 )
+from reconcilers.api.tenantnetwork import TenantNetwork
 
 PENDING = "Pending"
 PROVISIONING = "Provisioning"
@@ -236,6 +237,8 @@ class TenantClusterStatus:
     """The IPAllocation with its first load-balancer addresses."""
     imageSyncRef: LocalReference | None = None
     """Written by others."""
+    network: TenantNetwork | None = None
+    """The cluster's addresses, quota, and what it waits for."""
 
 
 _NEW, _OLD = "self.spec.providerConfigRef", "oldSelf.spec.providerConfigRef"

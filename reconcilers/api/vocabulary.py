@@ -17,6 +17,7 @@ from reconcilers.api.reasons import (
     DEMAND,
     KUBERMATIC,
     NO_WAY_IN,
+    SIZED,
     TIER_REASONS,
     UNMET,
     VITISTACK,
@@ -181,8 +182,14 @@ WORDS: Mapping[str, Words] = {
             ),
             Condition(
                 "LoadBalancerDemandMet",
-                "no Service of an elastic tenant has been without an address for long",
+                "no Service of the tenant has been without an address for long",
                 DEMAND,
+            ),
+            Condition(
+                "LoadBalancerSized",
+                "a static tenant has as many load-balancer addresses as its spec asks for; absent"
+                " without spec.networking.lbPoolSize, and in elastic mode",
+                SIZED,
             ),
             Condition(
                 "TenantIdentified",
@@ -212,9 +219,34 @@ WORDS: Mapping[str, Words] = {
             Event("Normal", "ClusterReady", "phase Ready was reached"),
             Event("Normal", "ClusterDeleting", "addresses are being given back"),
             Event("Warning", "ClusterFailed", "nothing can be asked for; the note says why"),
-            Event("Warning", "TenantIsManagementCluster", "LoadBalancerReady turned to it"),
-            Event("Warning", "TenantShared", "LoadBalancerReady turned to it"),
-            Event("Warning", "PoolMadeByOthers", "LoadBalancerReady turned to it"),
+            Event("Normal", "RangeAllocated", "the cluster got the range that the note names"),
+            Event("Normal", "RangeReleased", "the range that the note names left the cluster"),
+            *(
+                Event("Warning", reason, f"the condition {condition} turned to this reason")
+                for condition, reasons in (
+                    ("NetworkReady", ("PoolNotFound",)),
+                    (
+                        "NetworkReady, LoadBalancerDemandMet or LoadBalancerSized",
+                        ("PoolExhausted",),
+                    ),
+                    ("LoadBalancerDemandMet or LoadBalancerSized", ("QuotaExceeded",)),
+                    ("LoadBalancerDemandMet", ("GrownInVain", "SizeReached")),
+                    ("LoadBalancerSized", ("AddressesInUse", "RangeNotDivisible")),
+                    (
+                        "LoadBalancerReady",
+                        (
+                            "TenantIsManagementCluster",
+                            "TenantShared",
+                            "PoolMadeByOthers",
+                            "KubeconfigRefused",
+                            "TenantUnreachable",
+                            "TenantRefused",
+                            "Unauthorized",
+                        ),
+                    ),
+                )
+                for reason in reasons
+            ),
             Event(
                 "Warning",
                 "NodeAddressesDeleted",

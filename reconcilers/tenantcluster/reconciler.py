@@ -7,6 +7,7 @@ cloud mode?         Ready; the tenant is touched only while it has ranges of our
 otherwise           request addresses, grow and shrink, project, write phase and conditions
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from controller import (
@@ -24,9 +25,11 @@ from controller import (
     add_finalizer,
     has_finalizer,
 )
+from controller.meta import MetadataOnly, ObjectMeta
 from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
-from reconcilers.api.resources import TENANT_CLUSTER
+from reconcilers.api.resources import ALLOCATION_METADATA, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import (
     DELETING,
     FAILED,
@@ -36,13 +39,22 @@ from reconcilers.api.tenantcluster import (
     READY,
     TenantCluster,
 )
+from reconcilers.api.tenantnetwork import TenantNetwork
 from reconcilers.conditions import Finding
 from reconcilers.metallb_install.installer import BEING_INSTALLED, METALLB_INSTALLED, Installer
 from reconcilers.settings import TenantSettings
-from reconcilers.tenantclients import WEBHOOK_FAILED, WEBHOOK_RETRY, TenantClients
+from reconcilers.tenantclients import UNREACHABLE, WEBHOOK_FAILED, WEBHOOK_RETRY, TenantClients
 from reconcilers.tenantcluster import status
+from reconcilers.tenantcluster.allocations.membership import members
 from reconcilers.tenantcluster.allocations.requester import Requester
-from reconcilers.tenantcluster.elastic.resizer import Resizer
+from reconcilers.tenantcluster.allocations.requests import AllocationState
+from reconcilers.tenantcluster.elastic.fixedsize import LOAD_BALANCER_SIZED
+from reconcilers.tenantcluster.elastic.resizer import Resized, Resizer
+from reconcilers.tenantcluster.networkstatus import (
+    added_ranges,
+    network_status,
+    removed_ranges,
+)
 from reconcilers.tenantcluster.projector import Projector, is_behind, lacks_metallb
 from reconcilers.tenantcluster.provider import Providers, denied
 from reconcilers.tenantcluster.release.teardown import Teardown, VanishedClusters
@@ -58,6 +70,7 @@ class TenantClusterReconciler:
     Args:
         client: the management cluster.
         clusters: its TenantClusters.
+        allocations: its IPAllocations, indexed by TenantCluster.
         providers: finds a cluster's ProviderConfig.
         requester: creates the cluster's allocations.
         projector: writes their ranges to the tenant's MetalLB.
@@ -75,6 +88,7 @@ class TenantClusterReconciler:
         self,
         client: Client,
         clusters: Cache[TenantCluster],
+        allocations: Cache[IPAllocation],
         *,
         providers: Providers,
         requester: Requester,
@@ -90,6 +104,7 @@ class TenantClusterReconciler:
     ) -> None:
         self._client = client
         self._clusters = clusters
+        self._allocations = allocations
         self._providers = providers
         self._requester = requester
         self._projector = projector
@@ -167,7 +182,7 @@ class TenantClusterReconciler:
         if problem is not None or provider is None:
             return await self._block_misconfigured(tenant, problem)
         if provider.spec.networking.mode != IPAM:
-            return await self._reconcile_cloud(tenant)
+            return await self._reconcile_cloud(tenant, provider)
         return await self._request(tenant, provider)
 
     async def _with_finalizer(self, tenant: TenantCluster) -> TenantCluster:
@@ -189,7 +204,7 @@ class TenantClusterReconciler:
         await self._write_status(tenant, verdict)
         return Blocked(problem.reason, self._settings.requeue_not_ready)
 
-    async def _reconcile_cloud(self, tenant: TenantCluster) -> Outcome:
+    async def _reconcile_cloud(self, tenant: TenantCluster, provider: ProviderConfig) -> Outcome:
         """Ask for nothing; what was written into the tenant in IPAM mode stays until it is freed.
 
         A tenant that was never written to is never touched.
@@ -201,19 +216,24 @@ class TenantClusterReconciler:
         if kept:
             message += f"; load-balancer IPs from before are kept: {', '.join(kept)}"
         network = status.network_ready(True, "Ready", message)
-        obsolete = (status.DEMAND_MET, METALLB_INSTALLED)
+        obsolete = (status.DEMAND_MET, LOAD_BALANCER_SIZED, METALLB_INSTALLED)
         if not kept:
-            return await self._leave_alone(tenant, network, obsolete)
+            return await self._leave_alone(tenant, provider, network, obsolete)
         projected = await self._projector.project(tenant)
         tenant = self._clusters.get(tenant.metadata.key) or tenant
         marked = await self._resizer.release_marked(tenant)
         findings = (network, projected, status.ready())
-        verdict = status.Verdict(READY, findings, obsolete=obsolete)
+        shown = self._network_status(tenant, provider, (), network)
+        verdict = status.Verdict(READY, findings, obsolete=obsolete, network=shown)
         tenant = await self._write_status(tenant, verdict)
         return self._next(tenant, network, projected, None, marked)
 
     async def _leave_alone(
-        self, tenant: TenantCluster, network: Finding, obsolete: tuple[str, ...]
+        self,
+        tenant: TenantCluster,
+        provider: ProviderConfig,
+        network: Finding,
+        obsolete: tuple[str, ...],
     ) -> Outcome:
         """Say that the cluster needs nothing of ours; remove the record of given-back ranges."""
         if any(one.type == LOAD_BALANCER_READY for one in tenant.status.conditions):
@@ -222,7 +242,8 @@ class TenantClusterReconciler:
         self._projector.forget(tenant.metadata.key)
         refs: dict[str, str | None] = {status.REF_FIELDS[names.TYPE_LOADBALANCER]: None}
         obsolete = (*obsolete, LOAD_BALANCER_READY)
-        verdict = status.Verdict(READY, (network, status.ready()), refs, obsolete)
+        shown = self._network_status(tenant, provider, (), network)
+        verdict = status.Verdict(READY, (network, status.ready()), refs, obsolete, shown)
         await self._write_status(tenant, verdict)
         return SETTLED
 
@@ -235,17 +256,19 @@ class TenantClusterReconciler:
         refs = status.refs(states)
         if not addresses.status and not tenant.is_ready:
             not_ready = status.not_ready(addresses.reason, addresses.message)
-            verdict = status.Verdict(PROVISIONING, (addresses, not_ready), refs)
+            shown = self._network_status(tenant, provider, states, addresses)
+            findings = (addresses, not_ready)
+            verdict = status.Verdict(PROVISIONING, findings, refs, network=shown)
             await self._write_status(tenant, verdict)
             return Blocked(addresses.reason, self._settings.requeue_waiting)
-        return await self._resize_and_project(tenant, provider, addresses, refs)
+        return await self._resize_and_project(tenant, provider, states, addresses)
 
     async def _resize_and_project(
         self,
         tenant: TenantCluster,
         provider: ProviderConfig,
+        states: Sequence[AllocationState],
         addresses: Finding,
-        refs: dict[str, str | None],
     ) -> Outcome:
         """Grow, shrink and project; a cluster that was Ready stays so if the tenant fails.
 
@@ -272,10 +295,39 @@ class TenantClusterReconciler:
             overall = status.not_ready(projected.reason, projected.message)
         unknown, known = status.identified(self._projector.identified(tenant))
         findings = (addresses, projected, *installed, *resized.findings, *unknown, overall)
-        tenant = await self._write_status(
-            tenant, status.Verdict(phase, findings, refs, (*resized.obsolete, *known))
-        )
+        shown = self._network_status(tenant, provider, states, addresses, resized)
+        obsolete = (*resized.obsolete, *known)
+        verdict = status.Verdict(phase, findings, status.refs(states), obsolete, shown)
+        tenant = await self._write_status(tenant, verdict)
         return self._next(tenant, addresses, projected, resized.due_in, marked)
+
+    def _network_status(
+        self,
+        tenant: TenantCluster,
+        provider: ProviderConfig,
+        states: Sequence[AllocationState],
+        addresses: Finding,
+        resized: Resized | None = None,
+    ) -> TenantNetwork:
+        """Return what status.network should say of a cluster.
+
+        Args:
+            tenant: the cluster.
+            provider: its ProviderConfig.
+            states: the allocations that the cluster should have.
+            addresses: the condition NetworkReady.
+            resized: the result of the pass over its size; None if there was none.
+        """
+        return network_status(
+            tenant,
+            provider,
+            members(self._allocations, tenant),
+            states,
+            network_ready=addresses,
+            services=resized.services if resized is not None else None,
+            growth=resized.refused if resized is not None else None,
+            now=self._clock.now(),
+        )
 
     def _next(
         self,
@@ -289,7 +341,7 @@ class TenantClusterReconciler:
         if is_behind(projected) or self._projector.lags(tenant):
             return Again(SOON)
         look_due = self._projector.due_in(tenant)
-        if look_due is not None:
+        if look_due is not None and projected.reason != UNREACHABLE:
             return Again(max(look_due, SOON))
         if projected.reason == BEING_INSTALLED:
             return Again(self._installer.due_in(tenant) or SOON)
@@ -338,7 +390,31 @@ class TenantClusterReconciler:
             self._recorder.record(
                 TENANT_CLUSTER, answer, "Warning", reason, message, action="Project"
             )
+        if verdict.network is not None and "network" in change:
+            self._record_ranges(tenant, answer, verdict.network)
         return answer
+
+    def _record_ranges(
+        self, before: TenantCluster, after: TenantCluster, network: TenantNetwork
+    ) -> None:
+        """Record an event for each range that the cluster got or released."""
+        for reason, shown in (
+            *(("RangeAllocated", shown) for shown in added_ranges(before.status.network, network)),
+            *(
+                ("RangeReleased", shown)
+                for shown in removed_ranges(before.status.network, network)
+            ),
+        ):
+            meta = ObjectMeta(name=shown.allocation, namespace=shown.namespace)
+            self._recorder.record(
+                TENANT_CLUSTER,
+                after,
+                "Normal",
+                reason,
+                f"{shown.type} range {shown.range} of NetworkPool {shown.pool} ({shown.role})",
+                action="Reconcile",
+                related=(ALLOCATION_METADATA, MetadataOnly(metadata=meta)),
+            )
 
     def _record(self, tenant: TenantCluster, verdict: status.Verdict) -> None:
         """Record the event of a new phase."""

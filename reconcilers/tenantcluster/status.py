@@ -22,9 +22,11 @@ from reconcilers.api.tenantcluster import (
     TenantCluster,
 )
 from reconcilers.api.tenantcluster import READY as READY_PHASE
+from reconcilers.api.tenantnetwork import TenantNetwork
 from reconcilers.conditions import READY, Finding, rendered, with_findings
 from reconcilers.tenantclients import TenantUnavailable
 from reconcilers.tenantcluster.allocations.requests import AllocationState
+from reconcilers.tenantcluster.networkstatus import status_change
 
 NETWORK_READY = "NetworkReady"
 DEMAND_MET = "LoadBalancerDemandMet"
@@ -43,8 +45,23 @@ EVENTS: dict[str, tuple[EventType, str]] = {
     FAILED: ("Warning", "ClusterFailed"),
 }
 """The type and reason of the event that is recorded when a phase begins."""
-MENDED_BY_PEOPLE = {"TenantIsManagementCluster", "TenantShared", "PoolMadeByOthers"}
-"""Reasons of conditions that are recorded as events, too."""
+WARNED_REASONS = {
+    "TenantIsManagementCluster",
+    "TenantShared",
+    "PoolMadeByOthers",
+    "PoolExhausted",
+    "PoolNotFound",
+    "QuotaExceeded",
+    "GrownInVain",
+    "SizeReached",
+    "AddressesInUse",
+    "RangeNotDivisible",
+    "KubeconfigRefused",
+    "TenantUnreachable",
+    "TenantRefused",
+    "Unauthorized",
+}
+"""Reasons of conditions that are recorded as events of type Warning, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +73,14 @@ class Verdict:
         findings: the conditions that the pass can evaluate.
         refs: names of the allocations, by the status field that refers to them; None for none.
         obsolete: types of conditions that do not apply any more.
+        network: the new status.network; None to leave it.
     """
 
     phase: str
     findings: tuple[Finding, ...]
     refs: dict[str, str | None] = field(default_factory=dict)
     obsolete: tuple[str, ...] = ()
+    network: TenantNetwork | None = None
 
 
 def ready(message: str = "Cluster is ready") -> Finding:
@@ -137,10 +156,15 @@ def identified(known: bool | None) -> tuple[tuple[Finding, ...], tuple[str, ...]
 
 
 def warnings(before: TenantCluster, verdict: Verdict) -> Iterator[tuple[str, str]]:
-    """Yield reason and message of each condition that has just turned to what people mend."""
-    known = {one.type: one.reason for one in before.status.conditions}
+    """Yield reason and message of each condition that has just turned to a warned reason.
+
+    Ready repeats the reason of another condition, so it is left out.
+    """
+    known = {condition.type: condition.reason for condition in before.status.conditions}
     for finding in verdict.findings:
-        if finding.reason in MENDED_BY_PEOPLE and known.get(finding.type) != finding.reason:
+        if finding.type == READY or finding.reason not in WARNED_REASONS:
+            continue
+        if known.get(finding.type) != finding.reason:
             yield finding.reason, finding.message
 
 
@@ -180,6 +204,9 @@ def patch(tenant: TenantCluster, verdict: Verdict, now: datetime) -> dict[str, A
         current = getattr(tenant.status, name)
         if (current.name if current is not None else None) != value:
             change[name] = {"name": value} if value is not None else None
+    network = status_change(tenant, verdict.network) if verdict.network is not None else None
+    if network is not None:
+        change["network"] = network
     return change
 
 

@@ -27,6 +27,7 @@ from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.view import OtherHolders
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.tenantclients import TenantClients
+from reconcilers.tenantcluster.elastic.fixedsize import LOAD_BALANCER_SIZED
 from reconcilers.tenantcluster.metallb.poolwatch import concerned, may_be_edited
 from reconcilers.tenantcluster.provider import refers_to
 from reconcilers.tenantcluster.release.teardown import VanishedClusters
@@ -274,11 +275,11 @@ def add_providerconfigs(shared: Shared) -> None:
 def waits_for_room(cluster: TenantCluster) -> bool:
     """Return whether a cluster needs more room in a pool, Ready or not."""
     conditions = cluster.status.conditions
-    demand = find(conditions, DEMAND_MET)
+    growth = (find(conditions, kind) for kind in (DEMAND_MET, LOAD_BALANCER_SIZED))
     return (
         not cluster.is_ready
         or not is_true(conditions, NETWORK_READY)
-        or (demand is not None and demand.reason == "PoolExhausted")
+        or any(said is not None and said.reason == "PoolExhausted" for said in growth)
     )
 
 

@@ -88,6 +88,7 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
     reconciler = TenantClusterReconciler(
         client,
         caches.clusters,
+        allocations,
         providers=Providers(client, caches.providers, clock, settings.namespace),
         requester=requester,
         projector=Projector(

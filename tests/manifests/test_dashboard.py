@@ -200,8 +200,16 @@ async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Ma
         clusters.add_handler(lambda _: changed[0].set())
 
         def looked_after() -> bool:
-            said = {one.type for tenant in clusters.cache for one in tenant.status.conditions}
-            return {LOAD_BALANCER_READY, DEMAND_MET} <= said
+            shown = {
+                (tenant.metadata.name, condition.type)
+                for tenant in clusters.cache
+                for condition in tenant.status.conditions
+            }
+            return {
+                ("one", LOAD_BALANCER_READY),
+                ("one", DEMAND_MET),
+                ("observed", LOAD_BALANCER_READY),
+            } <= shown
 
         def refused() -> bool:
             return {one.status.phase for one in served.cache} == {"Allocated", "Failed"}
@@ -223,6 +231,9 @@ async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Ma
                 await create(http, "ipallocations", "served", request(4))
                 await _admit_to(http, "one", await anyio.Path(kubeconfig).read_text())
                 await create(http, "tenantclusters", "one", TENANT)
+                await _admit_to(http, "observed", await anyio.Path(kubeconfig).read_text())
+                observed = TENANT | {"managementPolicy": {"mode": "Observe"}}
+                await create(http, "tenantclusters", "observed", observed)
                 await until(looked_after)
                 await create(http, "ipallocations", "refused", request(256))
                 await until(refused)

@@ -311,6 +311,10 @@ class PoolChoice:
                     return pool
         return None
 
+    def least_count(self, provider: ProviderConfig, count: Callable[[NetworkPool], int]) -> int:
+        """Return the smallest number that `count` answers for a pool of `provider`; 0 for none."""
+        return min(map(count, self._candidates(provider)), default=0)
+
     def refusals(
         self,
         provider: ProviderConfig,

@@ -35,8 +35,8 @@ from reconcilers.tenantcluster.allocations.requests import (
     NewAllocation,
     RequestPlanner,
     Wanted,
+    count_in_any_pool,
     groups,
-    states_without_allocation,
 )
 
 _log = structlog.get_logger(__name__)
@@ -188,15 +188,23 @@ class Requester:
                 _log.info("request withdrawn, mode is not ipam", allocation=one.metadata.name)
                 await self._client.delete(IP_ALLOCATION, Version.from_object(one))
 
-    async def grow(self, tenant: TenantCluster, provider: ProviderConfig, number: int) -> int:
+    async def grow(
+        self, tenant: TenantCluster, provider: ProviderConfig, number: int, count: int
+    ) -> int:
         """Create up to `number` growth allocations; return how many pools had room for.
+
+        Args:
+            tenant: the cluster.
+            provider: its ProviderConfig.
+            number: how many allocations.
+            count: how many addresses each asks for.
 
         Raises:
             Conflict: the cache is behind; the pass ends, and begins again once it has caught up.
             ControllerError: a create failed.
         """
         for made in range(number):
-            new = self._planner.growth(tenant, provider)
+            new = self._planner.growth(tenant, provider, count)
             if new is None:
                 return made
             with self._choice.reserved(new.pool, new.count, tenant.networking):
@@ -214,9 +222,11 @@ class Requester:
         """Return of which families a growth allocation would bring addresses; none if it waits."""
         return self._planner.families_of_growth(tenant, provider)
 
-    def growth_refusal(self, tenant: TenantCluster, provider: ProviderConfig) -> Refusal:
-        """Return why no pool of `provider` serves one more growth allocation."""
-        return self._planner.growth_refusal(tenant, provider)
+    def growth_refusal(
+        self, tenant: TenantCluster, provider: ProviderConfig, count: int
+    ) -> Refusal:
+        """Return why no pool serves one more growth allocation of `count` addresses."""
+        return self._planner.growth_refusal(tenant, provider, count)
 
     async def move_growth(
         self, tenant: TenantCluster, provider: ProviderConfig, grown: Iterable[IPAllocation]
@@ -229,7 +239,8 @@ class Requester:
         """
         increment = provider.spec.networking.sizing.growthIncrement
         for allocation in grown:
-            tenant = await self._move_if_stuck(tenant, provider, lambda _: increment, allocation)
+            count = count_in_any_pool(allocation.spec.count or increment)
+            tenant = await self._move_if_stuck(tenant, provider, count, allocation)
 
     def is_stuck(self, request: IPAllocation) -> bool:
         """Return whether the pool of a request refused it, or does not serve any."""
@@ -247,7 +258,7 @@ class Requester:
         with ExitStack() as reserved:
             found = self._planner.new_allocations(tenant, provider, group, reserved)
             if isinstance(found, Refusal):
-                return states_without_allocation(group, found)
+                return self._planner.states_of_refused(provider, group, found)
             return [
                 AllocationState(wanted.kind, await self._create(tenant, new))
                 for wanted, new in zip(group, found, strict=True)

@@ -75,11 +75,14 @@ class AllocationState:
         allocation: the allocation, once it exists.
         refusal: why no pool serves it; None if one does, or if it waits for another request of
             its group.
+        count: how many addresses in a row it needs if there is no allocation: the smallest number
+            if pools differ in it.
     """
 
     kind: str
     allocation: IPAllocation | None
     refusal: Refusal | None = None
+    count: int = 0
 
     @property
     def served(self) -> bool:
@@ -139,18 +142,9 @@ def groups(tenant: TenantCluster, missing: Sequence[Wanted]) -> list[list[Wanted
     return [[one] for one in missing] if tenant.is_ready else [list(missing)]
 
 
-def states_without_allocation(
-    group: Sequence[Wanted], refusal: Refusal | None
-) -> list[AllocationState]:
-    """Return the states of a group of which one is refused: the others wait for it."""
-    return [
-        AllocationState(
-            wanted.kind,
-            None,
-            refusal if refusal is not None and refusal.kind == wanted.kind else None,
-        )
-        for wanted in group
-    ]
+def count_in_any_pool(count: int) -> Callable[[NetworkPool], int]:
+    """Return a function that answers `count` for each pool."""
+    return lambda _: count
 
 
 class RequestPlanner:
@@ -176,7 +170,7 @@ class RequestPlanner:
         wanted = []
         lb_count = load_balancer_count(tenant, network)
         if lb_count or balancer is not None:
-            wanted.append(Wanted(names.TYPE_LOADBALANCER, lambda _: lb_count, balancer))
+            wanted.append(Wanted(names.TYPE_LOADBALANCER, count_in_any_pool(lb_count), balancer))
         had_nodes = nodes is not None or tenant.status.ipAllocationRef is not None
         if had_nodes or backfill_nodes or not tenant.is_ready:
             wanted.append(Wanted(names.TYPE_NODES, lambda p: node_count(p, network), nodes))
@@ -225,12 +219,29 @@ class RequestPlanner:
         """Return the states of allocations that no pool can serve together."""
         with ExitStack() as reserved:
             found = self.new_allocations(tenant, provider, group, reserved)
-        return states_without_allocation(group, found if isinstance(found, Refusal) else None)
+        return self.states_of_refused(
+            provider, group, found if isinstance(found, Refusal) else None
+        )
 
-    def growth_refusal(self, tenant: TenantCluster, provider: ProviderConfig) -> Refusal:
-        """Return why no pool of `provider` serves one more growth allocation."""
-        increment = provider.spec.networking.sizing.growthIncrement
-        return self._refusal(tenant, provider, names.TYPE_LOADBALANCER, lambda _: increment)
+    def states_of_refused(
+        self, provider: ProviderConfig, group: Sequence[Wanted], refusal: Refusal | None
+    ) -> list[AllocationState]:
+        """Return the states of a group of which one is refused: the others wait for it."""
+        return [
+            AllocationState(
+                wanted.kind,
+                None,
+                refusal if refusal is not None and refusal.kind == wanted.kind else None,
+                self._choice.least_count(provider, wanted.count),
+            )
+            for wanted in group
+        ]
+
+    def growth_refusal(
+        self, tenant: TenantCluster, provider: ProviderConfig, count: int
+    ) -> Refusal:
+        """Return why no pool serves one more growth allocation of `count` addresses."""
+        return self._refusal(tenant, provider, names.TYPE_LOADBALANCER, count_in_any_pool(count))
 
     def _refusal(
         self,
@@ -244,19 +255,24 @@ class RequestPlanner:
         pools = self._choice.refusals(provider, count, asked)
         return Refusal(provider, kind, asked.families_text, pools)
 
-    def growth(self, tenant: TenantCluster, provider: ProviderConfig) -> NewAllocation | None:
-        """Return one more growth allocation, in the first pool that fits; None if none does."""
-        increment = provider.spec.networking.sizing.growthIncrement
-        pool = self._choice.first_fit(provider, lambda _: increment, tenant.networking)
+    def growth(
+        self, tenant: TenantCluster, provider: ProviderConfig, count: int
+    ) -> NewAllocation | None:
+        """Return one more growth allocation of `count` addresses, in the first pool that fits.
+
+        Returns:
+            The allocation to create; None if no pool fits.
+        """
+        pool = self._choice.first_fit(provider, count_in_any_pool(count), tenant.networking)
         if pool is None:
             return None
         name = membership.free_growth_name(tenant, self._allocations, provider.metadata.namespace)
         kind, role = names.TYPE_LOADBALANCER, names.ROLE_GROWTH
-        return _new_allocation(tenant, name, pool, kind, increment, role)
+        return _new_allocation(tenant, name, pool, kind, count, role)
 
     def families_of_growth(self, tenant: TenantCluster, provider: ProviderConfig) -> set[Family]:
         """Return of which families a growth allocation would bring addresses; none if it waits."""
-        new = self.growth(tenant, provider)
+        new = self.growth(tenant, provider, provider.spec.networking.sizing.growthIncrement)
         if new is None:
             return set()
         return self._choice.families(new.pool, new.count, tenant.networking)

@@ -24,19 +24,21 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding
 from reconcilers.networkpool.owners import noted_uid
 from reconcilers.settings import TenantSettings
-from reconcilers.tenantclients import UNAUTHORIZED, TenantClients, TenantUnavailable
+from reconcilers.tenantclients import UNAUTHORIZED, UNREACHABLE, TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.allocations.membership import members, repairs
+from reconcilers.tenantcluster.elastic.fixedsize import LOAD_BALANCER_SIZED
 from reconcilers.tenantcluster.elastic.scaler import Scaler
 from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
 from reconcilers.tenantcluster.metallb.reading import NOT_RUNNING
+from reconcilers.tenantcluster.networkstatus import RefusedGrowth, ServicesSeen
 from reconcilers.tenantcluster.projector import is_behind
 from reconcilers.tenantcluster.services import TenantServices
-from reconcilers.tenantcluster.status import DEMAND_MET
 
 _log = structlog.get_logger(__name__)
 
-_NO_KUBECONFIG = {"KubeconfigMissing", "KubeconfigRefused"}
-_UNANSWERED = {"TenantUnreachable", UNAUTHORIZED}
+_NO_WAY_IN = {"KubeconfigMissing", "KubeconfigRefused", UNREACHABLE}
+"""Reasons for which another request of the same pass would fail as well."""
+_UNANSWERED = {UNREACHABLE, UNAUTHORIZED}
 """Reasons that say nothing about whether the tenant takes ranges."""
 
 
@@ -49,12 +51,16 @@ class Resized:
         obsolete: types of conditions that do not apply.
         due_in: seconds until something may be due without anything changing; None for never.
         unavailable: why there is no client of the tenant, where trying again at once is no use.
+        services: what the tenant's Services show; None if they could not be read.
+        refused: the growth that is refused; None if none is.
     """
 
     findings: tuple[Finding, ...] = ()
     obsolete: tuple[str, ...] = ()
     due_in: float | None = None
     unavailable: TenantUnavailable | None = None
+    services: ServicesSeen | None = None
+    refused: RefusedGrowth | None = None
 
 
 class Resizer:
@@ -117,21 +123,17 @@ class Resizer:
             ControllerError: the management cluster did not answer.
         """
         await self._repair(tenant)
-        if provider.spec.networking.sizing.allocationMode != ELASTIC:
-            self._services.close(tenant.metadata.key)
-            await self.release_marked(tenant)
-            return Resized(obsolete=(DEMAND_MET,))
+        elastic = provider.spec.networking.sizing.allocationMode == ELASTIC
         try:
             services = await self._services.for_tenant(tenant, watched=tenant.is_ready)
         except TenantUnavailable as error:
-            _log.debug("cannot get tenant client for elastic IPAM, skipping", error=error.message)
-            return Resized(unavailable=error if error.reason in _NO_KUBECONFIG else None)
+            _log.debug("cannot read the tenant's Services, skipping", error=error.message)
+            return Resized(unavailable=error if error.reason in _NO_WAY_IN else None)
         settling = self._settling(tenant)
         now = self._clock.monotonic()
         in_pool = {uid: now - at for uid, at in self._in_pool.get(tenant.metadata.key, {}).items()}
-        scaled = await self._scaler.scale(
-            tenant, provider, services, in_place=settling <= 0, in_pool=in_pool
-        )
+        resize = self._scaler.scale if elastic else self._scaler.keep_size
+        scaled = await resize(tenant, provider, services, in_place=settling <= 0, in_pool=in_pool)
         await self._label_platform(tenant, services)
         await self.release_marked(tenant)
         self._offered[tenant.metadata.key] = frozenset(
@@ -142,7 +144,13 @@ class Resizer:
         due = [] if scaled.due_in is None else [scaled.due_in]
         if not scaled.finding.status and settling > 0:
             due.append(settling)
-        return Resized((scaled.finding,), due_in=min(due, default=None))
+        return Resized(
+            findings=tuple(filter(None, (scaled.finding, scaled.size))),
+            obsolete=() if scaled.size is not None else (LOAD_BALANCER_SIZED,),
+            due_in=min(due, default=None),
+            services=scaled.services,
+            refused=scaled.refused,
+        )
 
     def _settling(self, tenant: TenantCluster) -> float:
         """Return for how many seconds unused addresses may still help waiting Services.

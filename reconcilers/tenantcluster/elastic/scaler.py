@@ -23,7 +23,7 @@ from controller.meta import Key, Version
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.providerconfig import ProviderConfig, ProviderNetwork
+from reconcilers.api.providerconfig import ELASTIC, ProviderConfig, ProviderNetwork
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER, Service
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.caches import Caches
@@ -31,7 +31,8 @@ from reconcilers.conditions import Finding
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantcluster.allocations.membership import members
 from reconcilers.tenantcluster.allocations.requester import Requester
-from reconcilers.tenantcluster.elastic import blocked_growth, growth, shrink
+from reconcilers.tenantcluster.allocations.requests import load_balancer_count
+from reconcilers.tenantcluster.elastic import blocked_growth, fixedsize, growth, shrink
 from reconcilers.tenantcluster.elastic.demand import (
     OTHER_FAMILY,
     Demand,
@@ -47,6 +48,7 @@ from reconcilers.tenantcluster.elastic.findings import (
     with_unexamined,
 )
 from reconcilers.tenantcluster.elastic.unserved_growth import UnservedGrowth
+from reconcilers.tenantcluster.networkstatus import RefusedGrowth, ServicesSeen
 from reconcilers.tenantcluster.status import demand_met
 
 _log = structlog.get_logger(__name__)
@@ -54,15 +56,22 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """The result of a pass over an elastic tenant.
+    """The result of a pass over a tenant's size.
 
     Args:
         finding: the condition that says whether its Services have their addresses.
         due_in: seconds until something may be due without anything changing; None for never.
+        services: what its Services show.
+        size: the condition that says whether a static tenant has the size that it asks for; None
+            if it asks for none.
+        refused: the growth that is refused; None if none is.
     """
 
     finding: Finding
     due_in: float | None
+    services: ServicesSeen
+    size: Finding | None = None
+    refused: RefusedGrowth | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +179,141 @@ class Scaler:
         due = seen.waited_at_least(after, waiting)
         due_in = seen.due_in(after, waiting)
         finding = await self._grow_if_it_helps(seen, due)
+        increment = provider.spec.networking.sizing.growthIncrement
+        refused = _refused_growth(provider, finding, increment)
         elsewhere, later = seen.elsewhere(self._settings.growth_after)
         due_in += later
         if finding is None:
             finding = no_growth_due(len(seen.demand.waiting) - len(waiting), elsewhere)
         due_in += await self._shrink(seen)
-        return Scaled(with_unexamined(finding, seen.demand.unexamined), min(due_in, default=None))
+        return Scaled(
+            with_unexamined(finding, seen.demand.unexamined),
+            min(due_in, default=None),
+            self._services_seen(seen),
+            refused=refused,
+        )
+
+    async def keep_size(
+        self,
+        tenant: TenantCluster,
+        provider: ProviderConfig,
+        services: Sequence[Service],
+        *,
+        in_place: bool,
+        in_pool: Mapping[str, float],
+    ) -> Scaled:
+        """Bring a static tenant to the size that its spec asks for; return its conditions.
+
+        Args:
+            tenant: the cluster.
+            provider: its ProviderConfig, in static mode.
+            services: all Services of the tenant.
+            in_place: as for `scale`.
+            in_pool: as for `scale`.
+
+        Raises:
+            Conflict: something changed since it was read; begin again.
+            ControllerError: the management cluster did not answer.
+        """
+        seen = await self._observe(tenant, provider, services, in_place, in_pool)
+        after = self._settings.growth_after
+        due = seen.waited_at_least(after, seen.demand.waiting)
+        elsewhere, due_in = seen.elsewhere(after)
+        due_in += seen.due_in(after, seen.demand.waiting)
+        size = refused = None
+        if tenant.networking.lbPoolSize is not None and tenant.is_ready:
+            size = await self._follow_size(seen, tenant.networking.lbPoolSize)
+            missing = load_balancer_count(tenant, provider.spec.networking) - self._held(tenant)
+            refused = _refused_growth(provider, size, max(missing, 0))
+        finding = self._static_demand(seen, due) if due else no_growth_due(0, elsewhere)
+        return Scaled(
+            with_unexamined(finding, seen.demand.unexamined),
+            min(due_in, default=None),
+            self._services_seen(seen),
+            size,
+            refused,
+        )
+
+    def _services_seen(self, seen: _Observed) -> ServicesSeen:
+        """Return what status.network says of the tenant's Services."""
+        waiting = seen.waited_at_least(self._settings.growth_after, seen.demand.waiting)
+        return ServicesSeen(len(waiting) + seen.demand.unexamined)
+
+    def _static_demand(self, seen: _Observed, due: Sequence[Service]) -> Finding:
+        """Return the condition of a static tenant whose Services have waited for long."""
+        why = blocked_growth.unconfirmed(seen.tenant)
+        if why:
+            return blocked_growth.not_projected(len(due), why)
+        standing = [one for one in self._members(seen.tenant) if not one.releasing]
+        free = seen.demand.unassigned(chain.from_iterable(map(ranges.all_held, standing)))
+        if not blocked_growth.not_served_by_free(seen.tenant, due, free):
+            return blocked_growth.unused(len(due), sum(free.values()), fresh=False)
+        return demand_met(
+            False,
+            "SizeReached",
+            f"{counted(len(due))} without an address, and every address of the tenant is in use;"
+            f" the tenant is static: raise {fixedsize.FIELD}, or delete Services",
+        )
+
+    async def _follow_size(self, seen: _Observed, asked: int) -> Finding:
+        """Add or release ranges of a static tenant; return the condition.
+
+        Args:
+            seen: what the pass decides from.
+            asked: spec.networking.lbPoolSize.
+        """
+        tenant, network = seen.tenant, seen.provider.spec.networking
+        size = load_balancer_count(tenant, network)
+        change = fixedsize.decide(size, self._sized(seen))
+        if change.add:
+            return await self._add_range(seen, size, change)
+        if any(map(self._requester.is_stuck, self._grown(tenant))):
+            await self._requester.move_growth(tenant, seen.provider, self._grown(tenant))
+            refusal = self._requester.growth_refusal(tenant, seen.provider, size)
+            return fixedsize.refused(size, self._held(tenant), refusal.text)
+        for allocation in change.release:
+            await self._begin_release(seen, allocation)
+        if change.release or change.surplus:
+            return fixedsize.shrinking(size, change)
+        if self._held(tenant) < size:
+            return fixedsize.growing(size, self._held(tenant))
+        return fixedsize.sized(size, size if asked > size else None)
+
+    async def _add_range(
+        self, seen: _Observed, size: int, change: fixedsize.SizeChange
+    ) -> Finding:
+        """Request one more range for a static tenant, unless one that is leaving can stay."""
+        tenant = seen.tenant
+        leaving = [one for one in self._members(tenant) if one.releasing and ranges.held(one)]
+        if any(not one.metadata.terminating for one in leaving):
+            await self._withdraw_marks(seen)
+            return fixedsize.growing(size, change.held)
+        made = await self._requester.grow(tenant, seen.provider, 1, change.add)
+        if made:
+            return fixedsize.growing(size, change.held)
+        refusal = self._requester.growth_refusal(tenant, seen.provider, change.add)
+        return fixedsize.refused(size, change.held, refusal.text)
+
+    def _sized(self, seen: _Observed) -> list[fixedsize.SizedAllocation]:
+        """Return the load-balancer allocations of a tenant that are not being released."""
+        return [
+            fixedsize.SizedAllocation(
+                allocation,
+                self._size(allocation),
+                growth.is_growth(allocation, seen.tenant),
+                any(map(seen.demand.in_use, ranges.all_held(allocation))),
+            )
+            for allocation in self._members(seen.tenant)
+            if not allocation.releasing
+        ]
+
+    def _held(self, tenant: TenantCluster) -> int:
+        """Return how many addresses of each family a tenant holds that are not being released."""
+        return sum(
+            self._size(allocation)
+            for allocation in self._members(tenant)
+            if not allocation.releasing and ranges.held(allocation) is not None
+        )
 
     async def _observe(
         self,
@@ -206,7 +344,8 @@ class Scaler:
         """
         ours, have = self._settings.load_balancer_class, families(self._members(tenant))
         found = await read_demand(services, ours, have)
-        if any(one.reason == OTHER_FAMILY for one in found.elsewhere):
+        elastic = provider.spec.networking.sizing.allocationMode == ELASTIC
+        if elastic and any(one.reason == OTHER_FAMILY for one in found.elsewhere):
             more = have | self._requester.families_of_growth(tenant, provider)
             # While its family is not known yet, what is missing is room.
             return await read_demand(services, ours, more or ranges.WORDS)
@@ -281,14 +420,14 @@ class Scaler:
         network = seen.provider.spec.networking
         increment, quota = network.sizing.growthIncrement, network.quota.maxLoadBalancerIPs
         plan = growth.decide(wanted, have, increment, quota, self._settings.growth_in_flight)
-        made = await self._requester.grow(seen.tenant, seen.provider, plan.number)
+        made = await self._requester.grow(seen.tenant, seen.provider, plan.number, increment)
         await self._requester.move_growth(
             self._current(seen.tenant), seen.provider, self._grown(seen.tenant)
         )
         # A request whose pool cannot serve it needs room, like one that was not created.
         stuck = any(map(self._requester.is_stuck, self._grown(seen.tenant)))
         if made < plan.number or stuck:
-            refusal = self._requester.growth_refusal(seen.tenant, seen.provider)
+            refusal = self._requester.growth_refusal(seen.tenant, seen.provider, increment)
             message = f"{counted(wanted)} without an address; cannot grow: {refusal.text}"
             return demand_met(False, "PoolExhausted", message)
         if plan.over_quota:
@@ -357,9 +496,15 @@ class Scaler:
         waiting = seen.waited_at_least(self._settings.growth_after, seen.demand.waiting)
         if waiting and ranges.held(allocation) is not None:
             await self._note_unserved(seen, waiting)
+        await self._begin_release(seen, allocation)
+
+    async def _begin_release(self, seen: _Observed, allocation: IPAllocation) -> None:
+        """Mark an allocation whose range is to leave the tenant."""
         _log.info(
             "elastic IPAM: shrinking unused allocation",
             allocation=allocation.metadata.name,
+            tenant=str(seen.tenant.metadata.key),
+            range=", ".join(span.text for span in ranges.all_held(allocation)),
             idle_since=shrink.remembered(allocation),
         )
         await self._annotate(allocation, {names.ANNOTATION_RELEASING: rfc3339(seen.now)})
@@ -401,3 +546,23 @@ class Scaler:
         pool = self._caches.pools.get(allocation.pool_key)
         asked = ranges.requested(allocation, pool) if pool is not None else 1
         return growth.size_of(allocation, asked)
+
+
+_REFUSED = {"PoolExhausted", "QuotaExceeded"}
+
+
+def _refused_growth(
+    provider: ProviderConfig, finding: Finding | None, addresses: int
+) -> RefusedGrowth | None:
+    """Return the growth that a condition says is refused; None if it says that of none.
+
+    Args:
+        provider: the ProviderConfig whose pools are asked.
+        finding: the condition.
+        addresses: how many addresses in a row are needed.
+    """
+    if finding is None or finding.reason not in _REFUSED or not addresses:
+        return None
+    no_room = finding.reason == "PoolExhausted"  # more room does not lift a quota
+    pools = provider.spec.networking.pools_in_order() if no_room else ()
+    return RefusedGrowth(finding, addresses, tuple(pools))

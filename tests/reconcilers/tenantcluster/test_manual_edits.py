@@ -68,7 +68,7 @@ async def test_edits_of_our_pool_by_others_are_undone_and_recorded_as_events(edi
     assert all(field in event[2] for field in edit)
     tenant.requests.clear()
     await lab.cluster()
-    assert {request.verb for request in tenant.requests} == {"get"}, "nothing is left to write"
+    assert {request.verb for request in tenant.requests} == {"get", "list"}, "nothing to write"
 
 
 @pytest.mark.parametrize(

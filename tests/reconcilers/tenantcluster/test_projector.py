@@ -90,7 +90,7 @@ async def test_the_begin_of_a_projection_is_recorded_before_the_tenant_is_writte
     lab.server.fail(ServerFailure(500, "", "no"), verb="patch", plural="tenantclusters")
     with pytest.raises(ServerFailure):
         await lab.cluster()
-    assert not {request.verb for request in tenant.requests} - {"get", "discover"}
+    assert not {request.verb for request in tenant.requests} - {"get", "list", "discover"}
     await lab.cluster()
     meta = lab.server.see("tenantclusters", "a", namespace="team")["metadata"]
     assert meta["annotations"][names.ANNOTATION_PROJECTION_BEGUN] == "2026-01-01T00:00:00Z"
@@ -117,7 +117,7 @@ async def test_what_drifted_is_corrected_and_what_has_not_is_not_written() -> No
     assert _pool(tenant)["spec"]["addresses"] == ["10.40.0.0-10.40.0.7"]
     tenant.requests.clear()
     await lab.cluster()
-    assert {request.verb for request in tenant.requests} == {"get"}
+    assert {request.verb for request in tenant.requests} == {"get", "list"}
 
 
 async def test_an_advertisement_that_was_deleted_is_made_again() -> None:

@@ -216,7 +216,8 @@ async def test_a_tenant_that_becomes_static_keeps_what_it_has_and_ends_what_was_
         await platform.clock.advance(1200)
         assert list(balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-2"]
         conditions = platform.server.see(*TENANT, namespace="team")["status"]["conditions"]
-        assert "LoadBalancerDemandMet" not in [one["type"] for one in conditions]
+        [met] = [one for one in conditions if one["type"] == "LoadBalancerDemandMet"]
+        assert (met["status"], met["reason"]) == ("True", "Ready")
 
 
 @pytest.mark.slow

@@ -1,0 +1,257 @@
+"""status.network of a TenantCluster: ranges, quota and use, what waits, and the last refusal.
+
+It is a function of the objects and of what the tenant's Services show. Times are kept from the
+status before, so two passes over the same objects write the same.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from controller.conditions import rfc3339
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import capped
+from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.api.tenantnetwork import (
+    MOST_RANGES,
+    NetworkRefusal,
+    TenantAddresses,
+    TenantLoadBalancerAddresses,
+    TenantNetwork,
+    TenantRange,
+    WaitingRequest,
+)
+from reconcilers.conditions import Finding
+from reconcilers.tenantcluster.allocations import membership
+from reconcilers.tenantcluster.allocations.refusals import Refusal
+from reconcilers.tenantcluster.allocations.requests import AllocationState
+
+RECONCILING = "Reconciling"
+
+
+@dataclass(frozen=True, slots=True)
+class ServicesSeen:
+    """What the Services of a tenant show.
+
+    Args:
+        waiting: how many have long been without an address.
+    """
+
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedGrowth:
+    """Load-balancer addresses that a running cluster asks for and does not get.
+
+    Args:
+        finding: the condition that says so.
+        addresses: how many in a row are needed.
+        pools: the pools that may serve it.
+    """
+
+    finding: Finding
+    addresses: int
+    pools: tuple[str, ...]
+
+
+def network_status(  # noqa: PLR0913 - the parts of a status
+    tenant: TenantCluster,
+    provider: ProviderConfig,
+    members: Sequence[IPAllocation],
+    states: Sequence[AllocationState],
+    *,
+    network_ready: Finding,
+    services: ServicesSeen | None,
+    growth: RefusedGrowth | None,
+    now: datetime,
+) -> TenantNetwork:
+    """Return status.network of a cluster.
+
+    Args:
+        tenant: the cluster.
+        provider: its ProviderConfig.
+        members: the cluster's allocations.
+        states: the allocations that it should have.
+        network_ready: the condition that follows from `states`.
+        services: what its Services show; None if they could not be read.
+        growth: the growth that is refused; None if none is.
+        now: the time.
+    """
+    before = tenant.status.network or TenantNetwork()
+    quota = provider.spec.networking.quota
+    balancers = [one for one in members if one.spec.type == names.TYPE_LOADBALANCER]
+    nodes = [one for one in members if one.spec.type == names.TYPE_NODES]
+    shown = tuple(_ranges(tenant, members))
+    waiting = [_waiting(state, provider, network_ready) for state in states if not state.served]
+    if growth is not None:
+        waiting.append(_waiting_growth(growth, provider))
+    return TenantNetwork(
+        nodes=TenantAddresses(_addresses(nodes), quota.maxNodeIPs),
+        loadBalancer=TenantLoadBalancerAddresses(
+            _addresses(balancers),
+            quota.maxLoadBalancerIPs,
+            # A replica that cannot read the Services keeps what another has seen.
+            capped(services.waiting) if services else before.loadBalancer.servicesWaiting,
+        ),
+        ranges=shown[:MOST_RANGES],
+        waiting=tuple(_with_time(request, before.waiting, now) for request in waiting),
+        lastRefusal=_last_refusal(before, states, growth, now),
+    )
+
+
+def status_change(tenant: TenantCluster, network: TenantNetwork) -> dict[str, Any] | None:
+    """Return the merge patch of status.network; None if the status shows it already."""
+    wanted = _rendered(network)
+    current = tenant.status.network
+    return None if current is not None and _rendered(current) == wanted else wanted
+
+
+def added_ranges(before: TenantNetwork | None, after: TenantNetwork) -> list[TenantRange]:
+    """Return the ranges that a cluster did not have before."""
+    known = {(shown.allocation, shown.range) for shown in before.ranges} if before else set()
+    return [shown for shown in after.ranges if (shown.allocation, shown.range) not in known]
+
+
+def removed_ranges(before: TenantNetwork | None, after: TenantNetwork) -> list[TenantRange]:
+    """Return the ranges that a cluster had before and no longer has."""
+    if before is None or len(after.ranges) >= MOST_RANGES:
+        return []
+    present = {(shown.allocation, shown.range) for shown in after.ranges}
+    return [shown for shown in before.ranges if (shown.allocation, shown.range) not in present]
+
+
+def _ranges(tenant: TenantCluster, members: Iterable[IPAllocation]) -> Iterator[TenantRange]:
+    for allocation in members:
+        for span in ranges.all_held(allocation):
+            yield TenantRange(
+                allocation=allocation.metadata.name,
+                namespace=allocation.metadata.namespace,
+                pool=allocation.spec.poolRef.name,
+                type=allocation.spec.type,
+                role=membership.role(allocation, tenant),
+                family=ranges.WORDS[span.family],
+                range=f"{span.start_text}-{span.end_text}",
+                releasing=allocation.releasing,
+            )
+
+
+def _addresses(allocations: Iterable[IPAllocation]) -> int:
+    """Return how many addresses of each family allocations hold, at most an int32."""
+    held = (ranges.all_held(allocation) for allocation in allocations)
+    return capped(sum(max((span.size for span in spans), default=0) for spans in held))
+
+
+def _waiting(
+    state: AllocationState, provider: ProviderConfig, network_ready: Finding
+) -> WaitingRequest:
+    """Return the request of an allocation that is not served."""
+    refusal, allocation = state.refusal, state.allocation
+    if allocation is not None:
+        pools: tuple[str, ...] = (allocation.spec.poolRef.name,)
+        count = allocation.spec.count or 0
+        ready = next((c for c in allocation.status.conditions if c.type == "Ready"), None)
+        reason = ready.reason if ready is not None else RECONCILING
+    else:
+        pools = tuple(provider.spec.networking.pools_in_order())
+        count = state.count
+        reason = refusal.reason if refusal is not None else network_ready.reason
+    return WaitingRequest(
+        type=state.kind,
+        role=names.ROLE_INITIAL,
+        reason=reason,
+        addresses=capped(count),
+        namespace=provider.metadata.namespace,
+        pools=pools,
+        allocation=allocation.metadata.name if allocation is not None else None,
+    )
+
+
+def _waiting_growth(growth: RefusedGrowth, provider: ProviderConfig) -> WaitingRequest:
+    return WaitingRequest(
+        type=names.TYPE_LOADBALANCER,
+        role=names.ROLE_GROWTH,
+        reason=growth.finding.reason,
+        addresses=capped(growth.addresses),
+        namespace=provider.metadata.namespace,
+        pools=growth.pools,
+    )
+
+
+def _with_time(
+    request: WaitingRequest, before: Iterable[WaitingRequest], now: datetime
+) -> WaitingRequest:
+    """Return a request with the time since which it waits, from the status before if it did."""
+    purpose = request.type, request.role
+    since = next((r.since for r in before if (r.type, r.role) == purpose and r.since), None)
+    return replace(request, since=since or now.replace(microsecond=0))
+
+
+def _last_refusal(
+    before: TenantNetwork,
+    states: Iterable[AllocationState],
+    growth: RefusedGrowth | None,
+    now: datetime,
+) -> NetworkRefusal | None:
+    """Return the refusal of now; else the last one."""
+    refusals: list[Refusal] = [state.refusal for state in states if state.refusal is not None]
+    if refusals:
+        reason, message = refusals[0].reason, refusals[0].message
+    elif growth is not None:
+        reason, message = growth.finding.reason, growth.finding.message
+    else:
+        return before.lastRefusal
+    last = before.lastRefusal
+    goes_on = bool(before.waiting) and last is not None and last.reason == reason
+    time = last.time if goes_on and last is not None else now.replace(microsecond=0)
+    return NetworkRefusal(reason, message, time)
+
+
+def _rendered(network: TenantNetwork) -> dict[str, Any]:
+    """Return status.network as JSON values; None where a merge patch has to remove a field."""
+    last = network.lastRefusal
+    return {
+        "nodes": {"addresses": network.nodes.addresses, "quota": network.nodes.quota},
+        "loadBalancer": {
+            "addresses": network.loadBalancer.addresses,
+            "quota": network.loadBalancer.quota,
+            "servicesWaiting": network.loadBalancer.servicesWaiting,
+        },
+        "ranges": [
+            {
+                "allocation": shown.allocation,
+                "namespace": shown.namespace,
+                "pool": shown.pool,
+                "type": shown.type,
+                "role": shown.role,
+                "family": shown.family,
+                "range": shown.range,
+                "releasing": shown.releasing,
+            }
+            for shown in network.ranges
+        ],
+        "waiting": [
+            {
+                "type": request.type,
+                "role": request.role,
+                "reason": request.reason,
+                "addresses": request.addresses,
+                "namespace": request.namespace,
+                "pools": list(request.pools),
+                **({"since": rfc3339(request.since)} if request.since else {}),
+                **({"allocation": request.allocation} if request.allocation else {}),
+            }
+            for request in network.waiting
+        ],
+        "lastRefusal": {
+            "reason": last.reason,
+            "message": last.message,
+            "time": rfc3339(last.time) if last.time else None,
+        }
+        if last is not None
+        else None,
+    }

@@ -1,0 +1,160 @@
+"""Metrics of what TenantClusters wait for: requests of pools, Services, tenants that are away.
+
+A cluster that finds no pool makes no IPAllocation, so it is counted by its status.network. It
+counts in each pool that could serve it, as it takes the first that has room.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from controller.conditions import find
+from controller.meta import Key
+from reconcilers import ranges
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
+from reconcilers.api.tenantnetwork import WaitingRequest
+from reconcilers.tenantclients import UNREACHABLE
+
+POOL = ["pool", "namespace"]
+TENANT = ["tenant_cluster", "namespace"]
+
+
+def waiting_metrics(
+    clusters: Iterable[TenantCluster],
+    pools: Iterable[NetworkPool],
+    waiting_allocations: Iterable[IPAllocation],
+    now: datetime,
+) -> Iterator[Metric]:
+    """Yield the metrics of what clusters wait for.
+
+    Args:
+        clusters: the TenantClusters.
+        pools: the NetworkPools.
+        waiting_allocations: the IPAllocations that wait for a range.
+        now: the time.
+    """
+    present = [cluster for cluster in clusters if not cluster.metadata.terminating]
+    by_key = {pool.metadata.key: pool for pool in pools}
+    yield from _waiting_clusters(present, by_key, now)
+    yield _largest_requests(present, by_key, waiting_allocations)
+    yield from _of_each_cluster(present, now)
+
+
+def _waiting_clusters(
+    clusters: Iterable[TenantCluster], pools: dict[Key, NetworkPool], now: datetime
+) -> Iterator[Metric]:
+    """Yield how many clusters wait, by reason and by each pool that could serve them."""
+    by_reason = Counter[str]()
+    by_pool = Counter[tuple[Key, str]]()
+    oldest: dict[Key, float] = dict.fromkeys(pools, 0.0)
+    for cluster in clusters:
+        requests = _requests_without_allocation(cluster)
+        by_reason.update({request.reason for request in requests})
+        candidates = {
+            (key, request.reason): (now - request.since).total_seconds() if request.since else 0.0
+            for request in requests
+            for key in _candidates(request, pools)
+        }
+        by_pool.update(candidates.keys())
+        for (key, _), seconds in candidates.items():
+            oldest[key] = max(oldest[key], seconds)
+    total = GaugeMetricFamily(
+        "butler_tenant_clusters_waiting",
+        "TenantClusters that wait for addresses without an IPAllocation, by reason.",
+        labels=["reason"],
+    )
+    for reason in sorted({"PoolExhausted", "PoolNotFound", *by_reason}):
+        total.add_metric([reason], by_reason[reason])
+    yield total
+    count = GaugeMetricFamily(
+        "butler_network_pool_waiting_tenant_clusters",
+        "TenantClusters that wait for addresses without an IPAllocation, and that the pool may"
+        " serve, by reason.",
+        labels=[*POOL, "reason"],
+    )
+    age = GaugeMetricFamily(
+        "butler_network_pool_oldest_waiting_tenant_cluster_seconds",
+        "For how long the oldest of these TenantClusters has waited; 0 if there is none.",
+        labels=POOL,
+    )
+    for (key, reason), number in sorted(by_pool.items()):
+        count.add_metric([key.name, key.namespace, reason], number)
+    for key, seconds in sorted(oldest.items()):
+        age.add_metric([key.name, key.namespace], seconds)
+    yield from (count, age)
+
+
+def _largest_requests(
+    clusters: Iterable[TenantCluster],
+    pools: dict[Key, NetworkPool],
+    waiting_allocations: Iterable[IPAllocation],
+) -> Metric:
+    """Return how many addresses in a row the largest waiting request of each pool needs."""
+    largest: dict[Key, int] = defaultdict(int)
+    for allocation in waiting_allocations:
+        pool = pools.get(allocation.pool_key)
+        if pool is not None:
+            needed = ranges.requested(allocation, pool)
+            largest[allocation.pool_key] = max(largest[allocation.pool_key], needed)
+    for cluster in clusters:
+        for request in _requests_without_allocation(cluster):
+            for key in _candidates(request, pools):
+                largest[key] = max(largest[key], request.addresses)
+    gauge = GaugeMetricFamily(
+        "butler_network_pool_largest_waiting_request",
+        "Addresses in a row that the largest waiting request needs; 0 if none waits.",
+        labels=POOL,
+    )
+    for key in sorted(pools):
+        gauge.add_metric([key.name, key.namespace], largest[key])
+    return gauge
+
+
+def _of_each_cluster(clusters: Iterable[TenantCluster], now: datetime) -> Iterator[Metric]:
+    """Yield what each cluster's tenant waits for, and for how long the cluster is being built."""
+    services = GaugeMetricFamily(
+        "butler_tenant_cluster_waiting_services",
+        "Services of the tenant that have long been without an address.",
+        labels=TENANT,
+    )
+    unreachable = GaugeMetricFamily(
+        "butler_tenant_cluster_unreachable",
+        "Whether the tenant's API server does not answer.",
+        labels=TENANT,
+    )
+    building = GaugeMetricFamily(
+        "butler_tenant_cluster_building_seconds",
+        "For how long the cluster has not been Ready; only of clusters that never were.",
+        labels=TENANT,
+    )
+    for cluster in sorted(clusters, key=lambda cluster: cluster.metadata.key):
+        labels = [cluster.metadata.name, cluster.metadata.namespace]
+        network = cluster.status.network
+        waiting = network.loadBalancer.servicesWaiting if network is not None else None
+        if waiting is not None:
+            services.add_metric(labels, waiting)
+        balancer = find(cluster.status.conditions, LOAD_BALANCER_READY)
+        if balancer is not None:
+            unreachable.add_metric(labels, float(balancer.reason == UNREACHABLE))
+        created = cluster.metadata.creationTimestamp
+        if not cluster.is_ready and not cluster.observed_only and created is not None:
+            building.add_metric(labels, (now - created).total_seconds())
+    yield from (services, unreachable, building)
+
+
+def _requests_without_allocation(cluster: TenantCluster) -> list[WaitingRequest]:
+    """Return the waiting requests that no IPAllocation shows: others count as IPAllocations."""
+    network = cluster.status.network
+    if network is None:
+        return []
+    return [request for request in network.waiting if not request.allocation]
+
+
+def _candidates(request: WaitingRequest, pools: dict[Key, NetworkPool]) -> list[Key]:
+    """Return the pools that exist and that may serve a request."""
+    keys = (Key(request.namespace, name) for name in request.pools)
+    return [key for key in keys if key in pools]

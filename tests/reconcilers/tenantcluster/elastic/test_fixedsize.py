@@ -1,0 +1,215 @@
+"""A static tenant follows spec.networking.lbPoolSize while it runs."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.tenantcluster.elastic.fixedsize import SizedAllocation, decide
+from tests.reconcilers import make
+from tests.reconcilers.balancer import Balancer
+from tests.reconcilers.platform import Platform
+from tests.reconcilers.server import Server
+from tests.reconcilers.tenantcluster.elastic.site import (
+    TENANT,
+    balancer_ranges,
+    become_ready,
+    demand_condition,
+    elastic_platform,
+)
+
+STATIC = {"allocationMode": "static", "defaultPoolSize": 4}
+
+
+def _platform(*pools: Any, quota: Any = None) -> tuple[Platform, Server]:
+    platform, tenant = elastic_platform(*pools, sizing=STATIC, quota=quota)
+    Balancer(tenant)
+    return platform, tenant
+
+
+def _ask(platform: Platform, size: int) -> None:
+    spec = {"spec": {"networking": {"lbPoolSize": size}}}
+    platform.server.edit("tenantclusters", "a", spec, namespace="team")
+
+
+def _status(platform: Platform) -> dict[str, Any]:
+    status: dict[str, Any] = platform.server.see(*TENANT, namespace="team")["status"]
+    return status
+
+
+def _sized(platform: Platform) -> tuple[str, str, str]:
+    [sized] = [c for c in _status(platform)["conditions"] if c["type"] == "LoadBalancerSized"]
+    return sized["status"], sized["reason"], sized["message"]
+
+
+def _entries(tenant: Server) -> list[str]:
+    shown = tenant.see("ipaddresspools", "default-pool", namespace="metallb-system")
+    addresses: list[str] = shown["spec"]["addresses"]
+    return addresses
+
+
+async def test_a_larger_size_adds_one_range_of_the_difference() -> None:
+    platform, tenant = _platform()
+    async with platform.running():
+        await become_ready(platform, tenant)
+        _ask(platform, 10)
+        await platform.clock.advance(60)
+        assert _entries(tenant) == ["10.40.0.0-10.40.0.3", "10.40.0.9-10.40.0.14"]
+        assert _sized(platform)[:2] == ("True", "Ready")
+        assert _status(platform)["network"]["loadBalancer"]["addresses"] == 10
+
+
+async def test_a_smaller_size_releases_the_added_range_that_no_service_uses() -> None:
+    platform, tenant = _platform()
+    async with platform.running():
+        await become_ready(platform, tenant)
+        _ask(platform, 10)
+        await platform.clock.advance(60)
+        _ask(platform, 4)
+        await platform.clock.advance(60)
+        assert list(balancer_ranges(platform)) == ["team-a-lb"]
+        assert _entries(tenant) == ["10.40.0.0-10.40.0.3"]
+        assert _sized(platform)[:2] == ("True", "Ready")
+
+
+async def test_a_range_that_a_service_uses_stays_and_the_condition_says_so() -> None:
+    platform, tenant = _platform()
+    async with platform.running():
+        await become_ready(platform, tenant)
+        _ask(platform, 6)
+        await platform.clock.advance(60)
+        await become_ready(platform, tenant, "a", "b", "c", "d", "e")
+        _ask(platform, 4)
+        await platform.clock.advance(120)
+        assert len(balancer_ranges(platform)) == 2
+        assert _sized(platform)[:2] == ("False", "AddressesInUse")
+
+
+async def test_a_size_below_the_first_range_is_refused_by_name() -> None:
+    platform, tenant = _platform()
+    async with platform.running():
+        await become_ready(platform, tenant)
+        _ask(platform, 2)
+        await platform.clock.advance(60)
+        status, reason, message = _sized(platform)
+        assert (status, reason) == ("False", "RangeNotDivisible")
+        assert "spec.networking.lbPoolSize asks for 2 addresses, 4 are held" in message
+        assert _entries(tenant) == ["10.40.0.0-10.40.0.3"]
+
+
+async def test_a_size_above_the_quota_is_cut_and_says_so() -> None:
+    platform, tenant = _platform(quota={"maxLoadBalancerIPs": 6})
+    async with platform.running():
+        await become_ready(platform, tenant)
+        _ask(platform, 50)
+        await platform.clock.advance(120)
+        assert _status(platform)["network"]["loadBalancer"] == {
+            "addresses": 6,
+            "quota": 6,
+            "servicesWaiting": 0,
+        }
+        assert _sized(platform)[1] == "QuotaExceeded"
+        events = [event["reason"] for event in platform.server.all("events")]
+        assert events.count("QuotaExceeded") == 1
+
+
+async def test_a_size_that_no_pool_has_room_for_says_what_each_pool_has() -> None:
+    platform, tenant = _platform(make.pool(cidr="10.40.0.0/27"))
+    async with platform.running():
+        await become_ready(platform, tenant)
+        _ask(platform, 40)
+        await platform.clock.advance(60)
+        status, reason, message = _sized(platform)
+        assert (status, reason) == ("False", "PoolExhausted")
+        assert "needs 36 load-balancer addresses in a row; lab: largest free block 23" in message
+        [waiting] = _status(platform)["network"]["waiting"]
+        assert (waiting["type"], waiting["role"], waiting["addresses"], waiting["pools"]) == (
+            "loadbalancer",
+            "growth",
+            36,
+            ["lab"],
+        )
+        assert _status(platform)["network"]["lastRefusal"]["reason"] == "PoolExhausted"
+        platform.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/24"}})
+        await platform.clock.advance(60)
+        assert _sized(platform)[1] == "Ready"
+        assert _status(platform)["network"].get("waiting", []) == []
+        assert _status(platform)["network"]["lastRefusal"]["reason"] == "PoolExhausted"
+
+
+async def test_services_that_wait_in_a_static_tenant_are_counted_and_told() -> None:
+    platform, tenant = _platform()
+    async with platform.running():
+        await become_ready(platform, tenant, "a", "b", "c", "d", "e", "f")
+        await platform.clock.advance(60)
+        assert demand_condition(platform) == ("False", "SizeReached")
+        assert _status(platform)["network"]["loadBalancer"]["servicesWaiting"] == 2
+        assert list(balancer_ranges(platform)) == ["team-a-lb"]
+        _ask(platform, 8)
+        await platform.clock.advance(120)
+        assert demand_condition(platform) == ("True", "Ready")
+        assert _status(platform)["network"]["loadBalancer"]["servicesWaiting"] == 0
+
+
+async def test_events_name_the_ranges_that_a_cluster_gets_and_releases() -> None:
+    platform, tenant = _platform()
+    async with platform.running():
+        await become_ready(platform, tenant)
+        _ask(platform, 6)
+        await platform.clock.advance(60)
+        _ask(platform, 4)
+        await platform.clock.advance(60)
+        notes = [
+            (event["reason"], event["note"])
+            for event in platform.server.all("events")
+            if event["reason"].startswith("Range")
+        ]
+        first, growth = "10.40.0.0-10.40.0.3", "10.40.0.9-10.40.0.10"
+        assert (
+            "RangeAllocated",
+            f"loadbalancer range {first} of NetworkPool lab (initial)",
+        ) in notes
+        added = f"loadbalancer range {growth} of NetworkPool lab (growth)"
+        assert [note for note in notes if growth in note[1]] == [
+            ("RangeAllocated", added),
+            ("RangeReleased", added),
+        ]
+
+
+async def test_at_rest_a_static_tenant_writes_nothing() -> None:
+    platform, tenant = _platform()
+    async with platform.running():
+        await become_ready(platform, tenant, "a", "b", "c", "d", "e")
+        _ask(platform, 2)
+        await platform.clock.advance(300)
+        writes = len(platform.server.history), len(tenant.history)
+        await platform.clock.advance(2 * 3600)
+        assert (len(platform.server.history), len(tenant.history)) == writes
+
+
+def _allocation(number: int) -> IPAllocation:
+    return make.allocation(f"a-{number}")
+
+
+@given(
+    size=st.integers(1, 40),
+    ranges=st.lists(st.tuples(st.integers(1, 16), st.booleans(), st.booleans()), max_size=6),
+)
+def test_a_change_never_leaves_less_than_the_size_and_releases_nothing_in_use(
+    size: int, ranges: list[tuple[int, bool, bool]]
+) -> None:
+    allocations = [
+        SizedAllocation(_allocation(number), *properties)
+        for number, properties in enumerate(ranges)
+    ]
+    change = decide(size, allocations)
+    released = [a for a in allocations if a.allocation in change.release]
+    after = change.held - sum(a.size for a in released) + change.add
+    assert after >= size
+    assert all(a.is_removable and not a.is_used for a in released)
+    assert not (change.add and change.release)
+    kept = [a for a in allocations if a not in released]
+    added = [SizedAllocation(_allocation(99), change.add, True, False)] if change.add else []
+    settled = decide(size, [*kept, *added])
+    assert (settled.add, settled.release) == (0, ()), "the next pass changes nothing"

@@ -1,0 +1,113 @@
+"""Clusters that find no pool make no IPAllocation, and are counted and told all the same."""
+
+from typing import Any
+
+from controller.errors import NoAnswer
+from controller.manager import Manager
+from tests.reconcilers import make
+from tests.reconcilers.balancer import Balancer
+from tests.reconcilers.platform import Platform
+
+LAB = {"pool": "lab", "namespace": make.NAMESPACE}
+
+
+def _value(manager: Manager, name: str, **labels: str) -> float | None:
+    return manager.metrics.registry.get_sample_value(name, labels)
+
+
+def _platform(clusters: int, cidr: str) -> Platform:
+    platform = Platform()
+    platform.server.add("networkpools", make.pool(cidr=cidr))
+    platform.server.add("providerconfigs", make.provider("lab"))
+    for number in range(clusters):
+        name = f"c{number:02}"
+        Balancer(platform.tenant(name))
+        platform.server.add("tenantclusters", make.tenant(name))
+    return platform
+
+
+def _network(platform: Platform, name: str) -> dict[str, Any]:
+    status = platform.server.see("tenantclusters", name, namespace="team")["status"]
+    network: dict[str, Any] = status["network"]
+    return network
+
+
+async def test_clusters_without_an_allocation_are_counted_in_the_pool_that_they_wait_for() -> None:
+    platform = _platform(20, "10.40.0.0/26")
+    async with platform.running() as manager:
+        await platform.clock.advance(120)
+        waiting = [
+            cluster["metadata"]["name"]
+            for cluster in platform.server.all("tenantclusters")
+            if cluster["status"]["network"].get("waiting")
+        ]
+        assert 10 < len(waiting) < 20
+        total = _value(manager, "butler_tenant_clusters_waiting", reason="PoolExhausted")
+        assert total == len(waiting)
+        in_pool = _value(
+            manager,
+            "butler_network_pool_waiting_tenant_clusters",
+            reason="PoolExhausted",
+            **LAB,
+        )
+        assert in_pool == len(waiting)
+        assert _value(manager, "butler_network_pool_largest_waiting_request", **LAB) == 8
+        age = _value(manager, "butler_network_pool_oldest_waiting_tenant_cluster_seconds", **LAB)
+        assert age is not None
+        assert age >= 100
+        refusal = _network(platform, waiting[0])["lastRefusal"]
+        assert refusal["reason"] == "PoolExhausted"
+        assert "addresses in a row" in refusal["message"]
+        assert "lab: largest free block" in refusal["message"]
+        events = [
+            event["regarding"]["name"]
+            for event in platform.server.all("events")
+            if event["reason"] == "PoolExhausted" and event["type"] == "Warning"
+        ]
+        assert sorted(set(events)) == sorted(waiting)
+
+
+async def test_once_there_is_room_nothing_waits_and_the_last_refusal_stays() -> None:
+    platform = _platform(3, "10.40.0.0/27")
+    async with platform.running() as manager:
+        await platform.clock.advance(60)
+        assert _value(manager, "butler_tenant_clusters_waiting", reason="PoolExhausted") == 1
+        platform.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/24"}})
+        await platform.clock.advance(60)
+        assert _value(manager, "butler_tenant_clusters_waiting", reason="PoolExhausted") == 0
+        assert _value(manager, "butler_network_pool_largest_waiting_request", **LAB) == 0
+        [refused] = [
+            network
+            for cluster in platform.server.all("tenantclusters")
+            if (network := cluster["status"]["network"]).get("lastRefusal")
+        ]
+        assert refused["nodes"]["addresses"] == 5
+        assert refused["loadBalancer"]["addresses"] == 8
+
+
+async def test_a_tenant_that_does_not_answer_is_counted_and_has_an_event() -> None:
+    platform = _platform(1, "10.40.0.0/24")
+    tenant = {"tenant_cluster": "c00", "namespace": "team"}
+    async with platform.running() as manager:
+        await platform.clock.advance(60)
+        assert _value(manager, "butler_tenant_cluster_unreachable", **tenant) == 0
+        platform.tenants["c00"].fail(NoAnswer("timed out"), times=1000)
+        await platform.clock.advance(1200)
+        assert _value(manager, "butler_tenant_cluster_unreachable", **tenant) == 1
+        reasons = [event["reason"] for event in platform.server.all("events")]
+        assert "TenantUnreachable" in reasons
+
+
+async def test_a_cluster_that_is_being_built_is_not_out_of_step() -> None:
+    platform = Platform()
+    platform.server.add("networkpools", make.pool())
+    platform.server.add("providerconfigs", make.provider("lab"))
+    platform.server.add("tenantclusters", make.tenant("a"))
+    tenant = {"tenant_cluster": "a", "namespace": "team"}
+    async with platform.running() as manager:
+        await platform.clock.advance(600)
+        assert platform.phase("tenantclusters", "a", "team") == "Provisioning"
+        assert _value(manager, "butler_tenant_cluster_synced", **tenant) is None
+        building = _value(manager, "butler_tenant_cluster_building_seconds", **tenant)
+        assert building is not None
+        assert building >= 600
