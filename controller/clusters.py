@@ -27,7 +27,7 @@ import structlog
 from anyio.abc import TaskGroup
 
 from controller.cache import Cache, Change
-from controller.callbacks import check_plain
+from controller.callbacks import check_callable, check_plain
 from controller.client import Client
 from controller.clock import Clock
 from controller.errors import ControllerError
@@ -207,6 +207,7 @@ class Clusters:
         *,
         randomness: random.Random | None = None,
     ) -> None:
+        check_callable(open_cluster, "open_cluster of Clusters")
         self._open_cluster = open_cluster
         self._clock = clock
         self._settings = settings or ClusterSettings()

@@ -12,8 +12,10 @@ from typing import TypeVar
 import anyio
 from typing_extensions import override
 
+from controller.callbacks import function_name, safe_repr
 from controller.clock import Clock
 from controller.errors import Expired, MalformedAnswer, NoAnswer, Unauthorized
+from controller.supervisor import guarded
 from controller.transport import NO_QUERY, Transport
 
 R = TypeVar("R")
@@ -172,13 +174,29 @@ class RenewableTransport(Transport):
                 if self._closed:
                     raise NoAnswer("this connection was closed for good")
                 renewals = self._renewals
-                connection = await self._open_connection()
+                connection = await self._open()
                 if self._is_outdated(renewals):
                     await connection.transport.aclose()
                     continue
                 self._current = _Current(connection, self._clock.monotonic())
                 self._compare_identity(connection.identity)
             return self._current
+
+    async def _open(self) -> Connection:
+        """Return what the caller's function opened.
+
+        Raises:
+            TypeError: the function is not async, or returned no Connection.
+            UnexpectedError: it was cancelled by other code.
+            Exception: what it raises.
+        """
+        connection: object = await guarded(self._open_connection)
+        if not isinstance(connection, Connection):
+            raise TypeError(
+                f"{function_name(self._open_connection)} returned {safe_repr(connection)}: return"
+                " a controller.Connection"
+            )
+        return connection
 
     def _is_outdated(self, renewals: int) -> bool:
         """Return whether `aclose` was called, or `renew` since the count was `renewals`."""

@@ -1,17 +1,25 @@
 """Caches of other clusters: opened on demand, shared, limited in number, independent."""
 
+import asyncio
+from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
+import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from controller.cache import Change
 from controller.clusters import Clusters, ClusterSettings
 from controller.errors import ConfigurationError, NoAnswer, Unauthorized
 from controller.meta import Key, Version
 from controller.outcome import SETTLED, Outcome
+from controller.renewable import Connection
 from controller.triggers import ClusterWatch
 from controller.workqueue import LOW_PRIORITY, WorkQueue
+from tests.clock import VirtualClock
 from tests.controller.fleet import Fleet, running
+from tests.controller.store import Store, StoreTransport
 from tests.controller.test_manager import Harness
 from tests.controller.test_manager import running as running_manager
 from tests.controller.widgets import WIDGETS, Widget
@@ -351,6 +359,54 @@ async def test_an_error_of_open_cluster_is_reported_and_retried() -> None:
         del fleet.down[one]
         await fleet.clock.advance(5)
         assert fleet.names(one) == ["a"]
+
+
+def open_plainly(_: Key) -> Any:
+    return Connection(StoreTransport(Store()))
+
+
+async def open_nothing(_: Key) -> Any:
+    return None
+
+
+async def open_a_transport(_: Key) -> Any:
+    return StoreTransport(Store())
+
+
+async def open_cancelled(_: Key) -> Any:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (open_plainly, "must be an `async def`"),
+        (open_nothing, "open_nothing returned None: return a controller.Connection"),
+        (open_a_transport, "open_a_transport returned"),
+        (open_cancelled, "cancelled by other code"),
+    ],
+)
+async def test_an_open_cluster_that_fails_ends_nothing_and_is_named(
+    function: Callable[[Key], Any], message: str
+) -> None:
+    clock, key = VirtualClock(), Key("tenants", "one")
+    clusters = Clusters(function, clock)
+    clusters.kind(WIDGETS)
+    with capture_logs() as lines:
+        async with anyio.create_task_group() as group:
+            group.start_soon(clusters.run)
+            clusters.open(key)
+            await clock.advance(60)
+            assert key in clusters
+            assert message in str(clusters.last_error(key))
+            group.cancel_scope.cancel()
+    assert [line for line in lines if line["log_level"] == "error"]
+
+
+def test_an_open_cluster_that_cannot_be_called_is_refused() -> None:
+    wrong: Any = "tenants"
+    with pytest.raises(TypeError, match="open_cluster of Clusters must be an `async def`"):
+        Clusters(wrong, VirtualClock())
 
 
 async def test_a_controller_gets_changes_of_clusters_that_run_as_a_service() -> None:
