@@ -21,7 +21,7 @@ from controller.indexes import IndexFunction
 from controller.informer import Informer, Informers
 from controller.jobs import ControllerJob, running
 from controller.meta import Key, Object, Version
-from controller.metrics import InformerMetrics, Metrics
+from controller.metrics import InformerMetrics, Metrics, UnmeasuredInformer
 from controller.queuemetrics import QueueMetrics
 from controller.resource import Resource, Scope
 from controller.runner import Controller, Reconcile
@@ -46,6 +46,7 @@ class Extension:
         jobs: the controllers whose keys are divided by shards; ours are added while they run.
         shards: the shards that are held here; None if this process works on all keys.
         streams: whether lists may be read as initial events of watches.
+        measured: whether the informers have metrics; False where others of the same kinds have.
     """
 
     def __init__(  # noqa: PLR0913 - what its manager shares with it
@@ -59,12 +60,14 @@ class Extension:
         jobs: list[ControllerJob],
         shards: Shards | None,
         streams: bool,
+        measured: bool = True,
     ) -> None:
         self._clock = clock
         self._metrics = metrics
         self._supervisor = supervisor
         self._watched: list[InformerMetrics | QueueMetrics] = []
-        own = Informers(transport, clock, streams=streams, metrics=self._informer_metrics)
+        of_informers = self._informer_metrics if measured else UnmeasuredInformer
+        own = Informers(transport, clock, streams=streams, metrics=of_informers)
         self._informers = own
         self._jobs: dict[str, ControllerJob] = {}
         self._sharded_jobs = jobs

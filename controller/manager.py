@@ -238,12 +238,13 @@ class Manager:
         """Whether the services for the leader run here, if this process leads at all."""
         return self.shards is None or LEADING_SHARD in self.shards.held
 
-    def extension(self, *, sharded: bool = False) -> Extension:
+    def extension(self, *, sharded: bool = False, measured: bool = True) -> Extension:
         """Return an empty set of further informers and controllers, to run inside a service.
 
         Args:
             sharded: reconcile only keys of the shards that are held here, if there are shards. The
                 service must run in every replica then (`leader_only` of `add_service`).
+            measured: whether its informers have metrics; False where others of the same kinds do.
         """
         return Extension(
             self._transport,
@@ -254,6 +255,7 @@ class Manager:
             jobs=self._sharded_jobs,
             shards=self.shards if sharded else None,
             streams=self.options.stream_lists,
+            measured=measured,
         )
 
     def recorder(self, component: str, *, client: Client | None = None) -> Recorder:

@@ -123,6 +123,46 @@ class InformerMetrics(WatchObserver):
             gauge.remove(self._name)
 
 
+class UnmeasuredInformer(InformerMetrics):
+    """Keeps no metrics: of an informer of a kind that another informer in the process has, too.
+
+    Args:
+        name: the kind's full name.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @override
+    def restarted(self, reason: str) -> None:
+        """Count nothing."""
+
+    @override
+    def undelivered(self) -> None:
+        """Count nothing."""
+
+    @override
+    def listed(self) -> None:
+        """Count nothing."""
+
+    @override
+    def watch(
+        self,
+        silent_seconds: Callable[[], float],
+        lag_seconds: Callable[[], float],
+        objects: Callable[[], int],
+    ) -> None:
+        """Show no gauges."""
+
+    @override
+    def watch_gaps(self, unreadable: Callable[[], int], unlisted: Callable[[], int]) -> None:
+        """Show no gauges."""
+
+    @override
+    def unwatch(self) -> None:
+        """Remove nothing."""
+
+
 class Metrics:
     """All metrics of one manager.
 

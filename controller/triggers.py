@@ -227,7 +227,48 @@ class ClusterWatch(Generic[T]):
         return self.kind.add_handler(handle, replayed=replayed)
 
 
-Trigger = Watch[Any] | ClusterWatch[Any]
+class KeySource(Protocol):
+    """A part of the process that announces keys."""
+
+    def add_handler(self, handler: Callable[[Key], None]) -> Registration:
+        """Call `handler` with each key that is announced from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyWatch:
+    """Enqueues keys that another part of the process announces.
+
+    Args:
+        source: announces the keys.
+        priority: of the keys: LOW_PRIORITY where what is asked for itself is to go first.
+    """
+
+    source: KeySource
+    priority: int = 0
+
+    resource: ClassVar[None] = None
+    """None: no kind is watched."""
+
+    async def wait_ready(self) -> None:
+        """Return at once."""
+
+    def connect(self, queue: KeySink, *, replayed: bool = True) -> Registration:
+        """Enqueue keys from now on.
+
+        Args:
+            queue: gets the keys.
+            replayed: as for `Watch.connect`; the registration of a source replays nothing.
+
+        Returns:
+            The registration; closing it stops the enqueuing.
+        """
+        del replayed
+        return self.source.add_handler(
+            lambda key: queue.add_after(key, 0.0, priority=self.priority)
+        )
+
+
+Trigger = Watch[Any] | ClusterWatch[Any] | KeyWatch
 """What a controller can be given to feed its queue."""
 
 

@@ -41,11 +41,15 @@ class ProcessClock(VirtualClock):
 
 
 class Link(Transport):
-    """One manager's connection to the fake API; while `cut` its requests never return."""
+    """One manager's connection to the fake API; while `cut` its requests never return.
+
+    Those whose path is `failing` fail with its error.
+    """
 
     def __init__(self, api: FakeApi) -> None:
         self._api = api
         self.cut = False
+        self.failing: Callable[[str], ControllerError | None] = lambda _: None
         self.sent: list[tuple[str, str]] = []
         """The method and the path of each request so far."""
 
@@ -63,6 +67,7 @@ class Link(Transport):
     ) -> bytes:
         if self.cut:
             await anyio.sleep_forever()
+        self._fail(path)
         self.sent.append((method, path))
         return await self._api.request(
             method, path, query=query, body=body, content_type=content_type
@@ -73,8 +78,14 @@ class Link(Transport):
     async def stream(
         self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AsyncIterator[AsyncIterator[bytes]]:
+        self._fail(path)
         async with self._api.stream(path, query=query) as chunks:
             yield chunks
+
+    def _fail(self, path: str) -> None:
+        error = self.failing(path)
+        if error is not None:
+            raise error
 
     @override
     async def aclose(self) -> None:

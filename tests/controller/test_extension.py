@@ -1,13 +1,16 @@
 """Informers and controllers that come and go while their manager runs."""
 
+from collections.abc import Callable
+
 import anyio
 
 from controller.client import Client
+from controller.informer import Registration
 from controller.manager import Manager
 from controller.meta import Key
 from controller.outcome import SETTLED, Outcome
 from controller.testing import FakeApi
-from controller.triggers import Watch, to_self
+from controller.triggers import KeyWatch, Watch, to_self
 from tests.clock import VirtualClock
 from tests.controller.widgets import WIDGETS
 
@@ -52,3 +55,55 @@ async def test_the_gauges_of_an_extension_end_with_it() -> None:
             "controller_runtime_active_workers",
             "controller_runtime_max_concurrent_reconciles",
         }
+
+
+async def test_an_extension_that_is_not_measured_leaves_the_gauges_to_others() -> None:
+    clock = VirtualClock()
+    api = FakeApi(clock)
+    api.serve(WIDGETS)
+    manager = Manager(api, clock=clock)
+    await Client(api).create(WIDGETS, "default", {"metadata": {"generateName": "w-"}})
+    measured, unmeasured = manager.extension(), manager.extension(measured=False)
+    informers = [extension.informer(WIDGETS) for extension in (measured, unmeasured)]
+    async with anyio.create_task_group() as group:
+        group.start_soon(measured.run)
+        async with anyio.create_task_group() as inner:
+            inner.start_soon(unmeasured.run)
+            await clock.advance(1)
+            assert [len(informer.cache) for informer in informers] == [1, 1]
+            inner.cancel_scope.cancel()
+        assert gauges(manager)["controller_cache_objects"] == 1
+        group.cancel_scope.cancel()
+
+
+class Announcer:
+    """Announces keys to one handler."""
+
+    def __init__(self) -> None:
+        self.handlers: list[Callable[[Key], None]] = []
+
+    def add_handler(self, handler: Callable[[Key], None]) -> Registration:
+        self.handlers.append(handler)
+        return Registration(lambda: self.handlers.remove(handler), lambda: iter(()))
+
+
+async def test_a_controller_reconciles_keys_that_another_part_of_the_process_announces() -> None:
+    clock, source = VirtualClock(), Announcer()
+    manager = Manager(FakeApi(clock), clock=clock)
+    reconciled: list[Key] = []
+
+    async def reconcile(key: Key) -> Outcome:
+        reconciled.append(key)
+        return SETTLED
+
+    extension = manager.extension()
+    extension.controller("announced", reconcile, watches=[KeyWatch(source)])
+    async with anyio.create_task_group() as group:
+        group.start_soon(extension.run)
+        await clock.advance(1)
+        [handler] = source.handlers
+        handler(Key("default", "a"))
+        await clock.advance(1)
+        group.cancel_scope.cancel()
+    assert reconciled == [Key("default", "a")]
+    assert source.handlers == [], "none is announced after the controller has ended"
