@@ -10,7 +10,7 @@ A family that is named is never left out: a pool that lacks it refuses. The firs
 or nothing is.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
@@ -26,7 +26,6 @@ from allocator import (
     RequestRefused,
     Space,
 )
-from controller.meta import Key
 from reconcilers.api.ipallocation import (
     PREFER_DUAL_STACK,
     REQUIRE_DUAL_STACK,
@@ -207,37 +206,6 @@ def requested(allocation: IPAllocation, pool: NetworkPool) -> int:
     six = spec.ipFamilies[0] == "IPv6" if spec.ipFamilies else ":" in pool.spec.cidr
     bits = 128 if six else 32
     return 1 << bits - prefix if prefix <= bits else 0
-
-
-def overlapping(found: Iterable[tuple[T, AddressRange]]) -> Iterator[tuple[T, T]]:
-    """Yield each pair of things whose ranges share an address, the one that begins first first."""
-    by_start = sorted(found, key=lambda one: (one[1].family, one[1].first, one[1].last))
-    for at, (one, its_range) in enumerate(by_start):
-        for other, other_range in by_start[at + 1 :]:
-            if not its_range.overlaps(other_range):
-                break  # nor does any that begins later
-            yield one, other
-
-
-def shared_addresses(offers: Iterable[tuple[Key, Layout]]) -> dict[tuple[Key, Key], int]:
-    """Return how many addresses each two pools both hand out, of those that share any.
-
-    What counts is what a pool can hand out: its ranges without reservations. Pools that divide a
-    CIDR among them share nothing.
-
-    Args:
-        offers: a pool and what it hands out, for each family of the pool; the order of the pools
-            is that of the keys in the pairs.
-    """
-    blocks = [((key, block), block) for key, layout in offers for block in layout.blocks]
-    order = {key: at for at, key in enumerate(dict.fromkeys(key for (key, _), _ in blocks))}
-    shared: dict[tuple[Key, Key], int] = {}
-    for (key, block), (other, other_block) in overlapping(blocks):
-        common = block.intersection(other_block)
-        if key != other and common is not None:
-            pair = (key, other) if order[key] < order[other] else (other, key)
-            shared[pair] = shared.get(pair, 0) + common.size
-    return shared
 
 
 class PoolNotDualStack(RequestRefused):

@@ -11,12 +11,11 @@ from typing import Any, Literal
 
 from pydantic.dataclasses import dataclass
 
-from allocator import InvalidPool, Layout
 from controller.conditions import is_true
 from controller.meta import Key, Object, ObjectMeta
 from controller.resource import Resource
 from reconcilers import adoption, labels, ranges
-from reconcilers.addressmap.extents import ALL_SIZES, Extent, Picture, State
+from reconcilers.addressmap.extents import Extent, Picture, State
 from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.poolpictures import PoolPicture, network_pool_pictures
 from reconcilers.api import names
@@ -29,8 +28,10 @@ from reconcilers.api.resources import (
     PROVIDER_CONFIG,
     TENANT_CLUSTER,
 )
-from reconcilers.integrations.core.views import HOST_BITS
+from reconcilers.integrations.core.views import HOST_BITS, POOLS_OVERLAP, overlap_sentence
 from reconcilers.references import absent_pools, describe_absent_pools
+from reconcilers.spaces.index import SpaceIndex
+from reconcilers.spaces.offers import PoolName
 from reconcilers.tenantcluster.allocations.membership import is_foreign
 from reconcilers.tenantcluster.provider import describe_absent, wanted_provider
 
@@ -127,7 +128,7 @@ def _pools(objects: Objects) -> Iterator[Finding]:
         yield from _strays(pool.picture, objects)
         yield from _status_drift(pool)
         sound_pools.append(pool)
-    yield from _pools_among_each_other(sound_pools)
+    yield from _pools_among_each_other(sound_pools, objects.integrations.spaces)
 
 
 def _host_bits(pool: NetworkPool) -> Iterator[Finding]:
@@ -259,24 +260,14 @@ def _status_drift(pool: PoolPicture) -> Iterator[Finding]:
         yield Finding("StatusDrift", "warning", subject, sentence)
 
 
-def _pools_among_each_other(sound_pools: Sequence[PoolPicture]) -> Iterator[Finding]:
-    pools = {pool.name.key: pool.pool for pool in sound_pools}
-    offers = ((key, layout) for key in pools for layout in _layouts(pools[key]))
-    for (key, other), shared in ranges.shared_addresses(offers).items():
-        sentence = (
-            f"shares addresses with NetworkPool {key} ({shared} addresses): well for separate"
-            " sites, a slip otherwise"
-        )
-        subject = Subject.from_object(NETWORK_POOL, pools[other])
-        yield Finding("PoolsOverlap", "warning", subject, sentence)
-
-
-def _layouts(pool: NetworkPool) -> Sequence[Layout]:
-    """Return what a pool hands out of each family; nothing if its spec contradicts itself."""
-    try:
-        return ranges.layouts(pool.spec, ALL_SIZES)
-    except InvalidPool:
-        return ()  # another finding reports that
+def _pools_among_each_other(
+    sound_pools: Sequence[PoolPicture], spaces: SpaceIndex
+) -> Iterator[Finding]:
+    """Yield the NetworkPools whose addresses other pools hand out, too, whatever their kinds."""
+    for key, pool in {pool.name.key: pool.pool for pool in sound_pools}.items():
+        if sentence := overlap_sentence(spaces, spaces.offers(PoolName(NETWORK_POOL.kind, key))):
+            subject = Subject.from_object(NETWORK_POOL, pool)
+            yield Finding(POOLS_OVERLAP, "warning", subject, sentence)
 
 
 def _one(one: IPAllocation, objects: Objects, now: datetime) -> Iterator[Finding]:

@@ -28,7 +28,7 @@ from reconcilers.addressmap.tenants import Holding, holdings, numbered
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.conditions import READY
-from reconcilers.integrations.core.views import PoolName
+from reconcilers.spaces.offers import PoolName
 
 SCRIPTS = ("basics.js", "looks.js", "tables.js", "maps.js", "input.js", "main.js", "live.js")
 """In the order in which they run, as one script."""

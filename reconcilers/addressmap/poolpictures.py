@@ -18,12 +18,12 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.core.scopedlists import NotRead, limits_in
 from reconcilers.integrations.core.views import (
     Drawing,
-    PoolName,
     PoolView,
     Wanted,
     every_pool,
 )
 from reconcilers.integrations.poolkinds import NETWORK_POOL_HOLDERS
+from reconcilers.spaces.offers import PoolName
 
 
 @dataclass(frozen=True, eq=False)

@@ -110,7 +110,7 @@ CLAIM_POOL = {
 }
 CLAIM_OVERLAP = {
     "PoolsOverlap": "True: the message names them, and counts what both may hand out",
-    "NoOverlap": "False",
+    "NoOverlap": "False: the message says pools of which kinds were compared",
 }
 CLAIM_POOL_KINDS = (
     "InClusterIPPool",

@@ -26,7 +26,7 @@ from reconcilers.api.words import Condition, Event, Words
 
 _OVERLAPPING = Condition(
     "Overlapping",
-    "another pool may hand out the same addresses, as sites behind NAT do",
+    "another pool, of whatever kind, hands out the same addresses, as sites behind NAT do",
     CLAIM_OVERLAP,
 )
 _CLAIM_POOL = Words(
@@ -108,7 +108,7 @@ WORDS: Mapping[str, Words] = {
             Event("Warning", "DefinitionOutdated", "see the reason of Ready"),
             Event("Warning", "StatusWrittenByOthers", "another controller was noticed"),
             Event("Normal", "NoForeignManager", "it has stopped writing"),
-            Event("Warning", "PoolsOverlap", "with a pool of Cluster API; others: the condition"),
+            Event("Warning", "PoolsOverlap", "another pool begins to overlap with it"),
         ),
     ),
     "IPAllocation": Words(

@@ -25,7 +25,7 @@ from reconcilers.cli.progress import progress
 from reconcilers.cli.reading.findings import Findings
 from reconcilers.cli.reading.manifests import Manifests, read
 from reconcilers.integrations import views
-from reconcilers.integrations.core.views import HOST_BITS, PLAN_COLUMNS, Views
+from reconcilers.integrations.core.views import HOST_BITS, PLAN_COLUMNS, POOLS_OVERLAP, Views
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.provider import referred
 
@@ -71,16 +71,16 @@ def work_out(
     """
     ledger = Ledger.from_manifests(manifests)
     default = referred(manifests.platform_default, settings.namespace)
-    forecast = Forecast(ledger, settings, default, now)
-    audit = Audit(manifests, findings, settings)
-    audit.run()
-    audit.references([(tenant, forecast.provider_of(tenant)) for tenant in ledger.tenants])
     others = partial(
         views.from_manifests, manifests.others, settings.namespace, list(ledger.pools), now
     )
     shown = others()
+    forecast = Forecast(ledger, settings, default, now, shown.spaces)
+    audit = Audit(manifests, findings, settings, shown.spaces)
+    audit.run()
+    audit.references([(tenant, forecast.provider_of(tenant)) for tenant in ledger.tenants])
     for trouble in shown.troubles:
-        if trouble.kind == HOST_BITS:
+        if trouble.kind in {HOST_BITS, POOLS_OVERLAP}:
             findings.add("warning", f"{trouble.subject} {trouble.key}: {trouble.sentence}")
     before = {one.key: one.object for one in manifests.allocations}
     forecast.also_held = shown.held

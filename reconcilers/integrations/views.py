@@ -13,12 +13,25 @@ from controller.client import Client
 from controller.meta import Version
 from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import auditing, objects, planning, views
+from reconcilers.integrations.clusterapi.api import POOLS
+from reconcilers.integrations.clusterapi.offers import offers_of as cluster_api_offers
 from reconcilers.integrations.core.objects import Objects, from_bodies, is_of, read
 from reconcilers.integrations.core.scopedlists import ScopedLists
-from reconcilers.integrations.core.views import Planned, Views, merge_views, views_of
+from reconcilers.integrations.core.views import (
+    Planned,
+    Views,
+    merge_views,
+    overlap_troubles,
+    views_of,
+)
 from reconcilers.integrations.kubermatic.api import KINDS as KUBERMATIC
 from reconcilers.integrations.vitistack.api import KINDS as VITISTACK
+from reconcilers.networkpool.offers import offers_of as network_pool_offers
+from reconcilers.spaces.index import SpaceIndex
+from reconcilers.spaces.offers import PoolName
+from reconcilers.spaces.sharing import Kinds
 
 _REMOVABLE: Mapping[str, Resource[Any]] = {one.kind: one for one in KUBERMATIC} | {
     one.full_name: one for one in VITISTACK
@@ -82,11 +95,16 @@ async def from_cluster(
         await read(lists[1], KUBERMATIC),
         await read(lists[2], VITISTACK),
     )
-    shown = []
-    for platform, limited in zip(_views(found, pools, now), lists, strict=True):
+    shown, spaces = [], spaces_of(found, pools)
+    for platform, limited in zip(_views(found, pools, now, spaces), lists, strict=True):
         part = platform.within({namespace}) if namespace and limited.not_read else platform
         shown.append(replace(part, not_read=limited.not_read))
-    return merge_views(shown)
+    everything = _with_overlaps(merge_views(shown), spaces)
+    if not namespace or not everything.not_read:
+        return everything
+    # Of pools of the whole cluster nothing is said, as above.
+    here = everything.within({namespace}).troubles
+    return replace(everything, troubles=here)
 
 
 def from_manifests(
@@ -112,19 +130,58 @@ def from_manifests(
         _of_manifests(bodies, KUBERMATIC, namespace, now),
         _of_manifests(bodies, VITISTACK, namespace, now),
     )
-    return merge_views(_views(found, pools, now, held))
+    spaces = spaces_of(found, pools)
+    return _with_overlaps(merge_views(_views(found, pools, now, spaces, held)), spaces)
+
+
+def _with_overlaps(views: Views, spaces: SpaceIndex) -> Views:
+    """Return views with what pools hand out, and the troubles that follow from that."""
+    return replace(views, troubles=[*views.troubles, *overlap_troubles(spaces)], spaces=spaces)
+
+
+def spaces_of(found: Found, pools: Iterable[NetworkPool]) -> SpaceIndex:
+    """Return an index of what pools of all kinds hand out.
+
+    Args:
+        found: what was read of each platform.
+        pools: the NetworkPools.
+    """
+    spaces = SpaceIndex()
+    for pool in pools:
+        name = PoolName(NETWORK_POOL.kind, pool.metadata.key)
+        spaces.put(name, network_pool_offers(pool, views.ALL_SIZES))
+    for kind in POOLS:
+        for claim_pool in found.clusterapi.pools.get(kind.kind, ()):
+            name = PoolName(kind.kind, claim_pool.metadata.key)
+            spaces.put(name, cluster_api_offers(kind, claim_pool))
+    if ipam_pools := found.kubermatic.found.get("IPAMPool"):
+        from reconcilers.integrations.kubermatic import offers as kubermatic
+
+        for ipam_pool in ipam_pools:
+            name = PoolName("IPAMPool", ipam_pool.metadata.key)
+            spaces.put(name, kubermatic.offers_of(ipam_pool))
+    if networks := found.vitistack.found.get("NetworkNamespace"):
+        from reconcilers.integrations.vitistack import offers as vitistack
+
+        for network in networks:
+            name = PoolName("NetworkNamespace", network.metadata.key)
+            spaces.put(name, vitistack.offers_of(network))
+    for kinds in Kinds:
+        spaces.settle(kinds)
+    return spaces
 
 
 def _views(
     found: Found,
     pools: Iterable[NetworkPool],
     now: datetime,
+    spaces: SpaceIndex,
     held: planning.Held | None = None,
 ) -> Sequence[Views]:
     """Return what each platform shows, in the order of `Found`."""
     planned = held is not None
     return (
-        _of_clusterapi(found.clusterapi, pools, now, held),
+        _of_clusterapi(found.clusterapi, pools, now, spaces, held),
         _of_kubermatic(found.kubermatic, now, planned=planned),
         _of_vitistack(found.vitistack, now, planned=planned),
     )
@@ -134,11 +191,12 @@ def _of_clusterapi(
     found: objects.Objects,
     pools: Iterable[NetworkPool],
     now: datetime,
+    spaces: SpaceIndex,
     held: planning.Held | None,
 ) -> Views:
     caches, planned, bodies = found.caches(pools), list[Planned](), list[Mapping[str, Any]]()
     if held is not None:
-        plan = planning.Plan(caches, held, now)
+        plan = planning.Plan(caches, held, now, spaces)
         planned, bodies = plan.run(), plan.bodies(found.bodies)
     contents = list(views.pools_of(caches))
     return replace(

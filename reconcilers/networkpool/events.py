@@ -38,6 +38,7 @@ from reconcilers.networkpool.protocol import Refusal
 from reconcilers.networkpool.status import NO_CAPACITY, TIERS
 from reconcilers.networkpool.view import Unreadable
 from reconcilers.networkpool.window import MinuteWindow
+from reconcilers.spaces.sharing import OVERLAPPING
 
 _log = structlog.get_logger(__name__)
 
@@ -112,6 +113,21 @@ class AllocationEvents:
                 NETWORK_POOL, after, kind, found.reason, found.message, action=ALLOCATE
             )
             _log.warning("foreign manager", reason=found.reason, message=found.message)
+
+    def overlapping(self, before: NetworkPool, after: NetworkPool) -> None:
+        """Record that other pools began to hand out addresses of a pool."""
+        condition = find(after.status.conditions, OVERLAPPING)
+        if condition is None or condition.status != "True":
+            return
+        if not is_true(before.status.conditions, OVERLAPPING):
+            self._recorder.record(
+                NETWORK_POOL,
+                after,
+                "Warning",
+                condition.reason,
+                condition.message,
+                action=ALLOCATE,
+            )
 
     def unreadable(self, pool: NetworkPool, unreadable: Unreadable) -> None:
         """Record that nothing is handed out, because what some allocations hold is unknown."""

@@ -2,7 +2,7 @@
 
 Of one that can be served there are always
 
-    Overlapping     another pool may hand out the same addresses
+    Overlapping     another pool, of whatever kind, may hand out the same addresses
     RangesOverlap   allocations or claims hold the same addresses: others made that so, we never do
     OutOfRange      they hold, or were promised, what the spec does not hand out any more
     Degraded        the free space would do for a default request, but no free block does
@@ -23,10 +23,8 @@ nothing until the other one has written nothing for a while. Who wrote what is i
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
-from itertools import product
 
-from allocator import AddressRange, Capacity, Family, InvalidPool, Layout
+from allocator import AddressRange, Capacity, Layout
 from controller.cache import Cache, Change
 from controller.conditions import Condition, find, is_true
 from controller.meta import Key
@@ -38,7 +36,6 @@ from reconcilers.networkpool.contents import StatusWrite, last_foreign_write
 from reconcilers.networkpool.protocol import Decision
 from reconcilers.networkpool.view import HeldRange, View
 
-OVERLAPPING = "Overlapping"
 RANGES_OVERLAP = "RangesOverlap"
 OUT_OF_RANGE = "OutOfRange"
 DEGRADED = "Degraded"
@@ -47,59 +44,6 @@ FRAGMENTED_PERCENT = 50
 """From this fragmentation on a pool without a block for a default request counts as degraded."""
 NAMED = 5
 """Up to so many allocations or pools are named in a message; the others are counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class OverlappingPool:
-    """Another pool, and how many addresses both may hand out."""
-
-    key: Key
-    by_family: tuple[tuple[Family, int], ...]
-    """Of each family of which they share any."""
-
-    @property
-    def shared(self) -> int:
-        """How many addresses of all families both may hand out."""
-        return sum(count for _, count in self.by_family)
-
-
-def overlapping_pools(
-    pool: NetworkPool, others: Iterable[NetworkPool], max_addresses: int
-) -> tuple[OverlappingPool, ...]:
-    """Return the pools among `others` that may hand out addresses of `pool`, sorted by key."""
-    mine = _layouts(pool.spec, max_addresses)
-    if not mine:
-        return ()
-    found = []
-    for other in others:
-        if other.metadata.key == pool.metadata.key:
-            continue
-        theirs = _layouts(other.spec, max_addresses)
-        shared = ((one.family, _shared(one, layout)) for one, layout in product(mine, theirs))
-        by_family = tuple((family, count) for family, count in shared if count)
-        if by_family:
-            found.append(OverlappingPool(other.metadata.key, by_family))
-    return tuple(sorted(found, key=lambda one: one.key))
-
-
-@lru_cache(maxsize=4_096)
-def _layouts(spec: NetworkPoolSpec, max_addresses: int) -> tuple[Layout, ...]:
-    """Return the geometry of a spec; none of one that contradicts itself and so offers nothing."""
-    try:
-        return ranges.layouts(spec, max_addresses)
-    except InvalidPool:
-        return ()
-
-
-def _shared(one: Layout, other: Layout) -> int:
-    """Return how many addresses both layouts hand out."""
-    if one.family != other.family:
-        return 0
-    return sum(
-        last - first + 1
-        for block in one.blocks
-        for first, last in other.clip((block.first, block.last))
-    )
 
 
 class PoolSpecs:
@@ -114,10 +58,8 @@ class PoolSpecs:
     """
 
     def __init__(self, pools: Cache[NetworkPool], max_addresses: int) -> None:
-        self._pools = pools
         self._max_addresses = max_addresses
         self._layouts: dict[Key, tuple[NetworkPoolSpec, tuple[Layout, ...]]] = {}
-        self._overlapping: dict[Key, tuple[NetworkPoolSpec, tuple[OverlappingPool, ...]]] = {}
         pools.subscribe(self._note)
 
     def layouts(self, pool: NetworkPool) -> tuple[Layout, ...]:
@@ -133,33 +75,30 @@ class PoolSpecs:
             self._layouts[key] = known
         return known[1]
 
-    def overlapping(self, pool: NetworkPool) -> tuple[OverlappingPool, ...]:
-        """Return the pools that may hand out addresses of `pool`, sorted by key."""
-        key, spec = pool.metadata.key, pool.spec
-        known = self._overlapping.get(key)
-        if known is None or known[0] != spec:
-            known = spec, overlapping_pools(pool, self._pools, self._max_addresses)
-            self._overlapping[key] = known
-        return known[1]
-
     def _note(self, change: Change[NetworkPool]) -> None:
         old, new = change.old, change.new
-        if old is None or new is None or old.spec != new.spec:
-            self._overlapping.clear()
         if old is not None and new is None:
             self._layouts.pop(old.metadata.key, None)
 
 
 def findings(
-    pool: NetworkPool, view: View, decision: Decision, overlapping: Sequence[OverlappingPool]
+    pool: NetworkPool, view: View, decision: Decision, overlapping: Finding | None
 ) -> list[Finding]:
-    """Return the four conditions."""
+    """Return the four conditions.
+
+    Args:
+        pool: the pool.
+        view: its allocations.
+        decision: what the pass hands out.
+        overlapping: whether other pools hand out the same addresses; None while that is not known,
+            and then the condition stays as it is.
+    """
     sound = is_sound(decision)
     held = () if sound else tuple(holdings(view, decision))
     others = () if sound else tuple(decision.named())
     of_pool = (*held, *(holding for holding in others if not holding.foreign))
     return [
-        overlapping_condition(overlapping),
+        *([overlapping] if overlapping is not None else []),
         ranges_overlap_condition((*held, *others)),
         out_of_range_condition(of_pool, decision.layouts),
         degraded_condition(pool, decision.capacities),
@@ -194,21 +133,6 @@ def holdings(view: View, decision: Decision) -> Iterator[HeldRange]:
     for promise in decision.promises:
         for promised in () if promise.uid in holders else ranges.promised(promise):
             yield HeldRange(f"IPAllocation {promise.name}", promised)
-
-
-def overlapping_condition(others: Sequence[OverlappingPool]) -> Finding:
-    """Return whether other pools may hand out the same addresses."""
-    if not others:
-        return Finding(
-            OVERLAPPING, False, "NoOverlap", "no other NetworkPool hands out these addresses"
-        )
-    named = [f"NetworkPool {one.key} ({one.shared} addresses)" for one in others]
-    return Finding(
-        OVERLAPPING,
-        True,
-        "PoolsOverlap",
-        f"addresses are also handed out by {named_with_count(named)}",
-    )
 
 
 def ranges_overlap_condition(held: Iterable[HeldRange]) -> Finding:

@@ -34,6 +34,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.networkpool import status
 from reconcilers.networkpool.events import PoolEvents
+from reconcilers.networkpool.offers import layout_offers, network_pool_spaces
 from reconcilers.networkpool.pending_promises import (
     RETRY,
     AllocationWriter,
@@ -58,6 +59,7 @@ from reconcilers.networkpool.protocol import (
 from reconcilers.networkpool.view import Behind, OtherHolders, Reader, Unreadable, View
 from reconcilers.networkpool.waitlog import WaitLog
 from reconcilers.settings import PoolSettings
+from reconcilers.spaces.index import SpaceIndex
 
 _log = structlog.get_logger(__name__)
 
@@ -70,12 +72,13 @@ class NetworkPoolReconciler:
 
     Args:
         client: the management cluster.
-        pools: all pools, to find those that overlap.
+        pools: all pools.
         allocations: all allocations, indexed by pool.
         events: takes what is to be recorded.
         clock: the time.
         settings: intervals and thresholds.
         others: what others than allocations hold.
+        spaces: what pools of all kinds hand out; by default, what NetworkPools do.
     """
 
     def __init__(  # noqa: PLR0913 - what a pass reads and writes
@@ -88,6 +91,7 @@ class NetworkPoolReconciler:
         settings: PoolSettings,
         *,
         others: OtherHolders | None = None,
+        spaces: SpaceIndex | None = None,
     ) -> None:
         self._client = client
         self._others = others or OtherHolders()
@@ -99,6 +103,7 @@ class NetworkPoolReconciler:
             allocations, client, clock, settings, events.allocations.contents_differ
         )
         self._specs = PoolSpecs(pools, settings.max_addresses)
+        self._spaces = spaces or network_pool_spaces(pools, settings.max_addresses)
         self._writer = AllocationWriter(client, settings.width)
         self._pending: dict[Key, PendingPromises] = {}
         self._not_before: dict[Key, float] = {}
@@ -210,7 +215,7 @@ class NetworkPoolReconciler:
         replica with an old view of the pool cannot refuse what another one granted. An unchanged
         status makes no new version, but its precondition is checked all the same.
         """
-        overlapping = self._specs.overlapping(pool)
+        overlapping = self._spaces.finding(layout_offers(pool, decision.layouts))
         wanted = status.served(pool, view, decision, self._clock.now(), overlapping)
         if not (
             decision.choice.grants
@@ -225,6 +230,7 @@ class NetworkPoolReconciler:
         written = with_memory_kept(await self._client.patch_status(NETWORK_POOL, pool, wanted))
         self._events.capacity.status_written(pool, written)
         self._events.allocations.foreign_manager(pool, written)
+        self._events.allocations.overlapping(pool, written)
         return written
 
     def _pending_of(self, pool: NetworkPool) -> PendingPromises:

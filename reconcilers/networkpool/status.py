@@ -121,7 +121,7 @@ def served(
     view: View,
     decision: Decision,
     now: datetime,
-    overlapping: Sequence[problems.OverlappingPool] = (),
+    overlapping: Finding | None = None,
 ) -> dict[str, Any]:
     """Return the whole status of a pool whose spec is sound.
 
@@ -130,7 +130,7 @@ def served(
         view: its allocations.
         decision: what the pass hands out.
         now: the time.
-        overlapping: other pools that may hand out the same addresses.
+        overlapping: whether other pools hand out the same addresses; None while that is not known.
     """
     found = summary(view, decision)
     wrong = problems.findings(pool, view, decision, overlapping)

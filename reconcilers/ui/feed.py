@@ -19,7 +19,7 @@ from controller.clock import Clock
 from controller.meta import Key
 from reconcilers.addressmap.page import Document, document, documents_of, tenants_in
 from reconcilers.addressmap.tenants import numbered
-from reconcilers.integrations.core.views import PoolName
+from reconcilers.spaces.offers import PoolName
 from reconcilers.ui.watched import ReadEvent, Watched
 
 LEAST_SECONDS = 0.25

@@ -26,7 +26,8 @@ from reconcilers.api.resources import (
 )
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.integrations.core.scopedlists import NotRead, readable_namespace
-from reconcilers.integrations.core.views import PoolName, Views, Wanted, every_pool
+from reconcilers.integrations.core.views import Views, Wanted, every_pool
+from reconcilers.spaces.offers import PoolName
 
 if TYPE_CHECKING:  # what other platforms take is loaded only where it may be shown
     from reconcilers.integrations.live import LiveViews

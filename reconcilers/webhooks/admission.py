@@ -28,6 +28,7 @@ from reconcilers.api.resources import (
 )
 from reconcilers.caches import Caches
 from reconcilers.settings import Settings
+from reconcilers.spaces.index import SpaceIndex
 from reconcilers.tenantcluster.provider import Providers
 from reconcilers.webhooks.validators import (
     AllocationValidator,
@@ -134,6 +135,8 @@ def webhooks(
     clock: Clock,
     settings: Settings,
     list_others: ListHeldRanges = list_nothing,
+    *,
+    spaces: SpaceIndex,
 ) -> list[Webhook[bytes]]:
     """Return the webhooks of all four kinds.
 
@@ -143,17 +146,18 @@ def webhooks(
         clock: the readers'.
         settings: limits, and what references without a namespace mean.
         list_others: what others than IPAllocations hold of a NetworkPool.
+        spaces: what pools of all kinds hand out.
     """
     pools, allocations = caches.pools, caches.allocations
     home, limit = settings.namespace, settings.pool.max_addresses
     providers = Providers(client, caches.providers, clock, home)
     pool_validator = PoolValidator(
-        client, pools, allocations, clock, limit, list_others=list_others
+        client, pools, allocations, clock, limit, spaces=spaces, list_others=list_others
     )
     return [
         webhook(NETWORK_POOL, pool_validator),
         webhook(IP_ALLOCATION, AllocationValidator(client, pools, allocations, clock, limit)),
-        webhook(TENANT_CLUSTER, ClusterValidator(client, providers, pools, allocations, home)),
+        webhook(TENANT_CLUSTER, ClusterValidator(client, providers, spaces, allocations, home)),
         webhook(PROVIDER_CONFIG, ProviderValidator(client, caches.clusters, home)),
     ]
 

@@ -4,17 +4,23 @@ What is in use is always read from the server: an address is handed out in the m
 writes, and edits that give up addresses are rare.
 """
 
+from typing import Any
+
 from controller.client import Client
 from controller.meta import Key
+from controller.resource import Resource
 from controller.webhooks import Webhook
 from reconcilers.integrations.clusterapi import rules
 from reconcilers.integrations.clusterapi.api import (
     CONTRACT_VERSIONS,
     POOLS,
+    IPPoolSpec,
     Pool,
     addresses,
     pool_key,
 )
+from reconcilers.integrations.clusterapi.offers import offers_of
+from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks.admission import webhook
 from reconcilers.webhooks.verdict import NOTHING, Verdict
 
@@ -25,15 +31,21 @@ class ClusterApiPoolValidator:
     Args:
         client: for live reads.
         kind: the kind of pools.
+        spaces: what pools of all kinds hand out.
     """
 
-    def __init__(self, client: Client, kind: str) -> None:
+    def __init__(self, client: Client, kind: Resource[Any], spaces: SpaceIndex) -> None:
         self._client = client
         self._kind = kind
+        self._spaces = spaces
 
     async def created(self, new: Pool) -> Verdict:
         """Validate a new pool."""
-        return Verdict.from_causes(rules.faults(new.spec), rules.warnings(new.spec))
+        warnings = [*rules.warnings(new.spec)]
+        if sentence := self._spaces.sharing(offers_of(self._kind, new)).sentence:
+            field = "spec.addresses" if isinstance(new.spec, IPPoolSpec) else "spec.prefixes"
+            warnings.append(f"{field}: {sentence}")
+        return Verdict.from_causes(rules.faults(new.spec), warnings)
 
     async def updated(self, new: Pool, old: Pool | None) -> Verdict:
         """Validate an edit; addresses are read only if the pool would lose some."""
@@ -56,7 +68,7 @@ class ClusterApiPoolValidator:
     async def _in_use(self, pool: Pool) -> list[tuple[str, int]]:
         """Return address and prefix of each IPAddress that names a pool."""
         meta = pool.metadata
-        wanted = (self._kind, Key(meta.namespace, meta.name))
+        wanted = (self._kind.kind, Key(meta.namespace, meta.name))
         for version in CONTRACT_VERSIONS:
             resource = addresses(version)
             if await self._client.served(resource):
@@ -73,10 +85,11 @@ class ClusterApiPoolValidator:
         return []
 
 
-def cluster_api_webhooks(client: Client) -> list[Webhook[bytes]]:
+def cluster_api_webhooks(client: Client, spaces: SpaceIndex) -> list[Webhook[bytes]]:
     """Return the webhooks of the pools of Cluster API, served where that integration is on.
 
     Args:
         client: for live reads.
+        spaces: what pools of all kinds hand out.
     """
-    return [webhook(kind, ClusterApiPoolValidator(client, kind.kind)) for kind in POOLS]
+    return [webhook(kind, ClusterApiPoolValidator(client, kind, spaces)) for kind in POOLS]

@@ -7,7 +7,8 @@ from controller.client import Client
 from controller.webhooks import Webhook
 from reconcilers.integrations.kubermatic import rules
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, POOLS, IPAMPool
-from reconcilers.integrations.kubermatic.overlaps import overlaps
+from reconcilers.integrations.kubermatic.offers import shared_addresses
+from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks.admission import webhook
 from reconcilers.webhooks.verdict import NOTHING, Verdict
 
@@ -17,16 +18,18 @@ class IPAMPoolValidator:
 
     Args:
         client: for live reads.
+        spaces: what pools of all kinds hand out.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, spaces: SpaceIndex) -> None:
         self._client = client
+        self._spaces = spaces
 
     async def created(self, new: IPAMPool) -> Verdict:
         """Validate a new pool."""
         for fault in rules.faults(new):
             return Verdict(refusal=fault, forbidden=True)
-        return Verdict(warnings=(*rules.warnings(new), *await self._overlaps(new)))
+        return Verdict(warnings=(*rules.warnings(new), *shared_addresses(new, self._spaces)))
 
     async def updated(self, new: IPAMPool, old: IPAMPool | None) -> Verdict:
         """Validate an edit; allocations are read only if it excludes more than before."""
@@ -41,25 +44,19 @@ class IPAMPoolValidator:
                 )
                 for conflict in rules.conflicts(new, old, page.items):
                     return Verdict(refusal=conflict, forbidden=True)
-        return Verdict(warnings=(*rules.warnings(new, old), *await self._overlaps(new)))
+        return Verdict(warnings=(*rules.warnings(new, old), *shared_addresses(new, self._spaces)))
 
     async def deleted(self, old: IPAMPool) -> Verdict:
         """Allow every deletion: KKP does, and its allocations go with the pool."""
         del old
         return NOTHING
 
-    async def _overlaps(self, new: IPAMPool) -> list[str]:
-        page = await self._client.list(POOLS)
-        return [
-            f"datacenter {name}: addresses are also handed out by IPAMPool {others}"
-            for name, others in overlaps(new, page.items).items()
-        ]
 
-
-def kubermatic_webhooks(client: Client) -> list[Webhook[bytes]]:
+def kubermatic_webhooks(client: Client, spaces: SpaceIndex) -> list[Webhook[bytes]]:
     """Return the webhook of KKP's IPAMPools, served where that integration is on.
 
     Args:
         client: for live reads.
+        spaces: what pools of all kinds hand out.
     """
-    return [webhook(POOLS, IPAMPoolValidator(client))]
+    return [webhook(POOLS, IPAMPoolValidator(client, spaces))]

@@ -20,22 +20,20 @@ from controller.errors import Cause
 from reconcilers import poolspec, ranges
 from reconcilers.api.ipallocation import ALLOCATED, RELEASED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec, SecondaryBlock
-from reconcilers.networkpool.problems import OverlappingPool, overlapping_pools
+from reconcilers.networkpool.offers import layout_offers
 from reconcilers.networkpool.protocol import settle
 from reconcilers.networkpool.view import HeldRange, View
 from reconcilers.poolspec import SECONDARY, SPEC, Path
+from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks.verdict import Verdict, about, bounded, field, forbidden, invalid
 
-MOST_NAMED = 5
-"""So many pools that share addresses with one are named."""
 
-
-def created(new: NetworkPool, others: Iterable[NetworkPool], max_addresses: int) -> Verdict:
+def created(new: NetworkPool, spaces: SpaceIndex, max_addresses: int) -> Verdict:
     """Validate a new pool.
 
     Args:
         new: the pool.
-        others: all pools there are.
+        spaces: what pools of all kinds hand out.
         max_addresses: the largest pool, in addresses.
     """
     faults = poolspec.faults(new.spec, max_addresses)
@@ -44,7 +42,7 @@ def created(new: NetworkPool, others: Iterable[NetworkPool], max_addresses: int)
     if not faults:
         geometry = ranges.layouts(new.spec, max_addresses)
         warnings += [about(one) for one in poolspec.spec_warnings(new.spec, geometry)]
-        warnings += _overlap_warnings(new, geometry, overlapping_pools(new, others, max_addresses))
+        warnings += _overlap_warnings(new, geometry, spaces)
     return Verdict.from_causes(causes, warnings)
 
 
@@ -52,7 +50,7 @@ def updated(
     new: NetworkPool,
     old: NetworkPool | None,
     view: View | None,
-    others: Iterable[NetworkPool],
+    spaces: SpaceIndex,
     max_addresses: int,
     claimed: Sequence[HeldRange] = (),
 ) -> Verdict:
@@ -62,12 +60,12 @@ def updated(
         new: the pool as it would be.
         old: the pool as it is; None if it cannot be read.
         view: its allocations; None only if no address is given up (`gives_up_addresses`).
-        others: all pools there are.
+        spaces: what pools of all kinds hand out.
         max_addresses: the largest pool, in addresses.
         claimed: what others than IPAllocations hold of it.
     """
     moved = _geometry(new, max_addresses) != _geometry(old, max_addresses)
-    verdict = created(new, others if moved else (), max_addresses)
+    verdict = created(new, spaces if moved else SpaceIndex(), max_addresses)
     causes = list(verdict.causes)
     if old is not None:
         causes += _shrunk(new, old)
@@ -141,21 +139,13 @@ def _deprecated(pool: NetworkPool) -> Iterator[str]:
 
 
 def _overlap_warnings(
-    pool: NetworkPool, geometry: Sequence[Layout], others: Sequence[OverlappingPool]
+    pool: NetworkPool, geometry: Sequence[Layout], spaces: SpaceIndex
 ) -> Iterator[str]:
     """Warn of pools that share addresses: allowed for separate sites and NAT, else a mistake."""
     for (at, _), layout in zip(poolspec.blocks(pool.spec), geometry, strict=True):
-        sharing = [
-            f"{field((*at, 'cidr'))}: shares addresses with NetworkPool {other.key}"
-            f" ({count} addresses)"
-            for other in others
-            for family, count in other.by_family
-            if family == layout.family
-        ]
-        yield from sharing[:MOST_NAMED]
-        if len(sharing) > MOST_NAMED:
-            more = len(sharing) - MOST_NAMED
-            yield f"{field((*at, 'cidr'))}: shares addresses with {more} more NetworkPools"
+        sentence = spaces.sharing(layout_offers(pool, [layout])).sentence
+        if sentence:
+            yield f"{field((*at, 'cidr'))}: {sentence}"
 
 
 def _shrunk(new: NetworkPool, old: NetworkPool) -> Iterator[Cause]:

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from allocator import AddressRange, read_range
 from controller.errors import Cause
 from controller.meta import Key
-from reconcilers import ranges
-from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
+from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.spaces.index import SpaceIndex
+from reconcilers.spaces.offers import PoolName, offer_of
 from reconcilers.webhooks.verdict import Verdict, forbidden, invalid
 
 REFERENCE = ("spec", "providerConfigRef")
@@ -37,13 +38,13 @@ class Provision:
     config: ProviderConfig | None
 
 
-def review_spec(new: TenantCluster, provision: Provision, pools: Iterable[NetworkPool]) -> Verdict:
+def review_spec(new: TenantCluster, provision: Provision, spaces: SpaceIndex) -> Verdict:
     """Validate a spec that is new or was edited.
 
     Args:
         new: the cluster.
         provision: which ProviderConfig counts for it.
-        pools: all pools there are.
+        spaces: what pools of all kinds hand out.
     """
     manual = new.networking.loadBalancerPool
     causes: list[Cause] = []
@@ -53,7 +54,7 @@ def review_spec(new: TenantCluster, provision: Provision, pools: Iterable[Networ
         if isinstance(parsed, str):
             causes.append(invalid(POOL, parsed))
         else:
-            warnings += _by_hand(parsed, provision, pools)
+            warnings += _by_hand(new, parsed, provision, spaces)
     return Verdict.from_causes(causes, warnings)
 
 
@@ -107,16 +108,13 @@ def _provider_warnings(new: TenantCluster, provision: Provision) -> Iterator[str
 
 
 def _by_hand(
-    pool: AddressRange, provision: Provision, pools: Iterable[NetworkPool]
+    cluster: TenantCluster, pool: AddressRange, provision: Provision, spaces: SpaceIndex
 ) -> Iterator[str]:
     """Warn of a pool given by hand that is not used, or that others may be given too."""
     where = "spec.networking.loadBalancerPool"
     if provision.config is not None and provision.config.spec.networking.mode == IPAM:
         yield f"{where}: ignored, as ProviderConfig {provision.key} uses IPAM"
         return
-    for other in pools:
-        for theirs in (one for one in ranges.cidrs(other.spec) if one.overlaps(pool)):
-            yield (
-                f"{where}: {pool.text} shares addresses with NetworkPool {other.metadata.key}"
-                f" ({theirs.text}), which may hand them out to others"
-            )
+    name = PoolName(TENANT_CLUSTER.kind, cluster.metadata.key)
+    if sentence := spaces.sharing(offer_of(name, [pool])).sentence:
+        yield f"{where}: {sentence}"

@@ -33,6 +33,7 @@ from reconcilers.api.resources import (
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.networkpool.protocol import memory
 from reconcilers.networkpool.view import HeldRange, Reader, Unreadable, View
+from reconcilers.spaces.index import SpaceIndex
 from reconcilers.tenantcluster.allocations.membership import is_foreign, members
 from reconcilers.tenantcluster.provider import Providers, refers_to
 from reconcilers.webhooks import ipallocation, networkpool, providerconfig, tenantcluster
@@ -104,10 +105,11 @@ class PoolValidator(_Validator):
         allocations: all allocations, indexed by pool.
         clock: the time.
         max_addresses: the largest pool, in addresses.
+        spaces: what pools of all kinds hand out.
         list_others: what others than IPAllocations hold of a pool.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what the rules read
         self,
         client: Client,
         pools: Cache[NetworkPool],
@@ -115,21 +117,23 @@ class PoolValidator(_Validator):
         clock: Clock,
         max_addresses: int,
         *,
+        spaces: SpaceIndex,
         list_others: ListHeldRanges = list_nothing,
     ) -> None:
         super().__init__(client, pools, allocations, clock, max_addresses)
+        self._spaces = spaces
         self._list_others = list_others
 
     async def created(self, new: NetworkPool) -> Verdict:
         """Validate a new pool."""
-        return networkpool.created(new, self._pools, self._limit)
+        return networkpool.created(new, self._spaces, self._limit)
 
     async def updated(self, new: NetworkPool, old: NetworkPool | None) -> Verdict:
         """Validate an edit; allocations are read only if the pool would lose addresses."""
         claimed: Sequence[HeldRange] = ()
 
         def validated(view: View | None) -> Verdict:
-            return networkpool.updated(new, old, view, self._pools, self._limit, claimed)
+            return networkpool.updated(new, old, view, self._spaces, self._limit, claimed)
 
         if not networkpool.gives_up_addresses(new, old, self._limit):
             return validated(None)
@@ -211,7 +215,7 @@ class ClusterValidator:
     Args:
         client: for live reads.
         providers: finds the ProviderConfig that counts for a cluster.
-        pools: all pools.
+        spaces: what pools of all kinds hand out.
         allocations: all allocations, indexed by tenant.
         default_namespace: what a reference without a namespace means.
     """
@@ -220,19 +224,19 @@ class ClusterValidator:
         self,
         client: Client,
         providers: Providers,
-        pools: Cache[NetworkPool],
+        spaces: SpaceIndex,
         allocations: Cache[IPAllocation],
         default_namespace: str,
     ) -> None:
         self._client = client
         self._providers = providers
-        self._pools = pools
+        self._spaces = spaces
         self._allocations = allocations
         self._namespace = default_namespace
 
     async def created(self, new: TenantCluster) -> Verdict:
         """Validate a new cluster."""
-        return tenantcluster.review_spec(new, await self._provision(new), self._pools)
+        return tenantcluster.review_spec(new, await self._provision(new), self._spaces)
 
     async def updated(self, new: TenantCluster, old: TenantCluster | None) -> Verdict:
         """Validate an edit.
@@ -242,7 +246,7 @@ class ClusterValidator:
         back as ever, so nothing is listed for it.
         """
         after = await self._provision(new)
-        verdict = tenantcluster.review_spec(new, after, self._pools)
+        verdict = tenantcluster.review_spec(new, after, self._spaces)
         if old is None or new.spec.providerConfigRef == old.spec.providerConfigRef:
             return verdict
         both = (await self._provision(old), after)

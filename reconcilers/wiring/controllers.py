@@ -10,11 +10,20 @@ from controller.cache import Change
 from controller.conditions import find, is_true
 from controller.meta import Key
 from controller.runner import Controller
-from controller.triggers import ClusterWatch, Watch, generation_changed, spec_at_once, to_self
+from controller.triggers import (
+    ClusterWatch,
+    KeyWatch,
+    Watch,
+    generation_changed,
+    spec_at_once,
+    to_self,
+)
+from controller.workqueue import LOW_PRIORITY
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, POOL_INDEX, TENANT_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.caches import Part
 from reconcilers.conditions import FOREIGN_MANAGER, READY
@@ -22,7 +31,6 @@ from reconcilers.ipallocation.reconciler import IPAllocationReconciler, is_serve
 from reconcilers.ipallocation.release import ReleaseCheck
 from reconcilers.networkpool.contents import concerns_pool, waits
 from reconcilers.networkpool.events import PoolEvents
-from reconcilers.networkpool.problems import overlapping_pools
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.view import OtherHolders
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
@@ -57,11 +65,8 @@ def add_networkpools(shared: Shared, others: OtherHolders | None = None) -> Cont
         shared.clock,
         settings.pool,
         others=others,
+        spaces=shared.spaces,
     )
-
-    def overlapping(pool: NetworkPool) -> Iterable[Key]:
-        found = overlapping_pools(pool, pools.cache, settings.pool.max_addresses)
-        return [one.key for one in found]
 
     def concerns(change: Change[IPAllocation]) -> bool:
         allocation = change.new or change.old
@@ -79,7 +84,8 @@ def add_networkpools(shared: Shared, others: OtherHolders | None = None) -> Cont
         reconciler.reconcile,
         watches=[
             Watch(pools, to_self, delay=spec_at_once(settings.pool.gather)),
-            Watch(pools, overlapping, generation_changed),
+            # A pass that only reports overlaps comes after those that hand out ranges.
+            KeyWatch(shared.overlaps.of_kind(NETWORK_POOL.kind), LOW_PRIORITY),
             Watch(allocations, lambda allocation: [allocation.pool_key], concerns, gathered),
         ],
         concurrency=settings.concurrency,

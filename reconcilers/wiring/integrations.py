@@ -2,20 +2,44 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from controller.client import Client
+from controller.resource import Resource
 from controller.webhooks import Webhook
+from reconcilers.integrations.clusterapi import offers as clusterapi_offers
+from reconcilers.integrations.clusterapi.api import POOLS as CLUSTER_API_POOLS
 from reconcilers.integrations.clusterapi.heldranges import list_held_ranges
 from reconcilers.integrations.clusterapi.serving import ClusterApi
 from reconcilers.integrations.core.holders import AllHolders
+from reconcilers.integrations.core.poolsource import OffersOf, PoolSource
+from reconcilers.integrations.core.serving import AllocatingIntegration
+from reconcilers.integrations.kubermatic import offers as kubermatic_offers
+from reconcilers.integrations.kubermatic.api import POOLS as IPAM_POOLS
 from reconcilers.integrations.kubermatic.observing import KubermaticObserver
 from reconcilers.integrations.kubermatic.serving import Kubermatic
+from reconcilers.integrations.vitistack import offers as vitistack_offers
+from reconcilers.integrations.vitistack.api import NETWORKS
 from reconcilers.integrations.vitistack.serving import Vitistack
 from reconcilers.settings import CLUSTER_API, KUBERMATIC, VITISTACK, Settings
+from reconcilers.spaces.index import SpaceIndex
+from reconcilers.spaces.sharing import Kinds
 from reconcilers.webhooks.clusterapi import cluster_api_webhooks
 from reconcilers.webhooks.kubermatic import kubermatic_webhooks
 from reconcilers.webhooks.validators import ListHeldRanges, list_nothing
 from reconcilers.wiring.shared import Shared
+
+POOL_OFFERS: Sequence[tuple[str, Kinds, Sequence[Resource[Any]], OffersOf]] = (
+    (CLUSTER_API, Kinds.CLUSTER_API, CLUSTER_API_POOLS, clusterapi_offers.offers_of),
+    (
+        KUBERMATIC,
+        Kinds.KUBERMATIC,
+        [IPAM_POOLS],
+        lambda _, pool: kubermatic_offers.offers_of(pool),
+    ),
+    (VITISTACK, Kinds.VITISTACK, [NETWORKS], lambda _, pool: vitistack_offers.offers_of(pool)),
+)
+"""By integration: the kinds of pools in words, the kinds, and what a pool hands out."""
 
 
 def add_integrations(shared: Shared) -> Sequence[ClusterApi | KubermaticObserver]:
@@ -25,6 +49,7 @@ def add_integrations(shared: Shared) -> Sequence[ClusterApi | KubermaticObserver
         shared: what every part is given.
     """
     settings = shared.settings
+    _add_pool_sources(shared)
     sharing: list[ClusterApi | KubermaticObserver] = []
     if KUBERMATIC in settings.integration and settings.kubermatic.observe:
         sharing.append(_kubermatic_observer(shared))
@@ -33,23 +58,45 @@ def add_integrations(shared: Shared) -> Sequence[ClusterApi | KubermaticObserver
         found.others = AllHolders([one.holders for one in sharing])
         sharing.append(found)
     if KUBERMATIC in settings.integration and not settings.kubermatic.observe:
-        Kubermatic(shared.manager, shared.recorder, shared.clock, settings)
+        _add_allocating(shared, Kubermatic)
     if VITISTACK in settings.integration:
-        Vitistack(shared.manager, shared.recorder, shared.clock, settings)
+        _add_allocating(shared, Vitistack)
     return sharing
 
 
-def integration_webhooks(client: Client, settings: Settings) -> Iterator[Webhook[bytes]]:
+def _add_allocating(shared: Shared, integration: type[AllocatingIntegration]) -> None:
+    integration(
+        shared.manager,
+        shared.recorder,
+        shared.clock,
+        shared.settings,
+        spaces=shared.spaces,
+        overlaps=shared.overlaps,
+    )
+
+
+def _add_pool_sources(shared: Shared) -> None:
+    """Add the services that read what the pools of the integrations hand out."""
+    enabled = shared.settings.integration
+    for integration, kinds, resources, offers_of in POOL_OFFERS:
+        if integration in enabled:
+            PoolSource(shared.manager, shared.clock, shared.spaces, kinds, resources, offers_of)
+
+
+def integration_webhooks(
+    client: Client, settings: Settings, spaces: SpaceIndex
+) -> Iterator[Webhook[bytes]]:
     """Yield the webhooks of the integrations that are on.
 
     Args:
         client: for live reads.
         settings: which are on.
+        spaces: what pools of all kinds hand out.
     """
     if CLUSTER_API in settings.integration:
-        yield from cluster_api_webhooks(client)
+        yield from cluster_api_webhooks(client, spaces)
     if KUBERMATIC in settings.integration:
-        yield from kubermatic_webhooks(client)
+        yield from kubermatic_webhooks(client, spaces)
 
 
 def lister_of_others(client: Client, settings: Settings) -> ListHeldRanges:
@@ -75,6 +122,8 @@ def _cluster_api(shared: Shared) -> ClusterApi:
         shared.recorder,
         shared.clock,
         shared.settings,
+        spaces=shared.spaces,
+        overlaps=shared.overlaps,
     )
 
 

@@ -26,7 +26,10 @@ from reconcilers.api.resources import (
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.caches import Caches
 from reconcilers.metrics import IpamMetrics
+from reconcilers.networkpool.offers import network_pool_spaces
 from reconcilers.settings import Settings
+from reconcilers.spaces.announcing import OverlapAnnouncer
+from reconcilers.spaces.index import SpaceIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,8 @@ class Shared:
         clock: the time.
         settings: intervals and thresholds.
         metrics: the series that are about addresses.
+        spaces: what pools of all kinds hand out.
+        overlaps: announces pools whose overlaps with others have changed.
     """
 
     manager: Manager
@@ -79,18 +84,26 @@ class Shared:
     clock: Clock
     settings: Settings
     metrics: IpamMetrics
+    spaces: SpaceIndex
+    overlaps: OverlapAnnouncer
 
     @classmethod
     def from_manager(cls, manager: Manager, clock: Clock, settings: Settings) -> "Shared":
-        """Make the shared parts on a manager; the recorder runs in every replica."""
+        """Make the shared parts on a manager; the recorder and `overlaps` run in every replica."""
         client = manager.client.with_field_manager(names.FIELD_MANAGER)
         recorder = manager.recorder(names.COMPONENT, client=client)
+        informers = Informers.from_manager(manager)
+        spaces = network_pool_spaces(informers.pools.cache, settings.pool.max_addresses)
+        overlaps = OverlapAnnouncer(spaces, clock)
+        manager.add_service("pool-overlaps", overlaps.run, leader_only=False)
         return cls(
             manager,
-            Informers.from_manager(manager),
+            informers,
             client,
             recorder,
             clock,
             settings,
             IpamMetrics(manager.metrics.registry),
+            spaces,
+            overlaps,
         )

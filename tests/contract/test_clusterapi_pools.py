@@ -18,6 +18,7 @@ from controller.transport import Transport
 from reconcilers.integrations.clusterapi.api import GROUP, POOL_VERSION, POOLS, SKIP_DELETE_CHECK
 from reconcilers.integrations.clusterapi.api import addresses as address_kind
 from reconcilers.integrations.clusterapi.crds import crds
+from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks.admission import path
 from reconcilers.webhooks.clusterapi import cluster_api_webhooks
 from reconcilers.webhooks.configuration import CLUSTER_API, NAME, SERVICE, entries
@@ -100,7 +101,7 @@ class Pools:
             ),
         )
         manager = Manager(self._transport, clock=SystemClock(), options=options)
-        for webhook in cluster_api_webhooks(manager.client):
+        for webhook in cluster_api_webhooks(manager.client, SpaceIndex()):
             manager.add_webhook(webhook)
         async with anyio.create_task_group() as group:
             group.start_soon(manager.run)

@@ -14,7 +14,11 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import Assignment, NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.networkpool.offers import offers_of
 from reconcilers.networkpool.view import View
+from reconcilers.spaces.index import SpaceIndex
+from reconcilers.spaces.offers import PoolName
+from reconcilers.spaces.sharing import Kinds
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 NAMESPACE = "butler-system"
@@ -154,6 +158,15 @@ def view(*allocations: IPAllocation, position: int = 10**9, of: str = "lab") -> 
         tuple(a for a in allocations if a.spec.poolRef.name == of),
         {a.metadata.name: a for a in allocations}.get,
     )
+
+
+def spaces(*pools: NetworkPool) -> SpaceIndex:
+    """Return an index of what these pools hand out."""
+    index = SpaceIndex()
+    for one in pools:
+        index.put(PoolName("NetworkPool", one.metadata.key), offers_of(one, 1 << 20))
+    index.settle(Kinds.NETWORK_POOLS)
+    return index
 
 
 def tenant(

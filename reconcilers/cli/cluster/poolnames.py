@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from reconcilers.addressmap.poolpictures import PoolPicture
 from reconcilers.cli.problems import Problem
-from reconcilers.integrations.core.views import PoolName
+from reconcilers.spaces.offers import PoolName
 
 
 def select_pools(pools: Sequence[PoolPicture], names: Collection[str]) -> list[PoolPicture]:

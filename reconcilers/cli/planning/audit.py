@@ -19,7 +19,9 @@ from reconcilers.api.providerconfig import IPAM, ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.reading.findings import Findings, Step, path_of
 from reconcilers.cli.reading.manifests import Manifest, Manifests
+from reconcilers.networkpool.offers import layout_offers
 from reconcilers.settings import Settings
+from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks import providerconfig, tenantcluster
 from reconcilers.webhooks.ipallocation import validated_alone
 from reconcilers.webhooks.tenantcluster import Provision
@@ -38,12 +40,22 @@ class Held:
 
 
 class Audit:
-    """Adds to `findings` what is wrong among manifests, for controllers with these settings."""
+    """Adds to `findings` what is wrong among manifests, for controllers with these settings.
 
-    def __init__(self, read: Manifests, findings: Findings, settings: Settings) -> None:
+    Args:
+        read: the manifests.
+        findings: gets what is wrong.
+        settings: those of the controllers.
+        spaces: what pools of all kinds hand out.
+    """
+
+    def __init__(
+        self, read: Manifests, findings: Findings, settings: Settings, spaces: SpaceIndex
+    ) -> None:
         self._read = read
         self._findings = findings
         self._settings = settings
+        self._spaces = spaces
         self._layouts: dict[Key, tuple[Layout, ...]] = {}
 
     def run(self) -> None:
@@ -61,7 +73,8 @@ class Audit:
             self._provider(provider, known)
         for tenant in self._read.tenants:
             self._causes(
-                tenant, tenantcluster.review_spec(tenant.object, Provision(None, None), ())
+                tenant,
+                tenantcluster.review_spec(tenant.object, Provision(None, None), SpaceIndex()),
             )
 
     def references(self, providers: Sequence[tuple[TenantCluster, ProviderConfig | None]]) -> None:
@@ -111,11 +124,14 @@ class Audit:
 
     def _pools_among_each_other(self) -> None:
         """Warn of pools that share addresses: allowed, for sites and NAT, and easily a slip."""
-        manifests = {pool.key: pool for pool in self._read.pools}
-        offers = ((key, layout) for key in manifests for layout in self._layouts.get(key, ()))
-        for (key, other), shared in ranges.shared_addresses(offers).items():
-            what = f"shares addresses with NetworkPool {key} ({shared} addresses)"
-            self._warning(manifests[other], ("spec", "cidr"), what)
+        for manifest in self._read.pools:
+            layouts = self._layouts.get(manifest.key, ())
+            for (at, _), layout in zip(
+                poolspec.blocks(manifest.object.spec), layouts, strict=False
+            ):
+                offers = layout_offers(manifest.object, [layout])
+                if sentence := self._spaces.sharing(offers).sentence:
+                    self._warning(manifest, (*at, "cidr"), sentence)
 
     def _allocation(self, manifest: Manifest[IPAllocation], pool: NetworkPool | None) -> None:
         allocation = manifest.object

@@ -34,12 +34,13 @@ from reconcilers.cli.planning.ledger import Ledger
 from reconcilers.conditions import Finding, rendered, with_findings
 from reconcilers.ipallocation.reconciler import pending_status, waiting_for
 from reconcilers.networkpool import status
+from reconcilers.networkpool.offers import layout_offers
 from reconcilers.networkpool.pending_promises import granted_status, new_refusals, refused_status
-from reconcilers.networkpool.problems import overlapping_pools
 from reconcilers.networkpool.protocol import Decision, blockers, decide
 from reconcilers.networkpool.view import View
 from reconcilers.providerconfig import evaluation
 from reconcilers.settings import Settings
+from reconcilers.spaces.index import SpaceIndex
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
 from reconcilers.tenantcluster.allocations.refusals import Refusal
 from reconcilers.tenantcluster.allocations.requests import (
@@ -60,13 +61,15 @@ _ROUNDS = 100
 class Forecast:
     """Works out what becomes of a ledger, which it changes in place; all of it happens `now`.
 
-    Clusters that name no ProviderConfig get `platform_default`.
+    Clusters that name no ProviderConfig get `platform_default`. `spaces` is what pools of all
+    kinds hand out.
     """
 
     ledger: Ledger
     settings: Settings
     platform_default: Key | None
     now: datetime
+    spaces: SpaceIndex
     also_held: Mapping[Key, Sequence[AddressRange]] = field(default_factory=dict)
     _shared: RequestPlanner | None = None
 
@@ -180,8 +183,7 @@ class Forecast:
         Its memory (allocationsRevision) is a number of the server's; only one that was in the
         input is shown.
         """
-        pools, limit = self.ledger.pools.cache, self.settings.pool.max_addresses
-        overlapping = overlapping_pools(pool, pools, limit)
+        overlapping = self.spaces.finding(layout_offers(pool, decision.layouts))
         wanted = status.served(pool, view, decision, self.now, overlapping)
         for name in ("assignments", "allocationsRevision"):
             del wanted[name]

@@ -13,11 +13,10 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi.answers import RELEASED_AT
 from reconcilers.integrations.clusterapi.api import ADDRESS_FINALIZER
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key
-from reconcilers.integrations.clusterapi.overlaps import Offer, overlapping
 from reconcilers.integrations.clusterapi.poolstatus import counts_of
 from reconcilers.integrations.clusterapi.rules import host_bit_warnings
 from reconcilers.integrations.clusterapi.statuses import record_of
-from reconcilers.integrations.clusterapi.views import ADDRESS, CLAIM, PoolContents, offers_of
+from reconcilers.integrations.clusterapi.views import ADDRESS, CLAIM, PoolContents
 from reconcilers.integrations.core.views import HOST_BITS, Trouble, unreadable_troubles
 
 STUCK_AFTER = timedelta(minutes=10)
@@ -39,9 +38,8 @@ def audit(
         now: the time.
     """
     yield from unreadable_troubles(unreadable)
-    offers = offers_of(caches)
     for one in pools:
-        yield from _pool(one, offers)
+        yield from _pool(one)
         if one.kind != NETWORK_POOL:
             yield from _host_bits(one)
     yield from _claims(caches, now)
@@ -56,8 +54,8 @@ def _host_bits(one: PoolContents) -> Iterator[Trouble]:
         )
 
 
-def _pool(one: PoolContents, offers: Sequence[Offer]) -> Iterator[Trouble]:
-    """Yield the troubles of one pool: shared or stray addresses, status, overlaps."""
+def _pool(one: PoolContents) -> Iterator[Trouble]:
+    """Yield the troubles of one pool: shared or stray addresses, status."""
     kind, key, own = one.kind.kind, one.pool.metadata.key, one.kind != NETWORK_POOL
     if one.space is None or one.contents is None:
         if own:
@@ -92,14 +90,6 @@ def _pool(one: PoolContents, offers: Sequence[Offer]) -> Iterator[Trouble]:
         ]
         sentence = f"its status drifted: {'; '.join(wrong)}; a running controller corrects it"
         yield Trouble("StatusDrift", "warning", kind, key, sentence, one.pool)
-    mine = Offer.from_space(kind, key, one.space)
-    for other in overlapping(mine, offers):
-        if other.kind == NETWORK_POOL.kind or (other.kind, other.key) < (kind, key):
-            sentence = (
-                f"shares {other.shared} addresses with {other.kind} {other.key}: well for separate"
-                " sites, a slip otherwise"
-            )
-            yield Trouble("PoolsOverlap", "warning", kind, key, sentence, one.pool)
 
 
 def _age(one: PoolContents, key: Key) -> tuple[str, Key]:

@@ -16,7 +16,8 @@ from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, poo
 from reconcilers.integrations.clusterapi.views import pools_of, shown
 from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.live import Live, Platform, Source, Watched, either, names_of
-from reconcilers.integrations.core.views import PoolName, Views, Wanted
+from reconcilers.integrations.core.views import Views, Wanted
+from reconcilers.spaces.offers import PoolName
 
 _BY_POOL = {SPACE_INDEX: space_of}
 

@@ -130,8 +130,7 @@ class NetworkPoolClaims(PoolReconciler):
 
     @override
     async def _write_status(self, pool: Any, space: PoolSpace) -> None:
-        """Leave the status to its own reconciler, which knows nothing of pools of other kinds."""
-        self._parts.statuses.report_other_kinds(NETWORK_POOL, pool)
+        """Leave the status to its own reconciler."""
 
     def held(self, pool: NetworkPool) -> Sequence[AddressRange]:
         """Return what claims and IPAddresses hold of a pool, or are promised.

@@ -37,14 +37,14 @@ from reconcilers.integrations.clusterapi.caches import (
     why_pool_stops,
 )
 from reconcilers.integrations.clusterapi.choosing import Chooser
-from reconcilers.integrations.clusterapi.overlaps import Offer, overlapping
-from reconcilers.integrations.clusterapi.overlaps import finding as overlap_finding
+from reconcilers.integrations.clusterapi.offers import offers_of
 from reconcilers.integrations.clusterapi.poolstatus import counts_of, patch_of, readiness
 from reconcilers.integrations.clusterapi.statuses import message_of, record_of
-from reconcilers.integrations.clusterapi.views import PoolContents, offers_of, pools_of
+from reconcilers.integrations.clusterapi.views import PoolContents, pools_of
 from reconcilers.integrations.core.journal import MOST_PROMISES
 from reconcilers.integrations.core.rules import Grant, View
 from reconcilers.integrations.core.views import Planned
+from reconcilers.spaces.index import SpaceIndex
 
 Held = Callable[[NetworkPool], Sequence[AddressRange]]
 """Returns what IPAllocations hold of a NetworkPool."""
@@ -58,11 +58,13 @@ class Plan:
         caches: the objects; what the plan gives is added to it.
         held: what IPAllocations hold of NetworkPools.
         now: the time.
+        spaces: what pools of all kinds hand out.
     """
 
     caches: ClaimCaches
     held: Held
     now: datetime
+    spaces: SpaceIndex
 
     def run(self) -> list[Planned]:
         """Serve all claims; return what became of those that had nothing."""
@@ -178,20 +180,19 @@ class Plan:
 
     def _pool_statuses(self) -> dict[tuple[str, Key], Mapping[str, Any]]:
         """Return the statuses that controllers would write to the pools, by kind and key."""
-        offers = offers_of(self.caches)
         return {
-            (one.kind.kind, one.pool.metadata.key): self._pool_status(one, offers)
+            (one.kind.kind, one.pool.metadata.key): self._pool_status(one)
             for one in pools_of(self.caches)
             if one.kind != NETWORK_POOL
         }
 
-    def _pool_status(self, one: PoolContents, offers: Sequence[Offer]) -> Mapping[str, Any]:
+    def _pool_status(self, one: PoolContents) -> Mapping[str, Any]:
         pool, counts = one.pool, None
         found = [Finding(READY, False, "ValidationFailed", one.fault)]
         if one.space is not None and one.contents is not None:
             counts = counts_of(one.space, one.contents)
-            mine = Offer.from_space(one.kind.kind, pool.metadata.key, one.space)
-            found = [readiness(one.space), overlap_finding(mine.key, overlapping(mine, offers))]
+            overlapping = self.spaces.finding(offers_of(one.kind, pool))
+            found = [readiness(one.space), *([overlapping] if overlapping is not None else [])]
         return patch_of(pool, counts, found, self.now, conditions=True)
 
     def _body(self, address: IPAddress) -> Mapping[str, Any]:

@@ -17,8 +17,10 @@ from controller.resource import Resource
 from reconcilers.conditions import READY, Finding, rendered, with_findings
 from reconcilers.integrations.clusterapi.addresses import MOST, PoolSpace
 from reconcilers.integrations.clusterapi.api import Pool, PoolCounts
-from reconcilers.integrations.clusterapi.overlaps import OVERLAPPING, Offers, finding
+from reconcilers.integrations.clusterapi.offers import offers_of
 from reconcilers.integrations.core.contents import Contents
+from reconcilers.spaces.index import SpaceIndex
+from reconcilers.spaces.sharing import OVERLAPPING
 
 
 def counts_of(space: PoolSpace, contents: Contents) -> PoolCounts:
@@ -45,14 +47,16 @@ class PoolStatuses:
         client: for the writes.
         recorder: takes an event whenever a pool becomes ready, or ceases to be.
         clock: the time.
-        offers: what all pools may hand out.
+        spaces: what pools of all kinds hand out.
     """
 
-    def __init__(self, client: Client, recorder: Recorder, clock: Clock, offers: Offers) -> None:
+    def __init__(
+        self, client: Client, recorder: Recorder, clock: Clock, spaces: SpaceIndex
+    ) -> None:
         self._client = client
         self._recorder = recorder
         self._clock = clock
-        self._offers = offers
+        self._spaces = spaces
         self._reported: dict[tuple[str, Key], str] = {}
         """The overlaps of each pool that an event told of."""
         self._without_conditions: set[str] = set()
@@ -62,16 +66,11 @@ class PoolStatuses:
         self, kind: Resource[Any], pool: Pool, space: PoolSpace, contents: Contents
     ) -> None:
         """Write the status of a pool that claims are served from."""
-        found = finding(pool.metadata.key, self._offers.sharing(kind.kind, pool))
-        await self.write(kind, pool, counts_of(space, contents), readiness(space), found)
-        if not is_true(pool.status.conditions, OVERLAPPING):
-            self._report(kind, pool, found)
-
-    def report_other_kinds(self, kind: Resource[Any], pool: Any) -> None:
-        """Record an event when pools of other kinds overlap with one whose status is not ours."""
-        sharing = self._offers.sharing(kind.kind, pool)
-        others = [one for one in sharing if one.kind != kind.kind]
-        self._report(kind, pool, finding(pool.metadata.key, others))
+        overlapping = self._spaces.finding(offers_of(kind, pool))
+        found = [readiness(space), *([overlapping] if overlapping is not None else [])]
+        await self.write(kind, pool, counts_of(space, contents), *found)
+        if overlapping is not None and not is_true(pool.status.conditions, OVERLAPPING):
+            self._report(kind, pool, overlapping)
 
     def _report(self, kind: Resource[Any], pool: Any, found: Finding) -> None:
         """Record an event when other pools begin to overlap with one."""

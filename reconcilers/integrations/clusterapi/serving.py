@@ -5,9 +5,7 @@ for that: a new version of the kinds, a further kind of pool, Clusters at last.
 """
 
 from collections.abc import Iterable
-from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from typing_extensions import override
@@ -23,13 +21,11 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
-from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import (
     CLUSTER_INDEX,
     ClaimCaches,
     cluster_index,
-    geometry_of,
     space_of,
 )
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
@@ -39,9 +35,7 @@ from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.networkpools import (
     ClaimHolders,
     NetworkPoolClaims,
-    network_pool_space,
 )
-from reconcilers.integrations.clusterapi.overlaps import Offers
 from reconcilers.integrations.clusterapi.pools import PoolParts, PoolReconciler
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Reader
@@ -52,6 +46,8 @@ from reconcilers.integrations.core.discovery import Work
 from reconcilers.integrations.core.serving import Integration
 from reconcilers.networkpool.view import OtherHolders
 from reconcilers.settings import Settings
+from reconcilers.spaces.announcing import OverlapAnnouncer
+from reconcilers.spaces.index import SpaceIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +77,11 @@ class ClusterApi(Integration[Served]):
         recorder: takes the events.
         clock: the time.
         settings: intervals, and how much is done at once.
+        spaces: what pools of all kinds hand out.
+        overlaps: announces pools whose overlaps with others have changed.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it reads, and what it works with
         self,
         manager: Manager,
         networkpools: Informer[NetworkPool],
@@ -91,6 +89,9 @@ class ClusterApi(Integration[Served]):
         recorder: Recorder,
         clock: Clock,
         settings: Settings,
+        *,
+        spaces: SpaceIndex,
+        overlaps: OverlapAnnouncer,
     ) -> None:
         super().__init__(
             manager, clock, "clusterapi", (api.GROUP, api.CORE_GROUP), every_replica=True
@@ -104,6 +105,8 @@ class ClusterApi(Integration[Served]):
         self._networkpools: Controller | None = None
         self._recorder = recorder
         self._settings = settings
+        self._spaces = spaces
+        self._overlaps = overlaps
 
     def enqueue_networkpools(self, controller: Controller) -> None:
         """Enqueue, in a controller, NetworkPools whose addresses claims get or release."""
@@ -168,19 +171,20 @@ class ClusterApi(Integration[Served]):
         )
         client = extension.client.with_field_manager(names.FIELD_MANAGER)
         settings = self._settings.pool
-        offers = Offers(caches.pools, partial(offered, settings.max_addresses))
         parts = PoolParts(
             client,
             caches,
             Reader(client, caches, self._clock, settings.cache_patience),
             Granting(client, caches, self._recorder, self._clock, settings.width),
             Leftovers(client, caches, self._clock),
-            PoolStatuses(client, self._recorder, self._clock, offers),
+            PoolStatuses(client, self._recorder, self._clock, self._spaces),
             RestoredClaims(caches.claims, self._clock),
             self._clock,
             settings,
         )
-        watched = Watched(caches, claims, addresses, clusters, settings.gather, pools, offers)
+        watched = Watched(
+            caches, claims, addresses, clusters, settings.gather, pools, self._overlaps
+        )
         self.holders.pools = network_pools = NetworkPoolClaims(
             parts, self._allocations.cache, self.others
         )
@@ -217,16 +221,8 @@ class ClusterApi(Integration[Served]):
         async def run() -> None:
             registry.register(gauges)
             try:
-                with closing(offers):
-                    await extension.run()
+                await extension.run()
             finally:
                 registry.unregister(gauges)
 
         return run
-
-
-def offered(max_addresses: int, kind: str, pool: Any) -> PoolSpace:
-    """Return what a pool of a kind may hand out; raises InvalidPool if it cannot be read."""
-    if kind == NETWORK_POOL.kind:
-        return network_pool_space(pool, max_addresses)
-    return geometry_of(pool)

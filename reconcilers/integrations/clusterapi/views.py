@@ -4,7 +4,6 @@ A pool's own status may be a moment behind.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -31,7 +30,6 @@ from reconcilers.integrations.clusterapi.caches import (
 )
 from reconcilers.integrations.clusterapi.choosing import addresses_of
 from reconcilers.integrations.clusterapi.networkpools import network_pool_space
-from reconcilers.integrations.clusterapi.overlaps import Offer
 from reconcilers.integrations.clusterapi.poolstatus import counts_of
 from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.core.contents import SPACE_INDEX, Contents
@@ -39,13 +37,13 @@ from reconcilers.integrations.core.drawings import Request, drawing, not_drawn
 from reconcilers.integrations.core.journal import journal_of
 from reconcilers.integrations.core.views import (
     Drawing,
-    PoolName,
     PoolView,
     Stretch,
     Views,
     Wanted,
     every_pool,
 )
+from reconcilers.spaces.offers import PoolName
 
 CLAIM, ADDRESS = "IPAddressClaim", "IPAddress"
 ALL_SIZES = 1 << 130
@@ -134,16 +132,6 @@ def pools_of(caches: ClaimCaches, wanted: Wanted = every_pool) -> Iterator[PoolC
             found = {one.metadata.key: one for one in caches.addresses.by_index(SPACE_INDEX, name)}
             if kind != NETWORK_POOL or claims or found:
                 yield _contents(kind, pool, claims, found)
-
-
-def offers_of(caches: ClaimCaches) -> list[Offer]:
-    """Return what all pools may hand out, NetworkPools that no claim names included."""
-    found = []
-    for kind in KINDS:
-        for pool in sorted(caches.pools[kind.kind], key=lambda one: one.metadata.key):
-            with suppress(InvalidPool):  # it offers nothing; its own finding says why
-                found.append(Offer.from_space(kind.kind, pool.metadata.key, _space(kind, pool)))
-    return found
 
 
 def _space(kind: Resource[Any], pool: Any) -> PoolSpace:

@@ -13,7 +13,8 @@ from controller.cache import Change
 from controller.informer import Informer
 from controller.meta import Key, Object
 from controller.resource import Resource
-from controller.triggers import Watch, spec_at_once, to_self
+from controller.triggers import KeyWatch, Trigger, Watch, spec_at_once, to_self
+from controller.workqueue import LOW_PRIORITY
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
@@ -26,9 +27,9 @@ from reconcilers.integrations.clusterapi.caches import (
     pool_key,
     space_name,
 )
-from reconcilers.integrations.clusterapi.overlaps import Offers
 from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.core.contents import SPACE_INDEX
+from reconcilers.spaces.announcing import OverlapAnnouncer
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Watched:
         clusters: Clusters; None where they are not served.
         gather: seconds that changes wait to be taken in by one pass over their pool.
         pools: the pools by kind.
-        offers: what all pools may hand out.
+        overlaps: announces pools whose overlaps with others have changed.
     """
 
     caches: ClaimCaches
@@ -51,25 +52,20 @@ class Watched:
     clusters: Informer[Cluster] | None
     gather: float
     pools: Mapping[str, Informer[Any]]
-    offers: Offers
+    overlaps: OverlapAnnouncer
 
-    def of_pools(self, kind: Resource[Any]) -> list[Watch[Any]]:
+    def of_pools(self, kind: Resource[Any]) -> list[Trigger]:
         """Return the watches of the controller of one kind of pools."""
 
         def of_cluster(cluster: Cluster) -> Iterable[Key]:
             return {key for claim in self._claims_of(cluster) for key in named(kind, claim)}
 
-        def overlapping(other: str, pool: Any) -> Iterable[Key]:
-            return self.offers.concerned(other, pool, kind.kind)
-
-        watches: list[Watch[Any]] = [
+        watches: list[Trigger] = [
             Watch(self.pools[kind.kind], to_self, delay=spec_at_once(self.gather)),
             *self.of_names(kind),
-            *(
-                Watch(pools, partial(overlapping, other), offer_changed)
-                for other, pools in self.pools.items()
-            ),
         ]
+        if kind != NETWORK_POOL:  # whose own reconciler writes its status
+            watches.append(KeyWatch(self.overlaps.of_kind(kind.kind), LOW_PRIORITY))
         if self.clusters is not None:
             watches.append(Watch(self.clusters, of_cluster, pause_changed))
         return watches
@@ -164,14 +160,6 @@ def pause_changed(change: Change[Cluster]) -> bool:
     """Return whether a Cluster came, went, was paused or unpaused."""
     old, new = change.old, change.new
     return old is None or new is None or old.paused != new.paused
-
-
-def offer_changed(change: Change[Any]) -> bool:
-    """Return whether a pool came, went or has another spec; at the start each has its own pass."""
-    old, new = change.old, change.new
-    if old is None or new is None:
-        return not change.initial
-    return bool(old.metadata.generation != new.metadata.generation)
 
 
 def serving_changed(change: Change[Any]) -> bool:

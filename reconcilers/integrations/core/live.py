@@ -10,7 +10,8 @@ from controller.indexes import IndexFunction
 from controller.informer import Informer
 from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.integrations.core.views import PoolName, Views, Wanted
+from reconcilers.integrations.core.views import Views, Wanted
+from reconcilers.spaces.offers import PoolName
 
 Indexes = Mapping[str, IndexFunction[Any]]
 

@@ -13,6 +13,8 @@ from controller.manager import Manager
 from controller.resource import Resource
 from reconcilers.integrations.core.discovery import Discovery, Work
 from reconcilers.settings import Settings
+from reconcilers.spaces.announcing import OverlapAnnouncer
+from reconcilers.spaces.index import SpaceIndex
 
 S = TypeVar("S")
 
@@ -127,11 +129,22 @@ class AllocatingIntegration(AllKindsIntegration):
         recorder: takes the events.
         clock: the time.
         settings: intervals, and how much is done at once.
+        spaces: what pools of all kinds hand out.
+        overlaps: announces pools whose overlaps with others have changed.
     """
 
     def __init__(
-        self, manager: Manager, recorder: Recorder, clock: Clock, settings: Settings
+        self,
+        manager: Manager,
+        recorder: Recorder,
+        clock: Clock,
+        settings: Settings,
+        *,
+        spaces: SpaceIndex,
+        overlaps: OverlapAnnouncer,
     ) -> None:
         super().__init__(manager, clock)
         self._recorder = recorder
         self._settings = settings
+        self._spaces = spaces
+        self._overlaps = overlaps

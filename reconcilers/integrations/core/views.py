@@ -6,14 +6,17 @@ The command line prints these, and knows nothing else of an integration's kinds.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
 from allocator import AddressRange
 from controller.meta import Key, Object
 from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.core.scopedlists import NotRead
+from reconcilers.spaces.index import SpaceIndex
+from reconcilers.spaces.offers import Offer, PoolName
 
 Severity = Literal["error", "warning"]
 ContentsT = TypeVar("ContentsT")
@@ -22,13 +25,8 @@ ContentsT = TypeVar("ContentsT")
 
 HOST_BITS = "HostBits"
 """Kind of the trouble that a CIDR of a pool has host bits set."""
-
-
-class PoolName(NamedTuple):
-    """Which pool is meant: its kind, and its namespace and name."""
-
-    kind: str
-    key: Key
+POOLS_OVERLAP = "PoolsOverlap"
+"""Kind of the trouble that other pools hand out the same addresses."""
 
 
 Wanted = Callable[[PoolName], bool]
@@ -210,6 +208,25 @@ def unreadable_troubles(unreadable: Mapping[tuple[str, Key], str]) -> Iterator[T
         yield Trouble("Unreadable", "error", kind, key, f"cannot be read: {reason}")
 
 
+def overlap_troubles(spaces: SpaceIndex) -> Iterator[Trouble]:
+    """Yield the pools, NetworkPools excepted, whose addresses other pools hand out, too.
+
+    Args:
+        spaces: what pools of all kinds hand out.
+    """
+    for pool in sorted(spaces.names()):
+        for offer in spaces.offers(pool) if pool.kind != NETWORK_POOL.kind else ():
+            if sentence := overlap_sentence(spaces, [offer]):
+                where = f"datacenter {offer.part}: " if offer.part else ""
+                yield Trouble(POOLS_OVERLAP, "warning", *pool, f"{where}{sentence}")
+
+
+def overlap_sentence(spaces: SpaceIndex, offers: Sequence[Offer]) -> str:
+    """Return which other pools hand out addresses of a pool, and whether that is right; or ''."""
+    sentence = spaces.sharing(offers).sentence
+    return f"{sentence}: well for separate sites, a slip otherwise" if sentence else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Planned:
     """What became of a request among manifests.
@@ -250,6 +267,7 @@ class Views:
         bodies: the manifests, with what they would get.
         drawings: the pools as pictures take them, NetworkPools excepted.
         not_read: what the user may not read: kinds, or kinds of other namespaces.
+        spaces: what pools of all kinds hand out, NetworkPools included.
     """
 
     pools: Sequence[PoolView] = ()
@@ -259,6 +277,7 @@ class Views:
     bodies: Sequence[Mapping[str, Any]] = ()
     drawings: Sequence[Drawing] = ()
     not_read: Sequence[NotRead] = ()
+    spaces: SpaceIndex = field(default_factory=SpaceIndex)
 
     def within(self, namespaces: Collection[str]) -> "Views":
         """Return what is shown of the pools and objects of some namespaces.

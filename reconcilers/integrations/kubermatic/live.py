@@ -7,7 +7,7 @@ from typing import Any
 from controller.cache import Change
 from controller.resource import Resource
 from reconcilers.integrations.core.live import Live, Platform, Source, Watched, either, names_of
-from reconcilers.integrations.core.views import PoolName, Views, Wanted, views_of
+from reconcilers.integrations.core.views import Views, Wanted, views_of
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     CLUSTERS,
@@ -24,6 +24,7 @@ from reconcilers.integrations.kubermatic.reading import (
     KubermaticCaches,
 )
 from reconcilers.integrations.kubermatic.views import contents_of, drawing_of, view_of
+from reconcilers.spaces.offers import PoolName
 
 
 def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:

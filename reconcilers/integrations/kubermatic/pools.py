@@ -37,7 +37,7 @@ from reconcilers.integrations.kubermatic.api import (
     IPAMPool,
 )
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, Problem
-from reconcilers.integrations.kubermatic.overlaps import overlaps
+from reconcilers.integrations.kubermatic.offers import offers_in
 from reconcilers.integrations.kubermatic.planning import (
     Content,
     Decided,
@@ -52,6 +52,7 @@ from reconcilers.integrations.kubermatic.spaces import NO_DATACENTERS, space_of
 from reconcilers.networkpool.pending_promises import WriteResult
 from reconcilers.networkpool.view import Behind
 from reconcilers.settings import PoolSettings
+from reconcilers.spaces.index import SpaceIndex
 
 INVALID_POOL = "InvalidPool"
 
@@ -66,9 +67,10 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         reports: takes what is to be reported.
         clock: the time.
         settings: intervals, and how much is done at once.
+        spaces: what pools of all kinds hand out.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a pass works with
         self,
         client: Client,
         caches: KubermaticCaches,
@@ -76,7 +78,10 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         reports: Reports,
         clock: Clock,
         settings: PoolSettings,
+        *,
+        spaces: SpaceIndex,
     ) -> None:
+        self._spaces = spaces
         super().__init__(caches.pools, caches, client, clock, settings)
         self._caches = caches
         self._reader = reader
@@ -139,10 +144,11 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
                 decided.plans[name] = made
                 decided.by_cluster.update(made.by_cluster)
                 decided.problems += exhausted(name, made)
-        for name, others in overlaps(pool, self._caches.pools_in(pool.spec.datacenters)).items():
-            named = ", ".join(others)
-            text = f"datacenter {name}: addresses are also handed out by IPAMPool {named}"
-            problem = Problem(OVERLAPPING, text, harmless=True)
+        for name in sorted(pool.spec.datacenters) if self._spaces.is_known else ():
+            sentence = self._spaces.sharing(offers_in(pool, name)).sentence
+            if not sentence:
+                continue
+            problem = Problem(OVERLAPPING, f"datacenter {name}: {sentence}", harmless=True)
             decided.problems.append(problem)
             for cluster in self._caches.served(name):
                 if decided.by_cluster.get(cluster.metadata.key, problem) is None:
@@ -350,6 +356,14 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
             for datacenter in pool.spec.datacenters
             for one in self._caches.served(datacenter)
         }
+        if not self._spaces.is_known:
+            # Whether the pool shares addresses is not known yet: what a condition that is True
+            # says of that stays until the pass that follows.
+            by_cluster = {
+                key: problem
+                for key, problem in by_cluster.items()
+                if problem is not None and not problem.harmless
+            }
         self._reports.keep_only(name, served)
         self._reports.note(name, by_cluster)
         self._reports.record_pool(pool, decided.problems)

@@ -9,7 +9,8 @@ from controller.cache import Change
 from controller.informer import Informer
 from controller.meta import Key
 from controller.resource import Resource
-from controller.triggers import Watch, generation_changed, spec_at_once, to_self
+from controller.triggers import KeyWatch, Trigger, Watch, generation_changed, spec_at_once, to_self
+from controller.workqueue import LOW_PRIORITY
 from reconcilers.api import names
 from reconcilers.integrations.core.discovery import Work
 from reconcilers.integrations.core.gauges import KeptFigures, PoolGauges, with_gauges
@@ -57,7 +58,9 @@ class Kubermatic(AllocatingIntegration):
         client = extension.client.with_field_manager(names.FIELD_MANAGER)
         settings, reports = self._settings.pool, Reports(self._recorder)
         reader = Reader(client, allocations.cache, self._clock, settings.cache_patience)
-        reconciler = PoolReconciler(client, caches, reader, reports, self._clock, settings)
+        reconciler = PoolReconciler(
+            client, caches, reader, reports, self._clock, settings, spaces=self._spaces
+        )
         extension.controller(
             "kubermatic-ipampool",
             reconciler.reconcile,
@@ -100,7 +103,7 @@ class Kubermatic(AllocatingIntegration):
         pools: Informer[IPAMPool],
         allocations: Informer[IPAMAllocation],
         clusters: Informer[Cluster],
-    ) -> list[Watch[IPAMPool] | Watch[IPAMAllocation] | Watch[Cluster]]:
+    ) -> list[Trigger]:
         """Return which changes lead to a pass over which pools."""
 
         def of_cluster(cluster: Cluster) -> Iterable[Key]:
@@ -108,13 +111,10 @@ class Kubermatic(AllocatingIntegration):
             theirs = caches.allocations.by_index(NAMESPACE_INDEX, cluster.namespace)
             yield from (one.pool for one in theirs)
 
-        def in_same_datacenters(pool: IPAMPool) -> Iterable[Key]:
-            return (one.metadata.key for one in caches.pools_in(pool.spec.datacenters))
-
         gather = self._settings.pool.gather
         return [
             Watch(pools, to_self, delay=spec_at_once(gather)),
-            Watch(pools, in_same_datacenters, spec_changed),
+            KeyWatch(self._overlaps.of_kind(POOLS.kind), LOW_PRIORITY),
             Watch(allocations, lambda one: [one.pool], None, gather),
             Watch(clusters, of_cluster, concerns, gather),
         ]

@@ -17,7 +17,6 @@ from reconcilers.integrations.core.views import (
     HOST_BITS,
     Drawing,
     PoolFigures,
-    PoolName,
     PoolView,
     Severity,
     Trouble,
@@ -40,10 +39,10 @@ from reconcilers.integrations.kubermatic.holdings import (
     held,
     problems,
 )
-from reconcilers.integrations.kubermatic.overlaps import overlaps
 from reconcilers.integrations.kubermatic.reading import POOL_INDEX, KubermaticCaches
 from reconcilers.integrations.kubermatic.rules import host_bit_warnings
 from reconcilers.integrations.kubermatic.spaces import NO_DATACENTERS, DatacenterSpace, space_of
+from reconcilers.spaces.offers import PoolName
 
 METRICS = "butler_kkp_pool"
 LABELS = ("pool", "datacenter")
@@ -228,12 +227,6 @@ def audit(
             yield Trouble(HOST_BITS, "warning", POOLS.kind, pool.metadata.key, warning)
         if not pool.spec.datacenters:
             yield Trouble("InvalidPool", "error", POOLS.kind, pool.metadata.key, NO_DATACENTERS)
-        for name, others in overlaps(pool, caches.pools_in(pool.spec.datacenters)).items():
-            for other in others:
-                if pool.metadata.name < other:
-                    text = f"hands out addresses that IPAMPool {other} hands out, too"
-                    sentence, key = f"datacenter {name}: {text}", pool.metadata.key
-                    yield Trouble("PoolsOverlap", "warning", POOLS.kind, key, sentence)
     yield from _of_allocations(caches)
 
 

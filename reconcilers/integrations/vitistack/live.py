@@ -11,7 +11,7 @@ from controller.cache import Cache
 from controller.resource import Resource
 from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.live import Live, Platform, Source, Watched, either, names_of
-from reconcilers.integrations.core.views import PoolName, Views, Wanted, views_of
+from reconcilers.integrations.core.views import Views, Wanted, views_of
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     CONFIGURATIONS,
@@ -21,6 +21,7 @@ from reconcilers.integrations.vitistack.api import (
 )
 from reconcilers.integrations.vitistack.caches import VitistackCaches, space_name
 from reconcilers.integrations.vitistack.views import contents_of, drawing_of, view_of
+from reconcilers.spaces.offers import PoolName
 
 
 def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:

@@ -47,6 +47,7 @@ from reconcilers.integrations.vitistack.reading import Reader, ShownAddresses
 from reconcilers.integrations.vitistack.writing import ACTION, NetworkStatuses, Writer
 from reconcilers.networkpool.pending_promises import WriteResult
 from reconcilers.settings import PoolSettings
+from reconcilers.spaces.index import SpaceIndex
 
 POOL_EXHAUSTED = "PoolExhausted"
 ADDRESS_UNAVAILABLE = "AddressUnavailable"
@@ -65,6 +66,7 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         recorder: takes the events.
         clock: the time.
         settings: intervals, and how much is done at once.
+        spaces: what pools of all kinds hand out.
     """
 
     def __init__(  # noqa: PLR0913 - what a pass works with
@@ -77,6 +79,7 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         recorder: Recorder,
         clock: Clock,
         settings: PoolSettings,
+        spaces: SpaceIndex,
     ) -> None:
         super().__init__(caches.networks, caches, client, clock, settings)
         self._caches = caches
@@ -85,7 +88,7 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         self._recorder = recorder
         self._recorded: dict[Key, Problem] = {}
         self._shown = ShownAddresses(caches)
-        self._statuses = NetworkStatuses(client, caches, recorder, clock)
+        self._statuses = NetworkStatuses(client, caches, recorder, clock, spaces=spaces)
 
     @override
     def _is_left_alone(self, pool: NetworkNamespace) -> bool:

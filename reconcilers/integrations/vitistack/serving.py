@@ -9,7 +9,7 @@ from controller.cache import Change
 from controller.informer import Informer
 from controller.meta import Key
 from controller.resource import Resource
-from controller.triggers import Watch, generation_changed, spec_at_once, to_self
+from controller.triggers import KeyWatch, Trigger, Watch, generation_changed, spec_at_once, to_self
 from controller.workqueue import LOW_PRIORITY
 from reconcilers.api import names
 from reconcilers.integrations.core.contents import SPACE_INDEX
@@ -37,7 +37,6 @@ from reconcilers.integrations.vitistack.caches import (
 )
 from reconcilers.integrations.vitistack.configurations import ConfigurationReconciler
 from reconcilers.integrations.vitistack.networks import NetworkReconciler
-from reconcilers.integrations.vitistack.overlaps import overlaps
 from reconcilers.integrations.vitistack.reading import Reader
 from reconcilers.integrations.vitistack.writing import Writer
 
@@ -76,9 +75,16 @@ class Vitistack(AllocatingIntegration):
         extension.controller(
             "vitistack-networknamespace",
             NetworkReconciler(
-                client, caches, reader, writer, recorder=recorder, clock=clock, settings=settings
+                client,
+                caches,
+                reader,
+                writer,
+                recorder=recorder,
+                clock=clock,
+                settings=settings,
+                spaces=self._spaces,
             ).reconcile,
-            watches=self._of_networks(caches, networks, allocations),
+            watches=self._of_networks(networks, allocations),
             concurrency=self._settings.concurrency,
         )
         extension.controller(
@@ -99,21 +105,14 @@ class Vitistack(AllocatingIntegration):
         return with_gauges(gauges, self._manager.metrics.registry, extension.run)
 
     def _of_networks(
-        self,
-        caches: VitistackCaches,
-        networks: Informer[NetworkNamespace],
-        allocations: Informer[IPAllocation],
-    ) -> list[Watch[NetworkNamespace] | Watch[IPAllocation]]:
+        self, networks: Informer[NetworkNamespace], allocations: Informer[IPAllocation]
+    ) -> list[Trigger]:
         """Return which changes lead to a pass over which networks."""
-
-        def sharing_ranges(network: NetworkNamespace) -> Iterable[Key]:
-            return overlaps(network, caches.networks)
-
         gather = self._settings.pool.gather
         return [
             Watch(networks, to_self, delay=spec_at_once(gather)),
             # A pass that only reports overlaps comes after those that give addresses.
-            Watch(networks, sharing_ranges, ranges_changed, gather, LOW_PRIORITY),
+            KeyWatch(self._overlaps.of_kind(NETWORKS.kind), LOW_PRIORITY),
             Watch(allocations, lambda one: [one.network], concerns, gather),
         ]
 
@@ -167,14 +166,6 @@ def hands_out_otherwise(change: Change[NetworkNamespace]) -> bool:
     if old is None or new is None or generation_changed(change):
         return True
     return old.status.provisioningPhase != new.status.provisioningPhase
-
-
-def ranges_changed(change: Change[NetworkNamespace]) -> bool:
-    """Return whether a network hands out other addresses; at the start each has its own pass."""
-    old, new = change.old, change.new
-    if old is None or new is None:
-        return not change.initial
-    return generation_changed(change) or old.metadata.terminating != new.metadata.terminating
 
 
 def came_or_went(change: Change[NetworkConfiguration]) -> bool:

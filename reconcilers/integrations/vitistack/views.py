@@ -22,7 +22,6 @@ from reconcilers.integrations.core.views import (
     HOST_BITS,
     Drawing,
     PoolFigures,
-    PoolName,
     PoolView,
     Trouble,
     Wanted,
@@ -44,9 +43,9 @@ from reconcilers.integrations.vitistack.caches import (
     problem_of,
     static_of,
 )
-from reconcilers.integrations.vitistack.overlaps import overlaps
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
 from reconcilers.integrations.vitistack.reading import Reader
+from reconcilers.spaces.offers import PoolName
 
 METRICS = "butler_vitistack_network"
 LABELS = ("namespace", "network")
@@ -216,10 +215,6 @@ def audit(
         if static is not None and (warning := ranges.host_bits(static.ipv4CIDR)):
             sentence = f"ipv4CIDR: {warning}"
             yield Trouble(HOST_BITS, "warning", NETWORKS.kind, key, sentence)
-        for other in overlaps(network, caches.networks):
-            if other < key:
-                sentence = f"hands out addresses that NetworkNamespace {other} hands out, too"
-                yield Trouble("PoolsOverlap", "warning", NETWORKS.kind, key, sentence)
     yield from _of_allocations(caches, now)
 
 

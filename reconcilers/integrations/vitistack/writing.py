@@ -20,7 +20,7 @@ from controller.errors import (
     NotFound,
 )
 from controller.events import Recorder
-from reconcilers.conditions import rendered, with_findings
+from reconcilers.conditions import Finding, rendered, with_findings
 from reconcilers.integrations.core.concurrency import run_concurrently
 from reconcilers.integrations.core.contents import Contents
 from reconcilers.integrations.core.journal import Promise
@@ -38,9 +38,11 @@ from reconcilers.integrations.vitistack.api import (
     Summary,
 )
 from reconcilers.integrations.vitistack.caches import Problem, VitistackCaches
-from reconcilers.integrations.vitistack.overlaps import OVERLAPPING, finding, overlaps
+from reconcilers.integrations.vitistack.offers import offers_of
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
 from reconcilers.networkpool.pending_promises import WriteResult
+from reconcilers.spaces.index import SpaceIndex
+from reconcilers.spaces.sharing import OVERLAPPING
 
 ACTION = "Allocating"
 LONGEST_SECONDS = 100 * 365 * 86_400
@@ -185,13 +187,21 @@ class NetworkStatuses:
         caches: the caches.
         recorder: takes the events.
         clock: the time.
+        spaces: what pools of all kinds hand out.
     """
 
     def __init__(
-        self, client: Client, caches: VitistackCaches, recorder: Recorder, clock: Clock
+        self,
+        client: Client,
+        caches: VitistackCaches,
+        recorder: Recorder,
+        clock: Clock,
+        *,
+        spaces: SpaceIndex,
     ) -> None:
         self._client = client
         self._caches = caches
+        self._spaces = spaces
         self._recorder = recorder
         self._clock = clock
         self._without_conditions = False
@@ -223,10 +233,9 @@ class NetworkStatuses:
 
     async def _write(self, network: NetworkNamespace, patch: dict[str, Any]) -> None:
         """Write a patch of the status, with the condition where that differs."""
-        found = finding(overlaps(network, self._caches.networks))
+        found = self._overlapping(network)
         has = network.status.conditions
-        # A network that shares nothing, and never did, has no such condition.
-        if not self._without_conditions and (found.status or find(has, OVERLAPPING) is not None):
+        if found is not None:
             now, generation = self._clock.now(), network.metadata.generation
             conditions = with_findings(has, [found], generation, now)
             if conditions != tuple(has):
@@ -234,13 +243,22 @@ class NetworkStatuses:
         if not patch:
             return
         written = await self._client.patch_status(NETWORKS, network, patch)
-        if "conditions" not in patch:
+        if found is None or "conditions" not in patch:
             return
         self._without_conditions = not written.status.conditions
         if found.status:
             self._recorder.record(
                 NETWORKS, written, "Warning", OVERLAPPING, found.message, action=ACTION
             )
+
+    def _overlapping(self, network: NetworkNamespace) -> Finding | None:
+        """Return the condition Overlapping; None if it stays as it is.
+
+        A network that shares nothing, and never did, has no such condition.
+        """
+        found = None if self._without_conditions else self._spaces.finding(offers_of(network))
+        has = find(network.status.conditions, OVERLAPPING)
+        return found if found is not None and (found.status or has is not None) else None
 
     def _counts(
         self, network: NetworkNamespace, static: Static, space: NetworkSpace, contents: Contents

@@ -23,17 +23,17 @@ async def test_an_overlap_is_reported_on_both_pools_until_it_ends(lab: Lab) -> N
     await lab.until("InClusterIPPool", "one", alone)
     shared = f"{lab.namespace}-two"
     await lab.pool(shared, "10.9.0.19-10.9.0.30", kind="GlobalInClusterIPPool")
-    await lab.until("InClusterIPPool", "one", lambda body: names(body, f"{shared} (1)"))
-    await lab.until("GlobalInClusterIPPool", shared, lambda body: names(body, "/one (1)"))
+    await lab.until("InClusterIPPool", "one", lambda body: names(body, f"{shared} (1 address)"))
+    await lab.until("GlobalInClusterIPPool", shared, lambda body: names(body, "/one (1 address)"))
     await lab.patch("InClusterIPPool", "one", {"spec": {"addresses": ["10.9.0.10-10.9.0.18"]}})
     await lab.until("InClusterIPPool", "one", alone)
     await lab.until("GlobalInClusterIPPool", shared, alone)
     await lab.patch("InClusterIPPool", "one", {"spec": {"addresses": ["10.9.0.10-10.9.0.20"]}})
-    await lab.until("InClusterIPPool", "one", lambda body: names(body, f"{shared} (2)"))
+    await lab.until("InClusterIPPool", "one", lambda body: names(body, f"{shared} (2 addresses)"))
     await lab.delete("GlobalInClusterIPPool", shared)
     await lab.until("InClusterIPPool", "one", alone)
     await lab.create("NetworkPool", "net", {"cidr": "10.9.0.0/28"})
-    await lab.until("InClusterIPPool", "one", lambda body: names(body, "/net (6)"))
+    await lab.until("InClusterIPPool", "one", lambda body: names(body, "/net (6 addresses)"))
     note = "addresses are also handed out by InClusterIPPool"
     await until(lambda: notes(lab, "net"), lambda found: any(note in one for one in found))
 

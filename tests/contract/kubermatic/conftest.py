@@ -13,7 +13,11 @@ from controller.clock import SystemClock
 from controller.config import connect
 from controller.manager import Manager
 from controller.options import ManagerOptions, SelfSigned
+from reconcilers.integrations.core.poolsource import PoolSource
 from reconcilers.integrations.kubermatic.api import POOLS
+from reconcilers.integrations.kubermatic.offers import offers_of
+from reconcilers.spaces.index import SpaceIndex
+from reconcilers.spaces.sharing import Kinds
 from reconcilers.webhooks.admission import path
 from reconcilers.webhooks.configuration import KUBERMATIC, SERVICE, entries
 from reconcilers.webhooks.kubermatic import kubermatic_webhooks
@@ -46,7 +50,11 @@ async def hooked(server: Server) -> AsyncIterator[None]:
     signed = SelfSigned("default", SERVICE, "certs", validating=[HOOK], names=[HOST])
     options = ManagerOptions(webhook_bind=f"{HOST}:0", webhook_self_signed=signed)
     manager = Manager(transport, clock=SystemClock(), options=options)
-    for webhook in kubermatic_webhooks(manager.client):
+    spaces = SpaceIndex()
+    PoolSource(
+        manager, SystemClock(), spaces, Kinds.KUBERMATIC, [POOLS], lambda _, pool: offers_of(pool)
+    )
+    for webhook in kubermatic_webhooks(manager.client, spaces):
         manager.add_webhook(webhook)
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run)

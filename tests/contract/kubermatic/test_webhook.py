@@ -126,7 +126,9 @@ async def test_odd_pools_are_accepted_with_warnings(lab: Lab, server: Server) ->
 
         assert "spec.datacenters is empty" in await warnings()
         assert "not in the pool" in await warnings(dc=ranges("10.9.0.0/24", 4, "10.8.0.1"))
-        assert lab.name("q") in await warnings(dc=prefixes("10.0.0.128/25", 28))
+        await until(
+            lambda: warnings(dc=prefixes("10.0.0.128/25", 28)), lambda text: lab.name("q") in text
+        )
         assert await warnings(dc=prefixes("10.1.0.0/24", 28)) == ""
         assert await warnings(dc=ranges("10.1.0.0/24", 4, "10.1.0.1-::ffff:10.1.0.2")) == ""
 

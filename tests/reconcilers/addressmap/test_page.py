@@ -7,7 +7,7 @@ from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.page import documents_of
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.integrations import views
-from reconcilers.integrations.core.views import PoolName
+from reconcilers.spaces.offers import PoolName
 
 SITE = NetworkPool(TracedMeta("site", "b"), NetworkPoolSpec("10.9.0.0/29"))
 MACHINES = {

@@ -302,5 +302,15 @@ def test_check_names_a_network_pool_that_shares_addresses_and_has_no_claims(
 ) -> None:
     site = body("NetworkPool", "site", {"cidr": "10.0.0.0/30"})
     found = asked(tmp_path, "check -o json", site, ip_pool("p", "10.0.0.1"))
-    kinds = {one["kind"]: one["subject"]["kind"] for one in yaml.safe_load(found.out)["findings"]}
-    assert kinds == {"PoolsOverlap": "InClusterIPPool"}
+    kinds = {
+        one["subject"]["kind"]: (one["kind"], one["sentence"].partition(":")[0])
+        for one in yaml.safe_load(found.out)["findings"]
+    }
+    shared = "addresses are also handed out by"
+    assert kinds == {
+        "InClusterIPPool": (
+            "PoolsOverlap",
+            f"{shared} NetworkPool b/site (1 address)",
+        ),
+        "NetworkPool": ("PoolsOverlap", f"{shared} InClusterIPPool b/p (1 address)"),
+    }

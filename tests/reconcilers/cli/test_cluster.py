@@ -169,8 +169,13 @@ def test_drift_is_a_warning_and_counts_only_if_it_is_asked_to(tmp_path: Path) ->
 
 def test_pools_that_share_addresses_are_reported(tmp_path: Path) -> None:
     objects = (pool("a", "10.0.0.0/16"), pool("b", "10.0.4.0/24"), pool("c", "10.1.0.0/24"))
-    assert set(findings(ask(tmp_path, "check", "-o", "json", objects=objects))) == {
-        "PoolsOverlap b"
+    found = findings(ask(tmp_path, "check", "-o", "json", objects=objects))
+    assert {name: finding["sentence"] for name, finding in found.items()} == {
+        f"PoolsOverlap {name}": (
+            f"addresses are also handed out by NetworkPool butler-system/{other} (256 addresses):"
+            " well for separate sites, a slip otherwise"
+        )
+        for name, other in (("a", "b"), ("b", "a"))
     }
 
 

@@ -206,9 +206,10 @@ def test_pools_that_divide_a_cidr_among_them_share_nothing() -> None:
 def test_pools_that_share_addresses_are_a_warning() -> None:
     outcome = plan(pool("a", "10.40.0.0/22"), pool("b", "10.40.3.0/24"), pool("c", "10.41.0.0/24"))
     assert outcome.code == 0
-    [warning] = outcome.warnings
-    assert "NetworkPool butler-system/b: spec.cidr: shares addresses" in warning
-    assert "NetworkPool butler-system/a (256 addresses)" in warning
+    of_a, of_b = outcome.warnings
+    shared = "spec.cidr: addresses are also handed out by NetworkPool butler-system"
+    assert f"NetworkPool butler-system/a: {shared}/b (256 addresses)" in of_a
+    assert f"NetworkPool butler-system/b: {shared}/a (256 addresses)" in of_b
 
 
 def test_a_pool_that_is_being_deleted_serves_no_request() -> None:

@@ -176,6 +176,7 @@ def test_check_names_what_is_wrong_among_allocations_of_kkp(tmp_path: Path) -> N
         ("InvalidPool", "metallb"),
         ("Overlap", "metallb"),
         ("PoolsOverlap", "metallb"),
+        ("PoolsOverlap", "twice"),
         ("UnknownPool", "lost"),
         ("NoAddresses", "twice"),
         ("UnknownPool", "twice"),
@@ -188,10 +189,17 @@ def test_check_names_every_pair_of_pools_that_overlap(tmp_path: Path) -> None:
     pools = {"a": "10.1.0.0/25", "b": "10.1.0.0/24", "c": "10.1.0.128/25"}
     saved = [ipam_pool(name, dc={**RANGE, "poolCidr": cidr}) for name, cidr in pools.items()]
     found = yaml.safe_load(asked(tmp_path, "check -o json", *saved).out)["findings"]
-    hands_out = "datacenter dc: hands out addresses that IPAMPool"
+    hands_out = "datacenter dc: addresses are also handed out by"
+    ends = "well for separate sites, a slip otherwise"
+
+    def shared(*names: str) -> str:
+        pools = (f"IPAMPool {name} in datacenter dc (128 addresses)" for name in names)
+        return f"{hands_out} {', '.join(pools)}: {ends}"
+
     assert [(one["subject"]["name"], one["sentence"]) for one in found] == [
-        ("a", f"{hands_out} b hands out, too"),
-        ("b", f"{hands_out} c hands out, too"),
+        ("a", shared("b")),
+        ("b", shared("a", "c")),
+        ("c", shared("b")),
     ]
 
 
@@ -261,6 +269,7 @@ def test_check_names_what_is_wrong_among_networks(tmp_path: Path) -> None:
     )
     assert found == {
         ("InvalidPool", "broken"),
+        ("PoolsOverlap", "net"),
         ("PoolsOverlap", "other"),
         ("Overlap", "b"),
         ("OutOfRange", "out"),

@@ -165,9 +165,10 @@ async def test_what_came_too_soon_and_passed_is_not_reported() -> None:
 
 async def test_pools_are_independent() -> None:
     gauge = Gauge()
-    gauge.lab.server.add("networkpools", make.pool("other", tenant=HUNDRED))
+    hundred = {"start": "10.41.0.0", "end": "10.41.0.99"}
+    gauge.lab.server.add("networkpools", make.pool("other", "10.41.0.0/24", tenant=hundred))
     assert await gauge.fill(75) == [WARNING]
-    held = make.allocation("b", of="other", held=("10.40.0.0", "10.40.0.74"))
+    held = make.allocation("b", of="other", held=("10.41.0.0", "10.41.0.74"))
     gauge.lab.server.add("ipallocations", held)
     gauge.lab.recorded.events.clear()
     await gauge.lab.pool("other")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reconcilers import ranges
 from reconcilers.networkpool import problems, protocol
-from reconcilers.networkpool.problems import overlapping_pools
+from reconcilers.networkpool.offers import offers_of
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.platform import Platform
@@ -19,8 +19,8 @@ LIMIT = 1 << 20
 def _findings(pool: Any, *allocations: Any, others: Any = ()) -> dict[str, Any]:
     shown = make.view(*allocations)
     decision = protocol.decide(pool, shown, ranges.layouts(pool.spec, LIMIT), 256)
-    near = overlapping_pools(pool, others, LIMIT)
-    return {one.type: one for one in problems.findings(pool, shown, decision, near)}
+    overlapping = make.spaces(*others).finding(offers_of(pool, LIMIT))
+    return {one.type: one for one in problems.findings(pool, shown, decision, overlapping)}
 
 
 def _held(name: str, first: int, last: int, **more: Any) -> Any:

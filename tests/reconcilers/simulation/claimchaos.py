@@ -1,31 +1,33 @@
 """Claims of Cluster API under the same chaos: replicas, lost requests, lags, deaths, edits."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from controller.cache import Cache
 from controller.client import Client
+from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
-from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.caches import (
     CLUSTER_INDEX,
     ClaimCaches,
     cluster_index,
-    geometry_of,
     space_of,
 )
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.granting import Granting
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
-from reconcilers.integrations.clusterapi.overlaps import Offers
+from reconcilers.integrations.clusterapi.offers import offers_of
 from reconcilers.integrations.clusterapi.pools import PoolParts, PoolReconciler
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.core.contents import SPACE_INDEX
+from reconcilers.spaces.feeding import feed
+from reconcilers.spaces.index import SpaceIndex
 from tests.reconcilers.simulation.chaos import NAMES
 from tests.reconcilers.simulation.claimlaws import ClaimJudge, given_twice, left_undone
 from tests.reconcilers.simulation.journalchaos import (
@@ -62,7 +64,7 @@ class ClaimReplica(JournalReplica):
         caches = ClaimCaches(
             claims, addresses, clusters, {"InClusterIPPool": pools}, claim_kind, address_kind
         )
-        parts = self._parts(client, caches, lambda _, pool: geometry_of(pool))
+        parts = self._parts(client, caches)
         of_pools = PoolReconciler(api.IN_CLUSTER_IP_POOL, parts)
         of_claims = ClaimReconciler(client, caches, self.recorder, self.clock)
         return (
@@ -70,10 +72,12 @@ class ClaimReplica(JournalReplica):
             (of_claims.reconcile, (self.claims, self.addresses)),
         )
 
-    def _parts(
-        self, client: Client, caches: ClaimCaches, offered: Callable[[str, Any], PoolSpace]
-    ) -> PoolParts:
+    def _parts(self, client: Client, caches: ClaimCaches) -> PoolParts:
         """Return what passes over pools work with."""
+        spaces = SpaceIndex()
+        for pools in caches.pools.values():
+            if pools.resource != NETWORK_POOL:
+                feed(spaces, pools, partial(offers_of, pools.resource))
         clock, settings, recorder = self.clock, self.settings, self.recorder
         return PoolParts(
             client,
@@ -81,7 +85,7 @@ class ClaimReplica(JournalReplica):
             Reader(client, caches, clock, settings.cache_patience),
             Granting(client, caches, recorder, clock, settings.width),
             Leftovers(client, caches, clock),
-            PoolStatuses(client, recorder, clock, Offers(caches.pools, offered)),
+            PoolStatuses(client, recorder, clock, spaces),
             RestoredClaims(caches.claims, clock),
             clock,
             settings,

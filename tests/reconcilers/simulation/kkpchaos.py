@@ -10,6 +10,7 @@ from typing_extensions import override
 from controller.cache import Cache
 from reconcilers.integrations.kubermatic import api
 from reconcilers.integrations.kubermatic.clusters import ClusterReconciler
+from reconcilers.integrations.kubermatic.offers import offers_of
 from reconcilers.integrations.kubermatic.pools import PoolReconciler
 from reconcilers.integrations.kubermatic.reading import (
     ALLOCATION_INDEXES,
@@ -19,6 +20,8 @@ from reconcilers.integrations.kubermatic.reading import (
     Reader,
 )
 from reconcilers.integrations.kubermatic.reports import Reports
+from reconcilers.spaces.feeding import feed
+from reconcilers.spaces.index import SpaceIndex
 from tests.reconcilers.simulation.chaos import NAMES
 from tests.reconcilers.simulation.journalchaos import (
     Harm,
@@ -54,7 +57,11 @@ class KkpReplica(JournalReplica):
         client, caches = self._client(), KubermaticCaches(pools, allocations, clusters)
         reports, clock = Reports(self.recorder), self.clock
         reader = Reader(client, allocations, clock, self.settings.cache_patience)
-        of_pools = PoolReconciler(client, caches, reader, reports, clock, self.settings)
+        spaces = SpaceIndex()
+        feed(spaces, pools, offers_of)
+        of_pools = PoolReconciler(
+            client, caches, reader, reports, clock, self.settings, spaces=spaces
+        )
         of_clusters = ClusterReconciler(client, caches, reports, clock)
         return (of_pools.reconcile, (self.pools,)), (of_clusters.reconcile, (self.clusters,))
 

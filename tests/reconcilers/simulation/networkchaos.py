@@ -20,8 +20,11 @@ from reconcilers.integrations.vitistack.caches import (
 )
 from reconcilers.integrations.vitistack.configurations import ConfigurationReconciler
 from reconcilers.integrations.vitistack.networks import NetworkReconciler
+from reconcilers.integrations.vitistack.offers import offers_of
 from reconcilers.integrations.vitistack.reading import Reader
 from reconcilers.integrations.vitistack.writing import Writer
+from reconcilers.spaces.feeding import feed
+from reconcilers.spaces.index import SpaceIndex
 from tests.reconcilers.simulation.chaos import NAMES
 from tests.reconcilers.simulation.journalchaos import (
     Harm,
@@ -63,8 +66,17 @@ class NetworkReplica(JournalReplica):
         caches = VitistackCaches(networks, allocations, configurations, PROVIDER)
         writer = Writer(client, recorder, clock, settings.width)
         reader = Reader(client, caches, clock, settings.cache_patience)
+        spaces = SpaceIndex()
+        feed(spaces, networks, offers_of)
         of_networks = NetworkReconciler(
-            client, caches, reader, writer, recorder=recorder, clock=clock, settings=settings
+            client,
+            caches,
+            reader,
+            writer,
+            recorder=recorder,
+            clock=clock,
+            settings=settings,
+            spaces=spaces,
         )
         of_allocations = AllocationReconciler(client, caches, writer, recorder, clock)
         of_configurations = ConfigurationReconciler(client, caches, clock)

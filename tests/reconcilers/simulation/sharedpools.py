@@ -6,7 +6,7 @@ The replicas have the reconcilers of both, and the chaos is that of both.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from typing_extensions import override
 
@@ -25,14 +25,13 @@ from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.networkpools import (
     ClaimHolders,
     NetworkPoolClaims,
-    network_pool_space,
 )
 from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.view import OtherHolders
-from reconcilers.settings import AllocationSettings, PoolSettings
+from reconcilers.settings import AllocationSettings
 from tests.reconcilers.simulation.chaos import Run
 from tests.reconcilers.simulation.claimchaos import ClaimReplica, ClaimRun
 from tests.reconcilers.simulation.claimlaws import ClaimJudge, address_of, given_twice, left_undone
@@ -70,7 +69,7 @@ class SharedReplica(ClaimReplica):
             claims, addresses, None, {"NetworkPool": pools}, claim_kind, address_kind
         )
         settings, recorder = self.settings, self.recorder
-        parts = self._parts(client, caches, _offered)
+        parts = self._parts(client, caches)
         of_pools_claims = NetworkPoolClaims(parts, allocations, OtherHolders())
         holders = ClaimHolders()
         holders.known, holders.pools = True, of_pools_claims
@@ -88,11 +87,6 @@ class SharedReplica(ClaimReplica):
             (of_pools_claims.reconcile, (self.pools,)),
             (of_claims.reconcile, (self.claims, self.addresses)),
         )
-
-
-def _offered(kind: str, pool: Any) -> Any:
-    del kind
-    return network_pool_space(pool, PoolSettings().max_addresses)
 
 
 class SharedJudge(ClaimJudge):

@@ -23,11 +23,11 @@ def pool(*spans: tuple[int, int], **made: Any) -> NetworkPool:
 
 
 def create(new: NetworkPool, *others: NetworkPool) -> Verdict:
-    return networkpool.created(new, others, LIMIT)
+    return networkpool.created(new, make.spaces(*others), LIMIT)
 
 
 def update(new: NetworkPool, old: NetworkPool | None, *allocations: Any) -> Verdict:
-    return networkpool.updated(new, old, make.view(*allocations), (), LIMIT)
+    return networkpool.updated(new, old, make.view(*allocations), make.spaces(), LIMIT)
 
 
 def causes(verdict: Verdict) -> list[tuple[str, str]]:
@@ -123,22 +123,21 @@ def test_start_and_end_together_with_ranges_are_a_warning() -> None:
 def test_a_pool_that_shares_addresses_with_others_is_warned_of() -> None:
     others = [make.pool(f"p{n}", f"10.0.{n}.0/24") for n in range(8)]
     new = make.pool("wide", "10.0.0.0/21")
-    warnings = create(new, new, *others, make.pool("far", "10.9.0.0/24")).warnings
-    assert warnings[0] == (
-        "spec.cidr: shares addresses with NetworkPool butler-system/p0 (256 addresses)"
+    [warning] = create(new, new, *others, make.pool("far", "10.9.0.0/24")).warnings
+    assert warning.startswith(
+        "spec.cidr: addresses are also handed out by NetworkPool butler-system/p0 (256 addresses)"
     )
-    assert warnings[-1] == "spec.cidr: shares addresses with 3 more NetworkPools"
+    assert warning.endswith("NetworkPool butler-system/p4 (256 addresses), and others")
 
 
 def test_pools_that_divide_a_cidr_among_them_are_not_warned_of() -> None:
     low = make.pool("low", "10.0.0.0/24", tenant={"start": "10.0.0.0", "end": "10.0.0.127"})
     high = make.pool("high", "10.0.0.0/24", reserved=["10.0.0.0/25"])
-    assert not [one for one in create(high, low, high).warnings if "shares" in one]
+    assert not [one for one in create(high, low, high).warnings if "handed out" in one]
     widened = make.pool("high", "10.0.0.0/24", reserved=["10.0.0.0/26"])
-    warnings = networkpool.updated(widened, high, None, [low, high], LIMIT).warnings
-    assert "spec.cidr: shares addresses with NetworkPool butler-system/low (64 addresses)" in (
-        warnings
-    )
+    warnings = networkpool.updated(widened, high, None, make.spaces(low, high), LIMIT).warnings
+    shared = "addresses are also handed out by NetworkPool butler-system/low (64 addresses)"
+    assert f"spec.cidr: {shared}" in warnings
 
 
 # -- update ------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ def provision(config: ProviderConfig) -> Provision:
 
 def judged(networking: dict[str, Any], config: ProviderConfig = CLOUD, *pools: Any) -> Verdict:
     cluster = make.tenant(spec={"networking": networking})
-    return tenantcluster.review_spec(cluster, provision(config), pools)
+    return tenantcluster.review_spec(cluster, provision(config), make.spaces(*pools))
 
 
 def by_hand(start: str, end: str) -> dict[str, Any]:
@@ -49,7 +49,15 @@ def test_a_load_balancer_pool_within_a_network_pool_is_a_warning() -> None:
     )
     assert verdict.allowed
     [warning] = verdict.warnings
-    assert "10.40.0.8/29 shares addresses with NetworkPool butler-system/lab" in warning
+    assert warning == (
+        "spec.networking.loadBalancerPool: addresses are also handed out by NetworkPool"
+        " butler-system/lab (8 addresses)"
+    )
+
+
+def test_a_load_balancer_pool_of_addresses_that_no_pool_hands_out_is_no_warning() -> None:
+    reserved = make.pool(reserved=["10.40.0.0/28"])
+    assert judged(by_hand("10.40.0.8", "10.40.0.15"), CLOUD, reserved).warnings == ()
 
 
 def test_a_load_balancer_pool_under_ipam_is_a_warning() -> None:
@@ -75,10 +83,12 @@ def test_a_size_without_ipam_is_a_warning() -> None:
 
 def test_a_provider_that_does_not_exist_is_a_warning() -> None:
     nowhere = Provision(Key("butler-system", "nowhere"), None)
-    verdict = tenantcluster.review_spec(make.tenant(), nowhere, ())
+    verdict = tenantcluster.review_spec(make.tenant(), nowhere, make.spaces())
     assert verdict.allowed
     assert "ProviderConfig butler-system/nowhere does not exist" in verdict.warnings[0]
-    assert tenantcluster.review_spec(make.tenant(), Provision(None, None), ()) == Verdict()
+    assert (
+        tenantcluster.review_spec(make.tenant(), Provision(None, None), make.spaces()) == Verdict()
+    )
 
 
 @pytest.mark.parametrize(

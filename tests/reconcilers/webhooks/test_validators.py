@@ -8,6 +8,7 @@ import pytest
 from controller.meta import Key
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import TENANT_CLUSTER
+from reconcilers.networkpool.offers import network_pool_spaces
 from reconcilers.tenantcluster.provider import Providers
 from reconcilers.webhooks.validators import (
     AllocationValidator,
@@ -30,7 +31,12 @@ def lab() -> Lab:
 def pools(of: Replica) -> PoolValidator:
     caches = of.caches
     return PoolValidator(
-        of.client, caches["networkpools"], caches["ipallocations"], of.lab.clock, LIMIT
+        of.client,
+        caches["networkpools"],
+        caches["ipallocations"],
+        of.lab.clock,
+        LIMIT,
+        spaces=network_pool_spaces(caches["networkpools"], LIMIT),
     )
 
 
@@ -44,9 +50,8 @@ def allocations(of: Replica) -> AllocationValidator:
 def clusters(of: Replica) -> ClusterValidator:
     caches = of.caches
     providers = Providers(of.client, caches["providerconfigs"], of.lab.clock, make.NAMESPACE)
-    return ClusterValidator(
-        of.client, providers, caches["networkpools"], caches["ipallocations"], make.NAMESPACE
-    )
+    spaces = network_pool_spaces(caches["networkpools"], LIMIT)
+    return ClusterValidator(of.client, providers, spaces, caches["ipallocations"], make.NAMESPACE)
 
 
 def providers(of: Replica) -> ProviderValidator:
@@ -143,7 +148,7 @@ async def test_allocations_that_cannot_be_read_do_not_block_a_pools_deletion(lab
 async def test_pools_that_share_addresses_are_found_in_the_cache(lab: Lab) -> None:
     lab.server.add("networkpools", make.pool("other", "10.40.0.0/16"))
     [warning] = (await pools(lab).created(make.pool())).warnings
-    assert "shares addresses with NetworkPool butler-system/other" in warning
+    assert "addresses are also handed out by NetworkPool butler-system/other" in warning
 
 
 async def test_a_request_is_judged_by_a_pool_that_is_not_in_the_cache_yet(lab: Lab) -> None:

@@ -1,0 +1,31 @@
+"""What pools of Cluster API hand out, in the form in which pools of all kinds are compared."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from allocator import AddressRange, InvalidPool
+from controller.resource import Resource
+from reconcilers.integrations.clusterapi.addresses import PoolSpace
+from reconcilers.integrations.clusterapi.caches import geometry_of
+from reconcilers.spaces.offers import Offer, PoolName, offer_of
+
+
+def offers_of(kind: Resource[Any], pool: Any) -> tuple[Offer, ...]:
+    """Return what a pool hands out; nothing if its spec cannot be served.
+
+    Args:
+        kind: of the pool; not NetworkPool, which has its own rules.
+        pool: the pool.
+    """
+    try:
+        space = geometry_of(pool)
+    except InvalidPool:
+        return ()  # its Ready condition says why
+    return offer_of(PoolName(kind.kind, pool.metadata.key), _addresses(space))
+
+
+def _addresses(space: PoolSpace) -> Iterator[AddressRange]:
+    """Yield the addresses of the blocks that a pool hands out."""
+    for blocks in space.layout.blocks:
+        last = (blocks.last + 1 << space.shift) - 1
+        yield AddressRange(blocks.first << space.shift, last, space.family)

@@ -1,0 +1,40 @@
+"""What IPAMPools hand out, in the form in which pools of all kinds are compared.
+
+Each datacenter hands out by itself, and is a site: two datacenters may have the same addresses.
+"""
+
+from collections.abc import Iterator
+
+from allocator import InvalidPool
+from reconcilers.integrations.kubermatic.api import POOLS, IPAMPool
+from reconcilers.integrations.kubermatic.spaces import space_of
+from reconcilers.spaces.index import SpaceIndex
+from reconcilers.spaces.offers import Offer, PoolName, Site, offer_of
+
+PLATFORM = "kubermatic"
+
+
+def offers_of(pool: IPAMPool) -> tuple[Offer, ...]:
+    """Return what each datacenter of a pool hands out, without those that cannot be served."""
+    return tuple(offer for name in pool.spec.datacenters for offer in offers_in(pool, name))
+
+
+def offers_in(pool: IPAMPool, datacenter: str) -> tuple[Offer, ...]:
+    """Return what one datacenter of a pool hands out; nothing if it cannot be served."""
+    try:
+        space = space_of(pool.spec.datacenters[datacenter])
+    except InvalidPool:
+        return ()  # an event on the pool says why
+    return offer_of(
+        PoolName(POOLS.kind, pool.metadata.key),
+        map(space.addresses, space.layout.blocks),
+        part=datacenter,
+        site=Site(PLATFORM, datacenter),
+    )
+
+
+def shared_addresses(pool: IPAMPool, spaces: SpaceIndex) -> Iterator[str]:
+    """Yield a sentence for each datacenter of a pool whose addresses other pools hand out, too."""
+    for datacenter in pool.spec.datacenters:
+        if sentence := spaces.sharing(offers_in(pool, datacenter)).sentence:
+            yield f"datacenter {datacenter}: {sentence}"

@@ -1,0 +1,51 @@
+"""What a NetworkPool hands out, in the form in which pools of all kinds are compared."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from allocator import InvalidPool, Layout
+from controller.cache import Cache
+from reconcilers import ranges
+from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
+from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.spaces.feeding import feed
+from reconcilers.spaces.index import SpaceIndex
+from reconcilers.spaces.offers import Offer, PoolName, offer_of
+from reconcilers.spaces.sharing import Kinds
+
+
+def offers_of(pool: NetworkPool, max_addresses: int) -> tuple[Offer, ...]:
+    """Return what a pool hands out, of both families; nothing if its spec contradicts itself.
+
+    Args:
+        pool: the pool.
+        max_addresses: the largest pool, in addresses.
+    """
+    return layout_offers(pool, _layouts(pool.spec, max_addresses))
+
+
+def layout_offers(pool: NetworkPool, layouts: Iterable[Layout]) -> tuple[Offer, ...]:
+    """Return what a pool with this geometry hands out."""
+    name = PoolName(NETWORK_POOL.kind, pool.metadata.key)
+    return offer_of(name, (block for layout in layouts for block in layout.blocks))
+
+
+@lru_cache(maxsize=4_096)
+def _layouts(spec: NetworkPoolSpec, max_addresses: int) -> tuple[Layout, ...]:
+    try:
+        return ranges.layouts(spec, max_addresses)
+    except InvalidPool:
+        return ()
+
+
+def network_pool_spaces(pools: Cache[NetworkPool], max_addresses: int) -> SpaceIndex:
+    """Return an index of what NetworkPools hand out, kept current from their cache.
+
+    Args:
+        pools: all pools.
+        max_addresses: the largest pool, in addresses.
+    """
+    spaces = SpaceIndex()
+    feed(spaces, pools, lambda pool: offers_of(pool, max_addresses))
+    spaces.settle(Kinds.NETWORK_POOLS)
+    return spaces

@@ -1,0 +1,129 @@
+"""Which pools need a pass because another pool hands out something else now.
+
+Changes are gathered while the last ones are worked through, and pools are looked at in slices, so
+that a thousand pools that come at once cost a thousand looks, and no other task waits for them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import anyio
+
+from allocator import AddressRange, Family
+from allocator.addresses import Span, union
+from controller.clock import Clock
+from controller.informer import Registration
+from controller.meta import Key
+from reconcilers.spaces.index import SpaceIndex
+from reconcilers.spaces.offers import Offer, PoolName
+from reconcilers.spaces.sharing import NOTHING_SHARED, Sharing
+
+SLICE = 50
+"""So many pools are looked at before other tasks have their turn."""
+REST_SECONDS = 0.002
+"""For each pool that was looked at, until changes are looked at again."""
+
+Handler = Callable[[Key], None]
+Shares = tuple[Sharing, ...]
+"""What a pool shares, part by part, without parts that share nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolsOfKind:
+    """Announces the pools of one kind.
+
+    Args:
+        announcer: all announcements.
+        kind: the kind.
+    """
+
+    announcer: "OverlapAnnouncer"
+    kind: str
+
+    def add_handler(self, handler: Handler) -> Registration:
+        """Call `handler` with the key of each pool of the kind that is announced from now on."""
+        return self.announcer.add_handler(self.kind, handler)
+
+
+class OverlapAnnouncer:
+    """Announces the pools whose condition Overlapping reads otherwise than before.
+
+    Args:
+        spaces: what all pools hand out.
+        clock: the time.
+    """
+
+    def __init__(self, spaces: SpaceIndex, clock: Clock) -> None:
+        self._spaces = spaces
+        self._clock = clock
+        self._handlers: dict[str, list[Handler]] = {}
+        self._said: dict[PoolName, Shares] = {}
+        """What each pool shared at the last look; pools that shared nothing are absent."""
+        self._changed: list[AddressRange] = []
+        self._any_changed = False
+        self._event = anyio.Event()
+        spaces.listen(self._note)
+
+    def of_kind(self, kind: str) -> PoolsOfKind:
+        """Return the announcements of the pools of one kind."""
+        return PoolsOfKind(self, kind)
+
+    def add_handler(self, kind: str, handler: Handler) -> Registration:
+        """Call `handler` with the key of each pool of a kind that is announced from now on."""
+        handlers = self._handlers.setdefault(kind, [])
+        handlers.append(handler)
+        # A controller that begins has a pass over each pool without this.
+        return Registration(lambda: handlers.remove(handler), lambda: iter(()))
+
+    async def run(self) -> None:
+        """Announce pools, until cancelled."""
+        while True:
+            await self._event.wait()
+            self._event = anyio.Event()
+            seen = await self._announce()
+            await self._clock.sleep(seen * REST_SECONDS)
+
+    def _note(self, offers: Sequence[Offer] | None) -> None:
+        if offers is None:
+            self._any_changed = True
+        else:
+            self._changed += [part for offer in offers for part in offer.ranges]
+            for offer in offers:
+                self._said.pop(offer.pool, None)
+        self._event.set()
+
+    async def _announce(self) -> int:
+        """Announce the pools that share something else than before; return how many were seen."""
+        everything, self._any_changed = self._any_changed, False
+        changed, self._changed = self._changed, []
+        spaces = self._spaces
+        pools = {*spaces.names(), *self._said} if everything else spaces.touching(merged(changed))
+        for number, pool in enumerate(sorted(pools), 1):
+            shares = self._shares(pool)
+            if everything or shares != self._said.get(pool, ()):
+                self._call(pool)
+            if shares:
+                self._said[pool] = shares
+            else:
+                self._said.pop(pool, None)
+            if number % SLICE == 0:
+                await anyio.lowlevel.checkpoint()
+        return len(pools)
+
+    def _shares(self, pool: PoolName) -> Shares:
+        by_part = (self._spaces.sharing([offer]) for offer in self._spaces.offers(pool))
+        return tuple(sharing for sharing in by_part if sharing != NOTHING_SHARED)
+
+    def _call(self, pool: PoolName) -> None:
+        for handler in self._handlers.get(pool.kind, ()):
+            handler(pool.key)
+
+
+def merged(ranges: Sequence[AddressRange]) -> Iterator[AddressRange]:
+    """Yield the addresses of these ranges, each once."""
+    by_family: dict[Family, list[Span]] = {}
+    for part in ranges:
+        by_family.setdefault(part.family, []).append((part.first, part.last))
+    for family, spans in by_family.items():
+        for first, last in union(sorted(spans)):
+            yield AddressRange(first, last, family)

@@ -1,0 +1,44 @@
+"""Keeps the index of offers current from a cache of pools."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from controller.cache import Cache, Change
+from controller.meta import Object
+from reconcilers.spaces.index import SpaceIndex
+from reconcilers.spaces.offers import Offer, PoolName
+
+T = TypeVar("T", bound=Object)
+
+
+def feed(
+    spaces: SpaceIndex, cache: Cache[T], offers_of: Callable[[T], Sequence[Offer]]
+) -> Callable[[], None]:
+    """Keep the offers of a cache's pools in an index.
+
+    Args:
+        spaces: the index.
+        cache: pools of one kind.
+        offers_of: returns what a pool hands out; nothing if its spec cannot be served.
+
+    Returns:
+        A function that ends this and drops the pools.
+    """
+    kind = cache.resource.kind
+
+    def note(change: Change[T]) -> None:
+        old, new = change.old, change.new
+        if new is not None:
+            spaces.put(PoolName(kind, new.metadata.key), offers_of(new))
+        elif old is not None:
+            spaces.drop(PoolName(kind, old.metadata.key))
+
+    def close() -> None:
+        cache.unsubscribe(note)
+        for pool in cache:
+            spaces.drop(PoolName(kind, pool.metadata.key))
+
+    for pool in cache:
+        note(Change(None, pool))
+    cache.subscribe(note)
+    return close

@@ -1,0 +1,102 @@
+"""What one pool hands out, in one form for pools of all kinds."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from allocator import AddressRange, Family
+from controller.meta import Key
+
+
+class PoolName(NamedTuple):
+    """Which pool is meant: its kind, and its namespace and name."""
+
+    kind: str
+    key: Key
+
+
+class Site(NamedTuple):
+    """Where the addresses of a pool are used.
+
+    Two sites of one platform may use the same addresses. Names of sites of different platforms
+    say nothing about each other.
+    """
+
+    platform: str = ""
+    """Empty for kinds of pools that know no sites."""
+    name: str = ""
+    """Empty if the pool does not name its site: it may be any site of the platform."""
+
+
+ANYWHERE = Site()
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a pool hands out, or one part of it that hands out by itself.
+
+    Args:
+        pool: the pool.
+        ranges: the addresses, ascending and disjoint, those of IPv4 first.
+        part: the part; empty for a whole pool.
+        site: where the addresses are used.
+    """
+
+    pool: PoolName
+    ranges: tuple[AddressRange, ...]
+    part: str = ""
+    site: Site = ANYWHERE
+
+    def of_family(self, family: Family) -> "Offer":
+        """Return what the pool hands out of one family."""
+        kept = tuple(part for part in self.ranges if part.family == family)
+        return self if kept == self.ranges else replace(self, ranges=kept)
+
+    def may_meet(self, other: "Offer") -> bool:
+        """Return whether both may be used at one site, and are of two pools."""
+        if self.pool == other.pool:
+            return False
+        mine, theirs = self.site, other.site
+        return (
+            mine.platform != theirs.platform
+            or not mine.name
+            or not theirs.name
+            or mine.name == theirs.name
+        )
+
+
+def offer_of(
+    pool: PoolName, blocks: Iterable[AddressRange], *, part: str = "", site: Site = ANYWHERE
+) -> tuple[Offer, ...]:
+    """Return the offer of these blocks; none if there are no blocks.
+
+    Args:
+        pool: the pool.
+        blocks: disjoint ranges in any order.
+        part: the part of the pool that hands them out; empty for the whole pool.
+        site: where the addresses are used.
+    """
+    ascending = tuple(sorted(blocks, key=lambda block: (block.family, block.first)))
+    return (Offer(pool, ascending, part, site),) if ascending else ()
+
+
+def count_shared(one: Offer, other: Offer) -> Mapping[Family, int]:
+    """Return how many addresses of each family both offers have, without families of none."""
+    shared: dict[Family, int] = {}
+    at = 0
+    for mine in one.ranges:
+        start = (mine.family, mine.first)
+        while at < len(other.ranges) and _end(other.ranges[at]) < start:
+            at += 1
+        ahead = at
+        while ahead < len(other.ranges):
+            common = mine.intersection(other.ranges[ahead])
+            if common is None:
+                break
+            shared[mine.family] = shared.get(mine.family, 0) + common.size
+            ahead += 1
+    return shared
+
+
+def _end(part: AddressRange) -> tuple[Family, int]:
+    return part.family, part.last

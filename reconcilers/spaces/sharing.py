@@ -1,0 +1,98 @@
+"""What is said of pools that hand out the same addresses, the same wherever it is said.
+
+That is allowed, for sites behind NAT say, and reported on all of them: by a condition, by the
+webhooks, by `plan` and by `check`.
+
+Hundreds of sites may have the same addresses. So of more than a few pools those are named that are
+near, in the same namespace or of the whole cluster, and none is counted: else each pool that comes
+or goes would have the conditions of all others written again.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from allocator import Family
+from reconcilers.conditions import Finding
+from reconcilers.spaces.offers import PoolName
+
+NAMED = 5
+"""Up to so many pools are named in a message."""
+OVERLAPPING = "Overlapping"
+"""The condition of a pool: whether another pool hands out addresses of it."""
+
+
+class Kinds(Enum):
+    """Kinds of pools that are compared, by the words of a message."""
+
+    NETWORK_POOLS = "NetworkPool"
+    CLUSTER_API = "pool of Cluster API"
+    KUBERMATIC = "IPAMPool"
+    VITISTACK = "NetworkNamespace"
+
+
+@dataclass(frozen=True, slots=True)
+class SharingPool:
+    """Another pool that hands out some of the same addresses.
+
+    Args:
+        pool: the pool.
+        part: the part of it that hands them out; empty for the whole pool.
+        by_family: how many addresses of each family both hand out.
+    """
+
+    pool: PoolName
+    part: str
+    by_family: Mapping[Family, int]
+
+    @property
+    def text(self) -> str:
+        """The pool by kind, namespace and name, and how many addresses are shared."""
+        count = sum(self.by_family.values())
+        where = f" in datacenter {self.part}" if self.part else ""
+        noun = "address" if count == 1 else "addresses"
+        return f"{self.pool.kind} {self.pool.key}{where} ({count} {noun})"
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """The other pools that hand out addresses of a pool.
+
+    Args:
+        pools: those that are named.
+        has_more: whether there are others.
+    """
+
+    pools: tuple[SharingPool, ...] = ()
+    has_more: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """Which other pools hand out the same addresses; empty if there are none."""
+        if not self.pools:
+            named = f"more than {NAMED} pools of other namespaces" if self.has_more else ""
+        else:
+            named = ", ".join(pool.text for pool in self.pools)
+            named += ", and others" if self.has_more else ""
+        return f"addresses are also handed out by {named}" if named else ""
+
+
+NOTHING_SHARED = Sharing()
+
+
+def overlapping_condition(sharing: Sharing, compared: Collection[Kinds]) -> Finding:
+    """Return the condition that says which other pools hand out addresses of a pool.
+
+    Args:
+        sharing: the other pools.
+        compared: the kinds that were compared with the pool.
+    """
+    if sharing.sentence:
+        return Finding(OVERLAPPING, True, "PoolsOverlap", sharing.sentence)
+    message = f"no other {_alternatives(sorted(compared, key=list(Kinds).index))} hands out these"
+    return Finding(OVERLAPPING, False, "NoOverlap", f"{message} addresses")
+
+
+def _alternatives(kinds: Sequence[Kinds]) -> str:
+    words = [kind.value for kind in kinds] or ["pool"]
+    return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))

@@ -1,0 +1,89 @@
+"""One server with pools of all kinds, and the controllers with their webhooks, for these tests."""
+
+from collections.abc import AsyncIterator, Mapping
+from itertools import count
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from envtest import ControlPlane
+from envtest.ports import free_port
+from reconcilers.api import crd
+from reconcilers.integrations.clusterapi import crds
+from reconcilers.settings import CLUSTER_API, KUBERMATIC, VITISTACK
+from reconcilers.webhooks.admission import path
+from reconcilers.webhooks.configuration import CLUSTER_API as OF_CLUSTER_API
+from reconcilers.webhooks.configuration import KUBERMATIC as OF_KUBERMATIC
+from reconcilers.webhooks.configuration import VALIDATED, entries
+from tests.contract.conftest import administrator
+from tests.contract.overlaps.lab import Lab
+from tests.contract.product import DATA, HOME, product
+from tests.polling import until
+
+HOST, HOOK = "127.0.0.1", "overlaps"
+_numbers = count(60)
+
+
+@pytest_asyncio.fixture(scope="package", loop_scope="package")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx.AsyncClient]:
+    """The administrator's client of a server on which all kinds of pools are served."""
+    async with ControlPlane.start() as plane, administrator(plane) as admin:
+        await plane.install_crds(crd.crds())
+        await plane.install_crds([dict(one) for one in crds.crds()])
+        for platform in ("clusterapi", "kubermatic", "vitistack"):
+            await plane.install_crds(DATA / platform / "crds.yaml")
+        folder = tmp_path_factory.mktemp("overlaps")
+        port = free_port(HOST)
+        await admin.post("/api/v1/namespaces", json={"metadata": {"name": HOME}})
+        await configure(admin, port)
+        flags = [
+            *(f"--integration={integration}" for integration in (KUBERMATIC, VITISTACK)),
+            f"--webhook-port={port}",
+            f"--webhook-cert-name={HOST}",
+            f"--webhook-configuration={HOOK}",
+        ]
+        kubeconfig = plane.write_kubeconfig(folder / "kubeconfig")
+        with product(CLUSTER_API, kubeconfig, folder / "log", *flags):
+            await wait_refused(admin)
+            yield admin
+
+
+@pytest_asyncio.fixture(loop_scope="package")
+async def lab(server: httpx.AsyncClient) -> Lab:
+    """A subnet of its own for each test."""
+    return Lab(server, next(_numbers))
+
+
+async def configure(admin: httpx.AsyncClient, port: int) -> None:
+    """Register the webhooks of all kinds; the product says whom to trust."""
+    validated = {**VALIDATED, **OF_CLUSTER_API, **OF_KUBERMATIC}
+
+    def called(webhook: str) -> Mapping[str, Any]:
+        return {"url": f"https://{HOST}:{port}{path(validated[webhook][0])}"}
+
+    body = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": HOOK},
+        "webhooks": list(entries(validated, called)),
+    }
+    where = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    made = await admin.post(where, json=body)
+    assert made.status_code == 201, made.text
+
+
+async def wait_refused(admin: httpx.AsyncClient) -> None:
+    """Wait until the webhooks are asked and refuse a pool: nothing else tells when they are."""
+    refused = {
+        "apiVersion": "kubermatic.k8c.io/v1",
+        "kind": "IPAMPool",
+        "metadata": {"name": "tried"},
+        "spec": {"datacenters": {"x": {"type": "range", "poolCidr": "10.0.0.0/8"}}},
+    }
+    pools = "/apis/kubermatic.k8c.io/v1/ipampools"
+    await until(
+        lambda: admin.post(pools, json=refused, params={"dryRun": "All"}),
+        lambda answer: answer.status_code == 403,
+    )

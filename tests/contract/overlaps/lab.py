@@ -1,0 +1,170 @@
+"""Pools of every kind on a server, as a test makes, changes and awaits them.
+
+Each test has a subnet of its own, of 64 addresses: its pools hand out the lower or the upper half.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Any
+
+import httpx
+
+from tests.polling import until
+
+Body = dict[str, Any]
+NAMESPACE = "default"
+IPAM = "ipam.cluster.x-k8s.io/v1alpha2"
+PATHS: Mapping[str, tuple[str, str, bool]] = {
+    "NetworkPool": ("butler.butlerlabs.dev/v1alpha1", "networkpools", True),
+    "InClusterIPPool": (IPAM, "inclusterippools", True),
+    "GlobalInClusterIPPool": (IPAM, "globalinclusterippools", False),
+    "InClusterPrefixPool": (IPAM, "inclusterprefixpools", True),
+    "GlobalInClusterPrefixPool": (IPAM, "globalinclusterprefixpools", False),
+    "IPAMPool": ("kubermatic.k8c.io/v1", "ipampools", False),
+    "NetworkNamespace": ("vitistack.io/v1alpha2", "networknamespaces", True),
+}
+"""By kind: the API version, the plural, and whether it has namespaces."""
+LOWER, UPPER = "lower", "upper"
+IPV6_ONLY = {"InClusterPrefixPool", "GlobalInClusterPrefixPool"}
+IPV4_ONLY = {"NetworkNamespace"}
+
+
+@dataclass
+class Lab:
+    """The pools of one test.
+
+    Args:
+        admin: the administrator's client.
+        number: of the test; its subnet is 10.NUMBER.0.0/26, or fd00:NUMBER::/122.
+        ipv6: whether the test's pools are of IPv6.
+        warnings: what the webhooks warned of at the last write.
+    """
+
+    admin: httpx.AsyncClient
+    number: int
+    ipv6: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+    def name(self, kind: str) -> str:
+        """Return the name of the test's pool of a kind."""
+        return f"{kind.lower()}-{self.number}"
+
+    def full_name(self, kind: str) -> str:
+        """Return what messages call the test's pool of a kind."""
+        within = f"{NAMESPACE}/" if PATHS[kind][2] else ""
+        return f"{kind} {within}{self.name(kind)}"
+
+    def path(self, kind: str, name: str = "") -> str:
+        """Return the path of a pool, or of all of a kind."""
+        version, plural, namespaced = PATHS[kind]
+        within = f"/namespaces/{NAMESPACE}" if namespaced else ""
+        return f"/apis/{version}{within}/{plural}" + (f"/{name}" if name else "")
+
+    def spec(self, kind: str, half: str) -> Body:
+        """Return the spec of a pool that hands out one half of the subnet."""
+        first, last = (0, 31) if half == LOWER else (32, 63)
+        whole, bits, prefix = self.address(0), 128 if self.ipv6 else 32, 64 if self.ipv6 else 24
+        ends = self.address(first), self.address(last)
+        span, block = "-".join(ends), f"{ends[0]}/{bits - 5}"
+        if kind == "NetworkPool":
+            ranges = [{"start": ends[0], "end": ends[1]}]
+            return {"cidr": f"{whole}/{bits - 6}", "tenantAllocation": {"ranges": ranges}}
+        if kind.endswith("IPPool"):
+            return {"addresses": [span], "prefix": prefix, "gateway": self.address(254)}
+        if kind.endswith("PrefixPool"):
+            return {"prefixes": [block], "allocationPrefixLength": bits - 2}
+        if kind == "IPAMPool":
+            settings = {"type": "range", "poolCidr": block, "allocationRange": 4}
+            return {"datacenters": {f"dc-{self.number}": settings}}
+        within = {"ipv4RangeStart": ends[0], "ipv4RangeEnd": ends[1]}
+        static = {"ipv4CIDR": f"{whole}/{bits - 6}", "ipv4Gateway": self.address(62), **within}
+        return {
+            "datacenterIdentifier": f"dc-{self.number}",
+            "supervisorIdentifier": "supervisor",
+            "ipAllocation": {"type": "static", "static": static},
+        }
+
+    def address(self, offset: int) -> str:
+        """Return an address of the subnet."""
+        subnet = f"fd00:{self.number}::" if self.ipv6 else f"10.{self.number}.0.0"
+        return str(ip_address(subnet) + offset)
+
+    async def create(self, kind: str, half: str = LOWER) -> Body:
+        """Create the test's pool of a kind."""
+        body = {
+            "apiVersion": PATHS[kind][0],
+            "kind": kind,
+            "metadata": {"name": self.name(kind)},
+            "spec": self.spec(kind, half),
+        }
+        answer = await self.admin.post(self.path(kind), json=body)
+        assert answer.status_code == 201, answer.text
+        self._note_warnings(answer)
+        return dict(answer.json())
+
+    async def move(self, kind: str, half: str) -> None:
+        """Let the test's pool of a kind hand out the other half; an IPAMPool is created anew."""
+        path = self.path(kind, self.name(kind))
+        if kind == "IPAMPool":  # of which KKP allows no other addresses
+            await self.delete(kind)
+            await self.create(kind, half)
+            return
+        headers = {"Content-Type": "application/merge-patch+json"}
+        patch = {"spec": self.spec(kind, half)}
+        answer = await self.admin.patch(path, json=patch, headers=headers)
+        assert answer.status_code == 200, answer.text
+        self._note_warnings(answer)
+
+    async def delete(self, kind: str) -> None:
+        """Delete the test's pool of a kind, and wait until it is gone."""
+        path = self.path(kind, self.name(kind))
+        answer = await self.admin.delete(path)
+        assert answer.status_code in {200, 202}, answer.text
+        await until(lambda: self.admin.get(path), lambda gone: gone.status_code == 404)
+
+    async def find(self, kind: str) -> Body:
+        """Return the test's pool of a kind."""
+        answer = await self.admin.get(self.path(kind, self.name(kind)))
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    async def says(self, kind: str, other: str) -> None:
+        """Wait until the test's pool of a kind reports that another hands out its addresses."""
+        name = self.full_name(other)
+        if kind == "IPAMPool":  # which has no status
+            await until(self.notes, lambda notes: any(name in note for note in notes))
+        else:
+            await until(
+                lambda: self.condition(kind),
+                lambda found: found.get("status") == "True" and name in found["message"],
+            )
+
+    async def says_nothing(self, kind: str) -> None:
+        """Wait until the test's pool of a kind reports that no other hands out its addresses.
+
+        An IPAMPool has no status, and a network that shares nothing no condition.
+        """
+        silent = {"False"} if kind != "NetworkNamespace" else {"False", None}
+        if kind != "IPAMPool":
+            await until(lambda: self.condition(kind), lambda found: found.get("status") in silent)
+
+    async def condition(self, kind: str) -> Body:
+        """Return the condition Overlapping of the test's pool of a kind; empty for none."""
+        conditions = (await self.find(kind)).get("status", {}).get("conditions", [])
+        return next((one for one in conditions if one["type"] == "Overlapping"), {})
+
+    async def notes(self) -> list[str]:
+        """Return what the events of the test's IPAMPool say about shared addresses."""
+        answer = await self.admin.get(f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events")
+        regarding = "IPAMPool", self.name("IPAMPool"), "Overlapping"
+        return [
+            event["note"]
+            for event in answer.json()["items"]
+            if (event["regarding"]["kind"], event["regarding"]["name"], event["reason"])
+            == regarding
+        ]
+
+    def _note_warnings(self, answer: httpx.Response) -> None:
+        found = answer.headers.get_list("warning")
+        self.warnings = [value.split(" ", 2)[2].strip('"') for value in found]

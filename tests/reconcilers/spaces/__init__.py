@@ -1,0 +1,1 @@
+"""What pools of all kinds hand out."""
