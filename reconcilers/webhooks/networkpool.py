@@ -2,7 +2,9 @@
 
     created   a spec that contradicts itself
     updated   that; a CIDR without all of the old one; ranges that leave out, or reservations that
-              take, addresses that allocations or claims hold or were promised
+              take, addresses that allocations or claims hold or were promised. Of addresses that
+              another platform allocates by itself there is a warning: to leave them out is how a
+              person keeps a pool clear of them
     deleted   a pool of which allocations or claims hold addresses
 
 An allocation that names the pool in spec.poolRef counts, labelled or not. Promises count because
@@ -12,6 +14,7 @@ validation again if that changes before the write is stored, so no promise is ma
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from allocator import AddressRange, InvalidCIDR, InvalidPool, Layout
@@ -26,6 +29,9 @@ from reconcilers.networkpool.view import HeldRange, View
 from reconcilers.poolspec import SECONDARY, SPEC, Path
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks.verdict import Verdict, about, bounded, field, forbidden, invalid
+
+MOST_NAMED = 5
+"""So many objects of another platform whose addresses are left out are named in warnings."""
 
 
 def created(new: NetworkPool, spaces: SpaceIndex, max_addresses: int) -> Verdict:
@@ -66,13 +72,23 @@ def updated(
     """
     moved = _geometry(new, max_addresses) != _geometry(old, max_addresses)
     verdict = created(new, spaces if moved else SpaceIndex(), max_addresses)
-    causes = list(verdict.causes)
+    causes, warnings = list(verdict.causes), list(verdict.warnings)
     if old is not None:
         causes += _shrunk(new, old)
     if verdict.allowed and view is not None:
-        named = _left_out(new, old, [*_holders(old, view), *claimed], max_addresses)
-        causes += bounded(named, _field_of_ranges(SPEC, new.spec), "allocations would be left out")
-    return Verdict.from_causes(causes, verdict.warnings)
+        ours = [*_holders(old, view), *(one for one in claimed if not one.foreign)]
+        named = _left_out(new, old, ours, max_addresses)
+        field_of_ranges = _field_of_ranges(SPEC, new.spec)
+        causes += bounded(
+            (one.cause() for one in named), field_of_ranges, "allocations would be left out"
+        )
+        foreign = [one for one in claimed if one.foreign]
+        left_out = [one.warning() for one in _left_out(new, old, foreign, max_addresses)]
+        warnings += left_out[:MOST_NAMED]
+        if len(left_out) > MOST_NAMED:
+            more = len(left_out) - MOST_NAMED
+            warnings.append(f"{field(field_of_ranges)}: {more} more objects hold such addresses")
+    return Verdict.from_causes(causes, warnings)
 
 
 def gives_up_addresses(new: NetworkPool, old: NetworkPool | None, max_addresses: int) -> bool:
@@ -113,6 +129,8 @@ def deleted(old: NetworkPool, view: View, claimed: Sequence[HeldRange] = ()) -> 
             what = f"{opening} {quoted(promise.name)} in namespace {namespace}"
             causes.append(forbidden((), f"{what} was promised {promise.startAddress}"))
     for holding in claimed:
+        if holding.foreign:
+            continue  # it does not depend on the pool
         what = f"{refusal} {holding.holder} holds {holding.range.start_text}"
         causes.append(forbidden((), f"{what}. Delete the claim first"))
     return Verdict.from_causes(bounded(causes, (), "allocations hold addresses"))
@@ -210,9 +228,48 @@ def _allocation(name: str) -> str:
     return f"IPAllocation {quoted(name)}"
 
 
+@dataclass(frozen=True, slots=True)
+class _LeftOut:
+    """An address that is held, and that the new spec does not hand out.
+
+    Args:
+        at: the field that leaves it out.
+        holder: the object that holds it.
+        address: the address.
+        reserved: the reserved CIDR, or the gateway, that has it; empty if it is outside.
+    """
+
+    at: Path
+    holder: str
+    address: str
+    reserved: str = ""
+
+    def cause(self) -> Cause:
+        """Return the refusal of the edit."""
+        if self.reserved:
+            what = (
+                f"cannot reserve {quoted(self.reserved)}: {self.holder} has address"
+                f" {self.address} in it"
+            )
+        else:
+            what = (
+                f"cannot narrow tenant allocation ranges: {self.holder} has address"
+                f" {self.address} outside the proposed ranges"
+            )
+        return forbidden(self.at, f"{what}. Migrate or delete affected allocations first")
+
+    def warning(self) -> str:
+        """Return the warning about the edit, where the holder does not depend on the pool."""
+        where = f"in {self.reserved}" if self.reserved else "outside the proposed ranges"
+        return (
+            f"{field(self.at)}: {self.holder} has address {self.address} {where}; it keeps it, and"
+            " the pool no longer counts it as in use"
+        )
+
+
 def _left_out(
     new: NetworkPool, old: NetworkPool | None, holders: Iterable[HeldRange], max_addresses: int
-) -> Iterator[Cause]:
+) -> Iterator[_LeftOut]:
     """Name every allocation and claim that holds an address which the new spec lacks.
 
     Addresses that the old spec did not cover either are no fault of this edit: a pool with an
@@ -259,24 +316,16 @@ def _field_of_ranges(at: Path, block: NetworkPoolSpec | SecondaryBlock) -> Path:
     return (*at, "tenantAllocation") if block.spans() else (*at, "cidr")
 
 
-def _outside(new: NetworkPool, at: Path, holder: str, address: str) -> Cause:
-    what = (
-        f"cannot narrow tenant allocation ranges: {holder} has address"
-        f" {address} outside the proposed ranges. Migrate or delete affected allocations first"
-    )
+def _outside(new: NetworkPool, at: Path, holder: str, address: str) -> _LeftOut:
     block = dict(poolspec.blocks(new.spec)).get(at)
-    return forbidden(at if block is None else _field_of_ranges(at, block), what)
+    return _LeftOut(at if block is None else _field_of_ranges(at, block), holder, address)
 
 
-def _reserved(new: NetworkPool, at: Path, after: Layout, holder: str, address: int) -> Cause:
-    """Return the cause for a reserved CIDR, or a gateway, that covers an allocation's address."""
+def _reserved(new: NetworkPool, at: Path, after: Layout, holder: str, address: int) -> _LeftOut:
+    """Return that a reserved CIDR, or a gateway, covers an allocation's address."""
     number = next(i for i, held in enumerate(after.reserved) if held.contains(address))
     block = dict(poolspec.blocks(new.spec))[at]
     listed = number < len(block.reserved)
     reserved = block.reserved[number].cidr if listed else new.spec.gateway or ""
-    what = (
-        f"cannot reserve {quoted(reserved)}: {holder} has"
-        f" address {address_text(address, after.family)} in it. Migrate or delete affected"
-        " allocations first"
-    )
-    return forbidden((*at, "reserved", number) if listed else (*at, "gateway"), what)
+    path = (*at, "reserved", number) if listed else (*at, "gateway")
+    return _LeftOut(path, holder, address_text(address, after.family), reserved)

@@ -1,12 +1,12 @@
 """What the integrations add to a manager; loaded only where the settings name one of them."""
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 from controller.client import Client
 from controller.resource import Resource
 from controller.webhooks import Webhook
+from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.clusterapi import offers as clusterapi_offers
 from reconcilers.integrations.clusterapi.api import POOLS as CLUSTER_API_POOLS
 from reconcilers.integrations.clusterapi.heldranges import list_held_ranges
@@ -16,17 +16,21 @@ from reconcilers.integrations.core.poolsource import OffersOf, PoolSource
 from reconcilers.integrations.core.serving import AllocatingIntegration
 from reconcilers.integrations.kubermatic import offers as kubermatic_offers
 from reconcilers.integrations.kubermatic.api import POOLS as IPAM_POOLS
-from reconcilers.integrations.kubermatic.observing import KubermaticObserver
+from reconcilers.integrations.kubermatic.observing import (
+    KubermaticObserver,
+    list_observed_ranges,
+)
 from reconcilers.integrations.kubermatic.serving import Kubermatic
 from reconcilers.integrations.vitistack import offers as vitistack_offers
 from reconcilers.integrations.vitistack.api import NETWORKS
 from reconcilers.integrations.vitistack.serving import Vitistack
+from reconcilers.networkpool.view import HeldRange
 from reconcilers.settings import CLUSTER_API, KUBERMATIC, VITISTACK, Settings
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.sharing import Kinds
 from reconcilers.webhooks.clusterapi import cluster_api_webhooks
 from reconcilers.webhooks.kubermatic import kubermatic_webhooks
-from reconcilers.webhooks.validators import ListHeldRanges, list_nothing
+from reconcilers.webhooks.validators import ListHeldRanges
 from reconcilers.wiring.shared import Shared
 
 POOL_OFFERS: Sequence[tuple[str, Kinds, Sequence[Resource[Any]], OffersOf]] = (
@@ -102,16 +106,20 @@ def integration_webhooks(
 def lister_of_others(client: Client, settings: Settings) -> ListHeldRanges:
     """Return what lists the addresses that others than IPAllocations hold of a NetworkPool.
 
-    Addresses that KKP allocates by itself are not among them: to reserve them, or to narrow the
-    pool, is how a person keeps a NetworkPool clear of them.
-
     Args:
         client: for the lists.
         settings: which integrations are on.
     """
-    return (
-        partial(list_held_ranges, client) if CLUSTER_API in settings.integration else list_nothing
-    )
+    listers: list[Callable[[Client, NetworkPool], Awaitable[Sequence[HeldRange]]]] = []
+    if CLUSTER_API in settings.integration:
+        listers.append(list_held_ranges)
+    if KUBERMATIC in settings.integration and settings.kubermatic.observe:
+        listers.append(list_observed_ranges)
+
+    async def list_others(pool: NetworkPool) -> Sequence[HeldRange]:
+        return [holding for lister in listers for holding in await lister(client, pool)]
+
+    return list_others
 
 
 def _cluster_api(shared: Shared) -> ClusterApi:

@@ -18,6 +18,7 @@ from allocator import AddressRange
 from allocator.addresses import union
 from allocator.errors import MalformedText
 from controller.cache import Cache, Change
+from controller.client import Client
 from controller.clock import Clock
 from controller.events import Recorder
 from controller.informer import Informer
@@ -73,19 +74,43 @@ class ObservedHolders(OtherHolders):
 
     @override
     def named(self, pool: NetworkPool) -> Sequence[HeldRange]:
-        return [
-            HeldRange(f"IPAMAllocation {allocation.metadata.key}", part, foreign=True)
-            for allocation, part in self._parts(pool)
-        ]
+        return _named(self._parts(pool))
 
     def _parts(self, pool: NetworkPool) -> Iterator[tuple[IPAMAllocation, AddressRange]]:
-        """Yield what IPAMAllocations hold of a pool."""
-        cidrs = [*cidrs_of(pool)]
-        for one in self.allocations or ():
-            for part, cidr in product(held(one.spec).ranges, cidrs):
-                shared = part.intersection(cidr)
-                if shared is not None:
-                    yield one, shared
+        return parts_of(pool, self.allocations or ())
+
+
+def parts_of(
+    pool: NetworkPool, allocations: Iterable[IPAMAllocation]
+) -> Iterator[tuple[IPAMAllocation, AddressRange]]:
+    """Yield what IPAMAllocations hold of a NetworkPool's CIDRs."""
+    cidrs = [*cidrs_of(pool)]
+    for allocation in allocations:
+        for part, cidr in product(held(allocation.spec).ranges, cidrs):
+            shared = part.intersection(cidr)
+            if shared is not None:
+                yield allocation, shared
+
+
+async def list_observed_ranges(client: Client, pool: NetworkPool) -> list[HeldRange]:
+    """Return what IPAMAllocations hold of a NetworkPool's CIDRs, by a list that begins now.
+
+    Args:
+        client: for the list.
+        pool: the pool.
+    """
+    if not await client.served(ALLOCATIONS):
+        return []
+    page = await client.list(ALLOCATIONS)
+    holdings = _named(parts_of(pool, page.items))
+    return sorted(holdings, key=lambda one: (one.range.family, one.range.first, one.holder))
+
+
+def _named(parts: Iterable[tuple[IPAMAllocation, AddressRange]]) -> list[HeldRange]:
+    return [
+        HeldRange(f"IPAMAllocation {allocation.metadata.key}", part, foreign=True)
+        for allocation, part in parts
+    ]
 
 
 def pools_of(pools: Iterable[NetworkPool], one: IPAMAllocation) -> Iterable[Key]:

@@ -1,22 +1,30 @@
 """KKP allocates by itself: NetworkPools keep clear of its addresses, and conflicts are told."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import pytest_asyncio
 
+from controller.config import connect
 from envtest import ControlPlane
 from reconcilers.api import crd, names
+from reconcilers.settings import KUBERMATIC, KubermaticSettings
 from tests.contract.conftest import administrator
 from tests.contract.kubermatic.lab import Body, Lab, ranges
-from tests.contract.product import DATA, product, under_shipped_roles
+from tests.contract.product import DATA, HOME, install_kinds, product, under_shipped_roles
+from tests.contract.test_webhooks import SETTINGS, Site, warnings
 from tests.polling import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 _numbers = count()
+OBSERVING = replace(
+    SETTINGS, integration=(KUBERMATIC,), kubermatic=KubermaticSettings(observe=True)
+)
 ROOT = f"/apis/{names.API_VERSION}/namespaces/default"
 
 
@@ -111,3 +119,26 @@ async def test_nothing_of_kkp_is_written_by_who_observes(lab: Lab) -> None:
     kept = await lab.find(lab.allocation("x", "k"))
     assert kept is not None
     assert kept["spec"] == made["spec"]
+
+
+async def test_a_networkpool_may_leave_out_what_kkp_allocated_with_a_warning(
+    tmp_path: Path,
+) -> None:
+    async with ControlPlane.start() as plane, administrator(plane) as admin:
+        await install_kinds(plane, "kubermatic")
+        await admin.post("/api/v1/namespaces", json={"metadata": {"name": HOME}})
+        transport = await connect(plane.write_kubeconfig(tmp_path / "kubeconfig"))
+        site, lab = Site(admin, transport), Lab(admin, "w")
+        await lab.post_namespace("x")
+        await lab.allocate("x", "k", type="range", addresses=["10.6.0.8-10.6.0.9"])
+        holder = f"IPAMAllocation {lab.namespace('x')}/{lab.name('k')} has address 10.6.0"
+        async with site.judged(OBSERVING):
+            assert (await site.create("NetworkPool", "p", {"cidr": "10.6.0.0/28"})).is_success
+            for change, where in (
+                ({"gateway": "10.6.0.8"}, "spec.gateway"),
+                ({"reserved": [{"cidr": "10.6.0.8/30"}], "gateway": None}, "spec.reserved[0]"),
+            ):
+                edited = await site.edit("NetworkPool", "p", {"spec": change})
+                assert any(one.startswith(f"{where}: {holder}") for one in warnings(edited))
+            assert (await site.delete("NetworkPool", "p")).is_success
+        await transport.aclose()

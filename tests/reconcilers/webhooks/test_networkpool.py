@@ -1,11 +1,14 @@
 """The rules on NetworkPools: sound specs, CIDRs that only grow, no holder left out or orphaned."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from allocator import AddressRange
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool.protocol import blockers
+from reconcilers.networkpool.view import HeldRange
 from reconcilers.webhooks import networkpool
 from reconcilers.webhooks.verdict import MOST_CAUSES, Verdict
 from tests.reconcilers import make
@@ -331,3 +334,53 @@ def test_a_pool_with_an_open_promise_cannot_be_deleted() -> None:
 )
 def test_requests_that_hold_nothing_do_not_block_deletion(left: Any) -> None:
     assert networkpool.deleted(pool(), make.view(left)).allowed
+
+
+# -- what another platform allocates by itself ---------------------------------------------------
+
+
+def observed(address: str, name: str = "team/k") -> HeldRange:
+    """Return an address that KKP has given a cluster by itself."""
+    found = AddressRange.parse(address, address)
+    return HeldRange(f"IPAMAllocation {name}", found, foreign=True)
+
+
+@pytest.mark.parametrize(
+    ("new", "warning"),
+    [
+        (
+            pool(reserved=["10.0.0.8/29"]),
+            "spec.reserved[0]: IPAMAllocation team/k has address 10.0.0.9 in 10.0.0.8/29",
+        ),
+        (
+            pool((32, 63)),
+            (
+                "spec.tenantAllocation: IPAMAllocation team/k has address 10.0.0.9 outside the"
+                " proposed ranges"
+            ),
+        ),
+        (
+            replace(pool(), spec=replace(pool().spec, gateway="10.0.0.9")),
+            "spec.gateway: IPAMAllocation team/k has address 10.0.0.9 in 10.0.0.9",
+        ),
+    ],
+    ids=["reserved", "narrowed", "gateway"],
+)
+def test_addresses_that_kkp_allocated_may_be_left_out_with_a_warning(
+    new: NetworkPool, warning: str
+) -> None:
+    held = [observed("10.0.0.9")]
+    verdict = networkpool.updated(new, pool(), make.view(), make.spaces(), LIMIT, held)
+    assert verdict.allowed
+    ends = "; it keeps it, and the pool no longer counts it as in use"
+    assert f"{warning}{ends}" in verdict.warnings
+    assert networkpool.deleted(pool(), make.view(), held).allowed
+
+
+def test_many_objects_whose_addresses_are_left_out_are_counted() -> None:
+    held = [observed(f"10.0.0.{number}", f"team/k{number}") for number in range(8)]
+    new = pool(reserved=["10.0.0.0/29"])
+    verdict = networkpool.updated(new, pool(), make.view(), make.spaces(), LIMIT, held)
+    assert verdict.allowed
+    assert len(verdict.warnings) == 6
+    assert verdict.warnings[-1] == "spec.cidr: 3 more objects hold such addresses"
