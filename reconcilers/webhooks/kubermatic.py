@@ -27,12 +27,16 @@ class IPAMPoolValidator:
 
     async def created(self, new: IPAMPool) -> Verdict:
         """Validate a new pool."""
+        if missing := rules.missing_datacenters(new):
+            return Verdict(refusal=missing, forbidden=True)
         for fault in rules.faults(new):
             return Verdict(refusal=fault, forbidden=True)
         return Verdict(warnings=(*rules.warnings(new), *shared_addresses(new, self._spaces)))
 
     async def updated(self, new: IPAMPool, old: IPAMPool | None) -> Verdict:
         """Validate an edit; allocations are read only if it excludes more than before."""
+        if missing := rules.missing_datacenters(new, old):
+            return Verdict(refusal=missing, forbidden=True)
         for fault in rules.faults(new):
             return Verdict(refusal=fault, forbidden=True)
         if old is not None:

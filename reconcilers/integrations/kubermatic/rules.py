@@ -1,5 +1,8 @@
 """Which IPAMPools are refused, with the words of KKP's webhook, and what is warned about.
 
+One rule is of KKP's API reference alone: a pool has at least one datacenter. KKP's webhook accepts
+a pool without, which serves no cluster.
+
 Networks are compared, not texts: the same network in another spelling is no change, and an
 exclusion excludes what it means, host bits or not.
 """
@@ -93,6 +96,14 @@ def _prefix_fault(datacenter: Datacenter, whole: AddressRange) -> str:
                 f" allocation prefix ({length})"
             )
     return ""
+
+
+def missing_datacenters(new: IPAMPool, old: IPAMPool | None = None) -> str:
+    """Return why a pool without datacenters is refused; empty if it had none before either."""
+    if new.spec.datacenters or (old is not None and not old.spec.datacenters):
+        return ""
+    what = "a pool needs at least one datacenter; " + ("delete the pool" if old else "add one")
+    return f"spec.datacenters: must not be empty: {what}"
 
 
 def changes(new: IPAMPool, old: IPAMPool) -> Iterable[str]:
