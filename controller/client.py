@@ -58,8 +58,8 @@ def _naming(
     try:
         yield
     except ControllerError as error:
-        what = f"{resource.full_name}/{subresource}" if subresource else resource.full_name
-        error.request = " ".join(part for part in (verb, what, str(where)) if part)
+        target = f"{resource.full_name}/{subresource}" if subresource else resource.full_name
+        error.request = " ".join(part for part in (verb, target, str(where)) if part)
         raise
 
 

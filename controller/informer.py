@@ -420,8 +420,8 @@ class Informers:
             lambda: sum(len(one.cache) for one in alike.values()),
         )
         metrics.watch_gaps(
-            lambda: sum(len(one.cache.unreadable) for one in alike.values()),
-            lambda: sum(not one.cache.synced for one in alike.values()),
+            lambda: sum(len(sibling.cache.unreadable) for sibling in alike.values()),
+            lambda: sum(not sibling.cache.synced for sibling in alike.values()),
         )
         return informer
 

@@ -20,7 +20,7 @@ def check_owners(kind: Resource[Any], body: Mapping[str, Any]) -> None:
     meta = body.get("metadata") or {}
     if kind.namespaced or not meta.get("namespace") or not meta.get("ownerReferences"):
         return
-    owners = ", ".join(f"{one['kind']} {one['name']}" for one in meta["ownerReferences"])
+    owners = ", ".join(f"{owner['kind']} {owner['name']}" for owner in meta["ownerReferences"])
     raise ValueError(
         f"{kind.kind} {meta.get('name') or meta.get('generateName')} is cluster-scoped and cannot"
         f" be owned by {owners} in namespace {meta['namespace']}: use a cluster-scoped owner, or"

@@ -120,11 +120,11 @@ def as_exception(error: BaseException) -> Exception:
         case asyncio.CancelledError():
             if cancellation_requested():
                 raise error
-            made = UnexpectedError("cancelled by other code, or awaited what was cancelled")
+            substitute = UnexpectedError("cancelled by other code, or awaited what was cancelled")
         case _:
-            made = UnexpectedError(f"raised {safe_repr(error)}, which is no Exception")
-    made.__cause__ = error
-    return made
+            substitute = UnexpectedError(f"raised {safe_repr(error)}, which is no Exception")
+    substitute.__cause__ = error
+    return substitute
 
 
 def cancellation_requested() -> bool:

@@ -107,19 +107,21 @@ def _block_warnings(
     """Yield the warnings about a CIDR and its reservations: overlaps, host bits, none left."""
     written: list[tuple[Path, str, AddressRange]] = [((*at, "cidr"), block.cidr, layout.cidr)]
     # What is reserved for the gateway comes last, and is not among the spec's reservations.
-    for number, (one, parsed) in enumerate(zip(block.reserved, layout.reserved, strict=False)):
+    for number, (reservation, parsed) in enumerate(
+        zip(block.reserved, layout.reserved, strict=False)
+    ):
         path = (*at, "reserved", number)
-        written.append(((*path, "cidr"), one.cidr, parsed))
+        written.append(((*path, "cidr"), reservation.cidr, parsed))
         for earlier, other in enumerate(layout.reserved[:number]):
             if parsed.overlaps(other):
-                what = f"{parsed.text} overlaps reserved[{earlier}] ({other.text})"
-                yield Remark(path, what)
+                sentence = f"{parsed.text} overlaps reserved[{earlier}] ({other.text})"
+                yield Remark(path, sentence)
     for field, text, parsed in written:
         if warning := ranges.host_bits(text, parsed):
             yield Remark(field, warning)
     if layout.total == 0:
-        what = "everything that tenants may draw from is reserved: nothing can be handed out"
-        yield Remark(at, what)
+        sentence = "everything that tenants may draw from is reserved: nothing can be handed out"
+        yield Remark(at, sentence)
 
 
 class _Pin(NamedTuple):

@@ -133,8 +133,8 @@ def _pools(objects: Objects) -> Iterator[Finding]:
 
 def _host_bits(pool: NetworkPool) -> Iterator[Finding]:
     """Yield the CIDRs of one block of a pool that have host bits set."""
-    for text in (pool.spec.cidr, *(reserved.cidr for reserved in pool.spec.reserved)):
-        if warning := ranges.host_bits(text):
+    for cidr in (pool.spec.cidr, *(reserved.cidr for reserved in pool.spec.reserved)):
+        if warning := ranges.host_bits(cidr):
             yield Finding(HOST_BITS, "warning", Subject.from_object(NETWORK_POOL, pool), warning)
 
 

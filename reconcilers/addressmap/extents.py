@@ -85,7 +85,7 @@ class Extent:
         return found.pop() if len(found) == 1 else ""
 
     def document(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return the extent as JSON for programs."""
         return {
             "start": self.range.start_text,
             "end": self.range.end_text,
@@ -331,7 +331,7 @@ class Usage:
         return 100 * self.capacity.allocated // total if total else 0
 
     def document(self) -> dict[str, Any]:
-        """Return it for programs; figures that are not known are None."""
+        """Return the usage as JSON for programs; figures that are not known are None."""
         numbers: dict[str, int | None] = {
             **figures(self.capacity),
             "utilizationPercent": self.percent,

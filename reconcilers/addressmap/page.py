@@ -153,14 +153,14 @@ def documents_of(objects: Objects, names: Collection[PoolName]) -> dict[PoolName
 
 def pool_document(pool: PoolPicture) -> Document:
     """Return what is to be shown of one pool, or of one block of it."""
-    one, figures = pool.picture, pool.usage
-    cidr = one.cidr
+    pool_picture, figures = pool.picture, pool.usage
+    cidr = pool_picture.cidr
     waiting = sorted(figures.requests, key=lambda a: (a.requested_at, a.metadata.name))
     return {
-        "name": one.name,
-        "cidr": one.pool.spec.cidr,
+        "name": pool_picture.name,
+        "cidr": pool_picture.pool.spec.cidr,
         "family": cidr.family if cidr else 0,
-        "fault": one.fault,
+        "fault": pool_picture.fault,
         "first": cidr.start_text if cidr else "",
         "size": cidr.size if cidr else 0,
         "ready": figures.ready,
@@ -177,7 +177,7 @@ def pool_document(pool: PoolPicture) -> Document:
         # From the CIDR's first address: of IPv4, numbers that a browser has exactly.
         "extents": [
             extent.document() | {"at": extent.range.first - (cidr.first if cidr else 0)}
-            for extent in one.extents
+            for extent in pool_picture.extents
         ],
     }
 

@@ -112,14 +112,18 @@ def _audited(where: Scope) -> list[Finding]:
 def _shown_of(findings: Iterable[Finding], where: Scope) -> list[Finding]:
     """Return the findings about what -n selects; all objects were read to find them."""
     shown = {"", where.namespace}
-    return [one for one in findings if not where.namespace or one.subject.namespace in shown]
+    return [
+        finding
+        for finding in findings
+        if not where.namespace or finding.subject.namespace in shown
+    ]
 
 
 async def _repaired(where: Scope, wanted: Report, client: Any) -> list[Outcome]:
     objects = await read_objects(client, where.namespace)
-    found = _shown_of(audit(objects, datetime.now(UTC)), where)
+    findings = _shown_of(audit(objects, datetime.now(UTC)), where)
     show_progress("carrying out the report")
-    return [outcome async for outcome in repair(client, wanted, found)]
+    return [outcome async for outcome in repair(client, wanted, findings)]
 
 
 async def _audit_with_tenants(where: Scope, client: Any) -> list[Finding]:
@@ -127,6 +131,6 @@ async def _audit_with_tenants(where: Scope, client: Any) -> list[Finding]:
 
     objects = await read_objects(client, where.namespace)
     report_not_read(objects)
-    found = _shown_of(audit(objects, datetime.now(UTC)), where)
+    findings = _shown_of(audit(objects, datetime.now(UTC)), where)
     show_progress("asking the tenants")
-    return [*found, *await tenant_drift(client, objects, where.namespace)]
+    return [*findings, *await tenant_drift(client, objects, where.namespace)]

@@ -87,12 +87,12 @@ def draw(
     objects = read_shown(where)
     with progress("drawing"):
         pools = _selected(objects, names, family)
-        text = _svg(objects, pools) if svg else ""
+        picture = _svg(objects, pools) if svg else ""
         if html:
             documents = map(pool_document, counted(pools))
-            text = page(document(objects, datetime.now(UTC), documents))
+            picture = page(document(objects, datetime.now(UTC), documents))
     if where_to := svg or html:
-        _write(where_to, text)
+        _write(where_to, picture)
     else:
         show(
             output,
@@ -121,7 +121,7 @@ def _is_of_family(pool: PoolPicture, family: str) -> bool:
 
 def _svg(objects: Objects, pools: Sequence[PoolPicture]) -> str:
     if len(pools) != 1:
-        known = ", ".join(f"{full_name(one.name)} of {one.pool.spec.cidr}" for one in pools)
+        known = ", ".join(f"{full_name(pool.name)} of {pool.pool.spec.cidr}" for pool in pools)
         raise Problem(
             f"--svg draws one pool of one family, and these are {len(pools)}: {known or 'none'};"
             " name one of them, choose its --family, or use --html"

@@ -49,9 +49,9 @@ def pools(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Compl
     """
     from reconcilers.integrations.poolkinds import POOL_KINDS
 
-    found = [(kind.lower(), key.name) for kind, key in _listed(ctx, POOL_KINDS)]
-    count = Counter(name for _, name in found)
-    with_kind = [f"{kind}/{name}" for kind, name in found if incomplete or count[name] > 1]
+    candidates = [(kind.lower(), key.name) for kind, key in _listed(ctx, POOL_KINDS)]
+    count = Counter(name for _, name in candidates)
+    with_kind = [f"{kind}/{name}" for kind, name in candidates if incomplete or count[name] > 1]
     return _beginning([*count, *with_kind], incomplete)
 
 
@@ -77,7 +77,7 @@ def _listed(ctx: click.Context, kinds: "Sequence[Resource[Any]]") -> "list[tuple
     within = ctx.params.get("namespace") or ""
 
     async def names() -> "list[tuple[str, Key]]":
-        found = []
+        listed = []
         with anyio.fail_after(ANSWER_SECONDS):
             asked = _kubeconfig(ctx), ctx.params.get("context")
             async with connected(*asked, user_agent="butler-ipam", may_ask=False) as transport:
@@ -94,8 +94,8 @@ def _listed(ctx: click.Context, kinds: "Sequence[Resource[Any]]") -> "list[tuple
                         page = await client.list(
                             outline, namespace=within if kind.namespaced else ""
                         )
-                        found += [(kind.kind, one.metadata.key) for one in page.items]
-        return found
+                        listed += [(kind.kind, item.metadata.key) for item in page.items]
+        return listed
 
     try:
         return anyio.run(names)

@@ -270,9 +270,11 @@ def as_yaml(documents: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _as_yaml(document: Mapping[str, Any]) -> str:
-    text = _dumped(document, allow_unicode=True)
+    readable = _dumped(document, allow_unicode=True)
     # YAML leaves invisible controls as they are unless all of Unicode is escaped.
-    return text if text == escape_lines(text) else _dumped(document, allow_unicode=False)
+    return (
+        readable if readable == escape_lines(readable) else _dumped(document, allow_unicode=False)
+    )
 
 
 def _dumped(document: Mapping[str, Any], *, allow_unicode: bool) -> str:

@@ -82,7 +82,7 @@ def work_out(
     for trouble in shown.troubles:
         if trouble.kind in {HOST_BITS, POOLS_OVERLAP}:
             findings.add("warning", f"{trouble.subject} {trouble.key}: {trouble.sentence}")
-    before = {one.key: one.object for one in manifests.allocations}
+    before = {manifest.key: manifest.object for manifest in manifests.allocations}
     forecast.also_held = shown.held
     with capture_logs():  # of what reconcilers log: standard output belongs to the plan
         forecast.run()

@@ -52,7 +52,7 @@ def _if_known(
     value: Callable[[FigureT], Cell | str | int | None],
 ) -> Callable[[FigureT], Cell | str | int | None]:
     """Return what a column says of a figure: unknown where the user may not read all of it."""
-    return lambda one: Cell("unknown", right=True) if one.not_read else value(one)
+    return lambda usage: Cell("unknown", right=True) if usage.not_read else value(usage)
 
 
 _POOLS: Sequence[Column[Usage]] = (
@@ -61,18 +61,18 @@ _POOLS: Sequence[Column[Usage]] = (
     Column("CIDR", lambda one: one.pool.spec.cidr),
     Column(
         "USED",
-        _if_known(lambda one: bar(one.capacity.allocated, one.capacity.total)),
-        narrow=_if_known(lambda one: bar(one.capacity.allocated, one.capacity.total, 10)),
+        _if_known(lambda usage: bar(usage.capacity.allocated, usage.capacity.total)),
+        narrow=_if_known(lambda usage: bar(usage.capacity.allocated, usage.capacity.total, 10)),
     ),
     Column("TOTAL", lambda one: one.capacity.total, drop=4),
-    Column("ALLOCATED", _if_known(lambda one: one.capacity.allocated), drop=3),
-    Column("FREE", _if_known(lambda one: one.capacity.available)),
-    Column("LARGEST", _if_known(lambda one: one.capacity.largest_free), drop=2),
-    Column("FRAG", _if_known(lambda one: percent(one.capacity.fragmentation_percent)), drop=5),
-    Column("WAITING", _if_known(lambda one: one.waiting)),
+    Column("ALLOCATED", _if_known(lambda usage: usage.capacity.allocated), drop=3),
+    Column("FREE", _if_known(lambda usage: usage.capacity.available)),
+    Column("LARGEST", _if_known(lambda usage: usage.capacity.largest_free), drop=2),
+    Column("FRAG", _if_known(lambda usage: percent(usage.capacity.fragmentation_percent)), drop=5),
+    Column("WAITING", _if_known(lambda usage: usage.waiting)),
     Column("READY", lambda one: Cell(one.ready, STATUS_COLOURS.get(one.ready))),
-    Column("ALLOCATIONS", _if_known(lambda one: one.allocations), wide=True),
-    Column("TENANTS", _if_known(lambda one: one.tenants), wide=True),
+    Column("ALLOCATIONS", _if_known(lambda usage: usage.allocations), wide=True),
+    Column("TENANTS", _if_known(lambda usage: usage.tenants), wide=True),
     Column("WHY", lambda one: Cell(one.reason), wide=True),
 )
 
@@ -99,12 +99,12 @@ def pools(output: Form, watch: bool, **values: Any) -> None:
         followed(where, output, as_text)
         return
     objects = read_shown(where)
-    found = pool_pictures(objects)
-    items = [pool.usage.document() for pool in found if pool.view is None]
-    others = [pool.view.document() for pool in found if pool.view]
+    pictures = pool_pictures(objects)
+    items = [pool.usage.document() for pool in pictures if pool.view is None]
+    others = [pool.view.document() for pool in pictures if pool.view]
     listed = {"others": others} if others else {}
     document = partial(report, "PoolUsageList", items=items, **listed)
-    named = ((pool.full_kind, pool.name.key.name) for pool in found)
+    named = ((pool.full_kind, pool.name.key.name) for pool in pictures)
     show(output, document, named, partial(as_text, objects))
 
 
@@ -113,7 +113,7 @@ def _sizes(
 ) -> Callable[[Holding], Cell | str | int | None]:
     """Return what says how many addresses there are, of each family if there are two."""
     return _if_known(
-        lambda one: Cell(" + ".join(map(written, one.sizes(kind))) or "0", right=True)
+        lambda tenant: Cell(" + ".join(map(written, tenant.sizes(kind))) or "0", right=True)
     )
 
 
@@ -127,12 +127,16 @@ _TENANTS: Sequence[Column[Holding]] = (
     Column("PHASE", lambda one: one.phase, drop=1),
     Column("NODES", _sizes(names.TYPE_NODES), narrow=_sizes(names.TYPE_NODES, short)),
     Column("LB", _sizes(names.TYPE_LOADBALANCER), narrow=_sizes(names.TYPE_LOADBALANCER, short)),
-    Column("GROWN", _if_known(lambda one: one.grown), drop=2),
-    Column("WAITING", _if_known(lambda one: one.waiting)),
+    Column("GROWN", _if_known(lambda tenant: tenant.grown), drop=2),
+    Column("WAITING", _if_known(lambda tenant: tenant.waiting)),
     Column("READY", lambda one: Cell(one.network[0], STATUS_COLOURS.get(one.network[0]))),
-    Column("NODE RANGES", _if_known(lambda one: _texts(one.ranges(names.TYPE_NODES))), wide=True),
     Column(
-        "LB RANGES", _if_known(lambda one: _texts(one.ranges(names.TYPE_LOADBALANCER))), wide=True
+        "NODE RANGES", _if_known(lambda tenant: _texts(tenant.ranges(names.TYPE_NODES))), wide=True
+    ),
+    Column(
+        "LB RANGES",
+        _if_known(lambda tenant: _texts(tenant.ranges(names.TYPE_LOADBALANCER))),
+        wide=True,
     ),
     Column("WHY", lambda one: Cell(one.network[1]), wide=True),
 )

@@ -126,7 +126,7 @@ def from_manifests(
             get; None to leave them waiting.
     """
     found = Found(
-        objects.from_bodies((one for one in bodies if objects.is_known(one)), namespace),
+        objects.from_bodies((body for body in bodies if objects.is_known(body)), namespace),
         _of_manifests(bodies, KUBERMATIC, namespace, now),
         _of_manifests(bodies, VITISTACK, namespace, now),
     )

@@ -244,7 +244,9 @@ class Forecast:
         for tenant, provider in list(self._entitled()):
             since = self._delete_moving(tenant, provider)
             wanted = self._wanted(tenant, provider)
-            for group in groups(tenant, [one for one in wanted if one.existing is None]):
+            for group in groups(
+                tenant, [request for request in wanted if request.existing is None]
+            ):
                 yield from self._create(tenant, provider, group, since)
 
     def _delete_moving(self, tenant: TenantCluster, provider: ProviderConfig) -> dict[str, str]:

@@ -63,7 +63,7 @@ def changes(
         most: the largest pool that the controllers accept, in addresses.
         also_held: what requests of other kinds hold of pools, before and after.
     """
-    earlier = _held_by_pool([one.object for one in read.allocations], also_held[0])
+    earlier = _held_by_pool([manifest.object for manifest in read.allocations], also_held[0])
     later = _held_by_pool(list(ledger.allocations), also_held[1])
     statuses = {one.key: one.object for one in read.pools}
     found = []

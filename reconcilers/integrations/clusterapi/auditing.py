@@ -46,11 +46,16 @@ def audit(
     yield from _addresses(caches)
 
 
-def _host_bits(one: PoolContents) -> Iterator[Trouble]:
+def _host_bits(contents: PoolContents) -> Iterator[Trouble]:
     """Yield the CIDRs of a pool that have host bits set."""
-    for warning in host_bit_warnings(one.pool.spec):
+    for warning in host_bit_warnings(contents.pool.spec):
         yield Trouble(
-            HOST_BITS, "warning", one.kind.kind, one.pool.metadata.key, warning, one.pool
+            HOST_BITS,
+            "warning",
+            contents.kind.kind,
+            contents.pool.metadata.key,
+            warning,
+            contents.pool,
         )
 
 
@@ -109,8 +114,10 @@ def _claims(caches: ClaimCaches, now: datetime) -> Iterator[Trouble]:
             sentence = f"names {kind.kind} {pool_key(kind, claim)}, which does not exist; it waits"
             yield Trouble("UnknownPool", "error", CLAIM, key, sentence, claim)
         if since is None and caches.names_no_cluster(claim):
-            what = "it waits" if record_of(claim) is None else "it keeps its address, unattended"
-            sentence = f"names Cluster {claim.cluster}, which does not exist; {what}"
+            consequence = (
+                "it waits" if record_of(claim) is None else "it keeps its address, unattended"
+            )
+            sentence = f"names Cluster {claim.cluster}, which does not exist; {consequence}"
             yield Trouble("UnknownCluster", "error", CLAIM, key, sentence, claim)
         named = Key(key.namespace, claim.address_name)
         if since is None and claim.address_name and named not in caches.addresses:

@@ -49,9 +49,9 @@ def held_ranges(
     by_key = {claim.metadata.key: claim for claim in claims}
     holdings: set[HeldRange] = set()
 
-    def note(holder: str, text: str) -> None:
+    def note(holder: str, address_text: str) -> None:
         try:
-            holdings.add(HeldRange(holder, AddressRange.parse(text, text)))
+            holdings.add(HeldRange(holder, AddressRange.parse(address_text, address_text)))
         except AllocatorError:
             return  # a person wrote it; it is no address of any pool
 

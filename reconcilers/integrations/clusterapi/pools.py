@@ -212,7 +212,7 @@ class PoolReconciler(JournalReconciler[Any]):
         leftover = await self._parts.leftovers.collect(self.kind, view, choice)
         await self._write_status(pool, space)
         outcome = self._next(pool, choice.settled, results, more=choice.more)
-        later = restored.next_in(space_name(self.kind, pool.metadata.key))
+        later = restored.seconds_until_next(space_name(self.kind, pool.metadata.key))
         return _sooner(_sooner(outcome, leftover), later)
 
     async def _keep(

@@ -47,18 +47,21 @@ class RestoredClaims:
         arrival = self._arrivals.get(claim.metadata.uid)
         return 0.0 if arrival is None else self._seconds_left(arrival)
 
-    def next_in(self, space: str) -> float | None:
-        """Return in how many seconds the first claim of a pool may get another address.
+    def seconds_until_next(self, space: str) -> float | None:
+        """Return in how many seconds the first restored claim of a pool may get any address.
 
         Args:
             space: the name of the pool's space, as `space_name` gives it.
+
+        Returns:
+            None if no claim of the pool waits for its IPAddress.
         """
-        waits_left = (
+        remaining = (
             self._seconds_left(arrival)
             for arrival in self._arrivals.values()
             if space in arrival.spaces
         )
-        return min((seconds for seconds in waits_left if seconds > 0), default=None)
+        return min((seconds for seconds in remaining if seconds > 0), default=None)
 
     def _seconds_left(self, arrival: _Arrival) -> float:
         return max(0.0, arrival.at + RESTORED_SECONDS - self._clock.monotonic())

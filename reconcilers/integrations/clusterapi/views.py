@@ -243,7 +243,7 @@ def drawing_of(one: PoolContents, view: PoolView) -> Drawing:
 
 def shown(contents: Sequence[PoolContents]) -> Views:
     """Return what people see of pools, and the requests of claims to NetworkPools."""
-    shown_pools = [(one, view_of(one)) for one in contents if one.kind != NETWORK_POOL]
+    shown_pools = [(pool, view_of(pool)) for pool in contents if pool.kind != NETWORK_POOL]
     return Views(
         [view for _, view in shown_pools],
         requests={
@@ -251,7 +251,7 @@ def shown(contents: Sequence[PoolContents]) -> Views:
             for one in contents
             if one.kind == NETWORK_POOL
         },
-        drawings=[drawing_of(one, view) for one, view in shown_pools],
+        drawings=[drawing_of(pool, view) for pool, view in shown_pools],
     )
 
 

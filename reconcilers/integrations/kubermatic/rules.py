@@ -108,15 +108,15 @@ def missing_datacenters(new: IPAMPool, old: IPAMPool | None = None) -> str:
 
 def changes(new: IPAMPool, old: IPAMPool) -> Iterable[str]:
     """Yield what of a pool may not be changed."""
-    for name, mine in sorted(new.spec.datacenters.items()):
+    for name, datacenter in sorted(new.spec.datacenters.items()):
         before = old.spec.datacenters.get(name)
         if before is None:
             continue
-        if not _same_network(mine.poolCidr, before.poolCidr):
+        if not _same_network(datacenter.poolCidr, before.poolCidr):
             yield "it's not allowed to update the pool CIDR for a datacenter"
-        elif mine.type != before.type:
+        elif datacenter.type != before.type:
             yield "it's not allowed to update the allocation type for a datacenter"
-        elif mine.type != RANGE and mine.allocationPrefix != before.allocationPrefix:
+        elif datacenter.type != RANGE and datacenter.allocationPrefix != before.allocationPrefix:
             yield "it's not allowed to update the allocation prefix for a datacenter"
 
 
@@ -131,9 +131,9 @@ def conflicts(
     new: IPAMPool, old: IPAMPool, allocations: Sequence[IPAMAllocation]
 ) -> Iterable[str]:
     """Yield where an exclusion that is added would touch an allocation."""
-    for name, mine in sorted(new.spec.datacenters.items()):
+    for name, datacenter in sorted(new.spec.datacenters.items()):
         before = old.spec.datacenters.get(name, Datacenter())
-        added = set(exclusions(mine)) - set(exclusions(before))
+        added = set(exclusions(datacenter)) - set(exclusions(before))
         here = [
             part for one in allocations if one.spec.dc == name for part in held(one.spec).ranges
         ]
@@ -173,16 +173,16 @@ def host_bit_warnings(pool: IPAMPool) -> Iterator[str]:
     """Yield the CIDRs with host bits set, with their fields."""
     for name, datacenter in sorted(pool.spec.datacenters.items()):
         fields = {"poolCidr": datacenter.poolCidr} | {
-            f"excludePrefixes[{index}]": text
-            for index, text in enumerate(datacenter.excludePrefixes)
+            f"excludePrefixes[{index}]": prefix
+            for index, prefix in enumerate(datacenter.excludePrefixes)
         }
-        for field, text in fields.items():
-            if warning := ranges.host_bits(text):
+        for field, prefix in fields.items():
+            if warning := ranges.host_bits(prefix):
                 yield f"spec.datacenters.{name}.{field}: {warning}"
 
 
 def warnings(new: IPAMPool, old: IPAMPool | None = None) -> Iterable[str]:
-    """Yield what is odd about a pool that is accepted."""
+    """Yield warnings about a pool that is accepted: values that have no effect, and removals."""
     if not new.spec.datacenters:
         yield "spec.datacenters is empty: the pool serves no cluster"
     yield from host_bit_warnings(new)

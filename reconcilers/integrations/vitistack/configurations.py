@@ -102,7 +102,10 @@ class ConfigurationReconciler:
         return SETTLED
 
     async def _make_missing(
-        self, one: NetworkConfiguration, network: NetworkNamespace, interfaces: Sequence[str]
+        self,
+        configuration: NetworkConfiguration,
+        network: NetworkNamespace,
+        interfaces: Sequence[str],
     ) -> None:
         """Make the IPAllocations of interfaces that have none.
 
@@ -112,8 +115,12 @@ class ConfigurationReconciler:
         """
         if not interfaces:
             return
-        live = await self._client.find(CONFIGURATIONS, one.metadata.key)
-        if live is None or live.metadata.uid != one.metadata.uid or live.metadata.terminating:
+        live = await self._client.find(CONFIGURATIONS, configuration.metadata.key)
+        if (
+            live is None
+            or live.metadata.uid != configuration.metadata.uid
+            or live.metadata.terminating
+        ):
             return
         for interface in interfaces:
             await self._make(live, network, interface)

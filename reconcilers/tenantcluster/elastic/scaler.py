@@ -337,19 +337,19 @@ class Scaler:
     async def _demand(
         self, tenant: TenantCluster, provider: ProviderConfig, services: Sequence[Service]
     ) -> Demand:
-        """Return what a tenant's Services show, given what it has and what growth would bring.
+        """Return what a tenant's Services need, by the families that the tenant has or can get.
 
-        The latter is worked out only where a Service waits for what the tenant has none of: that
-        asks all pools.
+        The families that growth would add are worked out only if a Service needs a family that
+        the tenant lacks, because that reads all pools.
         """
         ours, have = self._settings.load_balancer_class, families(self._members(tenant))
-        found = await read_demand(services, ours, have)
+        demand = await read_demand(services, ours, have)
         elastic = provider.spec.networking.sizing.allocationMode == ELASTIC
-        if elastic and any(one.reason == OTHER_FAMILY for one in found.elsewhere):
-            more = have | self._requester.families_of_growth(tenant, provider)
+        if elastic and any(unmet.reason == OTHER_FAMILY for unmet in demand.elsewhere):
+            after_growth = have | self._requester.families_of_growth(tenant, provider)
             # While its family is not known yet, what is missing is room.
-            return await read_demand(services, ours, more or ranges.WORDS)
-        return found
+            return await read_demand(services, ours, after_growth or ranges.WORDS)
+        return demand
 
     def _current(self, tenant: TenantCluster) -> TenantCluster:
         """Return the cluster as this pass has left it."""

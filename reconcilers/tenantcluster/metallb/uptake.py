@@ -169,9 +169,9 @@ def _is_overlapped(marker: IPAddressPool, pools: Mapping[str, IPAddressPool]) ->
 
 def _others(pools: Mapping[str, IPAddressPool]) -> Iterable[AddressRange]:
     others = (pool for name, pool in pools.items() if name != MARKER)
-    entries = (text for pool in others for text in pool.spec.addresses)
-    found = map(ranges.parsed_entry, islice(entries, MOST_ENTRIES))
-    return (one for one in found if one is not None)
+    entries = (entry for pool in others for entry in pool.spec.addresses)
+    parsed = map(ranges.parsed_entry, islice(entries, MOST_ENTRIES))
+    return (addresses for addresses in parsed if addresses is not None)
 
 
 def _overlaps_any(entry: str, others: Iterable[AddressRange]) -> bool:
