@@ -1,0 +1,120 @@
+"""What `plan` and `check` say of pools of all kinds that hand out the same addresses."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from tests.reconcilers.cli.commandline import Outcome, plan, run, thing
+from tests.yamls import written_yaml
+
+Body = dict[str, Any]
+SITES = ": well for separate sites, a slip otherwise"
+POOL, IP_POOL = "NetworkPool butler-system/np", "InClusterIPPool butler-system/ic"
+IPAM_POOL, NETWORK = "IPAMPool kkp in datacenter dc-1", "NetworkNamespace butler-system/viti"
+
+
+def pools(first: int, last: int) -> list[Body]:
+    """Return a NetworkPool of addresses 0 to 31, and pools of other kinds of `first` to `last`.
+
+    All are of one subnet, and those of vitistack and Cluster API have its whole CIDR.
+    """
+    net = "10.71.0"
+    ranges = [{"start": f"{net}.0", "end": f"{net}.31"}]
+    ends = {"ipv4RangeStart": f"{net}.{first}", "ipv4RangeEnd": f"{net}.{last}"}
+    static = {"ipv4CIDR": f"{net}.0/26", "ipv4Gateway": f"{net}.62", **ends}
+    excluded = [f"{net}.{part}" for part in (f"0-{net}.{first - 1}", f"{last + 1}-{net}.63")]
+    datacenter = {
+        "type": "range",
+        "poolCidr": f"{net}.0/26",
+        "allocationRange": 4,
+        "excludeRanges": excluded,
+    }
+    network = {
+        "datacenterIdentifier": "dc-2",
+        "ipAllocation": {"type": "static", "static": static},
+    }
+    addresses = {
+        "addresses": [f"{net}.{first}-{net}.{last}"],
+        "prefix": 24,
+        "gateway": f"{net}.254",
+    }
+    return [
+        thing(
+            "NetworkPool", "np", {"cidr": f"{net}.0/26", "tenantAllocation": {"ranges": ranges}}
+        ),
+        body("ipam.cluster.x-k8s.io/v1alpha2", "InClusterIPPool", "ic", addresses),
+        body("kubermatic.k8c.io/v1", "IPAMPool", "kkp", {"datacenters": {"dc-1": datacenter}}),
+        body("vitistack.io/v1alpha2", "NetworkNamespace", "viti", network),
+    ]
+
+
+def body(version: str, kind: str, name: str, spec: Mapping[str, Any]) -> Body:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": dict(spec)}
+
+
+def shared(*others: str) -> str:
+    return "addresses are also handed out by " + ", ".join(
+        f"{other} (8 addresses)" for other in others
+    )
+
+
+def check(*objects: Body) -> dict[str, str]:
+    """Return the sentence of each pool that shares addresses, by its kind."""
+    outcome = run("check", "-f", "-", "-o", "json", stdin=written_yaml(objects).encode())
+    findings = yaml.safe_load(outcome.out)["findings"]
+    assert {finding["kind"] for finding in findings} <= {"PoolsOverlap"}
+    return {finding["subject"]["kind"]: finding["sentence"] for finding in findings}
+
+
+def condition(outcome: Outcome, kind: str) -> Body:
+    """Return the condition Overlapping that `plan` foresees for the pool of a kind."""
+    [pool] = [item for item in yaml.safe_load(outcome.out)["items"] if item["kind"] == kind]
+    conditions = {condition["type"]: condition for condition in pool["status"]["conditions"]}
+    return dict(conditions["Overlapping"])
+
+
+def test_pools_of_all_kinds_name_each_other_in_the_same_words() -> None:
+    objects = pools(24, 31)
+    assert check(*objects) == {
+        "NetworkPool": f"{shared(IPAM_POOL, IP_POOL, NETWORK)}{SITES}",
+        "InClusterIPPool": f"{shared(IPAM_POOL, NETWORK, POOL)}{SITES}",
+        "IPAMPool": f"datacenter dc-1: {shared(IP_POOL, NETWORK, POOL)}{SITES}",
+        "NetworkNamespace": f"{shared(IPAM_POOL, IP_POOL, POOL)}{SITES}",
+    }
+    outcome = plan(*objects)
+    assert outcome.code == 0
+    said = " ".join(outcome.warnings)
+    assert f"{POOL}: spec.cidr: {shared(IPAM_POOL, IP_POOL, NETWORK)}" in said
+    assert f"{IP_POOL}: {shared(IPAM_POOL, NETWORK, POOL)}" in said
+    assert f"IPAMPool kkp: datacenter dc-1: {shared(IP_POOL, NETWORK, POOL)}" in said
+    assert f"{NETWORK}: {shared(IPAM_POOL, IP_POOL, POOL)}" in said
+    overlapping = condition(outcome, "NetworkPool")
+    assert overlapping["status"] == "True"
+    assert overlapping["message"] == shared(IPAM_POOL, IP_POOL, NETWORK)
+    assert condition(outcome, "InClusterIPPool")["message"] == shared(IPAM_POOL, NETWORK, POOL)
+
+
+def test_a_networkpool_that_divides_a_subnet_with_pools_of_other_kinds_shares_nothing() -> None:
+    for other in pools(32, 39)[1:]:
+        objects = [pools(32, 39)[0], other]
+        assert check(*objects) == {}
+        outcome = plan(*objects)
+        assert not [warning for warning in outcome.warnings if "handed out" in warning]
+        overlapping = condition(outcome, "NetworkPool")
+        assert overlapping["status"] == "False"
+        assert overlapping["message"] == (
+            "no other NetworkPool, pool of Cluster API, IPAMPool or NetworkNamespace hands out"
+            " these addresses"
+        )
+
+
+def test_the_second_family_of_a_networkpool_is_compared_too() -> None:
+    second = {"cidr": "fd00:71::/64"}
+    pool = thing("NetworkPool", "np", {"cidr": "10.71.0.0/26", "secondary": second})
+    prefixes = {"prefixes": ["fd00:71::/124"], "allocationPrefixLength": 126}
+    other = body("ipam.cluster.x-k8s.io/v1alpha2", "GlobalInClusterPrefixPool", "pp", prefixes)
+    sentence = "addresses are also handed out by GlobalInClusterPrefixPool pp (16 addresses)"
+    assert check(pool, other)["NetworkPool"] == f"{sentence}{SITES}"
+    [of_pool, _] = plan(pool, other).warnings
+    assert f"spec.secondary.cidr: {sentence}" in of_pool
