@@ -126,12 +126,12 @@ class SpaceIndex:
         if not parts:
             return NOTHING_SHARED
         home = {"", parts[0].pool.key.namespace}
-        some = self._others(parts, (None,), NAMED + 1)
-        if len(some) > NAMED:
+        others = self._others(parts, (None,), NAMED + 1)
+        if len(others) > NAMED:
             near = self._others(parts, sorted(home), NAMED)
             return Sharing(tuple(self._counted(parts, other) for other in near), has_more=True)
-        some.sort(key=lambda other: (other[0].key.namespace not in home, other))
-        return Sharing(tuple(self._counted(parts, other) for other in some))
+        others.sort(key=lambda other: (other[0].key.namespace not in home, other))
+        return Sharing(tuple(self._counted(parts, other) for other in others))
 
     def touching(self, ranges: Iterable[AddressRange]) -> set[PoolName]:
         """Return all pools that hand out some of these addresses, whatever their sites."""
@@ -171,9 +171,9 @@ class SpaceIndex:
         """Return another pool with the number of addresses that it shares with a pool's parts."""
         by_family: dict[Family, int] = {}
         pool, name = other
-        for mine, theirs in product(parts, self._offers[pool]):
-            if theirs.part == name and mine.may_meet(theirs):
-                for family, count in count_shared(mine, theirs).items():
+        for part, offer in product(parts, self._offers[pool]):
+            if offer.part == name and part.may_meet(offer):
+                for family, count in count_shared(part, offer).items():
                     by_family[family] = by_family.get(family, 0) + count
         return SharingPool(pool, name, by_family)
 

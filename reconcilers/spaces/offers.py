@@ -56,12 +56,12 @@ class Offer:
         """Return whether both may be used at one site, and are of two pools."""
         if self.pool == other.pool:
             return False
-        mine, theirs = self.site, other.site
+        here, there = self.site, other.site
         return (
-            mine.platform != theirs.platform
-            or not mine.name
-            or not theirs.name
-            or mine.name == theirs.name
+            here.platform != there.platform
+            or not here.name
+            or not there.name
+            or here.name == there.name
         )
 
 
@@ -80,20 +80,20 @@ def offer_of(
     return (Offer(pool, ascending, part, site),) if ascending else ()
 
 
-def count_shared(one: Offer, other: Offer) -> Mapping[Family, int]:
+def count_shared(first: Offer, second: Offer) -> Mapping[Family, int]:
     """Return how many addresses of each family both offers have, without families of none."""
     shared: dict[Family, int] = {}
     at = 0
-    for mine in one.ranges:
-        start = (mine.family, mine.first)
-        while at < len(other.ranges) and _end(other.ranges[at]) < start:
+    for part in first.ranges:
+        start = (part.family, part.first)
+        while at < len(second.ranges) and _end(second.ranges[at]) < start:
             at += 1
         ahead = at
-        while ahead < len(other.ranges):
-            common = mine.intersection(other.ranges[ahead])
+        while ahead < len(second.ranges):
+            common = part.intersection(second.ranges[ahead])
             if common is None:
                 break
-            shared[mine.family] = shared.get(mine.family, 0) + common.size
+            shared[part.family] = shared.get(part.family, 0) + common.size
             ahead += 1
     return shared
 

@@ -46,7 +46,7 @@ class SharingPool:
     by_family: Mapping[Family, int]
 
     @property
-    def text(self) -> str:
+    def label(self) -> str:
         """The pool by kind, namespace and name, and how many addresses are shared."""
         count = sum(self.by_family.values())
         where = f" in datacenter {self.part}" if self.part else ""
@@ -72,7 +72,7 @@ class Sharing:
         if not self.pools:
             named = f"more than {NAMED} pools of other namespaces" if self.has_more else ""
         else:
-            named = ", ".join(pool.text for pool in self.pools)
+            named = ", ".join(pool.label for pool in self.pools)
             named += ", and others" if self.has_more else ""
         return f"addresses are also handed out by {named}" if named else ""
 

@@ -67,8 +67,8 @@ class PoolStatuses:
     ) -> None:
         """Write the status of a pool that claims are served from."""
         overlapping = self._spaces.finding(offers_of(kind, pool))
-        found = [readiness(space), *([overlapping] if overlapping is not None else [])]
-        await self.write(kind, pool, counts_of(space, contents), *found)
+        others = [overlapping] if overlapping is not None else []
+        await self.write(kind, pool, counts_of(space, contents), readiness(space), *others)
         if overlapping is not None and not is_true(pool.status.conditions, OVERLAPPING):
             self._report(kind, pool, overlapping)
 

@@ -233,22 +233,22 @@ class NetworkStatuses:
 
     async def _write(self, network: NetworkNamespace, patch: dict[str, Any]) -> None:
         """Write a patch of the status, with the condition where that differs."""
-        found = self._overlapping(network)
+        overlapping = self._overlapping(network)
         has = network.status.conditions
-        if found is not None:
+        if overlapping is not None:
             now, generation = self._clock.now(), network.metadata.generation
-            conditions = with_findings(has, [found], generation, now)
+            conditions = with_findings(has, [overlapping], generation, now)
             if conditions != tuple(has):
                 patch["conditions"] = rendered(conditions)
         if not patch:
             return
         written = await self._client.patch_status(NETWORKS, network, patch)
-        if found is None or "conditions" not in patch:
+        if overlapping is None or "conditions" not in patch:
             return
         self._without_conditions = not written.status.conditions
-        if found.status:
+        if overlapping.status:
             self._recorder.record(
-                NETWORKS, written, "Warning", OVERLAPPING, found.message, action=ACTION
+                NETWORKS, written, "Warning", OVERLAPPING, overlapping.message, action=ACTION
             )
 
     def _overlapping(self, network: NetworkNamespace) -> Finding | None:
@@ -256,9 +256,11 @@ class NetworkStatuses:
 
         A network that shares nothing, and never did, has no such condition.
         """
-        found = None if self._without_conditions else self._spaces.finding(offers_of(network))
+        if self._without_conditions:
+            return None
+        finding = self._spaces.finding(offers_of(network))
         has = find(network.status.conditions, OVERLAPPING)
-        return found if found is not None and (found.status or has is not None) else None
+        return finding if finding is not None and (finding.status or has is not None) else None
 
     def _counts(
         self, network: NetworkNamespace, static: Static, space: NetworkSpace, contents: Contents
