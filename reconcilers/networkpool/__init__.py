@@ -7,6 +7,7 @@ that the promise names. So two ranges never overlap, however many replicas belie
     reconciler.py       one pass over one pool
     contents.py         what its allocations hold and wait for, kept from change to change
     view.py             its allocations, and up to which version they were read
+    livelists.py        LISTs of allocations, each for all pools that need one at the same time
     protocol.py         the rules as pure functions: what is settled, who waits, who gets what
     problems.py         overlaps, ranges outside, fragmented free space, and other controllers that
                         write our statuses, as conditions

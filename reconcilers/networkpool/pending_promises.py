@@ -15,11 +15,12 @@ that holds nothing is therefore written once, with precondition: whatever was pr
 version can no longer be written. Only then does the pool get a memory.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import anyio
 
@@ -35,6 +36,7 @@ from controller.errors import (
     TooManyRequests,
     Unauthorized,
 )
+from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import (
@@ -48,8 +50,10 @@ from reconcilers.api.networkpool import Assignment, NetworkPool, capped
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.conditions import READY, Finding, rendered, with_findings
 from reconcilers.networkpool.protocol import Refusal
-from reconcilers.networkpool.view import Reader, View
+from reconcilers.networkpool.view import View
 from reconcilers.settings import PoolSettings
+
+T = TypeVar("T")
 
 
 class WriteResult(Enum):
@@ -112,17 +116,40 @@ class AllocationWriter:
 
     async def write(self, writes: Sequence[tuple[IPAllocation, dict[str, Any]]]) -> list[Written]:
         """Write each status to its allocation; return the results, in order."""
-        results: dict[int, Written] = {}
-        limit = anyio.CapacityLimiter(self._width)
+        return await self._run_all([partial(self._write_one, *write) for write in writes])
 
-        async def write_one(number: int, allocation: IPAllocation, status: dict[str, Any]) -> None:
-            async with limit:
-                results[number] = await self._write_one(allocation, status)
+    async def read(self, keys: Sequence[Key]) -> list[IPAllocation]:
+        """Read allocations from the server; leave out those that are gone.
+
+        Raises:
+            ControllerError: a request failed.
+        """
+        answers = await self._run_all([partial(self._read_one, key) for key in keys])
+        for answer in answers:
+            if isinstance(answer, ControllerError):
+                raise answer
+        return [answer for answer in answers if isinstance(answer, IPAllocation)]
+
+    async def _run_all(self, requests: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
+        """Run requests, `width` at once, in order; return what they return, in order."""
+        results: dict[int, T] = {}
+        numbered = iter(enumerate(requests))
+
+        async def run_in_turn() -> None:
+            for number, request in numbered:
+                results[number] = await request()
 
         async with anyio.create_task_group() as group:
-            for number, (allocation, status) in enumerate(writes):
-                group.start_soon(write_one, number, allocation, status)
-        return [results[number] for number in range(len(writes))]
+            for _ in requests[: self._width]:
+                group.start_soon(run_in_turn)
+        return [results[number] for number in range(len(requests))]
+
+    async def _read_one(self, key: Key) -> IPAllocation | ControllerError | None:
+        """Read an allocation; return it, the error, or None if it is gone."""
+        try:
+            return await self._client.find(IP_ALLOCATION, key)
+        except ControllerError as error:
+            return error
 
     async def _write_one(self, allocation: IPAllocation, status: dict[str, Any]) -> Written:
         """Patch the status of an allocation; return the result, errors included."""
@@ -320,45 +347,52 @@ def void_status(allocation: IPAllocation, now: datetime) -> dict[str, Any]:
 
 
 async def raise_fence(
-    client: Client, writer: AllocationWriter, reader: Reader, pool: NetworkPool, now: datetime
-) -> NetworkPool:
-    """Void earlier promises and give the pool a memory; return the pool as written.
+    client: Client, writer: AllocationWriter, pool: NetworkPool, listed: View, now: datetime
+) -> tuple[NetworkPool, View]:
+    """Void earlier promises and give the pool a memory; return the pool and its allocations now.
 
     An allocation that moves on before it is voided needs no voiding: an unknown promise was made
     before `pool` was read, so to a version that is gone now. It may have moved on because such a
-    promise was kept just then: a second LIST sees that, and the memory reaches up to it. Starting
-    over was rejected: two replicas that fence at once, each moving what the other has listed, keep
-    each other from ever finishing.
+    promise was kept just then: so it is read again, and the memory reaches up to what is read.
+    No other promise is made before the pool is written, so the view that is returned shows every
+    range that is held.
+    Starting over was rejected: two replicas that fence at once, each moving what the other has
+    listed, keep each other from ever finishing.
 
     Args:
         client: writes the pool, with precondition.
-        writer: writes the allocations, with preconditions.
-        reader: lists the allocations live, after `pool` was read.
+        writer: writes the allocations, with preconditions, and reads them.
         pool: as it was read.
+        listed: the view of a LIST that began after `pool` was read.
         now: the time, for the voiding statuses.
 
     Raises:
         Conflict: the pool changed meanwhile; read again and start over.
-        ControllerError: a write failed; the pool still has no memory, so nothing is lost.
+        ControllerError: a request failed; the pool still has no memory, so nothing is lost.
     """
-    listed = await reader.live(pool.metadata.key)
     idle = [
         allocation
         for allocation in listed.of_pool
         if _may_be_promised_more(allocation) and not allocation.metadata.terminating
     ]
     written = await writer.write([(a, void_status(a, now)) for a in idle])
-    for one in written:
-        if one.error is not None:
-            raise one.error
-    if any(one.answer is None for one in written):
-        listed = await reader.live(pool.metadata.key)
-    seen = [*listed.of_pool, *(one.answer for one in written if one.answer is not None)]
+    for write in written:
+        if write.error is not None:
+            raise write.error
+    moved = [write.allocation.metadata.key for write in written if write.answer is None]
+    answers = [write.answer for write in written if write.answer is not None]
+    current = {allocation.metadata.key: allocation for allocation in listed.of_pool}
+    current = {key: allocation for key, allocation in current.items() if key not in set(moved)}
+    current |= {a.metadata.key: a for a in (*answers, *await writer.read(moved))}
     remembered = {
-        "allocationsRevision": str(max((a.metadata.revision for a in seen), default=0)),
+        "allocationsRevision": str(
+            max((a.metadata.revision for a in current.values()), default=0)
+        ),
         "assignments": None,
     }
-    return await client.patch_status(NETWORK_POOL, pool, remembered)
+    fenced = await client.patch_status(NETWORK_POOL, pool, remembered)
+    of_pool = [a for a in current.values() if a.pool_key == pool.metadata.key]
+    return fenced, View.from_allocations(listed.position, of_pool)
 
 
 def _may_be_promised_more(allocation: IPAllocation) -> bool:

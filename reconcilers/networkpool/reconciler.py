@@ -56,7 +56,14 @@ from reconcilers.networkpool.protocol import (
     settle,
     with_memory_kept,
 )
-from reconcilers.networkpool.view import Behind, OtherHolders, Reader, Unreadable, View
+from reconcilers.networkpool.view import (
+    Behind,
+    ListUnderWay,
+    OtherHolders,
+    Reader,
+    Unreadable,
+    View,
+)
 from reconcilers.networkpool.waitlog import WaitLog
 from reconcilers.settings import PoolSettings
 from reconcilers.spaces.index import SpaceIndex
@@ -117,6 +124,7 @@ class NetworkPoolReconciler:
             if not (self._pools.history_confirmed and self._reader.history_confirmed):
                 # The server could not be reached and may have been restored from a backup: then a
                 # promise that the caches show names addresses that others may hold by now.
+                self._reader.forget_lists()
                 return Again(RETRY)
             if pool is None:
                 self.forget(key)
@@ -125,6 +133,8 @@ class NetworkPoolReconciler:
                 outcome = await self._pass(pool)
                 self._waits.note_pass(key)
                 return outcome
+            except ListUnderWay as behind:
+                return Again(behind.after)
             except Behind as behind:
                 if self._waits.note_wait(key, behind.reason):
                     await self._report_unknown(pool, behind)
@@ -186,15 +196,19 @@ class NetworkPoolReconciler:
     async def _with_memory(self, pool: NetworkPool) -> tuple[NetworkPool, View]:
         """Return the pool with a memory, and a view that has read as far as that."""
         revision = memory(pool)
-        if revision is not None:
+        if revision is None:
+            listed = await self._reader.shared(pool)
+        else:
             view = await self._reader.at_least(pool, revision)
             if view.position >= revision:
                 return pool, view
             # A LIST has not got there: the number is of another cluster, or of a lost history.
-        pool = with_memory_kept(
-            await raise_fence(self._client, self._writer, self._reader, pool, self._clock.now())
-        )
-        return pool, await self._reader.live(pool.metadata.key)
+            listed = view
+        fenced, view = await self._raise_fence(pool, listed)
+        return with_memory_kept(fenced), view
+
+    async def _raise_fence(self, pool: NetworkPool, listed: View) -> tuple[NetworkPool, View]:
+        return await raise_fence(self._client, self._writer, pool, listed, self._clock.now())
 
     async def _serve(self, pool: NetworkPool, view: View, geometry: Sequence[Layout]) -> Outcome:
         """Write promises to the pool, then ranges and refusals to allocations, then events."""
@@ -330,9 +344,7 @@ class NetworkPoolReconciler:
         count, view = await self._blockers(pool)
         if count == 0 and not _has_memory(pool, view):
             # What it promised before it lost its memory may still be written.
-            pool = await raise_fence(
-                self._client, self._writer, self._reader, pool, self._clock.now()
-            )
+            pool, _ = await self._raise_fence(pool, view)
             count, view = await self._blockers(pool)
         if count == 0:
             await remove_finalizer(self._client, NETWORK_POOL, pool, names.FINALIZER_POOL)
@@ -356,7 +368,7 @@ class NetworkPoolReconciler:
         count = blockers(pool, cached) + self._others.seen_blockers(pool)
         if count:
             return count, cached
-        listed = await self._reader.live(pool.metadata.key)
+        listed = await self._reader.shared(pool)
         return blockers(pool, listed) + await self._others.blockers(pool), listed
 
 

@@ -8,12 +8,13 @@ from allocator import AddressRange
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
-from controller.codec import DecodeFailure, Page
+from controller.codec import DecodeFailure
 from controller.meta import Key
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.api.resources import IP_ALLOCATION, AllocationOutline
+from reconcilers.api.resources import AllocationOutline
 from reconcilers.networkpool.contents import Contents, KeptContents
+from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
 from reconcilers.settings import PoolSettings
 
 
@@ -54,17 +55,25 @@ class View:
         return found if found is not None and found.metadata.uid == uid else None
 
 
-def of_page(page: Page[IPAllocation], pool: Key) -> View:
-    """Return the view that a live LIST of the pool's namespace gives."""
+def _view_of(listed: ListedAllocations, pool: Key) -> View:
+    """Return what a LIST shows of a pool.
+
+    Raises:
+        Unreadable: some of what it lists cannot be decoded.
+    """
+    if names := unreadable_of(listed.unreadable, pool):
+        raise Unreadable(names)
     return View.from_allocations(
-        page.revision,
-        [item for item in page.items if item.pool_key == pool],
-        {item.metadata.name: item for item in page.items}.get,
+        listed.revision,
+        listed.by_pool.get(pool, ()),
+        lambda name: listed.by_key.get(Key(pool.namespace, name)),
     )
 
 
 RETRY_SECONDS = 0.1
 """After which a pass looks again at a cache that is behind."""
+LIST_SECONDS = 0.5
+"""After which a pass looks again for the LIST that it waits for."""
 
 
 class Behind(Exception):
@@ -83,6 +92,13 @@ class Behind(Exception):
         super().__init__(f"{reason}; trying again after {after} s")
         self.after = after
         self.reason = reason
+
+
+class ListUnderWay(Behind):
+    """A LIST is under way that began too early for the pool; the next one serves it."""
+
+    def __init__(self) -> None:
+        super().__init__(LIST_SECONDS, "a LIST of IPAllocations for other pools is under way")
 
 
 class CacheWait:
@@ -226,7 +242,7 @@ class Reader:
         kept: KeptContents | None = None,
     ) -> None:
         self._cache = cache
-        self._client = client
+        self._lists = LiveLists(client)
         self._wait = CacheWait(clock, wait_seconds)
         self._kept = kept
 
@@ -270,16 +286,26 @@ class Reader:
         )
 
     async def live(self, pool: Key) -> View:
-        """Return the view of a LIST that begins now.
+        """Return the view of a LIST that begins now, for a caller that cannot come back later.
 
         Raises:
             Unreadable: some of what it lists cannot be decoded.
             ControllerError: the list failed.
         """
-        page = await self._client.list(IP_ALLOCATION, namespace=pool.namespace)
-        if names := unreadable_of(page.unreadable, pool):
-            raise Unreadable(names)
-        return of_page(page, pool)
+        return _view_of(await self._lists.list_now(pool.namespace), pool)
+
+    async def shared(self, pool: NetworkPool) -> View:
+        """Return the view of a LIST that began after `pool` was read, shared with other pools.
+
+        Raises:
+            ListUnderWay: the pool shares a LIST that begins later.
+            Unreadable: some of what it lists cannot be decoded.
+            ControllerError: the list failed.
+        """
+        listed = await self._lists.read(pool)
+        if listed is None:
+            raise ListUnderWay
+        return _view_of(listed, pool.metadata.key)
 
     async def at_least(self, pool: NetworkPool, revision: int) -> View:
         """Return a view that has read up to `revision`, or a LIST begun after `pool` was read.
@@ -293,11 +319,17 @@ class Reader:
         if names := unreadable_of(self._cache.unreadable, key):
             raise Unreadable(names)
         if self._wait.has_read(self._cache, revision, key):
+            self._lists.forget(key)
             return self.cached(key)
-        return await self.live(key)
+        return await self.shared(pool)
+
+    def forget_lists(self) -> None:
+        """Forget all LISTs: the server may have another history by now."""
+        self._lists.forget_all()
 
     def forget(self, pool: Key) -> None:
         """Forget a pool that is gone."""
+        self._lists.forget(pool)
         self._wait.forget(pool)
         if self._kept is not None:
             self._kept.forget(pool)

@@ -3,12 +3,12 @@
 On the control plane there are TenantClusters, pools, and allocations that nobody served yet. Then
 `butler-ipam run` starts, and everything is to be served. No pool has a memory at a first start, so
 each has to void earlier promises before it hands out (the fence). What it takes is printed:
-seconds until all are Allocated, LISTs of IPAllocations and their pages, CPU time of the
-controller's process, the longest step of its event loop (by the clock and in CPU time), and
-overlaps. The goal: 20,000 allocations in 200 pools within 300 s, no step above 100 ms, and LISTs
-that do not grow with the number of pools. Seconds and steps by the clock depend on what else the
-machine does; LISTs, pages and CPU time do not. BUTLER_BENCH_STACKS=0.1 writes to the controller's
-output where each step is that takes longer than so many seconds.
+seconds until all are Allocated, LISTs of IPAllocations and their pages, writes of IPAllocations,
+CPU time of the controller's process, the longest step of its event loop (by the clock and in CPU
+time), and overlaps. The goal: 20,000 allocations in 200 pools within 300 s, no step above 100 ms,
+and LISTs that do not grow with the number of pools. Seconds and steps by the clock depend on what
+else the machine does; LISTs, pages, writes and CPU time do not. BUTLER_BENCH_STACKS=0.1 writes to
+the controller's output where each step is that takes longer than so many seconds.
 
     python -m tests.bench start [--pools N] [--allocations N] [--tenants N] [--place NAME]
                                 [--without-finalizers]
@@ -81,6 +81,7 @@ class Started:
         cpu: CPU seconds of the controller until then.
         lists: LISTs of IPAllocations that it sent.
         pages: requests that these took.
+        writes: writes of the controller, by method, plural and subresource.
         longest: seconds of the longest step of its event loop.
         longest_cpu: CPU seconds of the longest step.
         long_steps: how many steps took more than a tenth of a second.
@@ -92,6 +93,7 @@ class Started:
     cpu: float
     lists: int
     pages: int
+    writes: Mapping[str, int]
     longest: float
     longest_cpu: float
     long_steps: int
@@ -195,11 +197,19 @@ async def measure(place: Open, case: Case) -> Started:
                     cpu=cpu,
                     lists=steps["lists"].get("ipallocations", 0),
                     pages=steps["pages"].get("ipallocations", 0),
+                    writes=steps["writes"],
                     longest=steps["longest"],
                     longest_cpu=steps["longest_cpu"],
                     long_steps=steps["long_steps"],
                     overlaps=len(view.overlaps.pairs),
                 )
+
+
+def _writes_of_allocations(took: Started) -> str:
+    """Return how many there were of each kind."""
+    kinds = {what: n for what, n in sorted(took.writes.items()) if " ipallocations" in what}
+    shown = [f"{n:,} {what.replace(' ipallocations', '')}" for what, n in kinds.items()]
+    return f"{sum(kinds.values()):,} ({', '.join(shown)})"
 
 
 def show(name: str, case: Case, took: Started) -> None:
@@ -210,6 +220,7 @@ def show(name: str, case: Case, took: Started) -> None:
         f" {took.served:,} of {case.allocations:,} allocations{finalizers} served in"
         f" {took.seconds:.0f} s ({took.served / took.seconds:.0f}/s);"
         f" {took.lists} LISTs of IPAllocations in {took.pages} pages;"
+        f" {_writes_of_allocations(took)} writes of IPAllocations;"
         f" {1000 * took.cpu / max(case.allocations, 1):.2f} ms of CPU each;"
         f" longest step of the loop {1000 * took.longest:.0f} ms"
         f" ({1000 * took.longest_cpu:.0f} ms of CPU), {took.long_steps} above 100 ms;"

@@ -35,6 +35,7 @@ class Measured:
         self.long_steps = 0
         self.pages: dict[str, int] = {}
         self.lists: dict[str, int] = {}
+        self.writes: dict[str, int] = {}
         self.step_begun: float | None = None
 
     def note_step(self, seconds: float, cpu: float) -> None:
@@ -50,6 +51,13 @@ class Measured:
             self.pages[plural] = self.pages.get(plural, 0) + 1
             self.lists[plural] = self.lists.get(plural, 0) + ("continue" not in query)
 
+    def note_write(self, method: str, path: str) -> None:
+        """Note a request that writes, by method, plural and subresource."""
+        parts = path.strip("/").split("/")
+        plural_at = parts.index("namespaces") + 2 if "namespaces" in parts[:-2] else 3
+        what = "/".join([*parts[plural_at : plural_at + 1], *parts[plural_at + 2 :]])
+        self.writes[f"{method} {what}"] = self.writes.get(f"{method} {what}", 0) + 1
+
     def write(self) -> None:
         """Write what was measured into the file."""
         result = {
@@ -58,6 +66,7 @@ class Measured:
             "long_steps": self.long_steps,
             "lists": self.lists,
             "pages": self.pages,
+            "writes": self.writes,
         }
         self._file.write_text(json.dumps(result))
 
@@ -78,6 +87,8 @@ def measure(measured: Measured) -> None:
     async def send(self: transport.HttpTransport, method: str, path: str, **rest: Any) -> bytes:
         if method == "GET":
             measured.note_request(path, rest.get("query") or {})
+        else:
+            measured.note_write(method, path)
         return await request(self, method, path, **rest)
 
     asyncio.Handle._run = run_step  # type: ignore[method-assign]

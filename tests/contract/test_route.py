@@ -40,6 +40,7 @@ LISTENERS = {
     "reconcilers/caches.py": "which allocations orphans are looked for among",
     "reconcilers/gauges.py": "what metrics show of pools and allocations",
     "reconcilers/integrations/core/holders.py": "what integrations hold of pools: none runs",
+    "reconcilers/networkpool/livelists.py": "which pools wait for a LIST: none does",
     "reconcilers/networkpool/owners.py": "who owns it, for the orphan collector",
     "reconcilers/tenantcluster/allocations/poolchoice.py": "what pools have promised to clusters",
     "reconcilers/tenantcluster/allocations/requests.py": "which requests are under way",

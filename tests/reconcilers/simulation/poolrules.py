@@ -15,18 +15,20 @@ from allocator import AddressRange
 from controller.cache import Cache, Change
 from controller.client import Client
 from controller.errors import Conflict
-from controller.meta import Key, Object, Version
+from controller.meta import Object, Version
 from controller.outcome import Outcome
 from reconcilers import ranges
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.networkpool import Assignment, NetworkPool, NetworkPoolStatus
 from reconcilers.networkpool import (
     contents,
+    livelists,
     pending_promises,
     protocol,
     reconciler,
     status,
 )
+from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
 from reconcilers.networkpool.pending_promises import Promised
 from reconcilers.networkpool.protocol import Settlement
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
@@ -52,10 +54,27 @@ def any_position(mp: Patch) -> None:
 def stale_lists(mp: Patch) -> None:
     """A LIST shows what the cache does, under the newest revision."""
 
-    async def live(self: Reader, pool: Key) -> View:
-        return replace(self.cached(pool), position=10**9)
+    async def shared(self: Reader, pool: NetworkPool) -> View:
+        return replace(self.cached(pool.metadata.key), position=10**9)
 
-    mp.setattr(Reader, "live", live)
+    mp.setattr(Reader, "shared", shared)
+
+
+def late_for_a_list(mp: Patch) -> None:
+    """A LIST serves the pools that asked while it was under way, too."""
+    read = LiveLists.read
+
+    async def join(self: LiveLists, pool: NetworkPool) -> ListedAllocations | None:
+        listed = await read(self, pool)
+        self._waiting |= self._asking
+        return listed
+
+    mp.setattr(LiveLists, "read", join)
+
+
+def lists_of_earlier_versions(mp: Patch) -> None:
+    """A LIST that is kept for a pool serves it at any version that it has later."""
+    mp.setattr(livelists, "_version", lambda pool: (pool.metadata.uid, ""))
 
 
 def position_of_own_answers(mp: Patch) -> None:

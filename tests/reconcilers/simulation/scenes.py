@@ -3,6 +3,7 @@
 from controller.meta import Key
 from tests.reconcilers.simulation.laws import held
 from tests.reconcilers.simulation.model import ALLOCATIONS, NAMESPACE, POOLS
+from tests.reconcilers.simulation.replica import Replica
 from tests.reconcilers.simulation.stage import Stage, writes_of
 
 
@@ -92,21 +93,95 @@ async def shard_moves_to_one_who_lags(stage: Stage) -> str | None:
     stage.ask("b")
     before, after = stage.sharing_replica(1), stage.sharing_replica(1)
     before.gain(0)
+    await _settle_b_unknown_to(stage, before, after)
+    before.lose(0)
+    after.gain(0)
+    return await _serve_c(stage, after)
+
+
+async def replica_lags_behind_a_settled_promise(stage: Stage) -> str | None:
+    """B has its range, and nothing in the pool tells of it; another replica has not read that.
+
+    It has read that C waits, for longer than B; the one that served B has not.
+    """
+    stage.ask("b")
+    before, after = stage.replica(), stage.replica()
+    await _settle_b_unknown_to(stage, before, after)
+    return await _serve_c(stage, after)
+
+
+async def _settle_b_unknown_to(stage: Stage, before: Replica, after: Replica) -> None:
+    """Let a replica serve B and drop the promise; the other reads only that C waits."""
     stage.ask("c", since="2025-12-31T00:00:00Z")
     after.allocations.advance(after.allocations.behind)
     for _ in range(3):  # It serves B, sees that, and drops the promise after a quiet minute.
         await stage.pool(before)
         stage.clock._elapsed += 61_000_000_000
         before.pools.advance(before.pools.behind)
-    before.lose(0)
-    after.gain(0)
-    after.pools.advance(after.pools.behind)
+
+
+async def _serve_c(stage: Stage, replica: Replica) -> str | None:
+    """Let a replica that has read the pool as it is now serve C; return what is wrong then."""
+    replica.pools.advance(replica.pools.behind)
     for _ in range(2):
-        await stage.pool(after)
+        await stage.pool(replica)
         stage.clock._elapsed += 2_000_000_000
     served = stage.model.get(ALLOCATIONS, "c")
     assert served is not None
     return stage.problem or (None if held(served) else "c waits although it fits")
+
+
+async def list_began_before_the_pool_was_read(stage: Stage) -> str | None:
+    """Pool p forgets what it promised to B, and the LIST under way for pool q is older than B."""
+    stage.make_second_pool()
+    stage.ask("c", 2)
+    other = stage.replica()
+    listed = await stage.begin_list(other, "q")
+    await _promise_and_forget_b(stage, other)
+    await stage.pool(other)  # It asks for a LIST while that for q is under way.
+    listed.land()
+    return await _serve_c_before_b_arrives(stage, other)
+
+
+async def list_is_kept_for_an_earlier_version(stage: Stage) -> str | None:
+    """A LIST is kept for pool p as it was before it promised a range to B, and forgot that."""
+    stage.make_second_pool()
+    stage.model.patch(POOLS, "p", {"status": None}, guarded=False)
+    stage.ask("c", 2)
+    other = stage.replica()
+    listed = await stage.begin_list(other, "q")
+    await stage.pool(other)
+    listed.land()
+    await stage.work(other, 0, "q")
+    stage.model.patch(POOLS, "q", {"status": None}, guarded=False)
+    other.pools.advance(other.pools.behind)
+    (await stage.begin_list(other, "q")).land()  # It is kept for p, too.
+    await stage.work(other, 0, "q")
+    await _promise_and_forget_b(stage, other)
+    return await _serve_c_before_b_arrives(stage, other)
+
+
+async def _promise_and_forget_b(stage: Stage, other: Replica) -> None:
+    """Promise a range to B, let its write be late, and wipe the pool, which `other` reads then."""
+    stage.ask("b", 2)
+    await stage.pool(
+        stage.replica(), lambda flight: writes_of("b")(flight) and _grants(flight.body)
+    )
+    stage.model.patch(POOLS, "p", {"status": None}, guarded=False)
+    other.pools.advance(other.pools.behind)
+
+
+async def _serve_c_before_b_arrives(stage: Stage, replica: Replica) -> str | None:
+    """Let a replica serve C; then B's range arrives. Return what is wrong then."""
+    on_their_way, stage.late = stage.late, []
+    for _ in range(3):
+        await stage.pool(replica)
+        stage.clock._elapsed += 2_000_000_000
+        if held(stage.model.objects[ALLOCATIONS, "c"]):
+            break
+    stage.late = on_their_way
+    stage.arrive()
+    return stage.problem
 
 
 async def pool_goes_while_one_is_unheard_of(stage: Stage) -> str | None:

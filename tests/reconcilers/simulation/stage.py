@@ -35,6 +35,13 @@ def writes_of(name: str) -> Late:
     return lambda flight: flight.method == "PATCH" and flight.name == name
 
 
+def _pool(name: str) -> Json:
+    first, last = SPANS[name]
+    span = {"start": f"{FIRST}{first}", "end": f"{FIRST}{last}"}
+    spec = {"cidr": "10.0.0.0/24", "tenantAllocation": {"ranges": [span]}}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
 class Stage:
     """A model with pool p of three addresses, its memory, and no replica at work yet."""
 
@@ -57,11 +64,11 @@ class Stage:
 
     def make_pool(self, **status: str) -> None:
         """Make the pool."""
-        first, last = SPANS["p"]
-        span = {"start": f"{FIRST}{first}", "end": f"{FIRST}{last}"}
-        spec = {"cidr": "10.0.0.0/24", "tenantAllocation": {"ranges": [span]}}
-        body: Json = {"metadata": {"name": "p"}, "spec": spec}
-        self.model.create(POOLS, body | {"status": status} if status else body)
+        self.model.create(POOLS, _pool("p") | ({"status": status} if status else {}))
+
+    def make_second_pool(self) -> None:
+        """Make pool q, which has no memory yet."""
+        self.model.create(POOLS, _pool("q"))
 
     def ask(self, name: str, count: int = 1, since: str = "") -> None:
         """Make an allocation that may be served; `since` when it was first asked for."""
@@ -110,6 +117,17 @@ class Stage:
                     flight.run(self.model)
                     flight.land()
             await settle()
+
+    async def begin_list(self, replica: Passes, pool: str) -> Flight:
+        """Let a replica work on a pool until the server has answered its LIST; return that."""
+        replica.begin(self.group, 0, self.key(pool))
+        while True:
+            await settle()
+            flight = self.flights.pop(0)
+            flight.run(self.model)
+            if flight.method == "GET" and not flight.name:
+                return flight
+            flight.land()
 
     async def answered_late(self, replica: Replica) -> None:
         """Let what is under way run, and its answers come after word of it has."""

@@ -49,6 +49,8 @@ _LAGGING = Plan(
     wipes=False,
     restores=False,
 )
+_LONG = replace(_LAGGING, steps=600)
+"""For what needs a promise that is settled and dropped while another replica lags."""
 _QUIET = replace(
     Plan(), calm=False, resets=False, touches=False, pool_cycles=False, wipes=False, restores=False
 )
@@ -61,17 +63,21 @@ Off = Callable[[pytest.MonkeyPatch], None]
 
 SWITCHES = {
     "1a": Switch(
-        "a pass waits for the pool's revision", rules.any_position, BOTH, _QUIET, seed=76
+        "a pass waits for the pool's revision",
+        rules.any_position,
+        BOTH,
+        _LONG,
+        seed=24,
     ),
     "1c": Switch(
-        "own answers never move the position", rules.position_of_own_answers, BOTH, _QUIET, seed=4
+        "own answers never move the position", rules.position_of_own_answers, BOTH, _QUIET, seed=19
     ),
     "2a": Switch(
         "a range is held in whatever phase",
         rules.held_in_phase_allocated_only,
         BOTH,
         _EDITED,
-        seed=111,
+        seed=22,
     ),
     "2b": Switch("what is promised is taken", rules.promises_not_taken, BOTH, _QUIET, seed=7),
     "2c": Switch(
@@ -86,7 +92,7 @@ SWITCHES = {
         rules.second_held_not_taken,
         BOTH,
         Plan(families=True),
-        seed=10,
+        seed=22,
     ),
     "3a": Switch(
         "who has no finalizer gets nothing",
@@ -98,7 +104,7 @@ SWITCHES = {
         "who is being deleted gets nothing",
         rules.while_terminating,
         "while it was being deleted",
-        seed=1,
+        seed=3,
     ),
     "3c": Switch(
         "who is promised something waits for it", rules.promised_twice, "two ranges to one", seed=2
@@ -108,40 +114,40 @@ SWITCHES = {
         rules.one_of_two_suffices,
         "requires both families and shows one",
         Plan(families=True),
-        seed=2,
+        seed=5,
     ),
     "4a": Switch(
         "a pool is written at the version it was read at",
         rules.pools_written_blindly,
         BOTH,
-        _QUIET,
-        seed=4,
+        _LONG,
+        seed=2,
     ),
     "4b": Switch(
-        "after a conflict one chooses anew", rules.choice_sent_again, BOTH, _LAGGING, seed=11
+        "after a conflict one chooses anew", rules.choice_sent_again, BOTH, _LAGGING, seed=86
     ),
     "4d": Switch(
         "one promise carries the ranges of both families",
         rules.one_family_at_a_time,
         "requires both families and shows one",
         Plan(families=True),
-        seed=3,
+        seed=10,
     ),
-    "6a": Switch("a promise is kept until it is settled", rules.never_kept, BOTH, _QUIET, seed=22),
-    "6b": Switch("a higher version settles", rules.kept_until_fulfilled, WAITS, _CALMED, seed=31),
+    "6a": Switch("a promise is kept until it is settled", rules.never_kept, BOTH, _QUIET, seed=10),
+    "6b": Switch("a higher version settles", rules.kept_until_fulfilled, WAITS, _CALMED, seed=2),
     "6d": Switch(
         "what settled a promise raises the revision",
         rules.revision_not_raised,
         BOTH,
-        _QUIET,
-        seed=76,
+        _LONG,
+        seed=24,
     ),
     "6e": Switch(
         "the revision is an object's, and no reason to write",
         rules.revision_of_lists,
         "come to rest",
         _CALMED,
-        seed=9,
+        seed=4,
     ),
     "7e": Switch(
         "a pool that is deleted hands out nothing",
@@ -155,12 +161,12 @@ SWITCHES = {
         rules.serves_without_finalizer,
         "without its finalizer",
         _CYCLED,
-        seed=15,
+        seed=9,
     ),
 }
 
 
-MISSED_WITH_SHARDS = {"4a": 21, "2b": 8, "6a": 4}
+MISSED_WITH_SHARDS = {"4a": 39, "2b": 30, "6a": 123}
 """Rules that are also missed where shards move, from these seeds."""
 
 SCENES: dict[str, tuple[str, Off, Scene, str]] = {
@@ -170,7 +176,25 @@ SCENES: dict[str, tuple[str, Off, Scene, str]] = {
         scenes.shard_moves_to_one_who_lags,
         BOTH,
     ),
+    "1a": (
+        "a pass waits for the pool's revision",
+        rules.any_position,
+        scenes.replica_lags_behind_a_settled_promise,
+        BOTH,
+    ),
     "1b": ("a LIST is live", rules.stale_lists, scenes.forgotten_and_unheard_of, BOTH),
+    "1d": (
+        "a LIST serves only pools that were read before it began",
+        rules.late_for_a_list,
+        scenes.list_began_before_the_pool_was_read,
+        BOTH,
+    ),
+    "1e": (
+        "a LIST serves only the version of a pool that asked for it",
+        rules.lists_of_earlier_versions,
+        scenes.list_is_kept_for_an_earlier_version,
+        BOTH,
+    ),
     "4c": (
         "who refuses has proved to know the pool",
         rules.refused_without_proof,
