@@ -16,6 +16,7 @@ from controller.options import ManagerOptions
 from controller.signals import run_until_signal
 from reconcilers.api import names
 from reconcilers.cli.flags import cluster_options, setting_options, settings
+from reconcilers.cli.garbage import short_collections
 from reconcilers.cli.managerflags import (
     configure_logs,
     log_options,
@@ -44,7 +45,8 @@ def run(kubeconfig: Path | None, context: str | None, **values: Any) -> None:
         options = manager_settings(values, chosen.namespace)
         bind = parse_bind(values["ui_bind"], "ui bind address")
         page = (bind, str(values["ui_cert_dir"] or "")) if bind else None
-        anyio.run(_run, kubeconfig, context, options, chosen, page)
+        with short_collections():
+            anyio.run(_run, kubeconfig, context, options, chosen, page)
     except (ConfigurationError, LeaderLost, UnexpectedEnd) as problem:
         raise Problem(str(problem)) from problem
 
