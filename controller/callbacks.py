@@ -104,12 +104,9 @@ def call_plain(function: Callable[..., R], *arguments: object) -> R:
     """
     result = _run(function, function, *arguments)
     if isinstance(result, Awaitable) or inspect.isasyncgen(result):
-        shown = safe_repr(result)
-        if inspect.iscoroutine(result):
-            result.close()
         raise TypeError(
-            f"{function_name(function)} returned {shown}, which nothing awaits: the function must"
-            " be a plain one that returns its result"
+            f"{function_name(function)} returned {discarded(result)}, which nothing awaits: the"
+            " function must be a plain one that returns its result"
         )
     return result
 
@@ -215,6 +212,17 @@ def safe_repr(value: object) -> str:
         return repr(value)
     except Exception:  # noqa: BLE001 - the message is about the value, not about its __repr__
         return f"an object of type {function_name(type(value))}"
+
+
+def discarded(result: object) -> str:
+    """Return the representation of a wrong result, which is not used.
+
+    A coroutine is closed: Python warns of one that is never awaited.
+    """
+    shown = safe_repr(result)
+    if inspect.iscoroutine(result):
+        result.close()
+    return shown
 
 
 def is_key(value: object) -> bool:

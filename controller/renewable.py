@@ -12,7 +12,7 @@ from typing import TypeVar
 import anyio
 from typing_extensions import override
 
-from controller.callbacks import function_name, safe_repr
+from controller.callbacks import discarded, function_name
 from controller.clock import Clock
 from controller.errors import Expired, MalformedAnswer, NoAnswer, Unauthorized
 from controller.supervisor import guarded
@@ -193,7 +193,7 @@ class RenewableTransport(Transport):
         connection: object = await guarded(self._open_connection)
         if not isinstance(connection, Connection):
             raise TypeError(
-                f"{function_name(self._open_connection)} returned {safe_repr(connection)}: return"
+                f"{function_name(self._open_connection)} returned {discarded(connection)}: return"
                 " a controller.Connection"
             )
         return connection

@@ -41,7 +41,7 @@ import anyio
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from controller.callbacks import check_callable, function_name, is_key, safe_repr
+from controller.callbacks import check_callable, discarded, function_name, is_key, safe_repr
 from controller.deadlines import Deadline, DeadlinePassed
 from controller.errors import (
     LONGEST_RETRY_SECONDS,
@@ -226,7 +226,7 @@ class Controller:
         if not isinstance(outcome, Outcome):  # a forgotten return, for example
             raise TypeError(
                 f"reconciler {self.name}, {function_name(self._reconcile)}, returned"
-                f" {safe_repr(outcome)}, which is no Outcome: return SETTLED, Again(seconds) or"
+                f" {discarded(outcome)}, which is no Outcome: return SETTLED, Again(seconds) or"
                 " Blocked(reason)"
             )
         return outcome

@@ -37,6 +37,9 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 _ROUNDS = 20_000
 
 
+CENTURY_SECONDS = 36_525.0 * 86_400
+
+
 @dataclass(order=True, slots=True)
 class _Timer:
     """Something to do at an instant; equal instants go in the order of asking."""
@@ -47,7 +50,8 @@ class _Timer:
 
 
 def _nanoseconds(seconds: float) -> int:
-    return round(seconds * 1_000_000_000)
+    """Return a delay in nanoseconds; one that is longer than a century ends after a century."""
+    return round(min(seconds, CENTURY_SECONDS) * 1_000_000_000)
 
 
 class VirtualClock(Clock):

@@ -22,7 +22,7 @@ from typing import Generic, TypeVar
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from controller.callbacks import check_callable, function_name, safe_repr
+from controller.callbacks import check_callable, discarded, function_name
 from controller.clock import Clock
 from controller.supervisor import guarded, is_bug
 from controller.webhooks.answers import Answer, Denied, Patched
@@ -139,7 +139,7 @@ class Webhook(Generic[T]):
         if not isinstance(answer, Answer):  # a forgotten return, for example
             raise TypeError(
                 f"webhook {self.path}: {function_name(self._handler)} returned"
-                f" {safe_repr(answer)}, which is no Answer: return Allowed, Denied or Patched"
+                f" {discarded(answer)}, which is no Answer: return Allowed, Denied or Patched"
             )
         if isinstance(answer, Patched) and not self.mutating:
             raise TypeError(f"webhook {self.path} is validating: it must not return a patch")

@@ -22,7 +22,7 @@ from controller.informer import Informer
 from controller.manager import Manager
 from controller.meta import Key
 from controller.options import ManagerOptions
-from controller.outcome import SETTLED, Outcome
+from controller.outcome import SETTLED, Again, Outcome
 from controller.queueorder import ReadyLevels
 from controller.resource import Scope
 from controller.runner import Controller
@@ -405,6 +405,37 @@ async def test_a_handler_that_returns_a_coroutine_gets_the_object_again() -> Non
         watched.cache.replace([widget("a", 1)], 1)
     assert [line["event"] for line in lines] == ["event handler raised"]
     assert "coroutine_of returned" in str(lines[0]["exc_info"])
+
+
+async def return_a_coroutine(_: Key) -> Any:
+    return answer_later()
+
+
+async def return_a_long_delay(_: Key) -> Outcome:
+    return Again(1e300)
+
+
+@pytest.mark.parametrize(
+    ("reconcile_oddly", "event"),
+    [(return_a_coroutine, "Reconciler panic"), (return_a_long_delay, "Reconciled, requeued")],
+)
+@pytest.mark.parametrize("timeout", [None, 5.0])
+async def test_an_odd_outcome_ends_nothing_and_leaves_no_coroutine(
+    reconcile_oddly: Callable[[Key], Any], event: str, timeout: float | None
+) -> None:
+    clock = VirtualClock()
+    queue = WorkQueue[Key](clock)
+    controller = Controller("odd", reconcile_oddly, queue=queue, timeout_seconds=timeout)
+    with capture_logs() as lines, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        async with anyio.create_task_group() as group:
+            group.start_soon(controller.run)
+            queue.add(A)
+            await clock.advance(1)
+            queue.shut_down(drain=False)
+            controller.stop()
+        gc.collect()
+    assert event in {line["event"] for line in lines}
 
 
 class Sharded:
