@@ -257,15 +257,17 @@ class KeyWatch:
 
         Args:
             queue: gets the keys.
-            replayed: as for `Watch.connect`; the registration of a source replays nothing.
+            replayed: False to leave out what the source replays, as for `Watch.connect`.
 
         Returns:
             The registration; closing it stops the enqueuing.
         """
-        del replayed
-        return self.source.add_handler(
+        registration = self.source.add_handler(
             lambda key: queue.add_after(key, 0.0, priority=self.priority)
         )
+        for _ in registration.replay() if replayed else ():
+            pass
+        return registration
 
 
 Trigger = Watch[Any] | ClusterWatch[Any] | KeyWatch

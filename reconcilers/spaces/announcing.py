@@ -69,11 +69,20 @@ class OverlapAnnouncer:
         return PoolsOfKind(self, kind)
 
     def add_handler(self, kind: str, handler: Handler) -> Registration:
-        """Call `handler` with the key of each pool of a kind that is announced from now on."""
+        """Call `handler` with the key of each pool of a kind that is announced from now on.
+
+        The registration replays the pools that share addresses with others.
+        """
         handlers = self._handlers.setdefault(kind, [])
         handlers.append(handler)
-        # A controller that begins has a pass over each pool without this.
-        return Registration(lambda: handlers.remove(handler), lambda: iter(()))
+
+        def replay() -> Iterator[None]:
+            for pool in sorted(self._said):
+                if pool.kind == kind:
+                    handler(pool.key)
+                    yield
+
+        return Registration(lambda: handlers.remove(handler), replay)
 
     async def run(self) -> None:
         """Announce pools, until cancelled."""

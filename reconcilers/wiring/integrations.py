@@ -142,4 +142,6 @@ def _kubermatic_observer(shared: Shared) -> KubermaticObserver:
         shared.informers.allocations,
         shared.recorder,
         shared.clock,
+        spaces=shared.spaces,
+        overlaps=shared.overlaps,
     )

@@ -2,9 +2,10 @@
 
 NetworkPools over the same space keep clear of these addresses and count them as in use. KKP knows
 nothing of NetworkPools, so both may come to hold an address: that is reported on both, by the
-condition RangesOverlap of the NetworkPool and an event on the IPAMAllocation. Nothing of KKP is
-written. An allocation holds its addresses in every NetworkPool that has them: which sites have
-addresses of their own, nothing says.
+condition RangesOverlap of the NetworkPool and an event on the IPAMAllocation. Pools that share
+addresses are reported before that, an IPAMPool by an event. Nothing of KKP is written. An
+allocation holds its addresses in every NetworkPool that has them: which sites have addresses of
+their own, nothing says.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,16 +28,20 @@ from controller.meta import Key
 from controller.outcome import SETTLED, Outcome
 from controller.resource import Resource
 from controller.runner import Controller
-from controller.triggers import Watch, to_self
+from controller.triggers import KeyWatch, Watch, to_self
+from controller.workqueue import LOW_PRIORITY
 from reconcilers import ranges
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.core.discovery import Work
 from reconcilers.integrations.core.serving import AllKindsIntegration
-from reconcilers.integrations.kubermatic.api import ALLOCATIONS, IPAMAllocation
+from reconcilers.integrations.kubermatic.api import ALLOCATIONS, POOLS, IPAMAllocation
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, held
 from reconcilers.integrations.kubermatic.reports import ACTION
 from reconcilers.networkpool.view import Behind, HeldRange, OtherHolders
+from reconcilers.spaces.announcing import OverlapAnnouncer
+from reconcilers.spaces.index import SpaceIndex
+from reconcilers.spaces.offers import PoolName
 
 UNKNOWN_RETRY = 0.5
 
@@ -175,6 +180,39 @@ class ConflictReconciler:
         }
 
 
+class SharedPoolReconciler:
+    """Records on IPAMPools which other pools hand out their addresses.
+
+    Args:
+        client: reads the pool that an event is about.
+        spaces: what pools of all kinds hand out.
+        recorder: takes the events.
+    """
+
+    def __init__(self, client: Client, spaces: SpaceIndex, recorder: Recorder) -> None:
+        self._client = client
+        self._spaces = spaces
+        self._recorder = recorder
+        self._recorded: dict[Key, str] = {}
+
+    async def reconcile(self, key: Key) -> Outcome:
+        """Record which pools share addresses with one, once until that changes."""
+        message = "; ".join(self._sentences(key))
+        if not message:
+            self._recorded.pop(key, None)
+        elif self._recorded.get(key) != message:
+            pool = await self._client.find(POOLS, key)
+            if pool is not None:
+                self._recorded[key] = message
+                self._recorder.record(POOLS, pool, "Warning", OVERLAPPING, message, action=ACTION)
+        return SETTLED
+
+    def _sentences(self, key: Key) -> Iterator[str]:
+        for offer in self._spaces.offers(PoolName(POOLS.kind, key)):
+            if sentence := self._spaces.sharing([offer]).sentence:
+                yield f"datacenter {offer.part}: {sentence}"
+
+
 def addresses_changed(change: Change[IPAllocation]) -> bool:
     """Return whether an IPAllocation holds other addresses than before."""
     old, new = change.old, change.new
@@ -191,19 +229,24 @@ class KubermaticObserver(AllKindsIntegration):
         allocations: IPAllocations, as the manager watches them.
         recorder: takes the events.
         clock: the time.
+        spaces: what pools of all kinds hand out.
+        overlaps: announces pools whose overlaps with others have changed.
     """
 
     service = "kubermatic"
     kinds: ClassVar[Sequence[Resource[Any]]] = (ALLOCATIONS,)
     missing = "IPAMAllocations"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it reads, and what it works with
         self,
         manager: Manager,
         networkpools: Informer[NetworkPool],
         allocations: Informer[IPAllocation],
         recorder: Recorder,
         clock: Clock,
+        *,
+        spaces: SpaceIndex,
+        overlaps: OverlapAnnouncer,
     ) -> None:
         super().__init__(manager, clock, every_replica=True)
         self.holders = ObservedHolders()
@@ -212,6 +255,8 @@ class KubermaticObserver(AllKindsIntegration):
         self._allocations = allocations
         self._recorder = recorder
         self._networkpools: Controller | None = None
+        self._spaces = spaces
+        self._overlaps = overlaps
 
     def enqueue_networkpools(self, controller: Controller) -> None:
         """Have a controller reconcile NetworkPools when KKP gives or takes their addresses."""
@@ -242,6 +287,9 @@ class KubermaticObserver(AllKindsIntegration):
             Watch(self._allocations, reconciler.touched, addresses_changed),
         ]
         extension.controller("kubermatic-observed", reconciler.reconcile, watches=watches)
+        shared = SharedPoolReconciler(extension.client, self._spaces, self._recorder)
+        announced = KeyWatch(self._overlaps.of_kind(POOLS.kind), LOW_PRIORITY)
+        extension.controller("kubermatic-shared", shared.reconcile, watches=[announced])
         if self._networkpools is not None:
             pools = self._pools.cache
             watch = Watch(observed, lambda one: pools_of(pools, one))

@@ -108,6 +108,22 @@ async def test_an_address_that_both_hold_is_reported_on_both(lab: Lab) -> None:
     await until(lambda: pool_of(lab), lambda one: not overlap_of(one))
 
 
+async def test_pools_of_kkp_that_share_addresses_with_a_networkpool_are_reported_on_both(
+    lab: Lab,
+) -> None:
+    await lab.pool("k", dc=ranges("10.5.0.0/28", 4))
+    await ours(lab, "NetworkPool", "networkpools", "p", {"cidr": "10.5.0.8/29"})
+
+    def names_kkp(status: Body) -> bool:
+        conditions = {one["type"]: one for one in status.get("conditions", [])}
+        message = conditions.get("Overlapping", {}).get("message", "")
+        return f"IPAMPool {lab.name('k')}" in message and "(8 addresses)" in message
+
+    await until(lambda: pool_of(lab), names_kkp)
+    shared = f"NetworkPool default/{lab.name('p')} (8 addresses)"
+    await lab.until_event("IPAMPool", "k", "Overlapping", shared)
+
+
 async def test_nothing_of_kkp_is_written_by_who_observes(lab: Lab) -> None:
     await lab.cluster("a")
     await lab.pool("k", dc=ranges("10.7.0.0/29", 4))

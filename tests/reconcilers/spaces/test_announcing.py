@@ -71,6 +71,19 @@ async def test_all_pools_are_announced_once_further_kinds_are_known() -> None:
         assert await heard.announced() == ["a/none", "a/one"]
 
 
+async def test_who_listens_later_gets_the_pools_that_share_addresses() -> None:
+    heard = Heard()
+    async with heard.running():
+        heard.put("a/one", "10.0.0.0-10.0.0.9")
+        heard.put("a/two", "10.0.0.9-10.0.0.20")
+        heard.put("a/far", "10.9.0.0-10.9.0.9")
+        await heard.announced()
+        registration = heard.announcer.of_kind("NetworkPool").add_handler(heard.note)
+        for _ in registration.replay():
+            pass
+        assert await heard.announced() == ["a/one", "a/two"]
+
+
 async def test_many_pools_are_looked_at_in_slices() -> None:
     heard = Heard()
     for number in range(4 * SLICE):
