@@ -75,6 +75,8 @@ class Client:
         field_manager: the field manager of our writes; empty for the transport's user agent.
         dry_run: whether the server only checks our writes and stores nothing.
         most_bytes: of one list; a larger one is malformed. None for no limit.
+        looks: how `served` finds out that a kind is absent where CustomResourceDefinitions may not
+            be listed; None to believe the first answer of discovery.
 
     All methods raise ApiError (by subclass), NoAnswer and MalformedAnswer as errors.py says. A
     NotFound whose `reason` is empty came without a Status, for a path that is not served or from
@@ -82,7 +84,7 @@ class Client:
     `NotFound`, as `find` does.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what its owner shares with it, and limits
         self,
         transport: "Transport",
         *,
@@ -91,9 +93,11 @@ class Client:
         field_manager: str = "",
         dry_run: bool = False,
         most_bytes: int | None = None,
+        looks: discovery.AbsenceLooks | None = None,
     ) -> None:
         self._transport = transport
         self._most_bytes = most_bytes
+        self._looks = looks
         self._on_object = on_object
         self._on_deleted = on_deleted
         self.field_manager = field_manager
@@ -110,6 +114,7 @@ class Client:
             field_manager=field_manager,
             dry_run=bool(self._dry_run),
             most_bytes=self._most_bytes,
+            looks=self._looks,
         )
 
     def with_dry_run(self) -> "Client":
@@ -122,6 +127,7 @@ class Client:
             field_manager=self.field_manager,
             dry_run=True,
             most_bytes=self._most_bytes,
+            looks=self._looks,
         )
 
     async def get(self, resource: Resource[T], key: Key, *, subresource: str = "") -> T:
@@ -376,13 +382,16 @@ class Client:
     async def served(self, resource: Resource[Any]) -> bool:
         """Return whether the server serves the kind `resource`.
 
-        Absence is believed if no established CustomResourceDefinition serves the kind.
+        Absence is believed if no established CustomResourceDefinition serves the kind. Where these
+        may not be listed, the clients of a manager believe it after repeated looks, and others at
+        once.
 
         Raises:
-            DiscoveryIncomplete: the server has just started and does not list the kind yet.
+            DiscoveryIncomplete: the server has just started and does not list the kind yet, or it
+                is not known yet whether that is so.
             ControllerError: discovery failed, so the answer is not known.
         """
-        return await discovery.served(self._transport, resource)
+        return await discovery.served(self._transport, resource, self._looks)
 
     async def served_among(self, resources: Iterable[Resource[Any]]) -> frozenset[Resource[Any]]:
         """Return which of these kinds the server's discovery documents list.

@@ -30,6 +30,7 @@ from controller.cache import Cache, Change
 from controller.callbacks import check_callable, check_plain
 from controller.client import Client
 from controller.clock import Clock
+from controller.discovery import AbsenceLooks
 from controller.errors import ControllerError
 from controller.indexes import IndexFunction
 from controller.informer import Informer, Registration
@@ -380,7 +381,12 @@ class Clusters:
                 most_bytes=self._settings.most_bytes,
                 randomness=self._random,
             )
-        client = Client(transport, on_object=apply_own_write, on_deleted=mark_deleted)
+        client = Client(
+            transport,
+            on_object=apply_own_write,
+            on_deleted=mark_deleted,
+            looks=AbsenceLooks(self._clock),
+        )
         return _Cluster(key, transport, informers, client, self._clock.monotonic())
 
     def _free_slot(self, key: Key) -> bool:

@@ -5,7 +5,8 @@ The documents are those of a server without aggregated discovery, which all vers
 An API server that has just started lists the kinds of CustomResourceDefinitions only after some
 seconds. So what a document lists is served, and what it lacks may be served all the same: that a
 kind is absent is believed if no definition that is established serves it. Definitions are stored
-objects, which the server has from its first answer on.
+objects, which the server has from its first answer on. A client that may not list them has to look
+several times (`AbsenceLooks`).
 """
 
 from collections.abc import Iterable
@@ -14,9 +15,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
+from controller.clock import Clock
 from controller.codec import decoder
 from controller.conditions import Condition, is_true
-from controller.errors import DiscoveryIncomplete, Forbidden, MalformedAnswer, NotFound
+from controller.errors import (
+    ControllerError,
+    DiscoveryIncomplete,
+    Forbidden,
+    MalformedAnswer,
+    NotFound,
+)
 from controller.lists import list_all
 from controller.meta import ObjectMeta
 from controller.resource import Resource
@@ -89,18 +97,86 @@ _DEFINITIONS = Resource(
 D = TypeVar("D", _Groups, _Kinds)
 
 
-async def served(transport: "Transport", resource: Resource[Any]) -> bool:
+LOOKS = 3
+"""So many complete answers of discovery have to lack a kind whose definition may not be read."""
+LOOK_SECONDS = 10.0
+"""How far apart these answers are at least."""
+
+
+class AbsenceLooks:
+    """Counts answers of discovery that lack a kind, where definitions may not be listed.
+
+    A starting API server completes its discovery within seconds. So a kind that is lacking in
+    `LOOKS` answers, each `LOOK_SECONDS` after the one before, counts as absent. The count begins
+    again once the kind is listed or discovery fails: the server may be starting again.
+
+    Args:
+        clock: the time.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # By kind: how many answers counted, and when (monotonic seconds) the last of them came.
+        self._looks: dict[Resource[Any], tuple[int, float]] = {}
+
+    def note_absent(self, resource: Resource[Any]) -> int:
+        """Note that an answer lacks a kind; return how many such answers count so far."""
+        count, counted_at = self._looks.get(resource, (0, 0.0))
+        now = self._clock.monotonic()
+        if not count or (count < LOOKS and now - counted_at >= LOOK_SECONDS):
+            count, counted_at = count + 1, now
+        self._looks[resource] = count, counted_at
+        return count
+
+    def forget(self, resource: Resource[Any]) -> None:
+        """Forget the answers that lacked a kind."""
+        self._looks.pop(resource, None)
+
+    def clear(self) -> None:
+        """Forget the answers that lacked any kind."""
+        self._looks.clear()
+
+
+async def served(
+    transport: "Transport", resource: Resource[Any], looks: AbsenceLooks | None = None
+) -> bool:
     """Return whether a server serves the kind `resource`.
 
-    A user who may not list CustomResourceDefinitions gets what the documents say.
+    Args:
+        transport: the server.
+        resource: the kind.
+        looks: counts the answers where CustomResourceDefinitions may not be listed; None to
+            believe the first one then.
 
     Raises:
-        DiscoveryIncomplete: the documents lack the kind, and a definition says that it is served.
+        DiscoveryIncomplete: the documents lack the kind, and a definition says that it is served,
+            or may not be read and too few answers lacked the kind.
         ControllerError: discovery failed, so the answer is not known.
     """
-    if await served_among(transport, [resource]):
-        return True
-    if "." in resource.group and await _is_defined(transport, resource):
+    try:
+        is_listed = bool(await served_among(transport, [resource]))
+    except ControllerError:
+        if looks is not None:
+            looks.clear()
+        raise
+    if is_listed or "." not in resource.group:
+        if looks is not None:
+            looks.forget(resource)
+        return is_listed
+    try:
+        is_defined = await _is_defined(transport, resource)
+    except Forbidden as error:
+        if looks is None or (count := looks.note_absent(resource)) >= LOOKS:
+            return False
+        raise DiscoveryIncomplete(
+            f"discovery does not list {resource.full_name} in version {resource.version}. That it"
+            f" is absent is believed after {LOOKS} answers that are {LOOK_SECONDS:g} s apart, this"
+            f" is number {count}: CustomResourceDefinitions, which would tell, may not be listed."
+            " Let a role grant list and watch of customresourcedefinitions.apiextensions.k8s.io"
+        ) from error
+    if looks is not None:
+        looks.forget(resource)
+    if is_defined:
         raise DiscoveryIncomplete(
             f"discovery does not list {resource.full_name} in version {resource.version}, which"
             " its CustomResourceDefinition serves: the API server may have just started"
@@ -109,12 +185,14 @@ async def served(transport: "Transport", resource: Resource[Any]) -> bool:
 
 
 async def _is_defined(transport: "Transport", resource: Resource[Any]) -> bool:
-    """Return whether a CustomResourceDefinition serves a kind in the resource's version."""
+    """Return whether a CustomResourceDefinition serves a kind in the resource's version.
+
+    Raises:
+        Forbidden: definitions may not be listed.
+    """
     query = {"fieldSelector": f"metadata.name={resource.full_name}"}
     try:
         page = await list_all(transport, _DEFINITIONS, "", query)
-    except Forbidden:
-        return False
     except NotFound:  # a server without definitions: of tests, or an aggregated one
         return False
     definitions = (one for one in page.items if one.metadata.name == resource.full_name)

@@ -151,10 +151,10 @@ class NotReached(MalformedAnswer):
 
 
 class DiscoveryIncomplete(ControllerError):
-    """The discovery documents lack a kind whose CustomResourceDefinition is established.
+    """The discovery documents lack a kind, and that it is absent is not known.
 
-    An API server that has just started answers so for some seconds: whether there are objects of
-    the kind is not known.
+    Its CustomResourceDefinition is established, or may not be read and too few answers lacked the
+    kind. An API server that has just started answers so for some seconds.
     """
 
 

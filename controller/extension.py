@@ -17,6 +17,8 @@ import anyio
 from controller.callbacks import check_plain
 from controller.client import Client
 from controller.clock import Clock
+from controller.discovery import AbsenceLooks
+from controller.health import Check
 from controller.indexes import IndexFunction
 from controller.informer import Informer, Informers
 from controller.jobs import ControllerJob, running
@@ -46,7 +48,10 @@ class Extension:
         jobs: the controllers whose keys are divided by shards; ours are added while they run.
         shards: the shards that are held here; None if this process works on all keys.
         streams: whether lists may be read as initial events of watches.
-        measured: whether the informers have metrics; False where others of the same kinds have.
+        measured: whether the informers have metrics and readiness checks; False where others of
+            the same kinds have.
+        readiness: the checks behind the manager's /readyz; those of our informers are added while
+            they run.
     """
 
     def __init__(  # noqa: PLR0913 - what its manager shares with it
@@ -60,6 +65,7 @@ class Extension:
         jobs: list[ControllerJob],
         shards: Shards | None,
         streams: bool,
+        readiness: list[Check],
         measured: bool = True,
     ) -> None:
         self._clock = clock
@@ -72,6 +78,8 @@ class Extension:
         self._jobs: dict[str, ControllerJob] = {}
         self._sharded_jobs = jobs
         self._shards = shards
+        self._readiness = readiness
+        self._is_measured = measured
 
         def show(resource: Resource[Any], obj: Object) -> None:
             informers.apply_own_write(resource, obj)
@@ -81,7 +89,7 @@ class Extension:
             informers.mark_deleted(resource, version)
             own.mark_deleted(resource, version)
 
-        self.client = Client(transport, on_object=show, on_deleted=hide)
+        self.client = Client(transport, on_object=show, on_deleted=hide, looks=AbsenceLooks(clock))
         """A client whose responses enter these caches and the manager's."""
 
     def informer(
@@ -126,7 +134,11 @@ class Extension:
         return controller
 
     async def run(self) -> None:
-        """Run the informers and controllers until cancelled; their gauges end with them."""
+        """Run the informers and controllers until cancelled.
+
+        Their gauges and readiness checks end with them.
+        """
+        checks = [informer.check() for informer in self._informers] if self._is_measured else []
         tasks: list[Task] = [informer.run for informer in self._informers]
         lasting = [
             self._supervisor.lasting(f"controller/{name}", job.run)
@@ -134,12 +146,15 @@ class Extension:
         ]
         jobs = list(self._jobs.values())
         self._sharded_jobs += jobs
+        self._readiness += checks
         try:
             async with running(tasks), running(lasting):
                 await anyio.sleep_forever()
         finally:
             for job in jobs:
                 self._sharded_jobs.remove(job)
+            for check in checks:
+                self._readiness.remove(check)
             for metrics in self._watched:
                 metrics.unwatch()
 

@@ -14,7 +14,14 @@ from controller.backoff import WATCH_MAX_SECONDS
 from controller.cache import Cache, Change
 from controller.callbacks import call_plain, check_plain
 from controller.clock import Clock
-from controller.errors import BadRequest, CacheLagging, ControllerError, SourceError
+from controller.errors import (
+    BadRequest,
+    CacheLagging,
+    ControllerError,
+    Forbidden,
+    SourceError,
+    Unauthorized,
+)
 from controller.health import Check, Failing
 from controller.indexes import IndexFunction
 from controller.meta import Key, Object, Version
@@ -134,6 +141,16 @@ class Informer(Generic[T]):
             or self._reflector.last_error
             or (lagging if lagging.seconds > LAG_SECONDS else None)
         )
+
+    @property
+    def refusal(self) -> ControllerError | None:
+        """Why the server refuses list or watch to us (401, 403); None while it does not.
+
+        The cache shows the past then, until a role or the credentials are put right.
+        """
+        error = self._reflector.last_error
+        refused = error is not None and isinstance(error.__cause__, Forbidden | Unauthorized)
+        return error if refused else None
 
     @property
     def failing_since(self) -> float | None:

@@ -27,6 +27,7 @@ import anyio
 from controller.callbacks import check_callable, check_plain
 from controller.client import Client
 from controller.clock import Clock, SystemClock
+from controller.discovery import AbsenceLooks
 from controller.election import (
     WaitToLead,
     unwrapped_failure,
@@ -104,6 +105,7 @@ class Manager:
             transport,
             on_object=self._informers.apply_own_write,
             on_deleted=self._informers.mark_deleted,
+            looks=AbsenceLooks(self.clock),
         )
         """A client for the API server; objects in its responses enter the manager's caches."""
         self.lost = anyio.Event()
@@ -256,6 +258,7 @@ class Manager:
             shards=self.shards if sharded else None,
             streams=self.options.stream_lists,
             measured=measured,
+            readiness=self._serving.readiness,
         )
 
     def recorder(self, component: str, *, client: Client | None = None) -> Recorder:

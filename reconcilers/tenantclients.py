@@ -21,6 +21,7 @@ import anyio
 
 from controller.client import Client
 from controller.clock import Clock
+from controller.discovery import AbsenceLooks
 from controller.errors import (
     ConfigurationError,
     Conflict,
@@ -378,7 +379,12 @@ class TenantClients:
             return known  # another pass opened it meanwhile
         transport = self._transport(kubeconfig)
         manager = names.TENANT_FIELD_MANAGER
-        client = Client(transport, field_manager=manager, most_bytes=self._most_bytes)
+        client = Client(
+            transport,
+            field_manager=manager,
+            most_bytes=self._most_bytes,
+            looks=AbsenceLooks(self._clock),
+        )
         identity = ClusterIdentity(client, self._clock)
         connection = _Connection(key, tenant.metadata.uid, transport, client, identity)
         self._connections[key] = connection

@@ -297,12 +297,18 @@ class NetworkPoolReconciler:
         return Again(min(wait for wait in (rest, promise, event) if wait is not None))
 
     async def _report_unknown(self, pool: NetworkPool, behind: Behind) -> None:
-        """Report on the pool that nothing is handed out while it is unknown what is held."""
-        wanted = status.holders_unknown(pool, behind.reason, self._clock.now())
-        if pool.metadata.terminating or not status.differs(pool.status, wanted):
+        """Report on the pool that nothing is handed out while it is unknown what is held.
+
+        Once for each wait: another replica may know it, and corrects what this one wrote. A
+        replica that waits for something else leaves what is reported.
+        """
+        if pool.metadata.terminating or status.reports_unknown(pool):
+            self._waits.note_reported(pool.metadata.key)
             return
+        wanted = status.holders_unknown(pool, behind.reason, self._clock.now())
         try:
             await self._client.patch_status(NETWORK_POOL, pool, wanted)
+            self._waits.note_reported(pool.metadata.key)
         except (Conflict, NotFound) as error:
             _log.info("A pool changed before its status was written", error=str(error))
 

@@ -22,6 +22,7 @@ from reconcilers.networkpool.view import HeldRange, View
 
 STALLED = "Stalled"
 NO_CAPACITY = "NoCapacity"
+HOLDERS_UNKNOWN = "HoldersUnknown"
 TIERS: tuple[tuple[str, int], ...] = (
     ("CapacityWarning", 70),
     ("CapacityCritical", 85),
@@ -177,7 +178,13 @@ def unreadable(pool: NetworkPool, why: str, now: datetime) -> dict[str, Any]:
 def holders_unknown(pool: NetworkPool, why: str, now: datetime) -> dict[str, Any]:
     """Return the status of a pool for which a pass cannot know yet what is held."""
     message = f"nothing is handed out until that is known: {why}"
-    return _conditions_only(pool, [Finding(READY, False, "HoldersUnknown", message)], now)
+    return _conditions_only(pool, [Finding(READY, False, HOLDERS_UNKNOWN, message)], now)
+
+
+def reports_unknown(pool: NetworkPool) -> bool:
+    """Return whether a pool's status says that it is not known what is held."""
+    ready = find(pool.status.conditions, READY)
+    return ready is not None and ready.reason == HOLDERS_UNKNOWN
 
 
 def definition_outdated(pool: NetworkPool, now: datetime) -> dict[str, Any]:

@@ -4,6 +4,8 @@ A pass that cannot know yet what is held of a pool is retried after a moment, wh
 start and after a change. A pool that still waits after ten seconds is reported, once a minute.
 """
 
+from dataclasses import dataclass
+
 import structlog
 
 from controller.clock import Clock
@@ -13,6 +15,21 @@ PATIENCE_SECONDS = 10.0
 REPEAT_SECONDS = 60.0
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Wait:
+    """The wait of one pool.
+
+    Args:
+        since: monotonic seconds of its begin.
+        logged_at: monotonic seconds of the last line about it; None if there was none.
+        is_reported: whether the pool's status says so.
+    """
+
+    since: float
+    logged_at: float | None = None
+    is_reported: bool = False
 
 
 class WaitLog:
@@ -26,8 +43,7 @@ class WaitLog:
     def __init__(self, kind: str, clock: Clock) -> None:
         self._kind = kind
         self._clock = clock
-        self._waiting: dict[Key, tuple[float, float | None]] = {}
-        """By pool: monotonic seconds since when it waits, and of the last line about it."""
+        self._waits: dict[Key, _Wait] = {}
 
     def note_wait(self, key: Key, reason: str) -> bool:
         """Note that a pass over a pool waits, and log a warning if it has for long.
@@ -37,32 +53,37 @@ class WaitLog:
             reason: what the pass waits for.
 
         Returns:
-            Whether it has waited for long.
+            Whether it has waited for long, and `note_reported` was not called since it began.
         """
         now = self._clock.monotonic()
-        since, logged = self._waiting.setdefault(key, (now, None))
-        waited = now - since
-        if waited < PATIENCE_SECONDS or (logged is not None and now - logged < REPEAT_SECONDS):
-            return waited >= PATIENCE_SECONDS
-        self._waiting[key] = since, now
-        log.warning(
-            "A pool hands out nothing yet",
-            kind=self._kind,
-            namespace=key.namespace,
-            name=key.name,
-            reason=reason,
-            seconds=round(waited),
-        )
-        return True
+        wait = self._waits.setdefault(key, _Wait(now))
+        waited = now - wait.since
+        is_long = waited >= PATIENCE_SECONDS
+        if is_long and (wait.logged_at is None or now - wait.logged_at >= REPEAT_SECONDS):
+            wait.logged_at = now
+            log.warning(
+                "A pool hands out nothing yet",
+                kind=self._kind,
+                namespace=key.namespace,
+                name=key.name,
+                reason=reason,
+                seconds=round(waited),
+            )
+        return is_long and not wait.is_reported
+
+    def note_reported(self, key: Key) -> None:
+        """Note that the status of a pool says that it waits."""
+        if key in self._waits:
+            self._waits[key].is_reported = True
 
     def note_pass(self, key: Key) -> None:
-        """Note that a pass over a pool did not have to wait; say so if a wait was reported."""
-        _, logged = self._waiting.pop(key, (0.0, None))
-        if logged is not None:
+        """Note that a pass over a pool did not have to wait; say so if a wait was logged."""
+        wait = self._waits.pop(key, None)
+        if wait is not None and wait.logged_at is not None:
             log.info(
                 "A pool no longer waits", kind=self._kind, namespace=key.namespace, name=key.name
             )
 
     def forget(self, key: Key) -> None:
         """Forget a pool that is gone, or that another replica works on from now on."""
-        self._waiting.pop(key, None)
+        self._waits.pop(key, None)

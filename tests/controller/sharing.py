@@ -10,11 +10,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
 from typing_extensions import override
 
 from controller.client import Client
-from controller.errors import ControllerError
+from controller.errors import ControllerError, Forbidden, NoAnswer
 from controller.leases import LEASES
 from controller.manager import Manager
 from controller.meta import Key
@@ -52,6 +53,11 @@ class Link(Transport):
         self.failing: Callable[[str], ControllerError | None] = lambda _: None
         self.sent: list[tuple[str, str]] = []
         """The method and the path of each request so far."""
+        self.forbidden: set[str] = set()
+        """The plurals of kinds that may not be listed or watched."""
+        self._watches: dict[str, set[anyio.CancelScope]] = {}
+        self.hidden: set[str] = set()
+        """The groups that discovery lacks."""
 
     @override
     async def request(
@@ -69,9 +75,21 @@ class Link(Transport):
             await anyio.sleep_forever()
         self._fail(path)
         self.sent.append((method, path))
-        return await self._api.request(
+        self._check_allowed(method, path)
+        answer = await self._api.request(
             method, path, query=query, body=body, content_type=content_type
         )
+        return self._without_hidden(answer) if path == "/apis" and self.hidden else answer
+
+    def _check_allowed(self, method: str, path: str) -> None:
+        plural = path.rpartition("/")[2]
+        if method == "GET" and plural in self.forbidden:
+            raise Forbidden(403, "Forbidden", f"{plural} is forbidden")
+
+    def _without_hidden(self, answer: bytes) -> bytes:
+        document = msgspec.json.decode(answer)
+        groups = [one for one in document["groups"] if one["name"] not in self.hidden]
+        return msgspec.json.encode({**document, "groups": groups})
 
     @override
     @asynccontextmanager
@@ -79,8 +97,19 @@ class Link(Transport):
         self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         self._fail(path)
-        async with self._api.stream(path, query=query) as chunks:
-            yield chunks
+        self._check_allowed("GET", path)
+        with anyio.CancelScope() as scope:
+            self._watches.setdefault(path.rpartition("/")[2], set()).add(scope)
+            async with self._api.stream(path, query=query) as chunks:
+                yield chunks
+        if scope.cancelled_caught:
+            raise NoAnswer("the watch was ended")
+
+    def forbid(self, plural: str) -> None:
+        """Let a kind no longer be read: running watches end, and lists are refused."""
+        self.forbidden.add(plural)
+        for scope in self._watches.pop(plural, set()):
+            scope.cancel()
 
     def _fail(self, path: str) -> None:
         error = self.failing(path)

@@ -8,6 +8,7 @@ import pytest
 from typing_extensions import override
 
 from controller.client import Client
+from controller.discovery import LOOK_SECONDS, AbsenceLooks
 from controller.errors import (
     Conflict,
     DiscoveryIncomplete,
@@ -20,6 +21,7 @@ from controller.errors import (
 from controller.meta import Key, MetadataOnly, Object, Version
 from controller.resource import Resource
 from controller.transport import NO_QUERY
+from tests.clock import VirtualClock
 from tests.controller.scripted import Scripted
 from tests.controller.widgets import WIDGETS, Widget, listing, widget, wire
 
@@ -317,6 +319,33 @@ async def test_a_kind_that_discovery_lacks_and_a_definition_serves_is_not_known_
 async def test_who_may_not_read_definitions_believes_discovery(answers: list[object]) -> None:
     client, _ = answering(*answers, Forbidden(403, "Forbidden", "no role"))
     assert not await client.served(WIDGETS)
+
+
+@NOT_LISTED
+async def test_who_may_not_read_definitions_believes_an_absence_after_repeated_looks(
+    answers: list[object],
+) -> None:
+    clock = VirtualClock()
+    forbidden = Forbidden(403, "Forbidden", "no role")
+    looks = AbsenceLooks(clock)
+
+    async def look(*told: object) -> bool:
+        _, server = answering(*told)
+        return await Client(server, looks=looks).with_field_manager("x").served(WIDGETS)
+
+    for _ in range(2):
+        for _ in range(2):
+            for _ in range(3):  # looks in a row count once
+                with pytest.raises(DiscoveryIncomplete, match="grant list and watch of custom"):
+                    await look(*answers, forbidden)
+            await clock.advance(LOOK_SECONDS)
+        assert not await look(*answers, forbidden)
+        assert not await look(*answers, forbidden)
+        with pytest.raises(NoAnswer):  # it may start again now
+            await look(NoAnswer("away"))
+    assert await look(GROUPS, KINDS)
+    with pytest.raises(DiscoveryIncomplete):
+        await look(*answers, forbidden)
 
 
 async def test_kinds_are_looked_up_together_and_only_versions_that_are_served_are_asked() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import anyio
 
 from controller.client import Client
+from controller.health import report
 from controller.informer import Registration
 from controller.manager import Manager
 from controller.meta import Key
@@ -12,6 +13,7 @@ from controller.outcome import SETTLED, Outcome
 from controller.testing import FakeApi
 from controller.triggers import KeyWatch, Watch, to_self
 from tests.clock import VirtualClock
+from tests.controller.sharing import Link
 from tests.controller.widgets import WIDGETS
 
 
@@ -107,3 +109,32 @@ async def test_a_controller_reconciles_keys_that_another_part_of_the_process_ann
         group.cancel_scope.cancel()
     assert reconciled == [Key("default", "a")]
     assert source.handlers == [], "none is announced after the controller has ended"
+
+
+async def test_a_kind_of_an_extension_that_cannot_be_listed_fails_the_probe_while_it_runs() -> (
+    None
+):
+    clock = VirtualClock()
+    api = FakeApi(clock)
+    api.serve(WIDGETS)
+    link = Link(api)
+    link.forbidden.add("widgets")
+    manager = Manager(link, clock=clock)
+    extension = manager.extension()
+    extension.informer(WIDGETS)
+
+    def ready() -> str:
+        return report("readyz", manager._readiness(), verbose=True).text
+
+    assert "widgets" not in ready()
+    async with anyio.create_task_group() as group:
+        group.start_soon(extension.run)
+        await clock.advance(1)
+        assert "cannot list widgets.example.com" in ready()
+        assert "not allowed, a role has to grant it" in ready()
+        link.forbidden.clear()
+        await clock.advance(60)
+        assert ready().endswith("readyz check passed\n")
+        link.forbidden.add("widgets")
+        group.cancel_scope.cancel()
+    assert "widgets" not in ready()

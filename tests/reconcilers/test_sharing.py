@@ -43,14 +43,20 @@ class Replica:
     """The controllers of pools, allocations and providers, and the collector of orphans."""
 
     def __init__(
-        self, name: str, api: FakeApi, settings: Settings | None = None, shards: int = SHARDS
+        self,
+        name: str,
+        api: FakeApi,
+        settings: Settings | None = None,
+        shards: int = SHARDS,
+        *,
+        leader_elect: bool = True,
     ) -> None:
         self.name = name
         self.clock = ProcessClock()
         self.link = Link(api)
         self.frozen = False
         options = ManagerOptions(
-            leader_elect=True,
+            leader_elect=leader_elect,
             lease_namespace=NAMESPACE,
             lease_name="butler-ipam",
             identity=name,
@@ -101,9 +107,12 @@ class Cluster:
         self.replicas: list[Replica] = []
         self._group = group
 
-    def start(self, *names: str) -> list[Replica]:
-        """Start replicas; return them."""
-        made = [Replica(name, self.api, self.settings, self.shards) for name in names]
+    def start(self, *names: str, leader_elect: bool = True) -> list[Replica]:
+        """Start replicas; return them. Without election and shards each of them leads."""
+        made = [
+            Replica(name, self.api, self.settings, self.shards, leader_elect=leader_elect)
+            for name in names
+        ]
         for one in made:
             self.replicas.append(one)
             self._group.start_soon(one.manager.run)

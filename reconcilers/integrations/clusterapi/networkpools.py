@@ -143,7 +143,9 @@ class NetworkPoolClaims(PoolReconciler):
         journal = journal_of(pool.metadata)
         if journal.revision is None and not is_paused(pool.metadata.annotations):
             raise Behind(UNKNOWN_RETRY, "the pass over its claims has not fenced it yet")
-        if not self._parts.caches.synced or claims.position < (journal.revision or 0):
+        caches = self._parts.caches
+        is_complete = caches.synced and caches.history_confirmed
+        if not is_complete or claims.position < (journal.revision or 0):
             raise Behind(UNKNOWN_RETRY, "the caches of claims have not read far enough")
         view = self._parts.reader.cached(NETWORK_POOL, pool.metadata.key, space)
         promised = {

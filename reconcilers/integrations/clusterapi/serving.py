@@ -4,7 +4,6 @@ Each time something else is served, all informers and controllers of the integra
 for that: a new version of the kinds, a further kind of pool, Clusters at last.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +41,7 @@ from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.clusterapi.watched import Watched
 from reconcilers.integrations.core.contents import SPACE_INDEX
-from reconcilers.integrations.core.discovery import Work
+from reconcilers.integrations.core.discovery import Look, Work
 from reconcilers.integrations.core.serving import Integration
 from reconcilers.networkpool.view import OtherHolders
 from reconcilers.settings import Settings
@@ -130,22 +129,20 @@ class ClusterApi(Integration[Served]):
 
     @override
     async def _served(self) -> Served:
-        return Served(
-            claims=await self._newest(api.claims(v) for v in api.CONTRACT_VERSIONS),
-            addresses=await self._newest(api.addresses(v) for v in api.CONTRACT_VERSIONS),
-            clusters=await self._newest(api.clusters(v) for v in api.CONTRACT_VERSIONS),
-            pools=tuple([one for one in api.POOLS if await self._newest([one])]),
+        look = Look(self._manager.client)
+        versions = api.CONTRACT_VERSIONS
+        served = Served(
+            claims=await look.first_served(map(api.claims, versions)),
+            addresses=await look.first_served(map(api.addresses, versions)),
+            clusters=await look.first_served(map(api.clusters, versions)),
+            pools=tuple([one for one in api.POOLS if await look.first_served([one])]),
         )
+        look.check_complete()
+        return served
 
     @override
     def _suffices(self, served: Served) -> bool:
         return served.claims is not None and served.addresses is not None
-
-    async def _newest(self, versions: Iterable[Resource[Any]]) -> Resource[Any] | None:
-        for resource in versions:
-            if await self._manager.client.served(resource):
-                return resource
-        return None
 
     def _extension(
         self,

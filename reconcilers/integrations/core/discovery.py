@@ -10,21 +10,23 @@ that they might hold, and the process is not ready. An answer that something is 
 again as soon as a definition changes or discovery fails: objects may come before the next answer.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from typing import Any, Generic, TypeVar
 
 import anyio
 import structlog
 
 from controller.cache import Change
+from controller.client import Client
 from controller.clock import Clock
-from controller.errors import ControllerError
+from controller.errors import ControllerError, DiscoveryIncomplete
 from controller.health import Check, Failing
 from controller.manager import Manager
-from controller.meta import MetadataOnly
+from controller.meta import MetadataOnly, Object
 from controller.resource import Resource
 
 S = TypeVar("S")
+R = TypeVar("R", bound=Object)
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 DEFINITIONS = Resource(
@@ -43,6 +45,39 @@ LOOK_AGAIN_SECONDS = 30.0
 """Between two looks while something that is needed is not served."""
 
 log = structlog.get_logger(__name__)
+
+
+class Look:
+    """One look at which kinds are served; it asks for all before it says that one is not known.
+
+    So that the answers that it takes to believe an absence are counted for all kinds at once.
+
+    Args:
+        client: asks.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._incomplete: DiscoveryIncomplete | None = None
+
+    async def first_served(self, versions: Iterable[Resource[R]]) -> Resource[R] | None:
+        """Return the first of these that is served; None if none is, or it is not known.
+
+        Args:
+            versions: of one kind.
+        """
+        for resource in versions:
+            try:
+                if await self._client.served(resource):
+                    return resource
+            except DiscoveryIncomplete as error:
+                self._incomplete = self._incomplete or error
+        return None
+
+    def check_complete(self) -> None:
+        """Raise DiscoveryIncomplete if it is not known of a kind whether it is served."""
+        if self._incomplete is not None:
+            raise self._incomplete
 
 
 class Discovery(Generic[S]):

@@ -20,7 +20,7 @@ from controller.informer import Informer
 from controller.jobs import running
 from controller.manager import Manager
 from controller.resource import Resource
-from reconcilers.integrations.core.discovery import Discovery, Work
+from reconcilers.integrations.core.discovery import Discovery, Look, Work
 from reconcilers.spaces.feeding import feed
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import Offer
@@ -75,8 +75,12 @@ class PoolSource:
             self._doubt()
 
     async def _served(self) -> Served:
-        client = self._manager.client
-        return frozenset([kind for kind in self._resources if await client.served(kind)])
+        look = Look(self._manager.client)
+        served = frozenset(
+            [kind for kind in self._resources if await look.first_served([kind]) is not None]
+        )
+        look.check_complete()
+        return served
 
     def _doubt(self) -> None:
         self._spaces.expect(self._kinds)

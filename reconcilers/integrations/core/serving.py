@@ -11,7 +11,7 @@ from controller.clock import Clock
 from controller.events import Recorder
 from controller.manager import Manager
 from controller.resource import Resource
-from reconcilers.integrations.core.discovery import Discovery, Work
+from reconcilers.integrations.core.discovery import Discovery, Look, Work
 from reconcilers.settings import Settings
 from reconcilers.spaces.announcing import OverlapAnnouncer
 from reconcilers.spaces.index import SpaceIndex
@@ -100,10 +100,10 @@ class AllKindsIntegration(Integration[bool]):
 
     @override
     async def _served(self) -> bool:
-        for kind in self.kinds:
-            if not await self._manager.client.served(kind):
-                return False
-        return True
+        look = Look(self._manager.client)
+        served = [await look.first_served([kind]) for kind in self.kinds]
+        look.check_complete()
+        return all(served)
 
     @override
     def _suffices(self, served: bool) -> bool:

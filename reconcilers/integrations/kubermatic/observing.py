@@ -62,13 +62,14 @@ class ObservedHolders(OtherHolders):
     def __init__(self) -> None:
         self.known = False
         """Whether it is known if KKP's kinds are served."""
-        self.allocations: Cache[IPAMAllocation] | None = None
+        self.observed: Informer[IPAMAllocation] | None = None
         """None where they are not."""
 
     @override
     def held(self, pool: NetworkPool) -> Sequence[AddressRange]:
-        if not self.known or (self.allocations is not None and not self.allocations.synced):
-            raise Behind(UNKNOWN_RETRY, "what IPAMAllocations hold of it is not known")
+        unknown = self._find_unknown()
+        if unknown:
+            raise Behind(UNKNOWN_RETRY, f"what IPAMAllocations hold of it is not known: {unknown}")
         # Two of them may hold the same address: to a NetworkPool it is in use once.
         parts = sorted({(one.family, one.first, one.last) for _, one in self._parts(pool)})
         return [
@@ -81,8 +82,21 @@ class ObservedHolders(OtherHolders):
     def named(self, pool: NetworkPool) -> Sequence[HeldRange]:
         return _named(self._parts(pool))
 
+    def _find_unknown(self) -> str:
+        """Return why it is not known what IPAMAllocations hold; empty if it is."""
+        if not self.known:
+            return "the API server has not said whether it serves them"
+        if self.observed is None:
+            return ""
+        refusal = self.observed.refusal
+        if refusal is not None:  # the cache shows the past, and nothing ends that
+            return str(refusal)
+        cache = self.observed.cache
+        return "" if cache.synced and cache.history_confirmed else "they are being listed"
+
     def _parts(self, pool: NetworkPool) -> Iterator[tuple[IPAMAllocation, AddressRange]]:
-        return parts_of(pool, self.allocations or ())
+        """Yield what IPAMAllocations hold of a pool."""
+        return parts_of(pool, self.observed.cache if self.observed is not None else ())
 
 
 def parts_of(
@@ -271,14 +285,14 @@ class KubermaticObserver(AllKindsIntegration):
 
     @override
     def _end(self) -> None:
-        self.holders.known, self.holders.allocations = False, None
+        self.holders.known, self.holders.observed = False, None
 
     @override
     def _work(self) -> Work:
         self._log.info("Observing IPAMAllocations of KKP")
         extension = self._manager.extension(sharded=True)
         observed = extension.informer(ALLOCATIONS)
-        self.holders.allocations = observed.cache
+        self.holders.observed = observed
         reconciler = ConflictReconciler(
             observed.cache, self._pools.cache, self._allocations.cache, self._recorder
         )

@@ -29,6 +29,20 @@ async def test_a_pool_that_waits_for_long_is_logged_with_the_reason_once_a_minut
     assert lines[0]["name"] == "lab"
 
 
+async def test_a_long_wait_is_to_be_reported_until_it_is_and_again_for_the_next_wait() -> None:
+    clock = VirtualClock()
+    waits = WaitLog("NetworkPool", clock)
+    for _ in range(2):
+        assert not waits.note_wait(POOL, "claims are not known")
+        await clock.advance(PATIENCE_SECONDS)
+        assert waits.note_wait(POOL, "claims are not known")
+        assert waits.note_wait(POOL, "claims are not known")
+        waits.note_reported(POOL)
+        await clock.advance(REPEAT_SECONDS)
+        assert not waits.note_wait(POOL, "other claims are not known")
+        waits.note_pass(POOL)
+
+
 async def test_a_short_wait_is_not_logged() -> None:
     clock = VirtualClock()
     waits = WaitLog("NetworkPool", clock)
