@@ -171,6 +171,7 @@ WORDS: Mapping[str, Words] = {
                     **UNMET,
                     "PoolNotFound": "False: no pool that the ProviderConfig names exists",
                     "ProviderConfigNotFound": "False: there is no ProviderConfig for it",
+                    "ProviderConfigUnknown": "False: the platform's default cannot be read",
                     "NetworkNotReady": "False: the ProviderConfig names no pools",
                     "ProviderAccessDenied": "False: the ProviderConfig is another team's",
                 },

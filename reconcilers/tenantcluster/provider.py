@@ -13,7 +13,7 @@ from typing import Any
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
-from controller.errors import Forbidden, NotFound
+from controller.errors import ApiError, DiscoveryIncomplete, Forbidden, NotFound
 from controller.meta import Key
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
 from reconcilers.api.resources import BUTLER_CONFIG
@@ -26,6 +26,15 @@ TEAM = "team"
 BUTLER_CONFIG_KEY = Key("", "butler")
 DEFAULT_SECONDS = 300.0
 """After how many seconds the platform's default is read again."""
+UNKNOWN_SECONDS = 10.0
+"""After how many seconds it is read again while it is not known."""
+
+
+class DefaultUnknown(Exception):
+    """It is not known which ProviderConfig is the platform's default.
+
+    To take another one meanwhile could give a cluster addresses of the wrong network for good.
+    """
 
 
 class Providers:
@@ -51,6 +60,7 @@ class Providers:
         not Ready needs it. One that is keeps to what was read last, so at rest it costs nothing.
 
         Raises:
+            DefaultUnknown: the platform's default may not be read, or not yet.
             ControllerError: the platform's default could not be read.
         """
         default = None
@@ -71,13 +81,32 @@ class Providers:
         return misconfigured(tenant, provider, wanted)
 
     async def _read(self) -> "_Default":
-        """Read the default of ButlerConfig; none if the kind is missing or may not be read."""
+        """Read the default of ButlerConfig; none if there is no such object or no such kind.
+
+        Raises:
+            DefaultUnknown: the kind is served, or may be, and cannot be read.
+        """
         try:
-            config = await self._client.get(BUTLER_CONFIG, BUTLER_CONFIG_KEY)
-        except (NotFound, Forbidden):
-            return _Default(None, self._clock.monotonic())  # read if served, never required
-        key = referred(config.spec.defaultProviderConfigRef, self._namespace)
-        return _Default(key, self._clock.monotonic())
+            config = await self._client.find(BUTLER_CONFIG, BUTLER_CONFIG_KEY)
+        except (NotFound, Forbidden) as error:
+            await self._check_absent(error)
+            config = None
+        reference = config.spec.defaultProviderConfigRef if config is not None else None
+        return _Default(referred(reference, self._namespace), self._clock.monotonic())
+
+    async def _check_absent(self, error: ApiError) -> None:
+        """Raise DefaultUnknown if ButlerConfigs may be served; `error` is what a read gave."""
+        try:
+            is_served = await self._client.served(BUTLER_CONFIG)
+        except DiscoveryIncomplete as incomplete:
+            raise DefaultUnknown(f"whether there is a ButlerConfig: {incomplete}") from incomplete
+        if is_served and isinstance(error, Forbidden):
+            raise DefaultUnknown(
+                "ButlerConfig butler may not be read: let a role grant get of"
+                f" {BUTLER_CONFIG.full_name}, or name a ProviderConfig in spec.providerConfigRef"
+            ) from error
+        if is_served:
+            raise DefaultUnknown("ButlerConfigs are served only now: trying again") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +166,12 @@ def _by_key(config: ProviderConfig) -> Key:
 
 def _namespace(config: ProviderConfig) -> str:
     return config.metadata.namespace
+
+
+def default_unknown(why: DefaultUnknown) -> Finding:
+    """Return condition NetworkReady of a cluster while the platform's default is not known."""
+    message = f"the platform's default ProviderConfig is not known: {why}"
+    return network_ready(False, "ProviderConfigUnknown", message)
 
 
 def misconfigured(

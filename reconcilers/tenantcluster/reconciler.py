@@ -56,7 +56,13 @@ from reconcilers.tenantcluster.networkstatus import (
     removed_ranges,
 )
 from reconcilers.tenantcluster.projector import Projector, is_behind, lacks_metallb
-from reconcilers.tenantcluster.provider import Providers, denied
+from reconcilers.tenantcluster.provider import (
+    UNKNOWN_SECONDS,
+    DefaultUnknown,
+    Providers,
+    default_unknown,
+    denied,
+)
 from reconcilers.tenantcluster.release.teardown import Teardown, VanishedClusters
 
 SOON = 1.0
@@ -177,7 +183,11 @@ class TenantClusterReconciler:
     async def _reconcile(self, tenant: TenantCluster) -> Outcome:
         """Reconcile a cluster that is not being deleted: find its provider, request addresses."""
         tenant = await self._with_finalizer(tenant)
-        provider = await self._providers.for_tenant(tenant)
+        try:
+            provider = await self._providers.for_tenant(tenant)
+        except DefaultUnknown as unknown:
+            await self._write_problem(tenant, default_unknown(unknown), PROVISIONING)
+            return Blocked("ProviderConfigUnknown", UNKNOWN_SECONDS)
         problem = self._providers.misconfigured(tenant, provider) or denied(tenant, provider)
         if problem is not None or provider is None:
             return await self._block_misconfigured(tenant, problem)
@@ -194,15 +204,21 @@ class TenantClusterReconciler:
     async def _block_misconfigured(
         self, tenant: TenantCluster, problem: Finding | None
     ) -> Outcome:
-        """Write the problem; a cluster that was Ready stays so, or it would begin again."""
         assert problem is not None, "a missing ProviderConfig is a problem"
+        await self._write_problem(tenant, problem, FAILED)
+        return Blocked(problem.reason, self._settings.requeue_not_ready)
+
+    async def _write_problem(self, tenant: TenantCluster, problem: Finding, phase: str) -> None:
+        """Write why no addresses can be requested, and the phase.
+
+        A cluster that was Ready stays so, or it would begin again.
+        """
         if tenant.is_ready:
             verdict = status.Verdict(READY, (problem, status.degraded(problem.message)))
         else:
             not_ready = status.not_ready(problem.reason, problem.message)
-            verdict = status.Verdict(FAILED, (problem, not_ready))
+            verdict = status.Verdict(phase, (problem, not_ready))
         await self._write_status(tenant, verdict)
-        return Blocked(problem.reason, self._settings.requeue_not_ready)
 
     async def _reconcile_cloud(self, tenant: TenantCluster, provider: ProviderConfig) -> Outcome:
         """Ask for nothing; what was written into the tenant in IPAM mode stays until it is freed.

@@ -32,10 +32,12 @@ class Provision:
         key: the one that the cluster names, or that is the default; None if it names none and
             there is none.
         config: that object; None if it does not exist.
+        unknown: why the default is not known; empty if it is, or is not needed.
     """
 
     key: Key | None
     config: ProviderConfig | None
+    unknown: str = ""
 
 
 def review_spec(new: TenantCluster, provision: Provision, spaces: SpaceIndex) -> Verdict:
@@ -71,14 +73,15 @@ def moved(
         allocations: the cluster's, as far as they are known.
     """
     before, after = providers
-    if old is None or before.key is None or before.key == after.key:
+    if old is None or (before.key is None and not before.unknown) or before.key == after.key:
         return Verdict()
     named = [ref.name for ref in (old.status.lbAllocationRef, old.status.ipAllocationRef) if ref]
     holders = sorted({*named, *(key.name for key in allocations)})
     if not holders:
         return Verdict()
     what = (
-        f"cannot change from ProviderConfig {before.key} to {after.key or 'none'} while the"
+        f"cannot change from ProviderConfig {before.key or '(not known)'} to"
+        f" {after.key or '(none)'} while the"
         f" cluster has addresses of its pools: IPAllocation {', '.join(holders)}"
     )
     return Verdict.from_causes([forbidden(REFERENCE, what)])
@@ -86,6 +89,9 @@ def moved(
 
 def _provider_warnings(new: TenantCluster, provision: Provision) -> Iterator[str]:
     """Yield warnings about a provider that is absent and a pool size that has no effect."""
+    if provision.unknown:
+        yield f"the platform's default ProviderConfig is not known: {provision.unknown}"
+        return
     if provision.config is None:
         if provision.key is not None:
             what = (

@@ -35,7 +35,7 @@ from reconcilers.networkpool.protocol import memory
 from reconcilers.networkpool.view import HeldRange, Reader, Unreadable, View
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.tenantcluster.allocations.membership import is_foreign, members
-from reconcilers.tenantcluster.provider import Providers, refers_to
+from reconcilers.tenantcluster.provider import DefaultUnknown, Providers, refers_to
 from reconcilers.webhooks import ipallocation, networkpool, providerconfig, tenantcluster
 from reconcilers.webhooks.tenantcluster import Provision
 from reconcilers.webhooks.verdict import NOTHING, Verdict, forbidden
@@ -271,7 +271,10 @@ class ClusterValidator:
 
     async def _provision(self, cluster: TenantCluster) -> Provision:
         """Return the ProviderConfig that counts for a cluster, read live if the cache lacks it."""
-        config = await self._providers.for_tenant(cluster)
+        try:
+            config = await self._providers.for_tenant(cluster)
+        except DefaultUnknown as unknown:
+            return Provision(None, None, str(unknown))
         named = cluster.spec.providerConfigRef
         if named is None:
             return Provision(config.metadata.key if config is not None else None, config)

@@ -2,10 +2,16 @@
 
 from typing import Any
 
+import pytest
+
+from controller.errors import Forbidden
 from controller.meta import Key
-from reconcilers.tenantcluster.provider import Providers
+from reconcilers.api.resources import BUTLER_CONFIG
+from reconcilers.tenantcluster.provider import DefaultUnknown, Providers
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
+
+NOT_ALLOWED = Forbidden(403, "Forbidden", "butlerconfigs is forbidden")
 
 
 def _lab(provider: Any) -> Lab:
@@ -69,7 +75,7 @@ class TestWhichOneCounts:
         providers = _providers(lab)
         for _ in range(5):
             await providers.for_tenant(make.tenant())
-        assert len(lab.server.requests) == 1
+        assert lab.server.count(plural="butlerconfigs") == 1
         self._configured(lab, name="platform")
         await lab.clock.advance(300)
         found = await providers.for_tenant(make.tenant())
@@ -81,4 +87,35 @@ class TestWhichOneCounts:
         providers = _providers(lab)
         for _ in range(5):
             await providers.for_tenant(make.tenant(status={"phase": "Ready"}))
-        assert len(lab.server.requests) == 1
+        assert lab.server.count(plural="butlerconfigs") == 1
+
+    async def test_a_default_that_may_not_be_read_is_not_replaced_by_another(self) -> None:
+        lab = _lab(make.provider())
+        self._configured(lab, name="platform")
+        lab.server.fail(NOT_ALLOWED, times=100, plural="butlerconfigs")
+        with pytest.raises(DefaultUnknown, match="let a role grant get of butlerconfigs"):
+            await self._provider_of(lab)
+
+    async def test_who_may_not_read_a_kind_that_is_not_served_has_no_default(self) -> None:
+        lab = _lab(make.provider())
+        lab.server.fail(NOT_ALLOWED, times=100, plural="butlerconfigs")
+        assert await self._provider_of(lab) == make.key("default")
+
+    async def test_a_kind_that_discovery_lacks_and_a_definition_serves_leaves_it_unknown(
+        self,
+    ) -> None:
+        lab = _lab(make.provider())
+        lab.server.served = (*lab.server.served, "customresourcedefinitions")
+        definition = {
+            "metadata": {"name": BUTLER_CONFIG.full_name},
+            "spec": {"versions": [{"name": BUTLER_CONFIG.version, "served": True}]},
+            "status": {"conditions": [{"type": "Established", "status": "True"}]},
+        }
+        lab.server.add("customresourcedefinitions", definition)
+        with pytest.raises(DefaultUnknown, match="the API server may have just started"):
+            await self._provider_of(lab)
+
+    async def test_a_platform_without_the_object_has_no_default(self) -> None:
+        lab = _lab(make.provider())
+        lab.server.served = (*lab.server.served, "butlerconfigs")
+        assert await self._provider_of(lab) == make.key("default")

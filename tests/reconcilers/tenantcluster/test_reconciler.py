@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from controller.errors import NoAnswer
+from controller.errors import Forbidden, NoAnswer
 from controller.outcome import SETTLED, Again, Blocked
 from reconcilers.api import names
 from reconcilers.settings import Settings, TenantSettings
@@ -184,6 +184,28 @@ async def test_ipam_without_pools_is_a_mistake_that_is_reported() -> None:
         "IPAM mode but no poolRefs configured on provider",
     )
     assert lab.recorded.reasons == ["ClusterFailed"]
+
+
+async def test_a_default_provider_that_may_not_be_read_is_waited_for_and_not_replaced() -> None:
+    lab = _lab()
+    lab.server.served = (*lab.server.served, "butlerconfigs")
+    platform = {"defaultProviderConfigRef": {"name": "platform"}}
+    lab.server.add("butlerconfigs", {"metadata": {"name": "butler"}, "spec": platform})
+    lab.server.add("networkpools", make.pool(name="own"))
+    lab.server.add("providerconfigs", make.provider("own", name="platform"))
+    lab.server.add("tenantclusters", make.tenant())
+    lab.server.fail(Forbidden(403, "Forbidden", "no role"), times=100, plural="butlerconfigs")
+    assert await lab.cluster() == Blocked("ProviderConfigUnknown", 10.0)
+    assert lab.server.all("ipallocations") == []
+    assert _phase(lab) == "Provisioning"
+    status, reason, message = _reported(lab, "NetworkReady")
+    assert (status, reason) == ("False", "ProviderConfigUnknown")
+    assert "let a role grant get of butlerconfigs.butler.butlerlabs.dev" in message
+    lab.server.recover()
+    await lab.clock.advance(10)
+    await lab.cluster()
+    pools = {one["spec"]["poolRef"]["name"] for one in lab.server.all("ipallocations")}
+    assert pools == {"own"}
 
 
 async def test_no_pool_with_room_is_reported_and_retried() -> None:

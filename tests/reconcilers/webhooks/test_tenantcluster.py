@@ -112,6 +112,16 @@ def test_the_provider_cannot_be_changed_once_addresses_were_given(
     )
 
 
+def test_a_default_that_is_not_known_is_a_warning_and_keeps_addresses_where_they_are() -> None:
+    unknown = Provision(None, None, "ButlerConfig butler may not be read")
+    verdict = tenantcluster.review_spec(make.tenant(), unknown, make.spaces())
+    assert verdict.allowed
+    assert "default ProviderConfig is not known: ButlerConfig butler" in verdict.warnings[0]
+    both = (unknown, provision(IPAM))
+    assert tenantcluster.moved(make.tenant(), both, []).allowed
+    assert not tenantcluster.moved(make.tenant(), both, [Key("team", "a-lb")]).allowed
+
+
 def test_the_provider_can_be_changed_before_addresses_were_given() -> None:
     both = (provision(IPAM), provision(CLOUD))
     assert tenantcluster.moved(make.tenant(), both, []).allowed
