@@ -25,7 +25,7 @@ from reconcilers.integrations.kubermatic.holdings import Problem
 from reconcilers.integrations.kubermatic.planning import POOL_EXHAUSTED
 from reconcilers.integrations.kubermatic.pools import INVALID_POOL
 from reconcilers.integrations.kubermatic.reading import KubermaticCaches
-from reconcilers.integrations.kubermatic.reports import Reports
+from reconcilers.integrations.kubermatic.reports import RECONCILING_ERROR, Reports
 
 log = structlog.get_logger(__name__)
 
@@ -79,6 +79,12 @@ class ClusterReconciler:
         self._reports = reports
         self._clock = clock
         self._recorded: dict[Key, Mapping[str, str]] = {}
+        self._reported_errors: dict[Key, ClusterCondition] = {}
+        """What was written of Clusters because requests of this process failed.
+
+        Those of another replica may succeed, or fail with other words. Each replica writes its own
+        failure once, or they would correct each other at every event.
+        """
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring the condition of one Cluster up to date."""
@@ -86,6 +92,7 @@ class ClusterReconciler:
         if cluster is None:
             self._reports.forget_cluster(key)
             self._recorded.pop(key, None)
+            self._reported_errors.pop(key, None)
             return SETTLED
         if not cluster.is_served(self._caches.worker):
             return SETTLED
@@ -94,11 +101,24 @@ class ClusterReconciler:
         if wanted.status == "True" and self._awaits_pools(cluster, problems):
             return SETTLED
         self._record(cluster, problems)
+        # Only this process knows of it, so it is written once: see `_reported_errors`.
+        is_own_failure = any(
+            one is not None and one.reason == RECONCILING_ERROR for one in problems.values()
+        )
+        if not is_own_failure:
+            self._reported_errors.pop(key, None)
         has = cluster.status.conditions.get(CONDITION, ClusterCondition())
-        if (has.status, has.reason, has.message) == (wanted.status, wanted.reason, wanted.message):
+        is_shown = (has.status, has.reason, has.message) == (
+            wanted.status,
+            wanted.reason,
+            wanted.message,
+        )
+        if is_shown or self._reported_errors.get(key) == wanted:
             return SETTLED
         try:
             await self._client.patch_status(CLUSTERS, cluster, self._status(has, wanted))
+            if is_own_failure:
+                self._reported_errors[key] = wanted
         except Conflict:
             return Again(RETRY)
         except NotFound:
