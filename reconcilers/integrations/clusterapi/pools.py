@@ -202,6 +202,7 @@ class PoolReconciler(JournalReconciler[Any]):
     async def _serve(self, pool: Any, space: PoolSpace, view: View[IPAddressClaim]) -> Outcome:
         """Write promises to the pool, then addresses and refusals to claims, then the status."""
         also_held = await self.also_held(pool, space)
+        view = self._parts.reader.renewed(view, self.kind, pool.metadata.key, space)
         restored = self._parts.restored
         chooser = Chooser(self._parts.caches, self.kind, pool, space, view, restored)
         choice = chooser.choose(also_held, self._parts.settings.batch)

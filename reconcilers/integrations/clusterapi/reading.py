@@ -67,6 +67,18 @@ class Reader:
             return self.cached(kind, pool, space)
         return await self.live(kind, pool, space)
 
+    def renewed(
+        self, view: View[IPAddressClaim], kind: Resource[Any], pool: Key, space: PoolSpace
+    ) -> View[IPAddressClaim]:
+        """Return a view of now in place of one that was read before the pass waited.
+
+        What a view of the caches finds is of now, what it holds is of when it was read. A promise
+        that was kept meanwhile would be settled by the one, and free by the other. A view of
+        lists is of one moment.
+        """
+        is_reached = self._caches.claims.position >= view.position
+        return self.cached(kind, pool, space) if is_reached else view
+
     async def live(self, kind: Resource[Any], pool: Key, space: PoolSpace) -> View[IPAddressClaim]:
         """Return the view of lists that begin now."""
         name, within = space_name(kind, pool), pool.namespace

@@ -11,6 +11,7 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import networkpools
 from reconcilers.integrations.clusterapi.choosing import Chooser
 from reconcilers.integrations.clusterapi.networkpools import ClaimHolders, NetworkPoolClaims
+from reconcilers.integrations.clusterapi.reading import Reader
 
 Patch = pytest.MonkeyPatch
 
@@ -47,6 +48,11 @@ def promises_to_allocations_free(mp: Patch) -> None:
         open = ()
 
     mp.setattr(networkpools, "settle_assignments", lambda pool, view: Nothing())
+
+
+def view_kept_while_allocations_are_listed(mp: Patch) -> None:
+    """A pass over claims chooses by what it read before it waited for a list of allocations."""
+    mp.setattr(Reader, "renewed", lambda self, view, *_: view)
 
 
 def claims_unseen(mp: Patch) -> None:

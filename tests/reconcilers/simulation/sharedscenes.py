@@ -137,3 +137,35 @@ async def claim_promised_while_an_allocation_is_served(stage: SharedStage) -> st
     await stage.work(other, POOL, "p")
     stage.arrive()
     return stage.problem
+
+
+async def claim_written_while_allocations_are_listed(stage: SharedStage) -> str | None:
+    """A claim's address is on its way; it arrives while a pass over claims lists allocations."""
+    other = stage.replica()
+    # The older claim d, which is first in the queue, may be served only later.
+    stage.model.create(CLAIMS, {"metadata": {"name": "d"}, "spec": {"poolRef": REF}})
+    await stage.clock.advance(1)
+    stage.claim("c")
+    await stage.work(stage.replica(), CLAIM_POOL, "p", _gives)
+    stage.ask("a")
+    first = stage.replica()
+    for _ in range(2):  # the second pass drops the settled promise, and raises the memory
+        await stage.work(first, POOL, "p")
+        first.read(1.0, all_of_it=True)
+        await stage.clock.advance(60)
+    other.pools.advance(other.pools.behind)
+    patch = {"metadata": {"finalizers": [CLAIM_FINALIZER]}}
+    stage.model.patch(CLAIMS, "d", patch, guarded=False)
+    # It knows the promise to c, and claim d, but not the IPAddress of c nor what a holds.
+    other.claims.advance(other.claims.behind)
+
+    def meanwhile(flight: Flight) -> bool:
+        if flight.plural == ALLOCATIONS and not flight.name:
+            stage.arrive()
+            other.claims.advance(other.claims.behind)
+        return False
+
+    for _ in range(2):  # at first it waits for its cache of allocations
+        await stage.work(other, CLAIM_POOL, "p", meanwhile)
+        await stage.clock.advance(2)
+    return stage.problem

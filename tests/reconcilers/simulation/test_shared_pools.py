@@ -54,6 +54,15 @@ def test_without_a_rule_the_scene_ends_badly_and_with_it_well(rule: str) -> None
     )
 
 
+def test_a_pass_over_claims_chooses_by_one_moment_though_it_lists_allocations_in_between() -> None:
+    """Else a promise that was kept meanwhile is settled, and its address free."""
+    check_scene(
+        rules.view_kept_while_allocations_are_listed,
+        lambda: played(scenes.claim_written_while_allocations_are_listed, scenes.SharedStage),
+        "both have",
+    )
+
+
 def test_a_lost_journal_is_restored_while_another_controller_writes_the_pools_status() -> None:
     """Else each of the two passes waits for the other, for ever."""
     check_scene(
