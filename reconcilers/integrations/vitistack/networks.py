@@ -141,8 +141,15 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         view: View[IPAllocation],
     ) -> Outcome:
         """Write promises to the network, then addresses to IPAllocations, then the counts."""
-        again: list[IPAllocation] = []
-        choice = self._choose(network, space, view, again)
+        key = network.metadata.key
+        choice, again = self._choose(network, space, view, self._shown.of_network(key))
+        if choice.grants:
+            # Another operator may have given a machine an address that the cache does not show.
+            # What IPAllocations hold is read again: the choice must not mix two moments.
+            shown = await self._shown.read_live(self._client, key)
+            revision = journal_of(network.metadata).revision or 0
+            view = await self._reader.at_least(key, space, revision)
+            choice, again = self._choose(network, space, view, shown)
         promised = [grant.promise for grant in choice.grants]
         network = await self._promise(network, choice.journal, promised, choice.settled)
         results = await self._keep(network, static, view, choice)
@@ -160,18 +167,26 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         network: NetworkNamespace,
         space: NetworkSpace,
         view: View[IPAllocation],
-        again: list[IPAllocation],
-    ) -> Choice[IPAllocation]:
-        """Choose addresses; note in `again` who leaves Error first."""
+        shown_texts: Mapping[str, Key],
+    ) -> tuple[Choice[IPAllocation], list[IPAllocation]]:
+        """Choose addresses; return the choice, and who leaves Error first.
+
+        Args:
+            network: as it was read.
+            space: what it hands out.
+            view: its IPAllocations.
+            shown_texts: addresses that machines have without holding them, and the machines.
+        """
+        again: list[IPAllocation] = []
         journal = journal_of(network.metadata)
         promised = [one.range for one in settle(journal, view).promises if one.range is not None]
         shown = {
             address: configuration
-            for text, configuration in self._shown.of_network(network.metadata.key).items()
+            for text, configuration in shown_texts.items()
             if (address := space.address(text)) is not None
         }
         taking = Taking(network.metadata.name, space, view, promised, again, shown)
-        return choose(
+        choice = choose(
             journal,
             view,
             to_blocks=lambda addresses: addresses,
@@ -180,6 +195,7 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
             take=taking.take,
             batch=self._settings.batch,
         )
+        return choice, again
 
     async def _keep(
         self,

@@ -12,7 +12,12 @@ from controller.clock import Clock
 from controller.meta import Key
 from reconcilers.integrations.core.contents import KeptContents, Source, contents_of
 from reconcilers.integrations.core.rules import View
-from reconcilers.integrations.vitistack.api import ALLOCATIONS, IPAllocation, NetworkConfiguration
+from reconcilers.integrations.vitistack.api import (
+    ALLOCATIONS,
+    CONFIGURATIONS,
+    IPAllocation,
+    NetworkConfiguration,
+)
 from reconcilers.integrations.vitistack.caches import (
     VitistackCaches,
     addresses_of,
@@ -104,12 +109,37 @@ class ShownAddresses:
         found: dict[str, Key] = {}
         for key, texts in self._shown.get(network.namespace, {}).items():
             one = self._caches.configurations.get(key)
-            if one is None or one.metadata.terminating:
-                continue
-            named = one.spec.networkNamespaceName in {"", network.name}
-            if named and self._caches.names_us(one.spec.provider):
+            if one is not None and self._may_be_in(one, network):
                 found.update(dict.fromkeys(texts, key))
         return found
+
+    async def read_live(self, client: Client, network: Key) -> Mapping[str, Key]:
+        """Return the same by a list of NetworkConfigurations that begins now.
+
+        Another operator gives an address by one write of a NetworkConfiguration, which no journal
+        announces. What it wrote before the list began is in the list, however far the cache lags.
+        What only the cache shows is held too: it is nothing new, and its event is to come.
+
+        Args:
+            client: for the list.
+            network: whose addresses.
+
+        Raises:
+            ControllerError: the list failed.
+        """
+        page = await client.list(CONFIGURATIONS, namespace=network.namespace)
+        live = {
+            text: one.metadata.key
+            for one in page.items
+            if self._may_be_in(one, network)
+            for text in _shown_by(one, self._caches)
+        }
+        return {**self.of_network(network), **live}
+
+    def _may_be_in(self, one: NetworkConfiguration, network: Key) -> bool:
+        """Return whether a machine may have addresses of a network, and is not being deleted."""
+        named = one.spec.networkNamespaceName in {"", network.name}
+        return named and not one.metadata.terminating and self._caches.names_us(one.spec.provider)
 
     def _read_machine(self, key: Key) -> None:
         one = self._caches.configurations.get(key)

@@ -63,3 +63,22 @@ async def late_write_after_loss_of_memory(stage: NetworkStage) -> str | None:
     stage.late = on_their_way
     stage.arrive()
     return stage.problem
+
+
+async def address_that_a_lagging_cache_does_not_show(stage: NetworkStage) -> str | None:
+    """B has its address, and its promise is dropped; who serves A has read neither."""
+    stage.ask("c")
+    await stage.pool(stage.replica())  # the network has a memory now
+    other = stage.replica()
+    stage.ask("b")
+    first = stage.replica()
+    stage.ask("a")
+    await stage.pool(first)
+    for _ in range(2):  # it drops the promise, and has not seen A
+        await stage.clock.advance(60)
+        first.networks.advance(first.networks.behind)
+        await stage.pool(first)
+    other.networks.advance(other.networks.behind)
+    other.allocations.advance(2)  # B and A, not what B has
+    await stage.pool(other)
+    return stage.problem

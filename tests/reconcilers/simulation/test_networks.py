@@ -24,14 +24,7 @@ from tests.reconcilers.simulation.test_switches import _LAGGING, _SHARP
 _BUSY = replace(_LAGGING, users=0.15, reading=0.15, pool_cycles=False, wipes=False, restores=False)
 
 SWITCHES = {
-    "1": Switch(
-        "the journal says how far one has to have read",
-        journalrules.revision_not_raised,
-        BOTH_HAVE,
-        _BUSY,
-        911,
-    ),
-    "2": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, _LAGGING, 2),
+    "2": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, _LAGGING, 0),
     "4": Switch(
         "the journal is written at the version that was read",
         rules.networks_written_blindly,
@@ -44,10 +37,10 @@ SWITCHES = {
         rules.written_at_any_version,
         "requested",
         _SHARP,
-        1,
+        3,
     ),
     "6": Switch(
-        "a promise is kept until it is settled", rules.dropped_at_once, BOTH_HAVE, _LAGGING, 2
+        "a promise is kept until it is settled", rules.dropped_at_once, BOTH_HAVE, _LAGGING, 4
     ),
     "8": Switch(
         "a requested address is given or refused, never another",
@@ -62,6 +55,7 @@ SWITCHES = {
 }
 
 SCENES = {
+    "1": (journalrules.revision_not_raised, scenes.address_that_a_lagging_cache_does_not_show),
     "7": (rules.fence_voids_nothing, scenes.late_write_after_loss_of_memory),
 }
 
