@@ -184,10 +184,10 @@ class Cache(Generic[T]):
             self._subscribers.remove(subscriber)
 
     def subscribe_unreadable(self, subscriber: KeySubscriber) -> None:
-        """Call `subscriber` with the key of each object that becomes or stays unreadable.
+        """Call `subscriber` with the key of each object that is, or was until now, unreadable.
 
-        That is: at each version that cannot be read, and when such an object is deleted. It must
-        not raise.
+        That is: at each version that cannot be read, and when such an object is deleted or can be
+        read again. It must not raise.
         """
         self._key_subscribers.append(subscriber)
 
@@ -258,6 +258,7 @@ class Cache(Generic[T]):
                 event = Unreadable(event.key, event.revision, failure)
         key = event.key
         old = self._objects.get(key)
+        was_unreadable = key in self._unreadable
         if isinstance(event, Unreadable):
             self._apply_unreadable(event)
         else:
@@ -269,7 +270,7 @@ class Cache(Generic[T]):
         changes = self._changes({key: old}, _same_version)
         changes += self._advance(event.revision)
         self._notify(changes)
-        if isinstance(event, Unreadable):
+        if was_unreadable or isinstance(event, Unreadable):
             self._notify_unreadable([key])
 
     def bookmark(self, revision: int) -> None:
@@ -378,12 +379,7 @@ class Cache(Generic[T]):
             self._notify(self._changes(states, same, final_state_unknown=True, initial=initial))
             if number < len(steps):
                 yield
-        gone = [
-            key
-            for key in unreadable_before
-            if key not in listed.items and key not in self._objects
-        ]
-        self._notify_unreadable(dict.fromkeys([*self._unreadable, *gone]))
+        self._notify_unreadable({**self._unreadable, **unreadable_before})
 
     def _put_listed(self, key: Key, listed: "_Listed[T]", same: Callable[[T, T], bool]) -> None:
         """Put what a list says of a key into the cache, or aside while our own write is newer."""

@@ -265,7 +265,8 @@ class Informer(Generic[T]):
         """Call `handler` with the keys of objects that cannot be decoded or indexed.
 
         It is called with those of now, with each at each later version, and when such an object is
-        deleted. It is synchronous; what it raises is treated as for `add_handler`.
+        deleted or can be read again. It is synchronous; what it raises is treated as for
+        `add_handler`.
 
         Args:
             handler: is called.

@@ -116,8 +116,9 @@ class Watch(Generic[T]):
         priority: of the keys, unless they are those of the first list: LOW_PRIORITY where what is
             asked for itself is to go first.
         unreadable: from the key of an object that cannot be decoded or indexed to the keys to
-            enqueue, at each of its versions and when it is deleted; None enqueues none. The
-            reconciler finds the key in `Cache.unreadable`: the object is not absent.
+            enqueue, at each of its versions and when it is deleted or can be read again; None
+            enqueues none. The reconciler finds the key in `Cache.unreadable`: the object is not
+            absent.
 
     Raises:
         TypeError: a function is async or cannot be called.

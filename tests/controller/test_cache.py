@@ -190,6 +190,21 @@ def test_the_older_version_of_an_unreadable_object_stays_and_the_reason_is_kept(
     assert w.cache.get(A) == widget("a", 9)
 
 
+def test_those_that_watch_unreadable_objects_hear_when_one_can_be_read_again() -> None:
+    w = Watched().listed(5, widget("a", 1))
+    heard: list[Key] = []
+    w.cache.subscribe_unreadable(heard.append)
+    w.cache.apply(Unreadable(A, 6, "odd"))
+    assert heard == [A]
+    w.cache.apply(Modified(widget("a", 7)))
+    assert heard == [A] * 2
+    w.cache.apply(Unreadable(A, 8, "odd"))
+    w.cache.replace([widget("a", 9)], 9)
+    assert heard == [A] * 4
+    w.cache.apply(Modified(widget("a", 10)))
+    assert heard == [A] * 4
+
+
 def test_an_own_write_stays_if_its_event_cannot_be_decoded() -> None:
     w = Watched().listed(5, widget("a", 1))
     w.cache.apply_own_write(widget("a", 8))
