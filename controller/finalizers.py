@@ -89,15 +89,7 @@ async def release_unreadable(
     if failure.metadata is None or not failure.metadata.terminating:
         return
     # Of another type: the answer enters no cache, and cannot fail to be decoded either.
-    outline = Resource(
-        resource.group,
-        resource.version,
-        resource.kind,
-        resource.plural,
-        MetadataOnly,
-        namespaced=resource.namespaced,
-    )
-    await remove_finalizer(client, outline, MetadataOnly(failure.metadata), name)
+    await remove_finalizer(client, resource.metadata_only, MetadataOnly(failure.metadata), name)
 
 
 async def _write(client: Client, resource: Resource[T], obj: T, finalizers: list[str]) -> T:

@@ -47,6 +47,21 @@ class Resource(Generic[T]):
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
+    def metadata_only(self) -> "Resource[MetadataOnly]":
+        """The same kind, with metadata as all that is asked for and decoded.
+
+        For objects that may not fit `type`. They enter no cache of the kind.
+        """
+        return Resource(
+            self.group,
+            self.version,
+            self.kind,
+            self.plural,
+            MetadataOnly,
+            namespaced=self.namespaced,
+        )
+
+    @property
     def accept(self) -> str:
         """The media type that one object and the events of a watch are asked for in."""
         return self._accept("PartialObjectMetadata")

@@ -71,8 +71,6 @@ def _listed(ctx: click.Context, kinds: "Sequence[Resource[Any]]") -> "list[tuple
     """
     from controller.client import Client
     from controller.config import connected
-    from controller.meta import MetadataOnly
-    from controller.resource import Resource
 
     within = ctx.params.get("namespace") or ""
 
@@ -86,13 +84,9 @@ def _listed(ctx: click.Context, kinds: "Sequence[Resource[Any]]") -> "list[tuple
                 for kind in kinds:
                     if kind not in served:
                         continue
-                    outline = Resource(
-                        *(kind.group, kind.version, kind.kind, kind.plural, MetadataOnly),
-                        namespaced=kind.namespaced,
-                    )
                     with suppress(Forbidden):
                         page = await client.list(
-                            outline, namespace=within if kind.namespaced else ""
+                            kind.metadata_only, namespace=within if kind.namespaced else ""
                         )
                         listed += [(kind.kind, item.metadata.key) for item in page.items]
         return listed
