@@ -107,6 +107,8 @@ CLAIM_POOL = {
     "NoCapacity": "False: everything in the pool is excluded or reserved",
     "ValidationFailed": "False: the spec cannot be read; the message says where",
     "Deleting": "False: the pool waits for its IPAddresses to be released",
+    "HoldersUnknown": "False: objects that may hold its addresses cannot be read, so nothing is"
+    " handed out; the message names them",
 }
 CLAIM_OVERLAP = {
     "PoolsOverlap": "True: the message names them, and counts what both may hand out",
@@ -127,6 +129,8 @@ _KKP_TROUBLE = {
     " cluster gets the next ones",
     "InvalidPool": "the pool's settings for this datacenter cannot be served; the others are",
     "InvalidAllocation": "addresses of the allocation cannot be read",
+    "HoldersUnknown": "allocations of the pool cannot be read, so it hands out nothing; they are"
+    " named",
     "OutOfPool": "addresses of the allocation are excluded, or not in the pool",
     "Overlapping": "addresses are also held, or handed out, by another, which is named",
     "ReconcilingError": "the allocation could not be made",
@@ -152,7 +156,8 @@ KUBERMATIC: Mapping[str, Words] = {
         events=(Event("Warning", "ReconcilingError", "it lacks addresses; the note says why"),),
     ),
     "IPAMPool": Words(
-        conditions=(), events=_warnings("PoolExhausted", "InvalidPool", "Overlapping")
+        conditions=(),
+        events=_warnings("PoolExhausted", "InvalidPool", "Overlapping", "HoldersUnknown"),
     ),
     "IPAMAllocation": Words(
         conditions=(), events=_warnings("InvalidAllocation", "OutOfPool", "Overlapping")
@@ -169,6 +174,11 @@ VITISTACK: Mapping[str, Words] = {
             Event("Warning", "PoolExhausted", "an IPAllocation waits for a free address"),
             Event(
                 "Warning", "InvalidRange", "its settings contradict each other; the note says how"
+            ),
+            Event(
+                "Warning",
+                "HoldersUnknown",
+                "objects that may hold its addresses cannot be read, so nothing is handed out",
             ),
         ),
     ),

@@ -42,8 +42,8 @@ WORDS: Mapping[str, Words] = {
                 {
                     "Ready": "True: the message counts what is available",
                     "ValidationFailed": "False: the spec contradicts itself; the message says how",
-                    "HoldersUnknown": "False: what objects of other kinds hold is not known, so"
-                    " nothing is handed out",
+                    "HoldersUnknown": "False: what objects of other kinds hold is not known, or"
+                    " cannot be read, so nothing is handed out",
                     "UnreadableAllocation": "False: what some allocation holds cannot be read, so"
                     " nothing is handed out",
                     "ForeignManager": "False: another controller writes these statuses",
@@ -105,6 +105,7 @@ WORDS: Mapping[str, Words] = {
             Event("Normal", "OrphanedAllocationGC", "an allocation's TenantCluster is gone"),
             Event("Warning", "OrphanCollectionSuspended", "see the condition"),
             Event("Warning", "UnreadableAllocation", "see the reason of Ready"),
+            Event("Warning", "HoldersUnknown", "objects of other kinds cannot be read"),
             Event("Warning", "DefinitionOutdated", "see the reason of Ready"),
             Event("Warning", "StatusWrittenByOthers", "another controller was noticed"),
             Event("Normal", "NoForeignManager", "it has stopped writing"),

@@ -130,12 +130,12 @@ class AllocationEvents:
             )
 
     def unreadable(self, pool: NetworkPool, unreadable: Unreadable) -> None:
-        """Record that nothing is handed out, because what some allocations hold is unknown."""
+        """Record that nothing is handed out, because what some objects hold is unknown."""
         self._recorder.record(
             NETWORK_POOL,
             pool,
             "Warning",
-            "UnreadableAllocation",
+            unreadable.reason,
             f"Nothing is handed out: {unreadable}. Repair or delete them.",
             action=ALLOCATE,
         )

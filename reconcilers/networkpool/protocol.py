@@ -86,9 +86,10 @@ def settle(pool: NetworkPool, view: View) -> Settlement:
     """Sort the pool's promises by what the view shows of their allocations.
 
     A promise is settled when its uid is seen at a higher resourceVersion, in whatever state, or
-    when the view has read as far as the promise's version and the uid is not there. Only the
-    former raises the revision: a position is a bookmark's or a list's number, and a reader that
-    has seen the objects need not have seen those.
+    when the view has read as far as the promise's version and the uid is not there. An allocation
+    that cannot be decoded is there: its promise stays open. Only an allocation that is seen at a
+    higher resourceVersion raises the revision: a position is a bookmark's or a list's number, and
+    a reader that has seen the objects need not have seen those.
     """
     revision = memory(pool) or 0
     still_open = []
@@ -99,7 +100,7 @@ def settle(pool: NetworkPool, view: View) -> Settlement:
         seen = view.current(promise.name, promise.uid)
         if seen is not None and seen.metadata.revision > version:
             revision = max(revision, seen.metadata.revision)
-        elif seen is not None or view.position < version:
+        elif seen is not None or view.position < version or promise.name in view.unreadable:
             still_open.append(promise)
     return Settlement(tuple(still_open), revision)
 

@@ -119,6 +119,8 @@ class NetworkPoolReconciler:
 
     async def reconcile(self, key: Key) -> Outcome:
         """Reconcile one pool and the allocations that wait for it."""
+        if key in self._pools.unreadable:
+            return Blocked("Unreadable")
         pool = self._pools.get(key)
         for _ in range(ATTEMPTS):
             if not (self._pools.history_confirmed and self._reader.history_confirmed):
@@ -133,10 +135,9 @@ class NetworkPoolReconciler:
                 outcome = await self._pass(pool)
                 self._waits.note_pass(key)
                 return outcome
-            except ListUnderWay as behind:
-                return Again(behind.after)
             except Behind as behind:
-                if self._waits.note_wait(key, behind.reason):
+                shares_list = isinstance(behind, ListUnderWay)
+                if not shares_list and self._waits.note_wait(key, behind.reason):
                     await self._report_unknown(pool, behind)
                 return Again(behind.after)
             except (Conflict, NotFound):
@@ -319,13 +320,12 @@ class NetworkPoolReconciler:
         return Blocked("ValidationFailed")
 
     async def _block_unreadable(self, pool: NetworkPool, unreadable: Unreadable) -> Outcome:
-        """Hand out nothing while what some allocations hold is unknown; say so on the pool."""
-        if not pool.metadata.terminating:
-            wanted = status.unreadable(pool, str(unreadable), self._clock.now())
-            if status.differs(pool.status, wanted):
-                pool = await self._client.patch_status(NETWORK_POOL, pool, wanted)
-                self._events.allocations.unreadable(pool, unreadable)
-        return Blocked("UnreadableAllocation", self._settings.resync)
+        """Hand out nothing while what some objects hold is unknown; say so on the pool."""
+        wanted = status.unreadable(pool, unreadable, self._clock.now())
+        if status.differs(pool.status, wanted):
+            pool = await self._client.patch_status(NETWORK_POOL, pool, wanted)
+            self._events.allocations.unreadable(pool, unreadable)
+        return Blocked(unreadable.reason, self._settings.resync)
 
     async def _block_dropped(self, pool: NetworkPool) -> Outcome:
         """Hand out nothing while the definition in force keeps no memory; say so on the pool.

@@ -18,7 +18,7 @@ from reconcilers.api.networkpool import (
 from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding, rendered, with_findings
 from reconcilers.networkpool import problems
 from reconcilers.networkpool.protocol import Decision
-from reconcilers.networkpool.view import HeldRange, View
+from reconcilers.networkpool.view import HeldRange, Unreadable, View
 
 STALLED = "Stalled"
 NO_CAPACITY = "NoCapacity"
@@ -169,10 +169,11 @@ def invalid(pool: NetworkPool, problems: Sequence[str], now: datetime) -> dict[s
     return counts | _conditions_only(pool, findings, now)
 
 
-def unreadable(pool: NetworkPool, why: str, now: datetime) -> dict[str, Any]:
-    """Return the status of a pool while some of its allocations cannot be decoded."""
-    message = f"nothing is handed out until they are repaired or deleted: {why}"
-    return _conditions_only(pool, [Finding(READY, False, "UnreadableAllocation", message)], now)
+def unreadable(pool: NetworkPool, why: Unreadable, now: datetime) -> dict[str, Any]:
+    """Return the status of a pool while objects that may hold its ranges cannot be decoded."""
+    effect = "the pool is not deleted" if pool.metadata.terminating else "nothing is handed out"
+    message = f"{effect} until they are repaired or deleted: {why}"
+    return _conditions_only(pool, [Finding(READY, False, why.reason, message)], now)
 
 
 def holders_unknown(pool: NetworkPool, why: str, now: datetime) -> dict[str, Any]:

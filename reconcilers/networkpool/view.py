@@ -1,15 +1,17 @@
 """The allocations of a pool, and up to which resourceVersion they were read."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
+
+from typing_extensions import override
 
 from allocator import AddressRange
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
 from controller.codec import DecodeFailure
-from controller.meta import Key
+from controller.meta import Key, Object
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import AllocationOutline
@@ -26,11 +28,14 @@ class View:
         position: the revision up to which watch or list delivered everything.
         contents: what those that name the pool hold and wait for.
         find: finds any allocation of the namespace by name, whichever pool it names.
+        unreadable: the names of allocations of the namespace that cannot be decoded; `find` may
+            return an older version of them, or None.
     """
 
     position: int
     contents: Contents
     find: Callable[[str], IPAllocation | None]
+    unreadable: frozenset[str] = frozenset()
 
     @classmethod
     def from_allocations(
@@ -38,10 +43,11 @@ class View:
         position: int,
         of_pool: Sequence[IPAllocation],
         find: Callable[[str], IPAllocation | None] | None = None,
+        unreadable: frozenset[str] = frozenset(),
     ) -> "View":
         """Return the view of these allocations; `find` finds them and others, by default them."""
         found = find or {one.metadata.name: one for one in of_pool}.get
-        return cls(position, Contents(of_pool), found)
+        return cls(position, Contents(of_pool), found, unreadable)
 
     @property
     def of_pool(self) -> tuple[IPAllocation, ...]:
@@ -59,15 +65,21 @@ def _view_of(listed: ListedAllocations, pool: Key) -> View:
     """Return what a LIST shows of a pool.
 
     Raises:
-        Unreadable: some of what it lists cannot be decoded.
+        UnreadableAllocations: some of what it lists cannot be decoded.
     """
     if names := unreadable_of(listed.unreadable, pool):
-        raise Unreadable(names)
+        raise UnreadableAllocations(names)
     return View.from_allocations(
         listed.revision,
         listed.by_pool.get(pool, ()),
         lambda name: listed.by_key.get(Key(pool.namespace, name)),
+        names_in(pool.namespace, listed.unreadable),
     )
+
+
+def names_in(namespace: str, keys: Iterable[Key]) -> frozenset[str]:
+    """Return the names of those objects that are in a namespace."""
+    return frozenset(key.name for key in keys if key.namespace == namespace)
 
 
 RETRY_SECONDS = 0.1
@@ -139,11 +151,101 @@ class CacheWait:
 
 
 class Unreadable(Exception):
-    """Some allocations of the pool cannot be decoded, so what they hold is unknown."""
+    """Some objects cannot be decoded, so what they hold of a pool is unknown.
+
+    Args:
+        message: which objects.
+    """
+
+    reason: ClassVar[str]
+    """Of the pool's condition Ready."""
+
+
+class UnreadableAllocations(Unreadable):
+    """Some IPAllocations of the pool cannot be decoded."""
+
+    reason = "UnreadableAllocation"
 
     def __init__(self, names: tuple[str, ...]) -> None:
         super().__init__(f"IPAllocations that cannot be read: {', '.join(names)}")
-        self.names = names
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class UnreadableObject:
+    """An object that cannot be decoded, and may hold addresses.
+
+    Args:
+        kind: its kind.
+        key: namespace and name.
+        terminating: whether it is being deleted, as far as its metadata can be decoded.
+    """
+
+    kind: str
+    key: Key
+    terminating: bool = False
+
+    @override
+    def __str__(self) -> str:
+        """Return which object it is, and what a person has to do."""
+        named = f"{self.kind} {self.key} cannot be read"
+        if self.terminating:
+            return f"{named} and is being deleted; {FINISH_DELETION}"
+        return f"{named}; correct or delete it"
+
+
+FINISH_DELETION = "correct it, or remove its finalizers once nothing uses its addresses"
+NAMED_AT_MOST = 5
+
+
+class UnreadableHolders(Unreadable):
+    """Objects of other kinds than IPAllocation cannot be decoded, and may hold addresses.
+
+    Args:
+        objects: at least one.
+    """
+
+    reason = "HoldersUnknown"
+
+    def __init__(self, objects: Collection[UnreadableObject]) -> None:
+        named = [str(one) for one in sorted(objects)[:NAMED_AT_MOST]]
+        if len(objects) > NAMED_AT_MOST:
+            named.append(f"and {len(objects) - NAMED_AT_MOST} more")
+        super().__init__("; ".join(named))
+
+
+def is_terminating(failure: str) -> bool:
+    """Return whether an object that cannot be decoded is being deleted, by its metadata."""
+    metadata = failure.metadata if isinstance(failure, DecodeFailure) else None
+    return metadata is not None and metadata.terminating
+
+
+def check_holders(
+    unreadable: Mapping[str, Mapping[Key, str]],
+    may_concern: Callable[[Key, Object | None], bool],
+) -> None:
+    """Raise if objects that cannot be decoded may hold addresses of a pool.
+
+    Args:
+        unreadable: by kind, the objects that cannot be decoded, with the reason.
+        may_concern: returns, by an object's key and outline, whether it may hold some of the pool;
+            the outline is None where it cannot be decoded either.
+
+    Raises:
+        UnreadableHolders: some of them may.
+    """
+    objects = [
+        UnreadableObject(kind, key, is_terminating(failure))
+        for kind, failures in unreadable.items()
+        for key, failure in failures.items()
+        if may_concern(key, outline_of(failure))
+    ]
+    if objects:
+        raise UnreadableHolders(objects)
+
+
+def outline_of(failure: str) -> Object | None:
+    """Return the outline of an object that cannot be decoded; None if that cannot be either."""
+    return failure.outline if isinstance(failure, DecodeFailure) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +280,7 @@ class OtherHolders:
 
         Raises:
             Behind: they are not known yet as far as this version of the pool needs.
+            UnreadableHolders: some of them cannot be decoded.
         """
         del pool
         return ()
@@ -196,6 +299,9 @@ class OtherHolders:
         """Return how many of them a deletion of the pool has to wait for, by a live list.
 
         Nothing can be promised to any other by this version of the pool when this returns.
+
+        Raises:
+            UnreadableHolders: some of them cannot be decoded.
         """
         del pool
         return 0
@@ -208,12 +314,18 @@ def unreadable_of(unreadable: Mapping[Key, str], pool: Key) -> tuple[str, ...]:
     namespace cannot be read may be of any pool.
     """
     return tuple(
-        sorted(key.name for key, why in unreadable.items() if _may_concern(key, why, pool))
+        sorted(
+            f"{key.name} (it is being deleted: {FINISH_DELETION})"
+            if is_terminating(failure)
+            else key.name
+            for key, failure in unreadable.items()
+            if _may_concern(key, failure, pool)
+        )
     )
 
 
-def _may_concern(key: Key, why: str, pool: Key) -> bool:
-    outline = why.outline if isinstance(why, DecodeFailure) else None
+def _may_concern(key: Key, failure: str, pool: Key) -> bool:
+    outline = outline_of(failure)
     if isinstance(outline, AllocationOutline):
         return pool == (key.namespace, outline.spec.poolRef.name)
     return key.namespace in {"", pool.namespace}
@@ -283,13 +395,14 @@ class Reader:
             self._cache.position,
             contents,
             lambda name: self._cache.get(Key(pool.namespace, name)),
+            names_in(pool.namespace, self._cache.unreadable),
         )
 
     async def live(self, pool: Key) -> View:
         """Return the view of a LIST that begins now, for a caller that cannot come back later.
 
         Raises:
-            Unreadable: some of what it lists cannot be decoded.
+            UnreadableAllocations: some of what it lists cannot be decoded.
             ControllerError: the list failed.
         """
         return _view_of(await self._lists.list_now(pool.namespace), pool)
@@ -299,7 +412,7 @@ class Reader:
 
         Raises:
             ListUnderWay: the pool shares a LIST that begins later.
-            Unreadable: some of what it lists cannot be decoded.
+            UnreadableAllocations: some of what it lists cannot be decoded.
             ControllerError: the list failed.
         """
         listed = await self._lists.read(pool)
@@ -312,12 +425,12 @@ class Reader:
 
         Raises:
             Behind: the cache may still get there.
-            Unreadable: some allocations that may be the pool's cannot be decoded.
+            UnreadableAllocations: some that may be the pool's cannot be decoded.
             ControllerError: the list failed.
         """
         key = pool.metadata.key
         if names := unreadable_of(self._cache.unreadable, key):
-            raise Unreadable(names)
+            raise UnreadableAllocations(names)
         if self._wait.has_read(self._cache, revision, key):
             self._lists.forget(key)
             return self.cached(key)

@@ -7,7 +7,6 @@ writes, and edits that give up addresses are rare.
 from typing import Any
 
 from controller.client import Client
-from controller.meta import Key
 from controller.resource import Resource
 from controller.webhooks import Webhook
 from reconcilers.integrations.clusterapi import rules
@@ -19,7 +18,9 @@ from reconcilers.integrations.clusterapi.api import (
     addresses,
     pool_key,
 )
+from reconcilers.integrations.clusterapi.caches import check_readable
 from reconcilers.integrations.clusterapi.offers import offers_of
+from reconcilers.networkpool.view import UnreadableHolders
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks.admission import webhook
 from reconcilers.webhooks.verdict import NOTHING, Verdict
@@ -56,23 +57,35 @@ class ClusterApiPoolValidator:
             verdict = Verdict(causes, verdict.warnings)
         if not verdict.allowed or not rules.gives_up(new.spec, before):
             return verdict
-        in_use = await self._in_use(new)
+        try:
+            in_use = await self._in_use(new)
+        except UnreadableHolders as unreadable:
+            why = f"cannot tell whose addresses would be left out: {unreadable}"
+            return Verdict(warnings=verdict.warnings, refusal=why)
         return Verdict(warnings=verdict.warnings, refusal=rules.left_out(new.spec, before, in_use))
 
     async def deleted(self, old: Pool) -> Verdict:
         """Validate a deletion."""
-        if rules.may_be_deleted_in_use(old) or not await self._in_use(old):
-            return NOTHING
+        try:
+            if rules.may_be_deleted_in_use(old) or not await self._in_use(old):
+                return NOTHING
+        except UnreadableHolders as unreadable:
+            return Verdict(refusal=f"cannot tell whether its addresses are in use: {unreadable}")
         return Verdict(refusal=rules.REFUSED_DELETION)
 
     async def _in_use(self, pool: Pool) -> list[tuple[str, int]]:
-        """Return address and prefix of each IPAddress that names a pool."""
+        """Return address and prefix of each IPAddress that names a pool.
+
+        Raises:
+            UnreadableHolders: IPAddresses that may name it cannot be decoded.
+        """
         meta = pool.metadata
-        wanted = (self._kind.kind, Key(meta.namespace, meta.name))
+        wanted = (self._kind.kind, meta.key)
         for version in CONTRACT_VERSIONS:
             resource = addresses(version)
             if await self._client.served(resource):
                 page = await self._client.list(resource, namespace=meta.namespace)
+                check_readable(self._kind, meta.key, {}, page.unreadable)
                 return [
                     (one.spec.address, one.spec.prefix)
                     for one in page.items

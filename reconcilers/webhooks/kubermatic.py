@@ -8,6 +8,8 @@ from controller.webhooks import Webhook
 from reconcilers.integrations.kubermatic import rules
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, POOLS, IPAMPool
 from reconcilers.integrations.kubermatic.offers import shared_addresses
+from reconcilers.integrations.kubermatic.reading import check_readable
+from reconcilers.networkpool.view import UnreadableHolders
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks.admission import webhook
 from reconcilers.webhooks.verdict import NOTHING, Verdict
@@ -46,6 +48,11 @@ class IPAMPoolValidator:
                 page = await self._client.list(
                     ALLOCATIONS, fields=f"metadata.name={new.metadata.name}"
                 )
+                try:
+                    check_readable(new.metadata.name, page.unreadable)
+                except UnreadableHolders as unreadable:
+                    why = f"cannot tell whose addresses would be excluded: {unreadable}"
+                    return Verdict(refusal=why, forbidden=True)
                 for conflict in rules.conflicts(new, old, page.items):
                     return Verdict(refusal=conflict, forbidden=True)
         return Verdict(warnings=(*rules.warnings(new, old), *shared_addresses(new, self._spaces)))

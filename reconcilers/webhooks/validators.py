@@ -138,8 +138,8 @@ class PoolValidator(_Validator):
         if not networkpool.gives_up_addresses(new, old, self._limit):
             return validated(None)
         key = new.metadata.key
-        claimed = await self._list_others(new if old is None else old)
         try:
+            claimed = await self._list_others(new if old is None else old)
             if old is not None and self._covers(old):
                 verdict = validated(await self._reader.at_least(old, memory(old) or 0))
                 if verdict.allowed:
@@ -155,11 +155,12 @@ class PoolValidator(_Validator):
     async def deleted(self, old: NetworkPool) -> Verdict:
         """Validate a deletion.
 
-        Allocations that cannot be read do not block it: the pool's finalizer does, until they are
-        gone or repaired.
+        Objects that cannot be read do not block it: the pool's finalizer does, until they are gone
+        or repaired.
         """
-        claimed = await self._list_others(old)
+        claimed: Sequence[HeldRange] = ()
         try:
+            claimed = await self._list_others(old)
             if self._covers(old):
                 view = await self._reader.at_least(old, memory(old) or 0)
                 if networkpool.deleted(old, view, claimed).allowed:
@@ -168,7 +169,8 @@ class PoolValidator(_Validator):
         except Unreadable as unreadable:
             cached = self._reader.cached(old.metadata.key)
             verdict = networkpool.deleted(old, cached, claimed)
-            return Verdict(verdict.causes, (f"the pool stays while there are {unreadable}",))
+            stays = f"the pool stays until they are repaired or deleted: {unreadable}"
+            return Verdict(verdict.causes, (stays,))
         return networkpool.deleted(old, view, claimed)
 
     def _covers(self, old: NetworkPool) -> bool:

@@ -75,6 +75,11 @@ def add_networkpools(shared: Shared, others: OtherHolders | None = None) -> Cont
         serves = pool is not None and is_true(pool.status.conditions, READY)
         return not serves or concerns_pool(change, shared.client.field_manager)
 
+    def may_name(allocation: Key) -> Iterable[Key]:
+        # Which pool an allocation names may be unreadable, too.
+        keys = (pool.metadata.key for pool in pools.cache)
+        return [pool for pool in keys if allocation.namespace in {"", pool.namespace}]
+
     def gathered(change: Change[IPAllocation]) -> float:
         # Requests are served at once; while they are, those that come meanwhile gather anyway.
         return 0.0 if change.new is not None and waits(change.new) else settings.pool.gather
@@ -83,10 +88,21 @@ def add_networkpools(shared: Shared, others: OtherHolders | None = None) -> Cont
         "networkpool",
         reconciler.reconcile,
         watches=[
-            Watch(pools, to_self, delay=spec_at_once(settings.pool.gather)),
+            Watch(
+                pools,
+                to_self,
+                delay=spec_at_once(settings.pool.gather),
+                unreadable=lambda pool: [pool],
+            ),
             # A pass that only reports overlaps comes after those that hand out ranges.
             KeyWatch(shared.overlaps.of_kind(NETWORK_POOL.kind), LOW_PRIORITY),
-            Watch(allocations, lambda allocation: [allocation.pool_key], concerns, gathered),
+            Watch(
+                allocations,
+                lambda allocation: [allocation.pool_key],
+                concerns,
+                gathered,
+                unreadable=may_name,
+            ),
         ],
         concurrency=settings.concurrency,
         forget=reconciler.forget,

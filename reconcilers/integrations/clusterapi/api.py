@@ -43,6 +43,7 @@ PROVIDER = "ipam-butler-ipam"
 
 ADDRESS_ALLOCATED = "AddressAllocated"
 POOL_NOT_READY = "PoolNotReady"
+HOLDERS_UNKNOWN = "HoldersUnknown"
 POOL_EXHAUSTED = "PoolExhausted"
 ALLOCATION_FAILED = "AllocationFailed"
 
@@ -305,14 +306,31 @@ def is_paused(annotations: Mapping[str, str]) -> bool:
     return PAUSED in annotations
 
 
+@dataclass(frozen=True, slots=True)
+class PoolOutlineSpec:
+    """The part of a claim's or an IPAddress's spec that says which pool it concerns."""
+
+    poolRef: PoolRef
+
+
+@dataclass(frozen=True, slots=True)
+class PoolOutline:
+    """The part of a claim or an IPAddress that can be decoded where the whole cannot: its pool."""
+
+    metadata: ObjectMeta
+    spec: PoolOutlineSpec
+
+
 def claims(version: str) -> Resource[IPAddressClaim]:
     """Return the kind of claims in a version of CONTRACT_VERSIONS."""
-    return Resource(GROUP, version, "IPAddressClaim", "ipaddressclaims", IPAddressClaim)
+    return Resource(
+        GROUP, version, "IPAddressClaim", "ipaddressclaims", IPAddressClaim, outline=PoolOutline
+    )
 
 
 def addresses(version: str) -> Resource[IPAddress]:
     """Return the kind of addresses in a version of CONTRACT_VERSIONS."""
-    return Resource(GROUP, version, "IPAddress", "ipaddresses", IPAddress)
+    return Resource(GROUP, version, "IPAddress", "ipaddresses", IPAddress, outline=PoolOutline)
 
 
 def clusters(version: str) -> Resource[Cluster]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from allocator import InvalidPool
 from controller.cache import Cache
-from controller.meta import Key
+from controller.meta import Key, Object
 from controller.resource import Resource
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
@@ -21,11 +21,13 @@ from reconcilers.integrations.clusterapi.api import (
     Cluster,
     IPAddress,
     IPAddressClaim,
+    PoolOutline,
     PoolRef,
     is_paused,
 )
 from reconcilers.integrations.clusterapi.statuses import record_of, waits
 from reconcilers.integrations.core.contents import Holding
+from reconcilers.networkpool.view import check_holders
 
 KINDS: tuple[Resource[Any], ...] = (*api.POOLS, NETWORK_POOL)
 """All kinds of pools that claims may name."""
@@ -43,7 +45,7 @@ def space_name(kind: Resource[Any], pool: Key) -> str:
     return f"{kind.kind}/{pool}"
 
 
-def space_of(obj: IPAddressClaim | IPAddress) -> Iterable[str]:
+def space_of(obj: IPAddressClaim | IPAddress | PoolOutline) -> Iterable[str]:
     """Return the space that a claim or an address concerns, for an index."""
     kind = kind_of(obj.spec.poolRef)
     if kind is None:
@@ -58,9 +60,41 @@ def why_pool_stops(pool: Any) -> str:
     return "its pool is paused by its annotation" if is_paused(pool.metadata.annotations) else ""
 
 
-def pool_key(kind: Resource[Any], obj: IPAddressClaim | IPAddress) -> Key:
+def pool_key(kind: Resource[Any], obj: IPAddressClaim | IPAddress | PoolOutline) -> Key:
     """Return the key of the pool of that kind that a claim or address names."""
     return Key(obj.metadata.namespace if kind.namespaced else "", obj.spec.poolRef.name)
+
+
+def check_readable(
+    kind: Resource[Any], pool: Key, claims: Mapping[Key, str], addresses: Mapping[Key, str]
+) -> None:
+    """Raise if claims or IPAddresses that cannot be decoded may hold addresses of a pool.
+
+    One whose poolRef cannot be decoded may be of any pool that its namespace can name.
+
+    Args:
+        kind: of the pool.
+        pool: the pool.
+        claims: the claims that cannot be decoded, with the reason.
+        addresses: the IPAddresses that cannot be decoded, with the reason.
+
+    Raises:
+        UnreadableHolders: some of them may.
+    """
+    if not claims and not addresses:
+        return
+
+    def may_concern(key: Key, outline: Object | None) -> bool:
+        if isinstance(outline, PoolOutline):
+            return space_name(kind, pool) in space_of(outline)
+        return can_name(kind, key.namespace, pool)
+
+    check_holders({"IPAddressClaim": claims, "IPAddress": addresses}, may_concern)
+
+
+def can_name(kind: Resource[Any], namespace: str, pool: Key) -> bool:
+    """Return whether claims of a namespace can name a pool; an empty namespace is unknown."""
+    return not kind.namespaced or namespace in {"", pool.namespace}
 
 
 def cluster_index(obj: IPAddressClaim | IPAddress) -> Iterable[str]:
@@ -163,17 +197,30 @@ class ClaimCaches:
         kind = kind_of(obj.spec.poolRef) if obj is not None else None
         return pool_key(kind, obj) if obj is not None and kind is not None else key
 
+    def pool_is_unreadable(self, obj: IPAddressClaim | IPAddress) -> bool:
+        """Return whether the pool that a claim or an IPAddress names cannot be decoded."""
+        kind = kind_of(obj.spec.poolRef)
+        cache = self.pools.get(kind.kind) if kind is not None else None
+        return cache is not None and kind is not None and pool_key(kind, obj) in cache.unreadable
+
+    def cluster_is_unreadable(self, key: Key) -> bool:
+        """Return whether a Cluster cannot be decoded: it exists, and may be paused."""
+        return self.clusters is not None and key in self.clusters.unreadable
+
     def standing(self, claim: IPAddressClaim) -> Standing:
         """Return whether something may be done about a claim, by its Cluster and itself.
 
         A missing Cluster stops a claim, unless the claim is being deleted: its machines may be
-        gone already, and nothing would ever release the address.
+        gone already, and nothing would ever release the address. A Cluster that cannot be decoded
+        stops every claim: it may be paused.
         """
         if is_paused(claim.metadata.annotations):
             return Standing.STOP
         key = claim.cluster
         if key is None:
             return Standing.SERVE
+        if self.cluster_is_unreadable(key):
+            return Standing.STOP
         cluster = self.clusters.get(key) if self.clusters is not None else None
         if cluster is None:
             return Standing.SERVE if claim.metadata.terminating else Standing.STOP
@@ -196,9 +243,12 @@ class ClaimCaches:
             claim.cluster is not None
             and self.clusters is not None
             and self.clusters.get(claim.cluster) is None
+            and not self.cluster_is_unreadable(claim.cluster)
         )
 
     def _why_cluster_stops(self, key: Key) -> str:
+        if self.cluster_is_unreadable(key):
+            return f"Cluster {key}, which the claim names, cannot be read; correct it"
         cluster = self.clusters.get(key) if self.clusters is not None else None
         if cluster is None:
             return f"Cluster {key}, which the claim names, does not exist"
@@ -223,15 +273,19 @@ class ClaimCaches:
         kind, name = kind_of(address.spec.poolRef), address.metadata.labels.get(CLUSTER_LABEL)
         if kind is None or kind.namespaced or not name or self.clusters is None:
             return False
-        return Key(address.metadata.namespace, name) not in self.clusters
+        key = Key(address.metadata.namespace, name)
+        return key not in self.clusters and not self.cluster_is_unreadable(key)
 
     def address_stopped(self, address: IPAddress) -> bool:
         """Return whether an IPAddress without claim is to be left alone for now."""
         pool = self.pool_of(address)
+        if self.pool_is_unreadable(address):
+            return True
         if pool is not None and is_paused(pool.metadata.annotations):
             return True
         name = address.metadata.labels.get(CLUSTER_LABEL)
         if not name or self.clusters is None:
             return False
-        cluster = self.clusters.get(Key(address.metadata.namespace, name))
-        return cluster is not None and cluster.paused
+        key = Key(address.metadata.namespace, name)
+        cluster = self.clusters.get(key)
+        return self.cluster_is_unreadable(key) or (cluster is not None and cluster.paused)

@@ -22,6 +22,7 @@ from reconcilers.integrations.clusterapi.caches import ClaimCaches, Standing
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.core.journal import journal_of
 from reconcilers.integrations.core.rules import Choice, Refused, View, choose, settle
+from reconcilers.networkpool.view import UnreadableObject
 
 
 def blocks_of(space: PoolSpace, addresses: AddressRange) -> AddressRange:
@@ -102,6 +103,8 @@ class Chooser:
         key, where = claim.metadata.key, f"{self.kind.kind} {self.pool.metadata.name}"
         if self.caches.standing(claim) is Standing.STOP:
             return None
+        if key in self.caches.addresses.unreadable:
+            raise Refused(ALLOCATION_FAILED, f"{UnreadableObject('IPAddress', key)}")
         address: IPAddress | None = self.view.answer(key)
         if address is None:
             if self.restored is not None and self.restored.seconds_left(claim) > 0:

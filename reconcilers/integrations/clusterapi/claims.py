@@ -51,6 +51,7 @@ from reconcilers.integrations.clusterapi.statuses import Record, record_of, show
 
 ATTEMPTS = 3
 RETRY = 1.0
+UNREADABLE = "Unreadable"
 
 
 class ClaimReconciler:
@@ -86,6 +87,9 @@ class ClaimReconciler:
         if not self._caches.history_confirmed:
             return Again(RETRY)
         claim = self._caches.claims.get(key)
+        if key in self._caches.claims.unreadable or (claim is None and self._hides_address(key)):
+            # What cannot be decoded may hold an address, so neither of the two is released.
+            return Blocked(UNREADABLE)
         for _ in range(ATTEMPTS):
             try:
                 if claim is None:
@@ -96,8 +100,16 @@ class ClaimReconciler:
                 claim = await self._live(key)
         return Again(RETRY)
 
+    def _hides_address(self, key: Key) -> bool:
+        """Return whether the IPAddress of a claim's name cannot be decoded."""
+        return key in self._caches.addresses.unreadable
+
     async def _live(self, key: Key) -> IPAddressClaim | None:
         return await self._client.find(self._caches.claim_kind, key)
+
+    async def _exists(self, key: Key) -> bool:
+        """Return whether there is a claim, by a live read; one that cannot be decoded is one."""
+        return await self._client.find(self._caches.claim_kind.metadata_only, key) is not None
 
     async def _reconcile(self, claim: IPAddressClaim) -> Outcome:
         """Bring one claim forward: delete, add the finalizer, wait, or keep its address."""
@@ -115,7 +127,8 @@ class ClaimReconciler:
         record = record_of(claim)
         if record is None:
             return await self._waiting(claim, pool)
-        if pool is not None and not is_paused(pool.metadata.annotations):
+        left_alone = self._hides_address(meta.key) or self._caches.pool_is_unreadable(claim)
+        if pool is not None and not left_alone and not is_paused(pool.metadata.annotations):
             return await self._keep_answer(claim, record, pool, kind)
         return SETTLED
 
@@ -138,13 +151,16 @@ class ClaimReconciler:
 
     async def _waiting(self, claim: IPAddressClaim, pool: Any) -> Outcome:
         """Say what keeps the claim's pool from serving it, if anything does."""
-        address = self._caches.addresses.get(claim.metadata.key)
+        key = claim.metadata.key
+        address = None if self._hides_address(key) else self._caches.addresses.get(key)
         if address is not None and not (pool and is_paused(pool.metadata.annotations)):
             earlier = await self._of_earlier_claim(address, claim, pool)
             if earlier is not None:
                 return earlier
         ref = claim.spec.poolRef
-        if pool is None:
+        if self._caches.pool_is_unreadable(claim):
+            what = f"{ref.kind} {ref.name} cannot be read; correct or delete it"
+        elif pool is None:
             what = f"{ref.kind} {ref.name} does not exist"
         elif pool.metadata.terminating:
             what = f"{ref.kind} {ref.name} is being deleted"
@@ -180,6 +196,8 @@ class ClaimReconciler:
 
     async def _reconcile_deleted(self, claim: IPAddressClaim) -> Outcome:
         """Release the address of a claim that is being deleted, then let the claim go."""
+        if self._hides_address(claim.metadata.key) or self._caches.pool_is_unreadable(claim):
+            return Blocked(UNREADABLE)  # the pool may be paused, or have its addresses rest
         pool = self._caches.pool_of(claim)
         if pool is not None and is_paused(pool.metadata.annotations):
             return SETTLED
@@ -230,7 +248,7 @@ class ClaimReconciler:
         name = owner.name if owner is not None else address.spec.claimRef.name
         if (left := self._fresh(address)) > 0:
             return Again(left)
-        if await self._live(Key(address.metadata.namespace, name)) is not None:
+        if await self._exists(Key(address.metadata.namespace, name)):
             return Again(RETRY) if name == key.name else SETTLED
         await self._release(address, pool, self._clock.now())
         return SETTLED

@@ -4,7 +4,7 @@ A claim holds the address on record in its annotations, the address of the IPAdd
 and the address that the pool's journal promises it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from allocator import AddressRange, AllocatorError
@@ -14,7 +14,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, IPAddress, IPAddressClaim
-from reconcilers.integrations.clusterapi.caches import space_name, space_of
+from reconcilers.integrations.clusterapi.caches import check_readable, space_name, space_of
 from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.core.journal import journal_of
 from reconcilers.integrations.core.rules import settle
@@ -27,6 +27,7 @@ class _ClaimsRead:
 
     position: int
     claims: dict[Key, IPAddressClaim]
+    unreadable: Container[Key]
 
     def find(self, key: Key) -> IPAddressClaim | None:
         return self.claims.get(key)
@@ -37,6 +38,8 @@ def held_ranges(
     claims: Iterable[IPAddressClaim],
     addresses: Iterable[IPAddress],
     position: int,
+    *,
+    unreadable: Container[Key] = frozenset(),
 ) -> list[HeldRange]:
     """Return what claims hold of a pool, or were promised, by the names of the claims.
 
@@ -45,6 +48,7 @@ def held_ranges(
         claims: the claims that name the pool.
         addresses: the IPAddresses that name the pool.
         position: the revision up to which the claims were read.
+        unreadable: the claims that cannot be decoded.
     """
     by_key = {claim.metadata.key: claim for claim in claims}
     holdings: set[HeldRange] = set()
@@ -64,7 +68,7 @@ def held_ranges(
         holder = _claim(Key(key.namespace, claim_name)) if claim_name else f"IPAddress {key}"
         note(holder, address.spec.address)
     journal = journal_of(pool.metadata)
-    for promise in settle(journal, _ClaimsRead(position, by_key)).promises:
+    for promise in settle(journal, _ClaimsRead(position, by_key, unreadable)).promises:
         note(_claim(promise.key), promise.startAddress)
     return sorted(holdings, key=_order)
 
@@ -75,6 +79,10 @@ async def list_held_ranges(client: Client, pool: NetworkPool) -> list[HeldRange]
     Args:
         client: for the lists.
         pool: the pool, with its journal.
+
+    Raises:
+        UnreadableHolders: claims or IPAddresses that may be the pool's cannot be decoded.
+        ControllerError: a list failed.
     """
     name, within = space_name(NETWORK_POOL, pool.metadata.key), pool.metadata.namespace
     for version in CONTRACT_VERSIONS:
@@ -82,11 +90,13 @@ async def list_held_ranges(client: Client, pool: NetworkPool) -> list[HeldRange]
             continue
         claims = await client.list(api.claims(version), namespace=within)
         addresses = await client.list(api.addresses(version), namespace=within)
+        check_readable(NETWORK_POOL, pool.metadata.key, claims.unreadable, addresses.unreadable)
         return held_ranges(
             pool,
             [claim for claim in claims.items if name in space_of(claim)],
             [address for address in addresses.items if name in space_of(address)],
             claims.revision,
+            unreadable=claims.unreadable.keys(),
         )
     return []
 

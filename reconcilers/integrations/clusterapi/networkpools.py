@@ -39,7 +39,6 @@ from reconcilers.networkpool.view import (
     HeldRange,
     OtherHolders,
     Reader,
-    Unreadable,
 )
 
 UNKNOWN_RETRY = 0.5
@@ -107,11 +106,8 @@ class NetworkPoolClaims(PoolReconciler):
         if revision is None:
             # Earlier promises to allocations may still be kept.
             raise Behind(reason="its own pass has not fenced it yet")
-        try:
-            view = await self._allocations.at_least(pool, revision)
-            held = [*self._others.held(pool)]
-        except Unreadable as unreadable:
-            raise Behind(UNKNOWN_RETRY, str(unreadable)) from unreadable
+        view = await self._allocations.at_least(pool, revision)
+        held = [*self._others.held(pool)]
         if view.position < revision:
             raise Behind
         open_promises = settle_assignments(pool, view).open
@@ -138,6 +134,7 @@ class NetworkPoolClaims(PoolReconciler):
         Raises:
             Behind: the caches have not read far enough, or the journal was lost: what it promised
                 may still be written until the pass over claims has fenced the pool.
+            UnreadableHolders: claims or IPAddresses that may be the pool's cannot be decoded.
         """
         claims, space = self._parts.caches.claims, self.geometry(pool)
         journal = journal_of(pool.metadata)
@@ -147,6 +144,7 @@ class NetworkPoolClaims(PoolReconciler):
         is_complete = caches.synced and caches.history_confirmed
         if not is_complete or claims.position < (journal.revision or 0):
             raise Behind(UNKNOWN_RETRY, "the caches of claims have not read far enough")
+        self._parts.reader.check_cached(NETWORK_POOL, pool.metadata.key)
         view = self._parts.reader.cached(NETWORK_POOL, pool.metadata.key, space)
         promised = {
             blocks_of(space, promise.range)
@@ -160,7 +158,13 @@ class NetworkPoolClaims(PoolReconciler):
         caches, space = self._parts.caches, space_name(NETWORK_POOL, pool.metadata.key)
         claims = caches.claims.by_index(SPACE_INDEX, space)
         addresses = caches.addresses.by_index(SPACE_INDEX, space)
-        return held_ranges(pool, claims, addresses, caches.claims.position)
+        return held_ranges(
+            pool,
+            claims,
+            addresses,
+            caches.claims.position,
+            unreadable=caches.claims.unreadable.keys(),
+        )
 
     def seen_blockers(self, pool: NetworkPool) -> int:
         """Return how many IPAddresses name a pool, as the cache shows it."""

@@ -35,6 +35,7 @@ from controller.resource import Resource
 from reconcilers.conditions import READY, Finding
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.api import (
+    HOLDERS_UNKNOWN,
     POOL_FINALIZER,
     POOL_NOT_READY,
     IPAddressClaim,
@@ -150,6 +151,11 @@ class PoolReconciler(JournalReconciler[Any]):
             [Refusal(claim, POOL_NOT_READY, text) for claim in waiting], pool, self.kind
         )
 
+    @override
+    async def _report_unreadable(self, pool: Any, why: str) -> None:
+        await self._write_ready(pool, Finding(READY, False, HOLDERS_UNKNOWN, unknown(pool, why)))
+        await self._refuse_all(pool, why)
+
     def geometry(self, pool: Any) -> PoolSpace:
         """Return what a pool may hand out; raises InvalidPool if it cannot be read."""
         return geometry_of(pool)
@@ -255,8 +261,12 @@ class PoolReconciler(JournalReconciler[Any]):
         """Return how many IPAddresses the deletion of a pool has to wait for.
 
         If none, what the pool may have promised is void when this returns.
+
+        Raises:
+            UnreadableHolders: objects that may hold its addresses cannot be decoded.
         """
         key, reader = pool.metadata.key, self._parts.reader
+        reader.check_cached(self.kind, key)
         count = reader.count(self.kind, key) or await reader.count_live(self.kind, key)
         if not count:
             claims = await reader.claims(self.kind, key)
@@ -267,6 +277,12 @@ class PoolReconciler(JournalReconciler[Any]):
             await self._parts.granting.void(risky, space_name(self.kind, key))
             count = await reader.count_live(self.kind, key) if risky else 0
         return count
+
+
+def unknown(pool: Any, why: str) -> str:
+    """Return the message of a pool while objects that may hold its addresses are unreadable."""
+    effect = "it is not deleted" if pool.metadata.terminating else "nothing is handed out"
+    return f"{effect} until it is known what these objects hold: {why}"
 
 
 def refused_for_good(error: ApiError) -> bool:

@@ -16,6 +16,7 @@ from reconcilers.integrations.clusterapi.api import IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
     address_holding,
+    check_readable,
     claim_holding,
     space_name,
     space_of,
@@ -52,7 +53,13 @@ class Reader:
         """Return the view that the caches give, however old it is."""
         claims = self._caches.claims
         contents = self._kept.contents(space_name(kind, pool), space)
-        return View(claims.position, contents, claims.get, self._caches.addresses.get)
+        return View(
+            claims.position,
+            contents,
+            claims.get,
+            self._caches.addresses.get,
+            claims.unreadable.keys(),
+        )
 
     async def at_least(
         self, kind: Resource[Any], pool: Key, space: PoolSpace, revision: int
@@ -61,8 +68,10 @@ class Reader:
 
         Raises:
             Behind: the cache may still get there.
+            UnreadableHolders: claims or IPAddresses that may be the pool's cannot be decoded.
             ControllerError: the list failed.
         """
+        self.check_cached(kind, pool)
         if self._wait.has_read(self._caches.claims, revision, space_name(kind, pool)):
             return self.cached(kind, pool, space)
         return await self.live(kind, pool, space)
@@ -75,26 +84,51 @@ class Reader:
         What a view of the caches finds is of now, what it holds is of when it was read. A promise
         that was kept meanwhile would be settled by the one, and free by the other. A view of
         lists is of one moment.
+
+        Raises:
+            UnreadableHolders: claims or IPAddresses that may be the pool's cannot be decoded.
         """
+        self.check_cached(kind, pool)
         is_reached = self._caches.claims.position >= view.position
         return self.cached(kind, pool, space) if is_reached else view
 
+    def check_cached(self, kind: Resource[Any], pool: Key) -> None:
+        """Raise if the caches show objects that cannot be decoded and may be the pool's.
+
+        Raises:
+            UnreadableHolders: there are some.
+        """
+        claims, addresses = self._caches.claims, self._caches.addresses
+        check_readable(kind, pool, claims.unreadable, addresses.unreadable)
+
     async def live(self, kind: Resource[Any], pool: Key, space: PoolSpace) -> View[IPAddressClaim]:
-        """Return the view of lists that begin now."""
+        """Return the view of lists that begin now.
+
+        Raises:
+            UnreadableHolders: claims or IPAddresses that may be the pool's cannot be decoded.
+            ControllerError: a list failed.
+        """
         name, within = space_name(kind, pool), pool.namespace
         claims = await self._client.list(self._caches.claim_kind, namespace=within)
         addresses = await self._client.list(self._caches.address_kind, namespace=within)
+        check_readable(kind, pool, claims.unreadable, addresses.unreadable)
         mine = [one for one in claims.items if name in space_of(one)]
         theirs = [one for one in addresses.items if name in space_of(one)]
         contents = contents_of(space, zip(self._sources, (mine, theirs), strict=True))
         by_key = {one.metadata.key: one for one in claims.items}
         answers = {one.metadata.key: one for one in addresses.items}
-        return View(claims.revision, contents, by_key.get, answers.get)
+        return View(claims.revision, contents, by_key.get, answers.get, claims.unreadable.keys())
 
     async def claims(self, kind: Resource[Any], pool: Key) -> list[IPAddressClaim]:
-        """Return the claims that name a pool, by a list that begins now."""
+        """Return the claims that name a pool, by a list that begins now.
+
+        Raises:
+            UnreadableHolders: claims that may name it cannot be decoded.
+            ControllerError: the list failed.
+        """
         name = space_name(kind, pool)
         page = await self._client.list(self._caches.claim_kind, namespace=pool.namespace)
+        check_readable(kind, pool, page.unreadable, {})
         return [one for one in page.items if name in space_of(one)]
 
     def count(self, kind: Resource[Any], pool: Key) -> int:
@@ -102,9 +136,15 @@ class Reader:
         return len(self._caches.addresses.by_index(SPACE_INDEX, space_name(kind, pool)))
 
     async def count_live(self, kind: Resource[Any], pool: Key) -> int:
-        """Return how many IPAddresses name a pool, by a list that begins now."""
+        """Return how many IPAddresses name a pool, by a list that begins now.
+
+        Raises:
+            UnreadableHolders: IPAddresses that may name it cannot be decoded.
+            ControllerError: the list failed.
+        """
         name = space_name(kind, pool)
         page = await self._client.list(self._caches.address_kind, namespace=pool.namespace)
+        check_readable(kind, pool, {}, page.unreadable)
         return sum(name in space_of(one) for one in page.items)
 
     def forget(self, kind: Resource[Any], pool: Key) -> None:

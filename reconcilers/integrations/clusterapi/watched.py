@@ -4,7 +4,7 @@ Predicates drop what changes nothing for whom a change is mapped to, as most eve
 writes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,6 +23,7 @@ from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddres
 from reconcilers.integrations.clusterapi.caches import (
     CLUSTER_INDEX,
     ClaimCaches,
+    can_name,
     kind_of,
     pool_key,
     space_name,
@@ -57,17 +58,22 @@ class Watched:
     def of_pools(self, kind: Resource[Any]) -> list[Trigger]:
         """Return the watches of the controller of one kind of pools."""
 
-        def of_cluster(cluster: Cluster) -> Iterable[Key]:
+        def of_cluster(cluster: Key) -> Iterable[Key]:
             return {key for claim in self._claims_of(cluster) for key in named(kind, claim)}
 
         watches: list[Trigger] = [
-            Watch(self.pools[kind.kind], to_self, delay=spec_at_once(self.gather)),
+            Watch(
+                self.pools[kind.kind],
+                to_self,
+                delay=spec_at_once(self.gather),
+                unreadable=lambda pool: [pool],
+            ),
             *self.of_names(kind),
         ]
         if kind != NETWORK_POOL:  # whose own reconciler writes its status
             watches.append(KeyWatch(self.overlaps.of_kind(kind.kind), LOW_PRIORITY))
         if self.clusters is not None:
-            watches.append(Watch(self.clusters, of_cluster, pause_changed))
+            watches.append(_by_key(self.clusters, of_cluster, pause_changed))
         return watches
 
     def of_names(self, kind: Resource[Any]) -> list[Watch[Any]]:
@@ -79,9 +85,10 @@ class Watched:
             waiting = named(kind, claim) if claim is not None else ()
             return {*named(kind, address), *waiting}
 
+        may_name = partial(self._pools_named_from, kind)
         return [
-            Watch(self.claims, partial(named, kind), None, self.gather),
-            Watch(self.addresses, of_address, None, self.gather),
+            Watch(self.claims, partial(named, kind), None, self.gather, unreadable=may_name),
+            Watch(self.addresses, of_address, None, self.gather, unreadable=may_name),
         ]
 
     def of_allocations(
@@ -90,7 +97,10 @@ class Watched:
         """Return the watch of what else holds addresses of NetworkPools."""
         if kind != NETWORK_POOL:
             return []
-        return [Watch(allocations, lambda one: [one.pool_key], None, self.gather)]
+        may_name = partial(self._pools_named_from, kind)
+        return [
+            Watch(allocations, lambda one: [one.pool_key], None, self.gather, unreadable=may_name)
+        ]
 
     def of_claims(self, pools: Iterable[Informer[Any]]) -> list[Watch[Any]]:
         """Return the watches of the IPAddressClaim controller, which map changes to claim keys."""
@@ -100,23 +110,30 @@ class Watched:
             found = {meta.name, address.spec.claimRef.name, owner.name if owner else meta.name}
             return [Key(meta.namespace, name) for name in found if name]
 
-        def claims_of_cluster(cluster: Cluster) -> Iterable[Key]:
-            key = str(cluster.metadata.key)
-            left = self.caches.addresses.by_index(CLUSTER_INDEX, key)
+        def claims_of_cluster(cluster: Key) -> Iterable[Key]:
+            left = self.caches.addresses.by_index(CLUSTER_INDEX, str(cluster))
             return keys(self._claims_of(cluster), left)
 
-        def claims_of_pool(pools: Informer[Any], pool: Object) -> Iterable[Key]:
-            space = space_name(pools.resource, pool.metadata.key)
+        def claims_of_pool(kind: Resource[Any], pool: Key) -> Iterable[Key]:
+            space = space_name(kind, pool)
             claims = self.caches.claims.by_index(SPACE_INDEX, space)
             return keys(claims, self.caches.addresses.by_index(SPACE_INDEX, space))
 
         watches: list[Watch[Any]] = [
-            Watch(self.claims, to_self, concerns_claim),
-            Watch(self.addresses, claims_of_address, self._concerns_answer),
-            *(Watch(one, partial(claims_of_pool, one), serving_changed) for one in pools),
+            Watch(self.claims, to_self, concerns_claim, unreadable=lambda claim: [claim]),
+            Watch(
+                self.addresses,
+                claims_of_address,
+                self._concerns_answer,
+                unreadable=lambda address: [address],
+            ),
+            *(
+                _by_key(one, partial(claims_of_pool, one.resource), serving_changed)
+                for one in pools
+            ),
         ]
         if self.clusters is not None:
-            watches.append(Watch(self.clusters, claims_of_cluster, pause_changed))
+            watches.append(_by_key(self.clusters, claims_of_cluster, pause_changed))
         return watches
 
     def _concerns_answer(self, change: Change[IPAddress]) -> bool:
@@ -130,8 +147,22 @@ class Watched:
         claim = self.caches.claims.get(made.metadata.key)
         return claim is None or claim.metadata.terminating
 
-    def _claims_of(self, cluster: Cluster) -> Iterable[IPAddressClaim]:
-        return self.caches.claims.by_index(CLUSTER_INDEX, str(cluster.metadata.key))
+    def _pools_named_from(self, kind: Resource[Any], key: Key) -> Iterable[Key]:
+        """Return the pools that an object may name whose pool cannot be decoded."""
+        pools = (pool.metadata.key for pool in self.caches.pools[kind.kind])
+        return [pool for pool in pools if can_name(kind, key.namespace, pool)]
+
+    def _claims_of(self, cluster: Key) -> Iterable[IPAddressClaim]:
+        return self.caches.claims.by_index(CLUSTER_INDEX, str(cluster))
+
+
+def _by_key(
+    informer: Informer[Any],
+    mapping: Callable[[Key], Iterable[Key]],
+    predicate: Callable[[Change[Any]], bool],
+) -> Watch[Any]:
+    """Return a watch that maps objects by their keys, whether they can be decoded or not."""
+    return Watch(informer, lambda obj: mapping(obj.metadata.key), predicate, unreadable=mapping)
 
 
 def named(kind: Resource[Any], obj: IPAddressClaim | IPAddress) -> Iterable[Key]:

@@ -4,6 +4,9 @@ A pass that finds its object written or deleted meanwhile forgets what it chose,
 live and begins anew. Nothing that another replica may have promised is overwritten, as the journal
 is written with the version that was read.
 
+While an object that may hold addresses of the pool cannot be decoded, nothing is handed out: what
+it holds is unknown. The pass is called again when that object changes.
+
 Of the promises that are open one replica writes its own at once. Those of others it writes only
 after it saw them unchanged for a while, so that two live replicas do not double every write. One
 whose write was refused for good, by an admission webhook for example, is tried again once per
@@ -14,15 +17,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Generic, Protocol, TypeVar
 
+import structlog
+
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
 from controller.errors import Conflict, NotFound
 from controller.meta import Key, Object, Version
-from controller.outcome import SETTLED, Again, Outcome
+from controller.outcome import SETTLED, Again, Blocked, Outcome
 from reconcilers.integrations.core.journal import Journal, Promise, journal_of, journal_patch
 from reconcilers.networkpool.pending_promises import WriteResult
-from reconcilers.networkpool.view import Behind
+from reconcilers.networkpool.view import Behind, Unreadable
 from reconcilers.networkpool.waitlog import WaitLog
 from reconcilers.settings import PoolSettings
 
@@ -31,6 +36,8 @@ ATTEMPTS = 5
 
 RETRY = 1.0
 """Seconds until an open promise that was due and could not be written is tried again."""
+
+log = structlog.get_logger(__name__)
 
 Identity = tuple[str, str]
 PoolT = TypeVar("PoolT", bound=Object)
@@ -122,6 +129,8 @@ class JournalReconciler(ABC, Generic[PoolT]):
         self._clock = clock
         self._settings = settings
         self._due: dict[Key, DuePromises] = {}
+        self._unreadable: dict[Key, str] = {}
+        """By pool: which objects that cannot be decoded were logged."""
         self._waits = WaitLog(self.kind.kind, clock)
 
     @abstractmethod
@@ -140,10 +149,22 @@ class JournalReconciler(ABC, Generic[PoolT]):
             Behind: a cache has to catch up first.
             Conflict: the object was written meanwhile.
             NotFound: it was deleted meanwhile.
+            Unreadable: what an object that cannot be decoded holds of it is unknown.
+        """
+
+    @abstractmethod
+    async def _report_unreadable(self, pool: PoolT, why: str) -> None:
+        """Report that nothing is handed out, because objects cannot be decoded.
+
+        Args:
+            pool: as it was read.
+            why: which objects, and what a person has to do.
         """
 
     async def reconcile(self, key: Key) -> Outcome:
         """Reconcile one pool object and the requests that wait for it."""
+        if key in self._pools.unreadable:
+            return Blocked("Unreadable")
         pool = self._pools.get(key)
         for _ in range(ATTEMPTS):
             if not self._pass_caches.history_confirmed:
@@ -152,7 +173,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
                 self.forget(key)
                 return SETTLED
             try:
-                outcome = await self._pass(pool)
+                outcome = await self._pass_or_block(pool)
                 self._waits.note_pass(key)
                 return outcome
             except Behind as behind:
@@ -163,8 +184,25 @@ class JournalReconciler(ABC, Generic[PoolT]):
                 pool = await self._client.find(self.kind, key)
         return Again(RETRY)
 
+    async def _pass_or_block(self, pool: PoolT) -> Outcome:
+        """Reconcile one pool object, unless objects that cannot be decoded may hold some of it."""
+        key = pool.metadata.key
+        try:
+            outcome = await self._pass(pool)
+            self._unreadable.pop(key, None)
+            return outcome
+        except Unreadable as error:
+            unreadable = error
+        why = str(unreadable)
+        if self._unreadable.get(key) != why:
+            self._unreadable[key] = why
+            log.error("A pool hands out nothing", kind=self.kind.kind, name=str(key), reason=why)
+        await self._report_unreadable(pool, why)
+        return Blocked(unreadable.reason, self._settings.resync)
+
     def forget(self, key: Key) -> None:
         """Forget an object that another replica works on from now on."""
+        self._unreadable.pop(key, None)
         self._due.pop(key, None)
         self._waits.forget(key)
         self._forget(key)

@@ -4,7 +4,7 @@ A promise may be written only to the very version of the request that it names, 
 effect at most once, and is settled for good when that object has moved on or is gone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -30,6 +30,11 @@ class Requests(Protocol[Found_co]):
         """Returns a request by its key."""
         ...
 
+    @property
+    def unreadable(self) -> Container[Key]:
+        """The requests that exist and cannot be decoded."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class View(Generic[R]):
@@ -40,12 +45,14 @@ class View(Generic[R]):
         contents: what is held, and who waits.
         find: returns a request by its key.
         answer: returns what answers the request of that key, as it was read with the contents.
+        unreadable: the requests that cannot be decoded; `find` may return an older version.
     """
 
     position: int
     contents: Contents
     find: Callable[[Key], R | None]
     answer: Callable[[Key], Any]
+    unreadable: Container[Key] = frozenset()
 
     def at_version(self, promise: Promise) -> R | None:
         """Return the request of a promise if it still is what the promise names."""
@@ -60,8 +67,9 @@ def settle(journal: Journal, view: Requests[Object]) -> Journal:
     """Return the journal without the promises that can no longer take effect.
 
     A promise is settled when its uid is seen at a higher resourceVersion, in whatever state, or
-    when the view has read as far as the promise's version and the uid is not there. Only the
-    former raises the revision, as a position is a bookmark's or a list's number.
+    when the view has read as far as the promise's version and the uid is not there. A request that
+    cannot be decoded is there: its promise stays open. Only a request that is seen at a higher
+    resourceVersion raises the revision, as a position is a bookmark's or a list's number.
     """
     revision = journal.revision or 0
     still_open = []
@@ -74,7 +82,7 @@ def settle(journal: Journal, view: Requests[Object]) -> Journal:
             seen = None
         if seen is not None and seen.metadata.revision > version:
             revision = max(revision, seen.metadata.revision)
-        elif seen is not None or view.position < version:
+        elif seen is not None or view.position < version or promise.key in view.unreadable:
             still_open.append(promise)
     return Journal(revision, tuple(still_open))
 

@@ -5,6 +5,7 @@ Their CustomResourceDefinitions are KKP's. IPAMPool and IPAMAllocation have no s
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from controller.meta import Key, ObjectMeta
 from controller.resource import Resource
@@ -74,6 +75,22 @@ class IPAMAllocation:
 
 
 @dataclass(frozen=True, slots=True)
+class OutlineSpec:
+    """What an IPAMAllocation says of its addresses, whatever the types of these fields."""
+
+    cidr: Any = None
+    addresses: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationOutline:
+    """The part of an IPAMAllocation that can be decoded where the whole cannot."""
+
+    metadata: ObjectMeta
+    spec: OutlineSpec
+
+
+@dataclass(frozen=True, slots=True)
 class CloudSpec:
     """Where a cluster runs."""
 
@@ -132,6 +149,13 @@ class Cluster:
 
 
 POOLS = Resource(GROUP, VERSION, "IPAMPool", "ipampools", IPAMPool, namespaced=False)
-ALLOCATIONS = Resource(GROUP, VERSION, "IPAMAllocation", "ipamallocations", IPAMAllocation)
+ALLOCATIONS = Resource(
+    GROUP,
+    VERSION,
+    "IPAMAllocation",
+    "ipamallocations",
+    IPAMAllocation,
+    outline=AllocationOutline,
+)
 CLUSTERS = Resource(GROUP, VERSION, "Cluster", "clusters", Cluster, namespaced=False)
 KINDS = (POOLS, ALLOCATIONS, CLUSTERS)

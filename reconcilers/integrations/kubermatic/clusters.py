@@ -89,12 +89,13 @@ class ClusterReconciler:
     async def reconcile(self, key: Key) -> Outcome:
         """Bring the condition of one Cluster up to date."""
         cluster = self._caches.clusters.get(key)
-        if cluster is None:
+        is_unreadable = key in self._caches.clusters.unreadable
+        if cluster is None and not is_unreadable:
             self._reports.forget_cluster(key)
             self._recorded.pop(key, None)
             self._reported_errors.pop(key, None)
             return SETTLED
-        if not cluster.is_served(self._caches.worker):
+        if cluster is None or is_unreadable or not cluster.is_served(self._caches.worker):
             return SETTLED
         problems = self._reports.of_cluster(key)
         wanted = condition_of(cluster, problems)
@@ -128,8 +129,11 @@ class ClusterReconciler:
     def _awaits_pools(self, cluster: Cluster, problems: Mapping[str, Problem | None]) -> bool:
         """Return whether a pool of its datacenter has had no pass yet; its pass leads to the next.
 
-        So it is when this process has just begun: what the one before wrote stays until then.
+        So it is when this process has just begun: what the one before wrote stays until then. A
+        pool that cannot be decoded may name any datacenter.
         """
+        if any(pool.name not in problems for pool in self._caches.pools.unreadable):
+            return True
         return any(
             pool.metadata.name not in problems and not pool.metadata.terminating
             for pool in self._caches.pools_in([cluster.datacenter])

@@ -10,9 +10,13 @@ from functools import lru_cache
 from allocator import AddressRange
 from allocator.addresses import BITS, quoted, union
 from allocator.errors import MalformedText
-from controller.meta import Key
+from controller.meta import Key, Object
 from controller.plaintext import escape_text
-from reconcilers.integrations.kubermatic.api import AllocationSpec, IPAMAllocation
+from reconcilers.integrations.kubermatic.api import (
+    AllocationOutline,
+    AllocationSpec,
+    IPAMAllocation,
+)
 from reconcilers.integrations.kubermatic.spaces import (
     DatacenterSpace,
     parse_prefix,
@@ -73,6 +77,24 @@ def held(spec: AllocationSpec) -> Held:
         except MalformedText:
             faults.append(f"wrong ip format: {quoted(spec.cidr)}")
     return Held(tuple(addresses), prefix, tuple(faults))
+
+
+def outlined(outline: Object | None) -> tuple[AddressRange, ...] | None:
+    """Return what an allocation holds that cannot be decoded, by its outline.
+
+    Returns:
+        The ranges; None if the addresses cannot be read either, so that it may hold any.
+    """
+    if not isinstance(outline, AllocationOutline):
+        return None
+    cidr, addresses = outline.spec.cidr or "", outline.spec.addresses or ()
+    texts = (addresses,) if isinstance(addresses, str) else addresses
+    if not isinstance(cidr, str) or not isinstance(texts, Sequence):
+        return None
+    if not all(isinstance(text, str) for text in texts):
+        return None
+    read = held(AllocationSpec(cidr=cidr, addresses=tuple(texts)))
+    return None if read.faults else read.ranges
 
 
 @dataclass(frozen=True, slots=True)

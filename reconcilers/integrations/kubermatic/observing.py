@@ -8,7 +8,7 @@ allocation holds its addresses in every NetworkPool that has them: which sites h
 their own, nothing says.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, product
 from operator import itemgetter
 from typing import Any, ClassVar
@@ -24,8 +24,8 @@ from controller.clock import Clock
 from controller.events import Recorder
 from controller.informer import Informer
 from controller.manager import Manager
-from controller.meta import Key
-from controller.outcome import SETTLED, Outcome
+from controller.meta import Key, Object
+from controller.outcome import SETTLED, Blocked, Outcome
 from controller.resource import Resource
 from controller.runner import Controller
 from controller.triggers import KeyWatch, Watch, to_self
@@ -36,9 +36,9 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.core.discovery import Work
 from reconcilers.integrations.core.serving import AllKindsIntegration
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, POOLS, IPAMAllocation
-from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, held
+from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, held, outlined
 from reconcilers.integrations.kubermatic.reports import ACTION
-from reconcilers.networkpool.view import Behind, HeldRange, OtherHolders
+from reconcilers.networkpool.view import Behind, HeldRange, OtherHolders, check_holders
 from reconcilers.spaces.announcing import OverlapAnnouncer
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName
@@ -70,6 +70,8 @@ class ObservedHolders(OtherHolders):
         unknown = self._find_unknown()
         if unknown:
             raise Behind(UNKNOWN_RETRY, f"what IPAMAllocations hold of it is not known: {unknown}")
+        if self.observed is not None:
+            check_observed(pool, self.observed.cache.unreadable)
         # Two of them may hold the same address: to a NetworkPool it is in use once.
         parts = sorted({(one.family, one.first, one.last) for _, one in self._parts(pool)})
         return [
@@ -132,6 +134,29 @@ def _named(parts: Iterable[tuple[IPAMAllocation, AddressRange]]) -> list[HeldRan
     ]
 
 
+def check_observed(pool: NetworkPool, unreadable: Mapping[Key, str]) -> None:
+    """Raise if IPAMAllocations that cannot be decoded may hold addresses of a pool.
+
+    One whose addresses can be read all the same concerns only the pools that have these.
+
+    Args:
+        pool: the pool.
+        unreadable: the IPAMAllocations that cannot be decoded, with the reason.
+
+    Raises:
+        UnreadableHolders: some of them may.
+    """
+    if not unreadable:
+        return
+    cidrs = [*cidrs_of(pool)]
+
+    def may_concern(_: Key, outline: Object | None) -> bool:
+        parts = outlined(outline)
+        return parts is None or any(part.overlaps(cidr) for part, cidr in product(parts, cidrs))
+
+    check_holders({ALLOCATIONS.kind: unreadable}, may_concern)
+
+
 def pools_of(pools: Iterable[NetworkPool], one: IPAMAllocation) -> Iterable[Key]:
     """Yield the NetworkPools that have addresses of an IPAMAllocation."""
     mine = held(one.spec).ranges
@@ -165,6 +190,8 @@ class ConflictReconciler:
 
     async def reconcile(self, key: Key) -> Outcome:
         """Record who shares addresses of one IPAMAllocation, once until that changes."""
+        if key in self._observed.unreadable:
+            return Blocked("Unreadable")
         one = self._observed.get(key)
         found = sorted(self._conflicts(one)) if one is not None else []
         if one is None or not found:
@@ -306,6 +333,10 @@ class KubermaticObserver(AllKindsIntegration):
         extension.controller("kubermatic-shared", shared.reconcile, watches=[announced])
         if self._networkpools is not None:
             pools = self._pools.cache
-            watch = Watch(observed, lambda one: pools_of(pools, one))
+
+            def every_pool(_: Key) -> Iterable[Key]:
+                return (pool.metadata.key for pool in pools)
+
+            watch = Watch(observed, lambda one: pools_of(pools, one), unreadable=every_pool)
             watch.connect(self._networkpools.queue)
         return extension.run

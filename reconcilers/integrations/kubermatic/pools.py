@@ -46,7 +46,12 @@ from reconcilers.integrations.kubermatic.planning import (
     exhausted,
     plan,
 )
-from reconcilers.integrations.kubermatic.reading import KubermaticCaches, Reader, View
+from reconcilers.integrations.kubermatic.reading import (
+    POOL_INDEX,
+    KubermaticCaches,
+    Reader,
+    View,
+)
 from reconcilers.integrations.kubermatic.reports import RECONCILING_ERROR, Reports
 from reconcilers.integrations.kubermatic.spaces import NO_DATACENTERS, space_of
 from reconcilers.networkpool.pending_promises import WriteResult
@@ -55,6 +60,8 @@ from reconcilers.settings import PoolSettings
 from reconcilers.spaces.index import SpaceIndex
 
 INVALID_POOL = "InvalidPool"
+HOLDERS_UNKNOWN = "HoldersUnknown"
+UNKNOWN = "nothing is handed out until it is known what these objects hold"
 
 
 class PoolReconciler(JournalReconciler[IPAMPool]):
@@ -109,6 +116,29 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
             )
             decided = self._decide(pool, view)
         return await self._serve(pool, view, decided)
+
+    @override
+    async def _report_unreadable(self, pool: IPAMPool, why: str) -> None:
+        """Report it as an event on the pool, and on each cluster that waits for addresses.
+
+        A cluster whose own allocation cannot be decoded may have its addresses.
+        """
+        name = pool.metadata.name
+        problem = Problem(HOLDERS_UNKNOWN, f"{UNKNOWN}: {why}")
+        allocations = self._caches.allocations
+        held = allocations.by_index(POOL_INDEX, name)
+        served = {one.metadata.namespace for one in held if not one.empty}
+        served |= {key.namespace for key in allocations.unreadable if key.name == name}
+        self._reports.note(
+            name,
+            {
+                cluster.metadata.key: problem
+                for datacenter in pool.spec.datacenters
+                for cluster in self._caches.served(datacenter)
+                if cluster.namespace not in served
+            },
+        )
+        self._reports.record_pool(pool, [problem])
 
     async def _fenced(self, pool: IPAMPool) -> IPAMPool:
         """Void whatever was promised before the pool was read, then give it a memory.
@@ -267,6 +297,8 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
             cluster = self._caches.cluster_in(one.metadata.namespace)
             if cluster is not None and cluster.datacenter not in pool.spec.datacenters:
                 moved.append((one, cluster))
+            elif self._caches.clusters.unreadable:
+                continue  # it may be of a cluster that cannot be decoded
             elif cluster is None and one.empty and one.metadata.uid not in promised:
                 gone += [one] if is_owned(one, pool) else []
         await self._allocations.delete([*gone, *await self._confirmed(pool, moved)])

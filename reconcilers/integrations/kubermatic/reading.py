@@ -3,7 +3,7 @@
 The position of a view is what the watch of allocations delivered; own answers never move it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -22,7 +22,7 @@ from reconcilers.integrations.kubermatic.api import (
     IPAMAllocation,
     IPAMPool,
 )
-from reconcilers.networkpool.view import CacheWait
+from reconcilers.networkpool.view import CacheWait, check_holders
 
 POOL_INDEX = "pool"
 DATACENTER_INDEX = "datacenter"
@@ -71,7 +71,7 @@ class KubermaticCaches:
     def served(self, datacenter: str) -> list[Cluster]:
         """Return the clusters of a datacenter that are served, the oldest first."""
         found = self.clusters.by_index(DATACENTER_INDEX, datacenter)
-        mine = [one for one in found if one.is_served(self.worker)]
+        mine = [one for one in found if self._is_served(one)]
         return sorted(
             mine, key=lambda one: (str(one.metadata.creationTimestamp), one.metadata.key)
         )
@@ -85,7 +85,13 @@ class KubermaticCaches:
     def cluster_in(self, namespace: str) -> Cluster | None:
         """Return the cluster whose namespace this is, if it is served."""
         found = self.clusters.by_index(NAMESPACE_INDEX, namespace)
-        return next((one for one in found if one.is_served(self.worker)), None)
+        return next((one for one in found if self._is_served(one)), None)
+
+    def _is_served(self, cluster: Cluster) -> bool:
+        """Return whether a cluster is served; what cannot be decoded shows an older version."""
+        return cluster.is_served(self.worker) and cluster.metadata.key not in (
+            self.clusters.unreadable
+        )
 
 
 def caches_of(objects: Objects) -> KubermaticCaches:
@@ -106,6 +112,24 @@ def filled(body: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**body, "status": {**status, "namespaceName": f"cluster-{name}"}}
 
 
+def check_readable(pool: str, unreadable: Mapping[Key, str]) -> None:
+    """Raise if IPAMAllocations that cannot be decoded may be of a pool, whose name they have.
+
+    Args:
+        pool: the name of the pool.
+        unreadable: the IPAMAllocations that cannot be decoded, with the reason.
+
+    Raises:
+        UnreadableHolders: some of them may be.
+    """
+    check_holders({ALLOCATIONS.kind: unreadable}, lambda key, _: may_be_of(key, pool))
+
+
+def may_be_of(allocation: Key, pool: str) -> bool:
+    """Return whether an IPAMAllocation may be of a pool; without namespace its name is unknown."""
+    return allocation.name == pool or not allocation.namespace
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """The allocations of one pool, as they were read.
@@ -114,11 +138,13 @@ class View:
         position: the revision up to which all were read.
         allocations: those of the pool.
         find: returns one by its key.
+        unreadable: those that cannot be decoded; `find` may return an older version.
     """
 
     position: int
     allocations: Sequence[IPAMAllocation]
     find: Callable[[Key], IPAMAllocation | None]
+    unreadable: Container[Key] = frozenset()
 
 
 class Reader:
@@ -143,18 +169,27 @@ class Reader:
 
         Raises:
             Behind: the cache may still get there.
+            UnreadableHolders: allocations that may be the pool's cannot be decoded.
             ControllerError: the list failed.
         """
         cache = self._allocations
+        check_readable(pool, cache.unreadable)
         if self._wait.has_read(cache, revision, pool):
-            return View(cache.position, cache.by_index(POOL_INDEX, pool), cache.get)
+            found = cache.by_index(POOL_INDEX, pool)
+            return View(cache.position, found, cache.get, cache.unreadable.keys())
         return await self.live(pool)
 
     async def live(self, pool: str) -> View:
-        """Return the view of a list that begins now."""
+        """Return the view of a list that begins now.
+
+        Raises:
+            UnreadableHolders: allocations that may be the pool's cannot be decoded.
+            ControllerError: the list failed.
+        """
         page = await self._client.list(ALLOCATIONS, fields=f"metadata.name={pool}")
+        check_readable(pool, page.unreadable)
         by_key = {one.metadata.key: one for one in page.items}
-        return View(page.revision, page.items, by_key.get)
+        return View(page.revision, page.items, by_key.get, page.unreadable.keys())
 
     def forget(self, pool: str) -> None:
         """Forget a pool that is gone."""

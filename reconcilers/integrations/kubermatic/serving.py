@@ -35,6 +35,7 @@ from reconcilers.integrations.kubermatic.reading import (
     POOL_INDEXES,
     KubermaticCaches,
     Reader,
+    may_be_of,
 )
 from reconcilers.integrations.kubermatic.reports import Reports
 
@@ -73,11 +74,17 @@ class Kubermatic(AllocatingIntegration):
                 found = caches.clusters.by_index(DATACENTER_INDEX, name)
                 yield from (one.metadata.key for one in found)
 
+        def every_cluster(_: Key) -> Iterable[Key]:
+            return (one.metadata.key for one in caches.clusters)
+
         condition = extension.controller(
             "kubermatic-cluster",
             ClusterReconciler(client, caches, reports, self._clock).reconcile,
             # A condition may wait for the pass over a pool that comes, or for one that goes.
-            watches=[Watch(clusters, to_self), Watch(pools, in_datacenters, spec_changed)],
+            watches=[
+                Watch(clusters, to_self, unreadable=lambda cluster: [cluster]),
+                Watch(pools, in_datacenters, spec_changed, unreadable=every_cluster),
+            ],
             concurrency=settings.width,
         )
         reports.changed = condition.queue.add
@@ -111,12 +118,19 @@ class Kubermatic(AllocatingIntegration):
             theirs = caches.allocations.by_index(NAMESPACE_INDEX, cluster.namespace)
             yield from (one.pool for one in theirs)
 
+        def of_unreadable(allocation: Key) -> Iterable[Key]:
+            names = (pool.metadata.key for pool in caches.pools)
+            return [pool for pool in names if may_be_of(allocation, pool.name)]
+
+        def every_pool(_: Key) -> Iterable[Key]:
+            return (pool.metadata.key for pool in caches.pools)
+
         gather = self._settings.pool.gather
         return [
-            Watch(pools, to_self, delay=spec_at_once(gather)),
+            Watch(pools, to_self, delay=spec_at_once(gather), unreadable=lambda pool: [pool]),
             KeyWatch(self._overlaps.of_kind(POOLS.kind), LOW_PRIORITY),
-            Watch(allocations, lambda one: [one.pool], None, gather),
-            Watch(clusters, of_cluster, concerns, gather),
+            Watch(allocations, lambda one: [one.pool], None, gather, unreadable=of_unreadable),
+            Watch(clusters, of_cluster, concerns, gather, unreadable=every_pool),
         ]
 
 

@@ -21,7 +21,7 @@ from controller.clock import Clock
 from controller.errors import Conflict, NotFound
 from controller.events import Recorder
 from controller.meta import Key, Version
-from controller.outcome import SETTLED, Again, Outcome
+from controller.outcome import SETTLED, Again, Blocked, Outcome
 from reconcilers.api.names import label_value
 from reconcilers.integrations.core.owners import owner_reference, rendered_owner
 from reconcilers.integrations.vitistack.api import (
@@ -54,6 +54,7 @@ from reconcilers.integrations.vitistack.writing import (
 RETRY = 0.2
 SOONEST = 1.0
 EXPIRED = "Expired"
+UNREADABLE = "Unreadable"
 
 
 def labels_of(network: str, configuration: str) -> dict[str, str]:
@@ -111,6 +112,9 @@ class AllocationReconciler:
         one = self._caches.allocations.get(key)
         if one is None or one.metadata.terminating:
             return SETTLED
+        unreadable_networks = self._caches.networks.unreadable
+        if key in self._caches.allocations.unreadable or one.network in unreadable_networks:
+            return Blocked(UNREADABLE)  # whose network it is, and for how long, may be unknown
         network = self._caches.network_of(one)
         if network is not None and not self._caches.is_ours(network):
             return SETTLED
@@ -137,7 +141,7 @@ class AllocationReconciler:
         has = one.metadata.labels
         labels = {name: value for name, value in wanted.items() if has.get(name) != value}
         metadata: dict[str, Any] = {"labels": labels} if labels else {}
-        if not one.owner and self._caches.configurations.get(one.configuration) is not None:
+        if not one.owner and self._is_readable(one.configuration):
             # The cache may be behind: an owner that is gone would have the collector take it.
             owner = await self._configuration(one)
             if owner is not None and not owner.metadata.terminating:
@@ -147,6 +151,18 @@ class AllocationReconciler:
             return False
         await self._client.patch(ALLOCATIONS, Version.from_object(one), {"metadata": metadata})
         return True
+
+    def _is_readable(self, configuration: Key) -> bool:
+        """Return whether the cache shows a NetworkConfiguration, and its present version."""
+        cache = self._caches.configurations
+        return configuration in cache and configuration not in cache.unreadable
+
+    async def _is_used(self, one: IPAllocation) -> bool:
+        """Return whether the NetworkConfiguration of an IPAllocation exists, by a live read.
+
+        Its metadata is enough: one that cannot be decoded uses the address, too.
+        """
+        return await self._client.find(CONFIGURATIONS.metadata_only, one.configuration) is not None
 
     async def _configuration(self, one: IPAllocation) -> NetworkConfiguration | None:
         """Return the NetworkConfiguration of an IPAllocation, as the API server has it now."""
@@ -162,7 +178,7 @@ class AllocationReconciler:
         left = (expires - now).total_seconds() if expires is not None else 0.0
         margin = renewal(one.metadata.uid, ttl)
         if left <= margin or left > ttl + SOONEST:
-            if await self._configuration(one) is not None:
+            if await self._is_used(one):
                 changes["expiresAt"] = expiry(static, now)
                 left = float(ttl)
             elif expires is None:
@@ -188,6 +204,8 @@ class AllocationReconciler:
         configuration = self._caches.configurations.get(one.configuration)
         if configuration is None or one.owner not in {"", configuration.metadata.uid}:
             return SETTLED
+        if not self._is_readable(one.configuration):
+            return Blocked(UNREADABLE)
         live = await self._configuration(one)
         if live is None or live.metadata.terminating or one.owner not in {"", live.metadata.uid}:
             return SETTLED

@@ -186,9 +186,53 @@ class NetworkConfiguration:
     status: ConfigurationStatus = field(default_factory=ConfigurationStatus)
 
 
+@dataclass(frozen=True, slots=True)
+class AllocationOutlineSpec:
+    """The part of an IPAllocation's spec that says of which network it is, and for whom."""
+
+    networkNamespaceName: str
+    networkConfigurationName: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationOutline:
+    """The part of an IPAllocation that can be decoded where the whole cannot."""
+
+    metadata: ObjectMeta
+    spec: AllocationOutlineSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationOutlineSpec:
+    """The part of a NetworkConfiguration's spec that says whose addresses its machine has."""
+
+    networkNamespaceName: str = ""
+    provider: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationOutline:
+    """The part of a NetworkConfiguration that can be decoded where the whole cannot."""
+
+    metadata: ObjectMeta
+    spec: ConfigurationOutlineSpec
+
+
 NETWORKS = Resource(GROUP, "v1alpha2", "NetworkNamespace", "networknamespaces", NetworkNamespace)
-ALLOCATIONS = Resource(GROUP, "v1alpha2", "IPAllocation", "ipallocations", IPAllocation)
+ALLOCATIONS = Resource(
+    GROUP,
+    "v1alpha2",
+    "IPAllocation",
+    "ipallocations",
+    IPAllocation,
+    outline=AllocationOutline,
+)
 CONFIGURATIONS = Resource(
-    GROUP, "v1alpha1", "NetworkConfiguration", "networkconfigurations", NetworkConfiguration
+    GROUP,
+    "v1alpha1",
+    "NetworkConfiguration",
+    "networkconfigurations",
+    NetworkConfiguration,
+    outline=ConfigurationOutline,
 )
 KINDS = (NETWORKS, ALLOCATIONS, CONFIGURATIONS)

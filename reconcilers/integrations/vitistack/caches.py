@@ -11,7 +11,7 @@ from typing import Any
 
 from allocator import InvalidPool
 from controller.cache import Cache
-from controller.meta import Key
+from controller.meta import Key, Object
 from controller.plaintext import escape_text
 from reconcilers.api.names import DNS_SUBDOMAIN, NAME_MAX, short_hash, shortened
 from reconcilers.integrations.core.contents import SPACE_INDEX, Holding
@@ -25,6 +25,8 @@ from reconcilers.integrations.vitistack.api import (
     PROVISIONED,
     RELEASED,
     STATIC,
+    AllocationOutline,
+    ConfigurationOutline,
     Interface,
     IPAllocation,
     NetworkConfiguration,
@@ -32,6 +34,12 @@ from reconcilers.integrations.vitistack.api import (
     Static,
 )
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
+from reconcilers.networkpool.view import (
+    UnreadableObject,
+    check_holders,
+    is_terminating,
+    outline_of,
+)
 
 CONFIGURATION_INDEX = "configuration"
 NAMESPACE_INDEX = "namespace"
@@ -128,6 +136,61 @@ class VitistackCaches:
         how = network.spec.ipAllocation
         return self.names_us(how.provider if how is not None else "")
 
+    def check_readable(
+        self,
+        network: Key,
+        allocations: Mapping[Key, str],
+        configurations: Mapping[Key, str] | None = None,
+    ) -> None:
+        """Raise if objects that cannot be decoded may hold addresses of a network.
+
+        They are IPAllocations, and NetworkConfigurations whose machines may show addresses. One
+        whose network cannot be read either may be of any network of its namespace.
+
+        Args:
+            network: the network.
+            allocations: the IPAllocations that cannot be decoded, with the reason.
+            configurations: the NetworkConfigurations that cannot; None for those of the cache.
+
+        Raises:
+            UnreadableHolders: some of them may.
+        """
+
+        def may_concern(key: Key, outline: Object | None) -> bool:
+            if key.namespace not in {"", network.namespace}:
+                return False
+            if isinstance(outline, AllocationOutline):
+                return outline.spec.networkNamespaceName == network.name
+            if isinstance(outline, ConfigurationOutline):
+                named = outline.spec.networkNamespaceName in {"", network.name}
+                ours = named and self.names_us(outline.spec.provider)
+                return ours and not outline.metadata.terminating
+            return True
+
+        if configurations is None:
+            configurations = self.configurations.unreadable
+        if allocations or configurations:
+            check_holders(
+                {"ipallocations.vitistack.io": allocations, CONFIGURATIONS.kind: configurations},
+                may_concern,
+            )
+
+    def unreadable_of_configuration(self, configuration: Key) -> UnreadableObject | None:
+        """Return an IPAllocation that cannot be decoded and may be of a NetworkConfiguration."""
+        for key, failure in self.allocations.unreadable.items():
+            outline = outline_of(failure)
+            name = (
+                outline.spec.networkConfigurationName
+                if isinstance(outline, AllocationOutline)
+                else ""
+            )
+            if key.namespace in {"", configuration.namespace} and name in {
+                "",
+                configuration.name,
+            }:
+                return UnreadableObject("ipallocations.vitistack.io", key, is_terminating(failure))
+        return None
+
     def network_of(self, allocation: IPAllocation) -> NetworkNamespace | None:
         """Return the network that an allocation names; None if it does not exist."""
         return self.networks.get(allocation.network)
@@ -136,6 +199,11 @@ class VitistackCaches:
         """Return the networks of a namespace, by their names."""
         found = self.networks.by_index(NAMESPACE_INDEX, namespace)
         return sorted(found, key=lambda one: one.metadata.name)
+
+    def networks_near(self, holder: Key) -> list[Key]:
+        """Return the networks that an object may name; without namespace it may name any."""
+        every = self.networks if not holder.namespace else self.networks_in(holder.namespace)
+        return [one.metadata.key for one in every]
 
     def of_network(self, network: Key) -> list[IPAllocation]:
         """Return the allocations that name a network."""

@@ -19,7 +19,7 @@ from controller.conditions import rfc3339
 from controller.errors import AlreadyExists, Conflict, NotFound
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
 from controller.meta import Key, Version
-from controller.outcome import SETTLED, Again, Outcome
+from controller.outcome import SETTLED, Again, Blocked, Outcome
 from reconcilers.conditions import Finding, rendered, with_findings
 from reconcilers.integrations.core.owners import owner_reference
 from reconcilers.integrations.vitistack.allocations import labels_of
@@ -72,6 +72,8 @@ class ConfigurationReconciler:
         """Bring one NetworkConfiguration up to date."""
         if not self._caches.history_confirmed:
             return Again(RETRY)
+        if key in self._caches.configurations.unreadable:
+            return Blocked("Unreadable")
         one = self._caches.configurations.get(key)
         if one is None or not self._caches.names_us(one.spec.provider):
             return SETTLED
@@ -92,6 +94,14 @@ class ConfigurationReconciler:
         how = network.spec.ipAllocation
         if how is None or how.type != STATIC or not self._caches.is_ours(network):
             return SETTLED
+        unreadable = self._caches.unreadable_of_configuration(one.metadata.key)
+        if unreadable is not None:
+            # It may hold the address of an interface: none is made beside it, and none is wiped.
+            shown = one.status.networkInterfaces
+            await self._write_status(
+                one, WantedStatus(ERROR, FAILED, ERROR, str(unreadable), shown)
+            )
+            return Blocked("Unreadable")
         one = await add_finalizer(self._client, CONFIGURATIONS, one, FINALIZER)
         allocations = self._caches.of_configuration(one.metadata.key)
         found = by_interface(one, allocations)
@@ -195,6 +205,8 @@ class ConfigurationReconciler:
             return SETTLED
         text = f"NetworkConfiguration {one.metadata.name} is deleted"
         for each in self._caches.of_configuration(one.metadata.key):
+            if each.metadata.key in self._caches.allocations.unreadable:
+                continue  # an older version: the garbage collector takes it with its owner
             mine = each.owner in {"", one.metadata.uid}
             if mine and each.status.phase != RELEASED and not each.metadata.terminating:
                 await self._client.patch_status(ALLOCATIONS, each, released(text))
@@ -217,6 +229,11 @@ def network_of(caches: VitistackCaches, one: NetworkConfiguration) -> NetworkNam
     order would be a guess.
     """
     namespace, name = one.metadata.namespace, one.spec.networkNamespaceName
+    if name and Key(namespace, name) in caches.networks.unreadable:
+        return f'NetworkNamespace "{name}" cannot be read; correct it'
+    unreadable = [key.name for key in caches.networks.unreadable if key.namespace == namespace]
+    if not name and unreadable:
+        return f'NetworkNamespace "{unreadable[0]}" cannot be read; correct it'
     if name:
         found = caches.networks.get(Key(namespace, name))
         return found or f'NetworkNamespace "{name}" not found'

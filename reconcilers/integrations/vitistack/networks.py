@@ -50,6 +50,7 @@ from reconcilers.settings import PoolSettings
 from reconcilers.spaces.index import SpaceIndex
 
 POOL_EXHAUSTED = "PoolExhausted"
+HOLDERS_UNKNOWN = "HoldersUnknown"
 ADDRESS_UNAVAILABLE = "AddressUnavailable"
 _NOTHING_SHOWN: Mapping[AddressRange, Key] = {}
 EXHAUSTED = "no available IP addresses in pool"
@@ -116,6 +117,20 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
             revision = journal_of(network.metadata).revision or 0
             view = await self._reader.at_least(network.metadata.key, space, revision)
         return await self._serve(network, static, space, view)
+
+    @override
+    async def _report_unreadable(self, pool: NetworkNamespace, why: str) -> None:
+        """Report it as an event on the network, and on each IPAllocation that waits."""
+        text = f"nothing is handed out until it is known what these objects hold: {why}"
+        problem = Problem(PENDING, HOLDERS_UNKNOWN, text)
+        self._record(pool, problem)
+        unreadable = self._caches.allocations.unreadable
+        waiting = [
+            one
+            for one in self._caches.of_network(pool.metadata.key)
+            if one.waits and one.metadata.key not in unreadable
+        ]
+        await self._writer.write_problems([(one, problem) for one in waiting])
 
     async def _fenced(self, network: NetworkNamespace) -> NetworkNamespace:
         """Void whatever was promised before the network was read, then give it a memory.

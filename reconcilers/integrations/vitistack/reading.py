@@ -52,7 +52,13 @@ class Reader:
         """Return the view that the cache gives, however old it is."""
         allocations = self._caches.allocations
         contents = self._kept.contents(str(network), space)
-        return View(allocations.position, contents, allocations.get, allocations.get)
+        return View(
+            allocations.position,
+            contents,
+            allocations.get,
+            allocations.get,
+            allocations.unreadable.keys(),
+        )
 
     async def at_least(
         self, network: Key, space: NetworkSpace, revision: int
@@ -61,8 +67,10 @@ class Reader:
 
         Raises:
             Behind: the cache may still get there.
+            UnreadableHolders: objects that may hold its addresses cannot be decoded.
             ControllerError: the list failed.
         """
+        self._caches.check_readable(network, self._caches.allocations.unreadable)
         if self._wait.has_read(self._caches.allocations, revision, network):
             return self.cached(network, space)
         found, position = await self.live(network)
@@ -70,8 +78,14 @@ class Reader:
         return View(position, contents, found.get, found.get)
 
     async def live(self, network: Key) -> tuple[dict[Key, IPAllocation], int]:
-        """Return the IPAllocations of a network by a list that begins now, and its revision."""
+        """Return the IPAllocations of a network by a list that begins now, and its revision.
+
+        Raises:
+            UnreadableHolders: objects that may hold its addresses cannot be decoded.
+            ControllerError: the list failed.
+        """
         page = await self._client.list(ALLOCATIONS, namespace=network.namespace)
+        self._caches.check_readable(network, page.unreadable)
         mine = {one.metadata.key: one for one in page.items if one.network == network}
         return mine, page.revision
 
@@ -125,9 +139,11 @@ class ShownAddresses:
             network: whose addresses.
 
         Raises:
+            UnreadableHolders: NetworkConfigurations that may show some cannot be decoded.
             ControllerError: the list failed.
         """
         page = await client.list(CONFIGURATIONS, namespace=network.namespace)
+        self._caches.check_readable(network, {}, page.unreadable)
         live = {
             text: one.metadata.key
             for one in page.items

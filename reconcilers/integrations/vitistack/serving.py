@@ -84,7 +84,7 @@ class Vitistack(AllocatingIntegration):
                 settings=settings,
                 spaces=self._spaces,
             ).reconcile,
-            watches=self._of_networks(networks, allocations),
+            watches=self._of_networks(caches, networks, allocations, configurations),
             concurrency=self._settings.concurrency,
         )
         extension.controller(
@@ -105,15 +105,32 @@ class Vitistack(AllocatingIntegration):
         return with_gauges(gauges, self._manager.metrics.registry, extension.run)
 
     def _of_networks(
-        self, networks: Informer[NetworkNamespace], allocations: Informer[IPAllocation]
+        self,
+        caches: VitistackCaches,
+        networks: Informer[NetworkNamespace],
+        allocations: Informer[IPAllocation],
+        configurations: Informer[NetworkConfiguration],
     ) -> list[Trigger]:
         """Return which changes lead to a pass over which networks."""
         gather = self._settings.pool.gather
         return [
-            Watch(networks, to_self, delay=spec_at_once(gather)),
+            Watch(
+                networks,
+                to_self,
+                delay=spec_at_once(gather),
+                unreadable=lambda network: [network],
+            ),
             # A pass that only reports overlaps comes after those that give addresses.
             KeyWatch(self._overlaps.of_kind(NETWORKS.kind), LOW_PRIORITY),
-            Watch(allocations, lambda one: [one.network], concerns, gather),
+            Watch(
+                allocations,
+                lambda one: [one.network],
+                concerns,
+                gather,
+                unreadable=caches.networks_near,
+            ),
+            # What a machine shows decides nothing at once, but for one that cannot be decoded.
+            Watch(configurations, lambda _: (), unreadable=caches.networks_near),
         ]
 
 
@@ -132,10 +149,21 @@ def _of_allocations(
         found = caches.of_configuration(configuration.metadata.key)
         return (one.metadata.key for one in found)
 
+    def of_unreadable_network(network: Key) -> Iterable[Key]:
+        return (one.metadata.key for one in caches.of_network(network))
+
+    def of_unreadable_configuration(configuration: Key) -> Iterable[Key]:
+        return (one.metadata.key for one in caches.of_configuration(configuration))
+
     return [
-        Watch(allocations, to_self),
-        Watch(networks, of_network, hands_out_otherwise),
-        Watch(configurations, of_configuration, came_or_went),
+        Watch(allocations, to_self, unreadable=lambda allocation: [allocation]),
+        Watch(networks, of_network, hands_out_otherwise, unreadable=of_unreadable_network),
+        Watch(
+            configurations,
+            of_configuration,
+            came_or_went,
+            unreadable=of_unreadable_configuration,
+        ),
     ]
 
 
@@ -153,10 +181,15 @@ def _of_configurations(
             if one.spec.networkNamespaceName in {"", name}:
                 yield one.metadata.key
 
+    def in_namespace(unreadable: Key) -> Iterable[Key]:
+        """Return the machines that an object may concern: whose it is may not be known."""
+        found = caches.configurations.by_index(NAMESPACE_INDEX, unreadable.namespace)
+        return (one.metadata.key for one in found)
+
     return [
-        Watch(configurations, to_self),
-        Watch(networks, of_network, hands_out_otherwise),
-        Watch(allocations, lambda one: [one.configuration]),
+        Watch(configurations, to_self, unreadable=lambda configuration: [configuration]),
+        Watch(networks, of_network, hands_out_otherwise, unreadable=in_namespace),
+        Watch(allocations, lambda one: [one.configuration], unreadable=in_namespace),
     ]
 
 

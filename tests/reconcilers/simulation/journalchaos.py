@@ -72,7 +72,8 @@ class JournalReplica(Passes, ABC):
         by_kind = {feed.cache.resource.kind: feed.cache for feed in self._made}
 
         def answered(resource: Resource[Any], obj: Object) -> None:
-            by_kind[resource.kind].apply_own_write(obj)
+            if resource == by_kind[resource.kind].resource:
+                by_kind[resource.kind].apply_own_write(obj)
 
         def deleted(resource: Resource[Any], version: Version) -> None:
             by_kind[resource.kind].mark_deleted(version)

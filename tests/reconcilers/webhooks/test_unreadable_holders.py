@@ -1,0 +1,103 @@
+"""Pools are not narrowed while an object that may hold their addresses cannot be decoded."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+
+from controller.client import Client
+from controller.meta import Untyped
+from controller.resource import Resource
+from controller.testing.api import FakeApi
+from controller.testing.clock import VirtualClock
+from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.integrations.clusterapi import api as clusterapi
+from reconcilers.integrations.clusterapi.heldranges import list_held_ranges
+from reconcilers.integrations.kubermatic import api as kubermatic
+from reconcilers.spaces.index import SpaceIndex
+from reconcilers.webhooks.clusterapi import ClusterApiPoolValidator
+from reconcilers.webhooks.kubermatic import IPAMPoolValidator
+from reconcilers.webhooks.validators import PoolValidator
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+
+CLAIMS, ADDRESSES = clusterapi.claims("v1beta2"), clusterapi.addresses("v1beta2")
+POOLS = clusterapi.IN_CLUSTER_IP_POOL
+IN_USE = {"addresses": ["10.0.0.10-10.0.0.14"], "prefix": 24}
+FEWER = {**IN_USE, "excludedAddresses": ["10.0.0.10"]}
+TODO = "IPAddress team/a cannot be read; correct or delete it"
+
+
+async def client_with(kind: Resource[Any], namespace: str, name: str, spec: Any) -> Client:
+    """Return a client of a server that has this object, and all kinds."""
+    fake = FakeApi(VirtualClock())
+    for one in (CLAIMS, ADDRESSES, POOLS, *kubermatic.KINDS):
+        fake.serve(one)
+    client = Client(fake)
+    untyped = replace(kind, type=Untyped, outline=None)
+    await client.create(untyped, namespace, {"metadata": {"name": name}, "spec": spec})
+    return client
+
+
+def pool(spec: Any, kind: Resource[Any] = POOLS, **metadata: str) -> Any:
+    return msgspec.convert({"metadata": {"name": "p", **metadata}, "spec": spec}, kind.type)
+
+
+def unreadable_address(pool: str, kind: Resource[Any] = POOLS) -> dict[str, Any]:
+    ref = {"apiGroup": kind.group, "kind": kind.kind, "name": pool}
+    return {"poolRef": ref, "address": "10.0.0.10", "prefix": "many"}
+
+
+@pytest.mark.parametrize(("of", "allowed"), [("p", False), ("q", True)])
+async def test_a_pool_of_cluster_api_is_neither_narrowed_nor_deleted(
+    of: str, allowed: bool
+) -> None:
+    client = await client_with(ADDRESSES, "team", "a", unreadable_address(of))
+    validator = ClusterApiPoolValidator(client, POOLS, SpaceIndex())
+    old = pool(IN_USE, namespace="team")
+    narrowed = await validator.updated(pool(FEWER, namespace="team"), old)
+    deleted = await validator.deleted(old)
+    assert [verdict.allowed for verdict in (narrowed, deleted)] == [allowed] * 2
+    if not allowed:
+        assert TODO in narrowed.refusal
+        assert TODO in deleted.refusal
+
+
+@pytest.mark.parametrize(("of", "allowed"), [("p", False), ("q", True)])
+async def test_an_ipampool_excludes_no_more(of: str, allowed: bool) -> None:
+    client = await client_with(kubermatic.ALLOCATIONS, "cluster-a", of, {"type": 7})
+    settings = {"type": "range", "poolCidr": "10.0.0.0/28", "allocationRange": 2}
+    old = pool({"datacenters": {"dc": settings}}, kubermatic.POOLS)
+    fewer = {**settings, "excludeRanges": ["10.0.0.0-10.0.0.1"]}
+    new = pool({"datacenters": {"dc": fewer}}, kubermatic.POOLS)
+    verdict = await IPAMPoolValidator(client, SpaceIndex()).updated(new, old)
+    assert verdict.allowed == allowed
+    if not allowed:
+        assert "IPAMAllocation cluster-a/p cannot be read; correct or delete it" in verdict.refusal
+
+
+async def test_a_networkpool_is_not_narrowed_and_its_deletion_warns() -> None:
+    unreadable = unreadable_address("p", NETWORK_POOL)
+    client = await client_with(ADDRESSES, make.NAMESPACE, "a", unreadable)
+    lab = Lab()
+    caches = lab.caches
+    validator = PoolValidator(
+        client,
+        caches["networkpools"],
+        caches["ipallocations"],
+        lab.clock,
+        1 << 20,
+        list_others=partial(list_held_ranges, client),
+        spaces=SpaceIndex(),
+    )
+    old = pool({"cidr": "10.0.0.0/28"}, NETWORK_POOL, namespace=make.NAMESPACE)
+    spec = {"cidr": "10.0.0.0/28", "reserved": [{"cidr": "10.0.0.0/30"}]}
+    new = pool(spec, NETWORK_POOL, namespace=make.NAMESPACE)
+    narrowed = await validator.updated(new, old)
+    todo = f"IPAddress {make.NAMESPACE}/a cannot be read; correct or delete it"
+    assert todo in narrowed.sentence()
+    deleted = await validator.deleted(old)
+    assert deleted.allowed
+    assert any(todo in warning for warning in deleted.warnings)
