@@ -10,7 +10,7 @@ from controller.client import Client
 from controller.errors import Conflict
 from controller.meta import Key, Version
 from controller.outcome import SETTLED
-from reconcilers.integrations.clusterapi import caches, choosing, pools, statuses
+from reconcilers.integrations.clusterapi import caches, choosing, pools, reading, statuses
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.reading import Reader
@@ -18,6 +18,7 @@ from reconcilers.integrations.core import journal
 from reconcilers.integrations.core.journal import Journal
 from tests.reconcilers.simulation.journalrules import (
     promises_dropped_at_once,
+    unreadable_requests_are_gone,
     without_precondition,
 )
 from tests.reconcilers.simulation.model import CLAIM_POOLS, CLAIMS
@@ -170,3 +171,13 @@ def waits_for_a_lost_cluster(mp: Patch) -> None:
         return standing(self, claim)
 
     mp.setattr(caches.ClaimCaches, "standing", stopped)
+
+
+def unreadable_objects_hold_nothing(mp: Patch) -> None:
+    """A claim or an IPAddress that cannot be decoded counts as one that is not there."""
+    mp.setattr(reading, "check_readable", lambda kind, pool, claims, addresses: None)
+
+
+def promises_to_the_unreadable_settled(mp: Patch) -> None:
+    """What is promised to a claim that cannot be decoded is forgotten."""
+    unreadable_requests_are_gone(mp, choosing)

@@ -5,13 +5,19 @@ from typing import Any
 
 from typing_extensions import override
 
-from reconcilers.integrations.clusterapi.api import CLAIM_FINALIZER
+from controller.codec import DecodeFailure
+from reconcilers.integrations.clusterapi.api import (
+    CLAIM_FINALIZER,
+    PoolOutline,
+    PoolOutlineSpec,
+    PoolRef,
+)
 from reconcilers.integrations.core.journal import ANNOTATION
 from tests.reconcilers.simulation.claimchaos import ClaimReplica, ref
 from tests.reconcilers.simulation.claimlaws import ClaimJudge, given_twice
 from tests.reconcilers.simulation.laws import FIRST, SPANS, Judge
-from tests.reconcilers.simulation.model import CLAIM_POOLS, CLAIMS
-from tests.reconcilers.simulation.stage import Stage
+from tests.reconcilers.simulation.model import ADDRESSES, CLAIM_POOLS, CLAIMS, Json
+from tests.reconcilers.simulation.stage import Late, Stage
 from tests.reconcilers.simulation.wire import Flight
 
 
@@ -57,10 +63,17 @@ class ClaimStage(Stage):
         return str(pool["metadata"]["annotations"][ANNOTATION])
 
 
-def _gives_to_b(flight: Flight) -> bool:
-    """Return whether a request says to B what it got, or why it got nothing."""
-    status = flight.plural == CLAIMS and flight.name == "b" and flight.subresource == "status"
-    return status and "are void" not in str(flight.body)
+def _gives_to(name: str) -> Late:
+    """Return what tells the write that says to a claim what it got, or why it got nothing."""
+
+    def gives(flight: Flight) -> bool:
+        status = flight.plural == CLAIMS and flight.name == name and flight.subresource == "status"
+        return status and "are void" not in str(flight.body)
+
+    return gives
+
+
+_gives_to_b = _gives_to("b")
 
 
 async def late_write_after_loss_of_memory(
@@ -129,6 +142,62 @@ async def own_write_after_an_unseen_claim(stage: ClaimStage) -> str | None:
     await stage.pool(stage.replica(), gives_to_a)
     await stage.work(other, 1, "b")
     other.pools.advance(other.pools.behind)
+    await stage.pool(other)
+    stage.arrive()
+    return stage.problem
+
+
+async def ipaddress_unreadable_for_a_while(stage: ClaimStage) -> str | None:
+    """The IPAddress of a, whose claim is gone, becomes unreadable; then b asks."""
+    stage.ask("a")
+    await stage.pool(stage.replica())
+    stage.model.patch(ADDRESSES, "a", {"spec": {"prefix": "many"}}, guarded=False)
+    stage.model.vanish(CLAIMS, "a")
+    return await _ask_until_readable(stage, ADDRESSES, {"spec": {"prefix": 24}})
+
+
+async def claim_unreadable_for_a_while(stage: ClaimStage) -> str | None:
+    """Claim a, whose IPAddress was taken away by force, becomes unreadable; then b asks."""
+    stage.ask("a")
+    await stage.drop_settled(stage.replica())  # the promise would hold the address, too
+    stage.judge.paused = True  # the judge cannot read it, either
+    stage.model.patch(CLAIMS, "a", {"spec": {"clusterName": 7}}, guarded=False)
+    stage.model.vanish(ADDRESSES, "a")
+    return await _ask_until_readable(stage, CLAIMS, {"spec": {"clusterName": None}})
+
+
+async def _ask_until_readable(stage: ClaimStage, plural: str, repair: Json) -> str | None:
+    """Let b ask while an object holds the first address unreadably, until it is corrected."""
+    stage.ask("b")
+    replica = stage.replica()
+    await stage.serve(replica)
+    b = stage.model.get(ADDRESSES, "b")
+    if b is not None and b["spec"]["address"] == f"{FIRST}{SPANS['p'][0]}":
+        return f"a and b both have {b['spec']['address']}"
+    stage.model.patch(plural, "a", repair, guarded=False)
+    await stage.serve(replica)
+    if stage.model.get(ADDRESSES, "b") is None:
+        return "b is not served once a can be read"
+    return stage.problem
+
+
+async def promise_to_an_unreadable_claim(stage: ClaimStage) -> str | None:
+    """A's address is on its way when b asks a replica that can read of a only its pool.
+
+    That names no pool of ours, as if a person had replaced it; and the replica has not heard of
+    the IPAddress that was made.
+    """
+    stage.ask("a")
+    other = stage.replica()
+    await stage.pool(stage.replica(), _gives_to("a"))
+    claim = other.claims.cache.get(stage.key("a"))
+    outline = PoolOutline(claim.metadata, PoolOutlineSpec(PoolRef("Pool", "q", "example.com")))
+    failure = DecodeFailure("odd", outline, claim.metadata)
+    for unreadable in ({}, {stage.key("a"): failure}):  # it has just begun: no older version
+        other.claims.cache.replace([], stage.model.revision, unreadable)
+    stage.ask("b")
+    for feed in (other.pools, other.claims):
+        feed.advance(feed.behind)
     await stage.pool(other)
     stage.arrive()
     return stage.problem

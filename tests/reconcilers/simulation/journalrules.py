@@ -1,5 +1,6 @@
 """How the rules of the journal, which all integrations share, are switched off, one by one."""
 
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -27,6 +28,22 @@ def promises_dropped_at_once(mp: Patch, user: ModuleType) -> None:
 
     mp.setattr(rules, "settle", nothing)
     mp.setattr(user, "settle", nothing)
+
+
+def unreadable_requests_are_gone(mp: Patch, user: ModuleType) -> None:
+    """What is promised to a request that cannot be decoded is forgotten.
+
+    Args:
+        mp: puts everything back afterwards.
+        user: the module of the integration that writes journals.
+    """
+    settle = rules.settle
+
+    def careless(of: Journal, view: Any) -> Journal:
+        return settle(of, replace(view, unreadable=frozenset()))
+
+    mp.setattr(rules, "settle", careless)
+    mp.setattr(user, "settle", careless)
 
 
 def revision_not_raised(mp: Patch, user: ModuleType = rules) -> None:

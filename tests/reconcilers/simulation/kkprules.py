@@ -8,7 +8,7 @@ import pytest
 
 from controller.errors import ControllerError
 from reconcilers.integrations.core.owners import owner_reference
-from reconcilers.integrations.kubermatic import allocations, planning, pools
+from reconcilers.integrations.kubermatic import allocations, planning, pools, reading
 from reconcilers.integrations.kubermatic.allocations import Allocations
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, POOLS, IPAMAllocation, IPAMPool
 from reconcilers.integrations.kubermatic.planning import Content, Decided, Grant
@@ -176,3 +176,8 @@ def written_for_where_the_cluster_is(mp: Patch) -> None:
             yield promises, allocation, cluster.datacenter
 
     mp.setattr(PoolReconciler, "_still_possible", elsewhere)
+
+
+def unreadable_objects_hold_nothing(mp: Patch) -> None:
+    """An allocation that cannot be decoded counts as one that is not there."""
+    mp.setattr(reading, "check_readable", lambda pool, unreadable: None)

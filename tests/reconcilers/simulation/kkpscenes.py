@@ -218,3 +218,24 @@ async def promise_kept_by_who_believes_in_another_datacenter(stage: KkpStage) ->
         await stage.pool(other)
         stage.clock._elapsed += 3_000_000_000
     return stage.problem
+
+
+async def allocation_unreadable_for_a_while(stage: KkpStage) -> str | None:
+    """The allocation of A, which is paused, becomes unreadable; B is served once it can be read.
+
+    Were A not paused, its addresses would be set aside for it all the same.
+    """
+    stage.ask("a")
+    await stage.drop_settled(stage.replica())
+    stage.model.patch(KKP_CLUSTERS, "a", {"spec": {"pause": True}}, guarded=False)
+    stage.model.patch(KKP_ALLOCATIONS, "cluster-a/p", {"spec": {"type": 7}}, guarded=False)
+    stage.ask("b")
+    replica = stage.replica()
+    await stage.serve(replica)
+    was_served = stage.has("b")
+    patch = {"spec": {"type": "range"}}
+    stage.model.patch(KKP_ALLOCATIONS, "cluster-a/p", patch, guarded=False)
+    await stage.serve(replica)
+    if stage.problem:
+        return stage.problem
+    return None if stage.has("b") and not was_served else "B is served too early, or never"

@@ -7,10 +7,12 @@ import pytest
 from allocator import AddressRange
 from reconcilers.integrations.core import rules
 from reconcilers.integrations.vitistack import configurations, networks
+from reconcilers.integrations.vitistack.caches import VitistackCaches
 from reconcilers.integrations.vitistack.interfaces import WantedStatus, wanted_status
 from reconcilers.integrations.vitistack.writing import Writer
 from tests.reconcilers.simulation.journalrules import (
     promises_dropped_at_once,
+    unreadable_requests_are_gone,
     without_precondition,
 )
 from tests.reconcilers.simulation.model import NETWORK_ADDRESSES, NETWORKS
@@ -68,3 +70,13 @@ def ready_by_what_is_there(mp: Patch) -> None:
         return said
 
     mp.setattr(configurations, "wanted_status", hasty)
+
+
+def unreadable_objects_hold_nothing(mp: Patch) -> None:
+    """An object that cannot be decoded counts as one that is not there."""
+    mp.setattr(VitistackCaches, "check_readable", lambda self, *found: None)
+
+
+def promises_to_the_unreadable_settled(mp: Patch) -> None:
+    """What is promised to an IPAllocation that cannot be decoded is forgotten."""
+    unreadable_requests_are_gone(mp, networks)

@@ -5,12 +5,14 @@ from typing import Any
 
 from typing_extensions import override
 
+from controller.codec import DecodeFailure
 from reconcilers.integrations.core.journal import ANNOTATION
+from reconcilers.integrations.vitistack.api import AllocationOutline, AllocationOutlineSpec
 from tests.reconcilers.simulation.laws import Judge
-from tests.reconcilers.simulation.model import NETWORK_ADDRESSES, NETWORKS
+from tests.reconcilers.simulation.model import INTERFACES, NETWORK_ADDRESSES, NETWORKS, Json
 from tests.reconcilers.simulation.networkchaos import NetworkReplica, make_network
-from tests.reconcilers.simulation.networklaws import NetworkJudge, both_have
-from tests.reconcilers.simulation.stage import Stage
+from tests.reconcilers.simulation.networklaws import NetworkJudge, address, both_have, held
+from tests.reconcilers.simulation.stage import Late, Stage
 from tests.reconcilers.simulation.wire import Flight
 
 
@@ -46,10 +48,17 @@ class NetworkStage(Stage):
         self.model.patch(NETWORKS, "p", nothing, guarded=False)
 
 
-def _gives_to_b(flight: Flight) -> bool:
-    """Return whether a request says to B what it got, or why it got nothing."""
-    status = flight.plural == NETWORK_ADDRESSES and flight.name == "b"
-    return status and flight.method == "PATCH" and "are void" not in str(flight.body)
+def _gives_to(name: str) -> Late:
+    """Return what tells the write that says to an IPAllocation what it got, or why nothing."""
+
+    def gives(flight: Flight) -> bool:
+        status = flight.plural == NETWORK_ADDRESSES and flight.name == name
+        return status and flight.method == "PATCH" and "are void" not in str(flight.body)
+
+    return gives
+
+
+_gives_to_b = _gives_to("b")
 
 
 async def late_write_after_loss_of_memory(stage: NetworkStage) -> str | None:
@@ -81,4 +90,60 @@ async def address_that_a_lagging_cache_does_not_show(stage: NetworkStage) -> str
     other.networks.advance(other.networks.behind)
     other.allocations.advance(2)  # B and A, not what B has
     await stage.pool(other)
+    return stage.problem
+
+
+async def allocation_unreadable_for_a_while(stage: NetworkStage) -> str | None:
+    """IPAllocation a, which has its address, becomes unreadable; then b asks."""
+    stage.ask("a")
+    await stage.drop_settled(stage.replica())
+    stage.model.patch(NETWORK_ADDRESSES, "a", {"status": {"vlanId": "odd"}}, guarded=False)
+    return await _ask_until_readable(stage, NETWORK_ADDRESSES, "a", {"status": {"vlanId": 0}})
+
+
+async def machine_unreadable_for_a_while(stage: NetworkStage) -> str | None:
+    """A machine shows the first address, which another operator gave, unreadably; then b asks."""
+    interfaces: list[Json] = [{"name": "eth0"}]
+    shown = {"networkInterfaces": [{"name": "eth0", "ipv4Addresses": [address(0)]}]}
+    spec = {"networkNamespaceName": "p", "provider": 7, "networkInterfaces": interfaces}
+    body: Json = {"metadata": {"name": "m"}, "spec": spec, "status": shown}
+    stage.model.create(INTERFACES, body)
+    return await _ask_until_readable(stage, INTERFACES, "m", {"spec": {"provider": None}})
+
+
+async def _ask_until_readable(
+    stage: NetworkStage, plural: str, name: str, repair: Json
+) -> str | None:
+    """Let b ask while an object holds the first address unreadably, until it is corrected."""
+    stage.ask("b")
+    replica = stage.replica()
+    await stage.serve(replica)
+    if held(stage.model.get(NETWORK_ADDRESSES, "b")) == address(0):
+        return f"{name} and b both have {address(0)}"
+    stage.model.patch(plural, name, repair, guarded=False)
+    await stage.serve(replica)
+    if not held(stage.model.get(NETWORK_ADDRESSES, "b")):
+        return f"b is not served once {name} can be read"
+    return stage.problem
+
+
+async def promise_to_an_unreadable_allocation(stage: NetworkStage) -> str | None:
+    """A's address is on its way when b asks a replica that can read of a only its network.
+
+    That is another network, as if a person had replaced it.
+    """
+    stage.ask("first")
+    await stage.serve(stage.replica())  # a network without memory would be fenced
+    stage.ask("a")
+    await stage.pool(stage.replica(), _gives_to("a"))
+    other = stage.replica()
+    allocation = other.allocations.cache.get(stage.key("a"))
+    outline = AllocationOutline(allocation.metadata, AllocationOutlineSpec("q"))
+    failure = DecodeFailure("odd", outline, allocation.metadata)
+    for unreadable in ({}, {stage.key("a"): failure}):  # it has just begun: no older version
+        others = [one for one in other.allocations.cache if one.metadata.name != "a"]
+        other.allocations.cache.replace(others, stage.model.revision, unreadable)
+    stage.ask("b")
+    await stage.serve(other)
+    stage.arrive()
     return stage.problem

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from controller.cache import Cache
 from controller.client import Client
-from controller.codec import Deleted, Modified
+from controller.codec import Deleted, Modified, Unreadable, decode_event
 from controller.errors import ControllerError
 from controller.events import Recorder
 from controller.meta import Key, Object
@@ -67,8 +67,14 @@ class Feed:
                 shown.pop(event.name, None)
             else:
                 shown[event.name] = event.object
-        items = [_typed(self.cache.resource, obj) for obj in shown.values()]
-        self.cache.replace(items, revision)
+        items, unreadable = [], dict[Key, str]()
+        for obj in shown.values():
+            decoded = _decoded(self.cache.resource, obj)
+            if isinstance(decoded, Unreadable):
+                unreadable[decoded.key] = decoded.reason
+            else:
+                items.append(decoded.object)
+        self.cache.replace(items, revision, unreadable)
         self._read = index
 
     def advance(self, count: int) -> None:
@@ -91,7 +97,11 @@ class Feed:
 
     def _deliver(self, event: Event) -> None:
         if event.object is not None:
-            self.cache.apply(Modified(_typed(self.cache.resource, event.object)))
+            self.cache.apply(_decoded(self.cache.resource, event.object))
+            return
+        if reason := self.cache.unreadable.get(event.key):
+            gone = Unreadable(event.key, event.revision, reason, deleted=True)
+            self.cache.apply(gone)
             return
         last = self.cache.get(event.key)
         if last is None:
@@ -100,8 +110,14 @@ class Feed:
         self.cache.apply(Deleted(_restamped(last, event.revision)))
 
 
-def _typed(resource: Resource[Any], obj: dict[str, Any]) -> Any:
-    return msgspec.convert(obj, resource.type)
+def _decoded(resource: Resource[Any], obj: dict[str, Any]) -> Modified[Any] | Unreadable:
+    """Return the event of a change, as the codec would if it were sent."""
+    try:
+        return Modified(msgspec.convert(obj, resource.type))
+    except msgspec.ValidationError:
+        event = decode_event(resource, msgspec.json.encode({"type": "MODIFIED", "object": obj}))
+        assert isinstance(event, Unreadable)
+        return event
 
 
 def _restamped(obj: Object, revision: int) -> Any:

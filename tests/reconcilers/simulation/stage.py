@@ -129,6 +129,18 @@ class Stage:
                 return flight
             flight.land()
 
+    async def serve(self, replica: Any) -> None:
+        """Let a replica fence the pool, serve who waits, and write what it promised."""
+        for _ in range(3):
+            replica.read(1.0, all_of_it=True)
+            await self.pool(replica)
+
+    async def drop_settled(self, replica: Any) -> None:
+        """Let a replica serve who waits, and drop the settled promises after its quiet period."""
+        await self.serve(replica)
+        await self.clock.advance(replica.settings.quiet_period)
+        await self.serve(replica)
+
     async def answered_late(self, replica: Replica) -> None:
         """Let what is under way run, and its answers come after word of it has."""
         await settle()

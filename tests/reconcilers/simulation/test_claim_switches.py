@@ -130,6 +130,21 @@ SCENES = {
         scenes.own_write_after_an_unseen_claim,
         BOTH_HAVE,
     ),
+    "11a": (
+        rules.unreadable_objects_hold_nothing,
+        scenes.ipaddress_unreadable_for_a_while,
+        "a and b both have",
+    ),
+    "11b": (
+        rules.unreadable_objects_hold_nothing,
+        scenes.claim_unreadable_for_a_while,
+        "a and b both have",
+    ),
+    "11c": (
+        rules.promises_to_the_unreadable_settled,
+        scenes.promise_to_an_unreadable_claim,
+        BOTH_HAVE,
+    ),
     "9d": (
         rules.deleted_by_cache,
         scenes.pool_deleted_while_a_cache_lags,

@@ -73,6 +73,11 @@ SCENES = {
         scenes.promise_kept_by_who_believes_in_another_datacenter,
         "does not hand out",
     ),
+    "15": (
+        rules.unreadable_objects_hold_nothing,
+        scenes.allocation_unreadable_for_a_while,
+        BOTH_HAVE,
+    ),
     "14": (
         rules.decided_again_by_the_first_view,
         scenes.promise_kept_while_another_cannot_be_made,

@@ -57,6 +57,12 @@ SWITCHES = {
 SCENES = {
     "1": (journalrules.revision_not_raised, scenes.address_that_a_lagging_cache_does_not_show),
     "7": (rules.fence_voids_nothing, scenes.late_write_after_loss_of_memory),
+    "10a": (rules.unreadable_objects_hold_nothing, scenes.allocation_unreadable_for_a_while),
+    "10b": (rules.unreadable_objects_hold_nothing, scenes.machine_unreadable_for_a_while),
+    "10c": (
+        rules.promises_to_the_unreadable_settled,
+        scenes.promise_to_an_unreadable_allocation,
+    ),
 }
 
 
