@@ -6,6 +6,7 @@ import pytest
 
 from controller.codec import DecodeFailure
 from controller.meta import Key
+from reconcilers.api import names
 from reconcilers.networkpool.view import unreadable_of
 from tests.reconcilers import make
 from tests.reconcilers.platform import Platform
@@ -88,3 +89,24 @@ def test_an_unreadable_allocation_without_namespace_concerns_every_pool() -> Non
     assert unreadable_of({Key("", "item 2"): DecodeFailure("no metadata")}, make.key("lab")) == (
         "item 2",
     )
+
+
+async def test_an_unreadable_allocation_that_is_deleted_keeps_its_finalizer_and_says_so() -> None:
+    platform = _platform()
+    odd = _odd(NAMES_LAB)
+    odd["metadata"] |= {
+        "finalizers": [names.FINALIZER_ALLOCATION],
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+    }
+    platform.server.add("ipallocations", odd)
+    async with platform.running():
+        await platform.clock.advance(120)
+        stored = platform.server.see("ipallocations", "odd")
+        assert stored["metadata"]["finalizers"] == [names.FINALIZER_ALLOCATION]
+        conditions = platform.server.see("networkpools", "lab")["status"]["conditions"]
+        ready = next(c for c in conditions if c["type"] == "Ready")
+        assert ready["message"] == (
+            "nothing is handed out until they are repaired or deleted: IPAllocations that cannot"
+            " be read: odd (it is being deleted: correct it, or remove its finalizers once nothing"
+            " uses its addresses)"
+        )

@@ -1,0 +1,49 @@
+"""An IPAllocation that cannot be read keeps its address, until it is corrected or deleted."""
+
+import pytest
+
+from tests.contract.loosening import create_loosely, loosened
+from tests.contract.vitistack.lab import NETWORK, PATHS, Lab
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+
+
+ODD = {
+    "IPAllocation": (
+        "interfaceName",
+        {"networkNamespaceName": NETWORK, "networkConfigurationName": "vm"},
+    ),
+    "NetworkConfiguration": (
+        "networkInterfaces",
+        {"networkNamespaceName": NETWORK, "name": "odd"},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+async def test_a_network_hands_out_nothing_while_a_holder_cannot_be_read(
+    lab: Lab, kind: str
+) -> None:
+    await lab.network()
+    field, spec = ODD[kind]
+    version, plural = PATHS[kind]
+    async with loosened(lab.admin, f"{plural}.vitistack.io", field):
+        body = {
+            "apiVersion": f"vitistack.io/{version}",
+            "kind": kind,
+            "metadata": {"name": "odd"},
+            "spec": {**spec, field: 7},
+        }
+        await create_loosely(lab.admin, lab.path(kind), body)
+        await lab.ask("a")
+        waiting = await lab.until(
+            "IPAllocation",
+            "a",
+            lambda one: "cannot be read" in one.get("status", {}).get("message", ""),
+        )
+        assert f"{lab.namespace}/odd cannot be read" in waiting["status"]["message"]
+        assert not waiting["status"].get("address")
+        await lab.delete(kind, "odd")
+        await lab.until(
+            "IPAllocation", "a", lambda one: bool(one.get("status", {}).get("address"))
+        )
