@@ -22,7 +22,7 @@ from reconcilers.conditions import READY
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Drawing
 from reconcilers.networkpool.protocol import settle
-from reconcilers.networkpool.view import View
+from reconcilers.networkpool.view import UnreadableObject, View
 
 ALL_SIZES = 1 << 130
 """A picture shows pools of any size: the limit is the controllers' affair."""
@@ -203,7 +203,8 @@ def drawn(one: Drawing) -> Picture:
     """Return the space of a pool of another platform's kind."""
     if one.fault:
         return Picture(one.pool, (), one.fault, label=one.view.name)
-    return replace(picture(one.pool, one.allocations), label=one.view.name)
+    all_read = not one.view.unreadable
+    return replace(picture(one.pool, one.allocations, all_read=all_read), label=one.view.name)
 
 
 def holders(
@@ -306,7 +307,7 @@ class Usage:
         tenants: how many clusters hold something of it.
         ready: True, False or Unknown: the pool's Ready condition.
         reason: why.
-        not_read: kinds that may hold addresses of the pool and may not be read; if there are any,
+        not_read: what may hold addresses of the pool and was not read; if there is any,
             all figures but the total are too low, or too high, and not shown.
     """
 
@@ -317,7 +318,7 @@ class Usage:
     tenants: int
     ready: str
     reason: str
-    not_read: Sequence[NotRead] = ()
+    not_read: Sequence[NotRead | UnreadableObject] = ()
 
     @property
     def waiting(self) -> int:
@@ -368,7 +369,7 @@ def figures(capacity: Capacity) -> dict[str, int]:
 def usage(
     pool: NetworkPool,
     allocations: Sequence[IPAllocation],
-    not_read: Sequence[NotRead] = (),
+    not_read: Sequence[NotRead | UnreadableObject] = (),
 ) -> Usage:
     """Return the figures of a pool or of one of its blocks.
 

@@ -14,7 +14,7 @@ from reconcilers.addressmap.objects import Objects
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.integrations.core.scopedlists import NotRead, limits_in
 from reconcilers.integrations.core.views import (
     Drawing,
@@ -23,6 +23,11 @@ from reconcilers.integrations.core.views import (
     every_pool,
 )
 from reconcilers.integrations.poolkinds import NETWORK_POOL_HOLDERS
+from reconcilers.networkpool.view import (
+    UnreadableObject,
+    is_terminating,
+    may_concern_pool,
+)
 from reconcilers.spaces.offers import PoolName
 
 
@@ -35,15 +40,15 @@ class PoolPicture:
         pool: what it may hand out, in the form of a NetworkPool.
         requests: what holds addresses of it or waits for some, in the form of IPAllocations.
         drawing: the pool as its platform shows it; None for a NetworkPool.
-        not_read: kinds that may hold addresses of it and may not be read: what is free of the
-            pool is not known then.
+        not_read: kinds that may hold addresses of it and may not be read, and objects that cannot
+            be decoded: what is free of the pool is not known then.
     """
 
     name: PoolName
     pool: NetworkPool
     requests: Sequence[IPAllocation]
     drawing: Drawing | None = None
-    not_read: Sequence[NotRead] = ()
+    not_read: Sequence[NotRead | UnreadableObject] = ()
 
     @property
     def view(self) -> PoolView | None:
@@ -88,7 +93,13 @@ def pool_pictures(objects: Objects, wanted: Wanted = every_pool) -> list[PoolPic
         wanted: which pools.
     """
     of_other_kinds = [
-        PoolPicture(drawing.view.pool, drawing.pool, drawing.allocations, drawing)
+        PoolPicture(
+            drawing.view.pool,
+            drawing.pool,
+            drawing.allocations,
+            drawing,
+            drawing.view.unreadable,
+        )
         for drawing in objects.integrations.drawings
         if wanted(drawing.view.pool)
     ]
@@ -113,9 +124,22 @@ def network_pool_pictures(objects: Objects, wanted: Wanted = every_pool) -> list
             name,
             block,
             requests.get(name.key, []),
-            not_read=limits_in(name.key.namespace, NETWORK_POOL_HOLDERS, objects.all_not_read),
+            not_read=[
+                *limits_in(name.key.namespace, NETWORK_POOL_HOLDERS, objects.all_not_read),
+                *_unreadable_allocations(objects, name.key),
+                *objects.integrations.unreadable.get(name.key, ()),
+            ],
         )
         for name in pool_names
         if wanted(name)
         for block in objects.pools[name.key].blocks
+    ]
+
+
+def _unreadable_allocations(objects: Objects, pool: Key) -> list[UnreadableObject]:
+    """Return the IPAllocations that cannot be decoded and may be a NetworkPool's."""
+    return [
+        UnreadableObject(kind, key, is_terminating(failure))
+        for (kind, key), failure in objects.unreadable.items()
+        if kind == IP_ALLOCATION.kind and may_concern_pool(key, failure, pool)
     ]

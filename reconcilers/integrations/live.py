@@ -6,6 +6,7 @@ definitions. A platform that is not served, or that may not be read, shows nothi
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import anyio
@@ -16,6 +17,7 @@ from controller.clock import Clock
 from controller.errors import ControllerError, Forbidden, NotFound
 from controller.informer import Informer
 from controller.jobs import running
+from controller.meta import Key
 from controller.resource import Resource
 from controller.transport import Transport
 from reconcilers.api.networkpool import NetworkPool
@@ -230,6 +232,7 @@ class LiveViews:
         """Keep a platform current until its scope is cancelled."""
         for one in session.watched:
             one.informer.cache.subscribe(self._notifier(one))
+            one.informer.cache.subscribe_unreadable(partial(self._note_unreadable, session))
         try:
             with session.scope:
                 async with running([one.informer.run for one in session.watched]):
@@ -240,6 +243,11 @@ class LiveViews:
         finally:
             # Of NetworkPools, too: what claims hold of them is not known any more.
             self._notify(session.concerned())
+
+    def _note_unreadable(self, session: _Session, _: Key) -> None:
+        """Notify all pools of a platform: which of them an object concerns may be unknown."""
+        names = session.live.names() if session.live is not None else ()
+        self._notify({*session.concerned(), *names})
 
     def _notifier(self, watched: Watched) -> Callable[[Change[Any]], None]:
         def notify(change: Change[Any]) -> None:

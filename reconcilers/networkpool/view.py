@@ -207,7 +207,9 @@ class UnreadableHolders(Unreadable):
     reason = "HoldersUnknown"
 
     def __init__(self, objects: Collection[UnreadableObject]) -> None:
-        named = [str(one) for one in sorted(objects)[:NAMED_AT_MOST]]
+        self.objects = tuple(sorted(objects))
+        """The objects, by kind and key."""
+        named = [str(one) for one in self.objects[:NAMED_AT_MOST]]
         if len(objects) > NAMED_AT_MOST:
             named.append(f"and {len(objects) - NAMED_AT_MOST} more")
         super().__init__("; ".join(named))
@@ -241,6 +243,19 @@ def check_holders(
     ]
     if objects:
         raise UnreadableHolders(objects)
+
+
+def find_unreadable(check: Callable[[], None]) -> tuple[UnreadableObject, ...]:
+    """Return the objects for which a check raises; none if it does not.
+
+    Args:
+        check: a function that raises UnreadableHolders.
+    """
+    try:
+        check()
+    except UnreadableHolders as unreadable:
+        return unreadable.objects
+    return ()
 
 
 def outline_of(failure: str) -> Object | None:
@@ -319,12 +334,13 @@ def unreadable_of(unreadable: Mapping[Key, str], pool: Key) -> tuple[str, ...]:
             if is_terminating(failure)
             else key.name
             for key, failure in unreadable.items()
-            if _may_concern(key, failure, pool)
+            if may_concern_pool(key, failure, pool)
         )
     )
 
 
-def _may_concern(key: Key, failure: str, pool: Key) -> bool:
+def may_concern_pool(key: Key, failure: str, pool: Key) -> bool:
+    """Return whether an IPAllocation that cannot be decoded may be a pool's."""
     outline = outline_of(failure)
     if isinstance(outline, AllocationOutline):
         return pool == (key.namespace, outline.spec.poolRef.name)

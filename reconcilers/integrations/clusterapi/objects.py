@@ -23,6 +23,7 @@ from reconcilers.integrations.clusterapi.caches import (
     space_of,
 )
 from reconcilers.integrations.core.contents import SPACE_INDEX
+from reconcilers.integrations.core.objects import decode_failure, filled
 from reconcilers.integrations.core.scopedlists import ScopedLists
 
 _INDEXES = {SPACE_INDEX: space_of, CLUSTER_INDEX: cluster_index}
@@ -55,25 +56,21 @@ class Objects:
             networkpools: which claims may name, too.
         """
         version = api.CONTRACT_VERSIONS[0]
+
+        def cache(kind: Resource[Any], objects: Iterable[Any], **more: Any) -> Cache[Any]:
+            return filled(kind, objects, self.unreadable, **more)
+
         pools: Mapping[str, Cache[Any]] = {
-            kind.kind: filled(kind, self.pools.get(kind.kind, ())) for kind in api.POOLS
+            kind.kind: cache(kind, self.pools.get(kind.kind, ())) for kind in api.POOLS
         }
         return ClaimCaches(
-            filled(api.claims(version), self.claims, indexes=_INDEXES),
-            filled(api.addresses(version), self.addresses, indexes=_INDEXES),
-            None if self.clusters is None else filled(api.clusters(version), self.clusters),
-            {**pools, NETWORK_POOL.kind: filled(NETWORK_POOL, networkpools)},
+            cache(api.claims(version), self.claims, indexes=_INDEXES),
+            cache(api.addresses(version), self.addresses, indexes=_INDEXES),
+            None if self.clusters is None else cache(api.clusters(version), self.clusters),
+            {**pools, NETWORK_POOL.kind: filled(NETWORK_POOL, networkpools, {})},
             api.claims(version),
             api.addresses(version),
         )
-
-
-def filled(resource: Resource[Any], found: Iterable[Any], **more: Any) -> Cache[Any]:
-    """Return a cache of these objects, as a list would have filled it."""
-    every = list(found)
-    cache: Cache[Any] = Cache(resource, **more)
-    cache.replace(every, max((one.metadata.revision for one in every), default=0))
-    return cache
 
 
 async def read(lists: ScopedLists) -> Objects:
@@ -168,7 +165,7 @@ def from_bodies(bodies: Iterable[Mapping[str, Any]], namespace: str) -> Objects:
         try:
             typed = msgspec.convert({**body, "metadata": meta}, resource.type)
         except msgspec.ValidationError as error:
-            found.unreadable[kind, key] = str(error)
+            found.unreadable[kind, key] = decode_failure(resource, body, meta, error)
         else:
             into.setdefault(kind, found.pools.setdefault(kind, [])).append(typed)
             placed = {**given, "namespace": key.namespace} if resource.namespaced else given

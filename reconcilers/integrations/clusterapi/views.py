@@ -4,7 +4,7 @@ A pool's own status may be a moment behind.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -24,6 +24,7 @@ from reconcilers.integrations.clusterapi.caches import (
     KINDS,
     ClaimCaches,
     address_holding,
+    check_readable,
     claim_holding,
     geometry_of,
     space_name,
@@ -42,7 +43,9 @@ from reconcilers.integrations.core.views import (
     Views,
     Wanted,
     every_pool,
+    hide_unknown,
 )
+from reconcilers.networkpool.view import UnreadableObject, find_unreadable
 from reconcilers.spaces.offers import PoolName
 
 CLAIM, ADDRESS = "IPAddressClaim", "IPAddress"
@@ -64,6 +67,7 @@ class PoolContents:
         contents: what is held, and who waits.
         claims: those that name it, by key.
         addresses: those that name it, by key.
+        unreadable: claims and IPAddresses that may hold some of it and cannot be decoded.
     """
 
     kind: Resource[Any]
@@ -73,6 +77,7 @@ class PoolContents:
     contents: Contents | None
     claims: Mapping[Key, IPAddressClaim]
     addresses: Mapping[Key, IPAddress]
+    unreadable: Sequence[UnreadableObject] = ()
 
     @cached_property
     def held(self) -> Holders:
@@ -117,7 +122,7 @@ class PoolContents:
 def pools_of(caches: ClaimCaches, wanted: Wanted = every_pool) -> Iterator[PoolContents]:
     """Yield every pool with its contents, by kind, namespace and name.
 
-    Of NetworkPools those that a claim or an IPAddress names.
+    Of NetworkPools those that a claim or an IPAddress names, or may name.
 
     Args:
         caches: the objects.
@@ -130,8 +135,18 @@ def pools_of(caches: ClaimCaches, wanted: Wanted = every_pool) -> Iterator[PoolC
             name = space_name(kind, pool.metadata.key)
             claims = {one.metadata.key: one for one in caches.claims.by_index(SPACE_INDEX, name)}
             found = {one.metadata.key: one for one in caches.addresses.by_index(SPACE_INDEX, name)}
-            if kind != NETWORK_POOL or claims or found:
-                yield _contents(kind, pool, claims, found)
+            unreadable = find_unreadable(
+                partial(
+                    check_readable,
+                    kind,
+                    pool.metadata.key,
+                    caches.claims.unreadable,
+                    caches.addresses.unreadable,
+                )
+            )
+            if kind != NETWORK_POOL or claims or found or unreadable:
+                contents = _contents(kind, pool, claims, found)
+                yield replace(contents, unreadable=unreadable) if unreadable else contents
 
 
 def _space(kind: Resource[Any], pool: Any) -> PoolSpace:
@@ -171,7 +186,7 @@ def view_of(one: PoolContents) -> PoolView:
         return view(ready="False", reason=one.fault)
     counts = counts_of(one.space, one.contents)
     ready = find(pool.status.conditions, READY)
-    return view(
+    shown_pool = view(
         counts.total,
         counts.used,
         counts.free,
@@ -181,6 +196,7 @@ def view_of(one: PoolContents) -> PoolView:
         ready.message if ready else "its definition has no conditions, or it was not reconciled",
         tuple(_stretches(one, one.space, one.contents)),
     )
+    return hide_unknown(shown_pool, one.unreadable)
 
 
 def _stretches(one: PoolContents, space: PoolSpace, contents: Contents) -> Iterator[Stretch]:
@@ -252,6 +268,11 @@ def shown(contents: Sequence[PoolContents]) -> Views:
             if one.kind == NETWORK_POOL
         },
         drawings=[drawing_of(pool, view) for pool, view in shown_pools],
+        unreadable={
+            pool.pool.metadata.key: pool.unreadable
+            for pool in contents
+            if pool.kind == NETWORK_POOL and pool.unreadable
+        },
     )
 
 

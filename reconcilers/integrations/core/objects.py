@@ -1,6 +1,7 @@
 """An integration's objects as a command reads them: from a cluster once, or from manifests."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count
@@ -9,6 +10,7 @@ from typing import Any
 import msgspec
 
 from controller.cache import Cache
+from controller.codec import DecodeFailure
 from controller.meta import Key
 from controller.resource import Resource
 from reconcilers.integrations.core.scopedlists import ScopedLists
@@ -35,10 +37,49 @@ class Objects:
 
     def cache(self, resource: Resource[Any], **more: Any) -> Cache[Any]:
         """Return a cache of the objects of a kind, as a list would have filled it."""
-        every = self.found.get(resource.kind, [])
-        cache: Cache[Any] = Cache(resource, **more)
-        cache.replace(every, max((one.metadata.revision for one in every), default=0))
-        return cache
+        return filled(resource, self.found.get(resource.kind, ()), self.unreadable, **more)
+
+
+def filled(
+    resource: Resource[Any],
+    objects: Iterable[Any],
+    unreadable: Mapping[tuple[str, Key], str],
+    **more: Any,
+) -> Cache[Any]:
+    """Return a cache of objects, as a list would have filled it.
+
+    Args:
+        resource: their kind.
+        objects: the objects that could be decoded.
+        unreadable: those that could not be, of any kind, by kind and key, with the reason.
+        **more: what the cache is made with, its indexes for example.
+    """
+    every = list(objects)
+    of_kind = {key: why for (kind, key), why in unreadable.items() if kind == resource.kind}
+    cache: Cache[Any] = Cache(resource, **more)
+    cache.replace(every, max((one.metadata.revision for one in every), default=0), of_kind)
+    return cache
+
+
+def decode_failure(
+    resource: Resource[Any],
+    body: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    error: Exception,
+) -> DecodeFailure:
+    """Return why a manifest is not an object of its kind, with the outline that it has.
+
+    Args:
+        resource: its kind.
+        body: the manifest.
+        metadata: the manifest's, with what a server fills in.
+        error: why it could not be converted.
+    """
+    outline = None
+    if resource.outline is not None:
+        with suppress(msgspec.ValidationError):
+            outline = msgspec.convert({**body, "metadata": metadata}, resource.outline)
+    return DecodeFailure(str(error), outline)
 
 
 async def read(lists: ScopedLists, kinds: Sequence[Resource[Any]]) -> Objects:
@@ -120,7 +161,7 @@ def from_bodies(
         try:
             typed = msgspec.convert({**filled(body), "metadata": meta}, resource.type)
         except msgspec.ValidationError as error:
-            objects.unreadable[resource.kind, key] = str(error)
+            objects.unreadable[resource.kind, key] = decode_failure(resource, body, meta, error)
             continue
         objects.found.setdefault(resource.kind, []).append(typed)
         placed = {**given, "namespace": key.namespace} if resource.namespaced else given

@@ -15,6 +15,7 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.core.scopedlists import NotRead
+from reconcilers.networkpool.view import UnreadableObject
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import Offer, PoolName
 
@@ -44,7 +45,7 @@ class Stretch:
 
     Args:
         range: the addresses.
-        state: held, promised, resting, outside, shared or free.
+        state: held, promised, resting, outside, shared, free or unknown.
         holders: who holds them, as `Kind namespace/name`.
     """
 
@@ -100,6 +101,8 @@ class PoolView:
         reason: why.
         stretches: what is held and what is free, ascending.
         part: of a pool whose parts hand out by themselves, which; a datacenter of an IPAMPool.
+        unreadable: the objects that may hold some of it and cannot be decoded: what is used and
+            what is free of it is unknown then.
     """
 
     group: str
@@ -115,6 +118,7 @@ class PoolView:
     reason: str = "not reconciled"
     stretches: Sequence[Stretch] = ()
     part: str = ""
+    unreadable: Sequence[UnreadableObject] = ()
 
     @property
     def full_kind(self) -> str:
@@ -151,11 +155,32 @@ class PoolView:
             "ready": self.ready,
             "reason": self.reason,
         }
+        if self.unreadable:
+            body |= dict.fromkeys(("used", "free", "outOfRange", "waiting"))
+            body["notRead"] = [str(one) for one in self.unreadable]
         if self.part:
             body["part"] = self.part
         if ranges:
             body["ranges"] = [one.document() for one in self.stretches]
         return body
+
+
+def hide_unknown(view: PoolView, unreadable: Sequence[UnreadableObject]) -> PoolView:
+    """Return what is shown of a pool of which objects that cannot be decoded may hold some.
+
+    Nothing of it is called free.
+
+    Args:
+        view: the pool, by the objects that can be decoded.
+        unreadable: the others that may hold some of it.
+    """
+    if not unreadable:
+        return view
+    stretches = [
+        replace(stretch, state="unknown") if stretch.state == "free" else stretch
+        for stretch in view.stretches
+    ]
+    return replace(view, stretches=stretches, unreadable=unreadable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +293,8 @@ class Views:
         drawings: the pools as pictures take them, NetworkPools excepted.
         not_read: what the user may not read: kinds, or kinds of other namespaces.
         spaces: what pools of all kinds hand out, NetworkPools included.
+        unreadable: the objects of other kinds that may hold addresses of NetworkPools and cannot
+            be decoded, by pool.
     """
 
     pools: Sequence[PoolView] = ()
@@ -278,6 +305,7 @@ class Views:
     drawings: Sequence[Drawing] = ()
     not_read: Sequence[NotRead] = ()
     spaces: SpaceIndex = field(default_factory=SpaceIndex)
+    unreadable: Mapping[Key, Sequence[UnreadableObject]] = field(default_factory=dict)
 
     def within(self, namespaces: Collection[str]) -> "Views":
         """Return what is shown of the pools and objects of some namespaces.
@@ -347,6 +375,7 @@ def merge_views(parts: Iterable[Views]) -> Views:
         [one for each in every for one in each.bodies],
         [one for each in every for one in each.drawings],
         [limit for part in every for limit in part.not_read],
+        unreadable={key: held for part in every for key, held in part.unreadable.items()},
     )
 
 
@@ -356,10 +385,10 @@ POOL_COLUMNS: Sequence[tuple[str, Callable[[PoolView], str | int | None]]] = (
     ("NAME", lambda one: f"{one.key.name} ({one.part})" if one.part else one.key.name),
     ("OFFERS", lambda one: one.offers),
     ("TOTAL", lambda one: one.total),
-    ("USED", lambda one: one.used),
-    ("FREE", lambda one: one.free),
-    ("OUTSIDE", lambda one: one.outside),
-    ("WAITING", lambda one: one.waiting),
+    ("USED", lambda one: "unknown" if one.unreadable else one.used),
+    ("FREE", lambda one: "unknown" if one.unreadable else one.free),
+    ("OUTSIDE", lambda one: "unknown" if one.unreadable else one.outside),
+    ("WAITING", lambda one: "unknown" if one.unreadable else one.waiting),
     ("READY", lambda one: one.ready),
 )
 """How pools are shown in a table: the headings, and what stands below them."""

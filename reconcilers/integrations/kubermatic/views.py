@@ -3,9 +3,10 @@
 Each datacenter of a pool hands out by itself, and is shown as a pool of its own.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from allocator import AddressRange, InvalidPool, Space
 from controller.meta import Key
@@ -22,6 +23,7 @@ from reconcilers.integrations.core.views import (
     Trouble,
     Wanted,
     every_pool,
+    hide_unknown,
     unreadable_troubles,
 )
 from reconcilers.integrations.kubermatic.api import (
@@ -39,9 +41,14 @@ from reconcilers.integrations.kubermatic.holdings import (
     held,
     problems,
 )
-from reconcilers.integrations.kubermatic.reading import POOL_INDEX, KubermaticCaches
+from reconcilers.integrations.kubermatic.reading import (
+    POOL_INDEX,
+    KubermaticCaches,
+    check_readable,
+)
 from reconcilers.integrations.kubermatic.rules import host_bit_warnings
 from reconcilers.integrations.kubermatic.spaces import NO_DATACENTERS, DatacenterSpace, space_of
+from reconcilers.networkpool.view import UnreadableObject, find_unreadable
 from reconcilers.spaces.offers import PoolName
 
 METRICS = "butler_kkp_pool"
@@ -61,6 +68,7 @@ class DatacenterContents:
         allocations: those of the pool whose `dc` is this one.
         waiting: the clusters that lack some.
         clusters: the names of clusters by their namespaces.
+        unreadable: allocations of the pool that cannot be decoded.
     """
 
     pool: IPAMPool
@@ -70,6 +78,7 @@ class DatacenterContents:
     allocations: tuple[IPAMAllocation, ...]
     waiting: tuple[Cluster, ...]
     clusters: Mapping[str, str]
+    unreadable: Sequence[UnreadableObject] = ()
 
     def held(self) -> Iterator[HeldPart]:
         """Yield what is held and what is promised."""
@@ -108,6 +117,8 @@ def contents_of(
     for pool in sorted(caches.pools, key=lambda one: one.metadata.key):
         if not wanted(PoolName(POOLS.kind, pool.metadata.key)):
             continue
+        check = partial(check_readable, pool.metadata.name, caches.allocations.unreadable)
+        unreadable = find_unreadable(check)
         mine = list(caches.allocations.by_index(POOL_INDEX, pool.metadata.name))
         for name, settings in sorted(pool.spec.datacenters.items()):
             space, fault = None, ""
@@ -117,7 +128,7 @@ def contents_of(
                 fault = "; ".join(invalid.messages)
             here = tuple(sorted((o for o in mine if o.spec.dc == name), key=_key))
             waiting = tuple(_waiting(caches, pool, name, space))
-            yield DatacenterContents(pool, name, space, fault, here, waiting, clusters)
+            yield DatacenterContents(pool, name, space, fault, here, waiting, clusters, unreadable)
 
 
 def _key(one: IPAMAllocation) -> Key:
@@ -164,7 +175,7 @@ def view_of(one: DatacenterContents, now: datetime) -> PoolView:
     if space is not None:
         extents = Space(space.layout, one.blocks()).free_extents()
         free = [space.addresses(blocks) for blocks in extents]
-    return PoolView(
+    shown = PoolView(
         POOLS.group,
         POOLS.kind,
         one.pool.metadata.key,
@@ -179,6 +190,7 @@ def view_of(one: DatacenterContents, now: datetime) -> PoolView:
         stretches(parts, free, lambda part: space is not None and space.hands_out(part)),
         part=one.name,
     )
+    return hide_unknown(shown, one.unreadable)
 
 
 def drawing_of(one: DatacenterContents, view: PoolView) -> Drawing:

@@ -4,9 +4,10 @@ A network's own summary may be a moment behind. Networks of type dhcp are not sh
 the same figures.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from allocator import AddressRange, InvalidPool
 from controller.clock import Clock
@@ -26,6 +27,7 @@ from reconcilers.integrations.core.views import (
     Trouble,
     Wanted,
     every_pool,
+    hide_unknown,
     unreadable_troubles,
 )
 from reconcilers.integrations.vitistack.allocations import moment
@@ -45,6 +47,7 @@ from reconcilers.integrations.vitistack.caches import (
 )
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
 from reconcilers.integrations.vitistack.reading import Reader
+from reconcilers.networkpool.view import UnreadableObject, find_unreadable
 from reconcilers.spaces.offers import PoolName
 
 METRICS = "butler_vitistack_network"
@@ -63,6 +66,7 @@ class NetworkContents:
         fault: why it hands out nothing; empty if it does.
         contents: what is held, and who waits.
         allocations: those that name it, by key.
+        unreadable: objects that may hold some of it and cannot be decoded.
     """
 
     network: NetworkNamespace
@@ -70,6 +74,7 @@ class NetworkContents:
     fault: str
     contents: Contents | None
     allocations: Mapping[Key, IPAllocation]
+    unreadable: Sequence[UnreadableObject] = ()
 
     def held(self) -> Iterator[HeldPart]:
         """Yield what is held and what is promised."""
@@ -109,15 +114,17 @@ def contents_of(caches: VitistackCaches, wanted: Wanted = every_pool) -> Iterato
         found = {one.metadata.key: one for one in caches.of_network(network.metadata.key)}
         problem = problem_of(network, network.metadata.name)
         fault = problem.message if problem is not None else ""
+        key, unread = network.metadata.key, caches.allocations.unreadable
+        unreadable = find_unreadable(partial(caches.check_readable, key, unread))
         try:
             space = space_of(static)
         except InvalidPool:
-            yield NetworkContents(network, None, fault, None, found)
+            yield NetworkContents(network, None, fault, None, found, unreadable)
             continue
         contents = Contents(space.layout)
         for key, one in found.items():
             contents.put(ALLOCATIONS.kind, key, holding(one, space))
-        yield NetworkContents(network, space, fault, contents, found)
+        yield NetworkContents(network, space, fault, contents, found, unreadable)
 
 
 def figures_of(one: NetworkContents, now: datetime) -> PoolFigures:
@@ -148,7 +155,7 @@ def view_of(one: NetworkContents, now: datetime) -> PoolView:
             for promised in one.promised():
                 space.hold(promised)
             free = list(space.free_extents())
-    return PoolView(
+    shown = PoolView(
         NETWORKS.group,
         NETWORKS.kind,
         one.network.metadata.key,
@@ -162,6 +169,7 @@ def view_of(one: NetworkContents, now: datetime) -> PoolView:
         one.fault,
         stretches(parts, free, lambda part: one.space is not None and one.space.hands_out(part)),
     )
+    return hide_unknown(shown, one.unreadable)
 
 
 def drawing_of(one: NetworkContents, view: PoolView) -> Drawing:

@@ -1,0 +1,135 @@
+"""What people are shown of pools while an object that may hold some of them is unreadable."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from allocator import AddressRange
+from controller.client import Client
+from controller.meta import Key, Untyped
+from controller.resource import Resource
+from controller.testing.api import FakeApi
+from controller.testing.clock import VirtualClock
+from reconcilers.addressmap.audit import audit
+from reconcilers.addressmap.extents import State
+from reconcilers.addressmap.objects import Objects, read_objects
+from reconcilers.addressmap.poolpictures import PoolPicture, pool_pictures
+from reconcilers.api.resources import (
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    PROVIDER_CONFIG,
+    TENANT_CLUSTER,
+)
+from reconcilers.integrations.clusterapi import api as clusterapi
+from reconcilers.integrations.kubermatic import api as kubermatic
+from reconcilers.integrations.vitistack import api as vitistack
+
+CLAIMS, ADDRESSES = clusterapi.claims("v1beta2"), clusterapi.addresses("v1beta2")
+POOLS = clusterapi.IN_CLUSTER_IP_POOL
+OURS = (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, PROVIDER_CONFIG)
+SERVED = (*OURS, CLAIMS, ADDRESSES, POOLS, *kubermatic.KINDS, *vitistack.KINDS)
+NETWORK = {
+    "ipAllocation": {"type": "static", "static": {"ipv4CIDR": "10.3.0.0/28"}},
+}
+DATACENTER = {"type": "range", "poolCidr": "10.2.0.0/28", "allocationRange": 2}
+HOLDERS: dict[str, tuple[Resource[Any], dict[str, Any], str]] = {
+    "IPAllocation": (IP_ALLOCATION, {"poolRef": {"name": "p"}, "count": "many"}, "10.0.0.1"),
+    "IPAddress": (
+        ADDRESSES,
+        {"poolRef": {"apiGroup": POOLS.group, "kind": POOLS.kind, "name": "p"}, "prefix": "many"},
+        "10.1.0.1",
+    ),
+    "IPAddress of a NetworkPool": (
+        ADDRESSES,
+        {
+            "poolRef": {"apiGroup": NETWORK_POOL.group, "kind": NETWORK_POOL.kind, "name": "p"},
+            "prefix": "many",
+        },
+        "10.0.0.1",
+    ),
+    "IPAMAllocation": (kubermatic.ALLOCATIONS, {"type": 7}, "10.2.0.1"),
+    "IPAllocation of vitistack": (
+        vitistack.ALLOCATIONS,
+        {"networkNamespaceName": "p", "interfaceName": 7},
+        "10.3.0.3",
+    ),
+    "NetworkConfiguration": (
+        vitistack.CONFIGURATIONS,
+        {"networkNamespaceName": "p", "networkInterfaces": 7},
+        "10.3.0.3",
+    ),
+}
+
+
+async def objects_with(kind: Resource[Any] | None, spec: Any) -> Objects:
+    """Return what is read of a cluster with a pool p of each platform, and an object p."""
+    fake = FakeApi(VirtualClock())
+    for one in SERVED:
+        fake.serve(one)
+    client = Client(fake)
+
+    async def make(kind: Resource[Any], spec: Any, **status: Any) -> None:
+        untyped = replace(kind, type=Untyped, outline=None)
+        namespace = "team" if kind.namespaced else ""
+        body = {"metadata": {"name": "p"}, "spec": spec}
+        made = await client.create(untyped, namespace, body)
+        if status:
+            await client.patch_status(untyped, made, status)
+
+    await make(NETWORK_POOL, {"cidr": "10.0.0.0/28"})
+    await make(POOLS, {"addresses": ["10.1.0.1-10.1.0.9"], "prefix": 24})
+    await make(kubermatic.POOLS, {"datacenters": {"dc": DATACENTER}})
+    await make(vitistack.NETWORKS, NETWORK, provisioningPhase="Ready")
+    if kind is not None:
+        await make(kind, spec)
+    return await read_objects(client)
+
+
+def pool_with(objects: Objects, address: str) -> PoolPicture:
+    """Return the one pool that has an address."""
+    asked = AddressRange.parse(address, address)
+    [pool] = [
+        pool
+        for pool in pool_pictures(objects)
+        if any(extent.range.overlaps(asked) for extent in pool.picture.extents)
+    ]
+    return pool
+
+
+def state_of(pool: PoolPicture, address: str) -> State:
+    asked = AddressRange.parse(address, address)
+    [state] = [one.state for one in pool.picture.extents if one.range.overlaps(asked)]
+    return state
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+async def test_nothing_that_an_unreadable_object_may_hold_is_called_free(holder: str) -> None:
+    kind, spec, address = HOLDERS[holder]
+    objects = await objects_with(kind, spec)
+    pool = pool_with(objects, address)
+    assert state_of(pool, address) is State.UNKNOWN
+    document = pool.view.document(ranges=True) if pool.view else pool.usage.document()
+    assert f"{kind.kind.lower()}" in document["notRead"][0].lower()
+    assert "team/p cannot be read; correct or delete it" in document["notRead"][0]
+    if pool.view:
+        assert [document[name] for name in ("used", "free", "waiting")] == [None] * 3
+        assert "free" not in {one["state"] for one in document["ranges"]}
+        asked = AddressRange.parse(address, address)
+        [(_, stretch)] = objects.integrations.at(asked)
+        assert stretch.state == "unknown"
+    kinds = {finding.kind for finding in audit(objects, datetime.now(UTC))}
+    assert "Unreadable" in kinds
+    assert "StatusDrift" not in kinds
+    others = [one for one in pool_pictures(objects) if one.name != pool.name]
+    assert not any(one.not_read for one in others)
+
+
+async def test_addresses_are_free_where_all_objects_can_be_read() -> None:
+    objects = await objects_with(None, None)
+    for _, _, address in HOLDERS.values():
+        pool = pool_with(objects, address)
+        assert state_of(pool, address) is State.FREE
+        assert not pool.not_read
+    assert Key("team", "p") not in objects.integrations.unreadable
