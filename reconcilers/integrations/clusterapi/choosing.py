@@ -100,25 +100,52 @@ class Chooser:
         Raises:
             Refused: no block is free, or the IPAddress cannot be used for the claim.
         """
-        key, where = claim.metadata.key, f"{self.kind.kind} {self.pool.metadata.name}"
+        key = claim.metadata.key
         if self.caches.standing(claim) is Standing.STOP:
             return None
         if key in self.caches.addresses.unreadable:
             raise Refused(ALLOCATION_FAILED, f"{UnreadableObject('IPAddress', key)}")
         address: IPAddress | None = self.view.answer(key)
-        if address is None:
-            if self.restored is not None and self.restored.seconds_left(claim) > 0:
-                return None
-            try:
-                return self.view.contents.space.first(1)[0]
-            except PoolExhausted:
-                raise Refused(POOL_EXHAUSTED, f"{where} has no free address") from None
+        if address is not None:
+            return self._adopt_blocks(claim, address, promised, also_held)
+        if self.restored is not None and self.restored.seconds_left(claim) > 0:
+            return None
+        try:
+            return self.view.contents.space.first(1)[0]
+        except PoolExhausted:
+            raise Refused(POOL_EXHAUSTED, f"{self._pool_name} has no free address") from None
+
+    @property
+    def _pool_name(self) -> str:
+        return f"{self.kind.kind} {self.pool.metadata.name}"
+
+    def _adopt_blocks(
+        self,
+        claim: IPAddressClaim,
+        address: IPAddress,
+        promised: Sequence[AddressRange],
+        also_held: Sequence[AddressRange],
+    ) -> AddressRange:
+        """Return the blocks of the IPAddress of a claim's name.
+
+        Args:
+            claim: one without an address.
+            address: the IPAddress.
+            promised: blocks of the pool's open promises.
+            also_held: blocks that others than claims and IPAddresses hold.
+
+        Raises:
+            Refused: the IPAddress cannot be used for the claim.
+        """
+        key = claim.metadata.key
         if reason := why_not(address, claim):
             raise Refused(ALLOCATION_FAILED, reason)
         blocks = self.space.held(address.spec.address, address.spec.prefix)
         name = f"IPAddress {key} exists"
         if blocks is None:
-            raise Refused(ALLOCATION_FAILED, f"{name} and is not of the family of {where}")
+            raise Refused(
+                ALLOCATION_FAILED, f"{name} and is not of the family of {self._pool_name}"
+            )
         other = self.view.contents.other_holder(blocks, key)
         if other is not None:
             raise Refused(ALLOCATION_FAILED, f"{name}, but {other} has {address.spec.address} too")
