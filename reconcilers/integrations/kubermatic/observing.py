@@ -119,10 +119,15 @@ async def list_observed_ranges(client: Client, pool: NetworkPool) -> list[HeldRa
     Args:
         client: for the list.
         pool: the pool.
+
+    Raises:
+        UnreadableHolders: IPAMAllocations that may hold some of it cannot be decoded.
+        ControllerError: the list failed.
     """
     if not await client.served(ALLOCATIONS):
         return []
     page = await client.list(ALLOCATIONS)
+    check_observed(pool, page.unreadable)
     holdings = _named(parts_of(pool, page.items))
     return sorted(holdings, key=lambda one: (one.range.family, one.range.first, one.holder))
 

@@ -16,6 +16,7 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.clusterapi.heldranges import list_held_ranges
 from reconcilers.integrations.kubermatic import api as kubermatic
+from reconcilers.integrations.kubermatic.observing import list_observed_ranges
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks.clusterapi import ClusterApiPoolValidator
 from reconcilers.webhooks.kubermatic import IPAMPoolValidator
@@ -78,9 +79,20 @@ async def test_an_ipampool_excludes_no_more(of: str, allowed: bool) -> None:
         assert "IPAMAllocation cluster-a/p cannot be read; correct or delete it" in verdict.refusal
 
 
-async def test_a_networkpool_is_not_narrowed_and_its_deletion_warns() -> None:
-    unreadable = unreadable_address("p", NETWORK_POOL)
-    client = await client_with(ADDRESSES, make.NAMESPACE, "a", unreadable)
+HOLDERS: dict[str, tuple[Resource[Any], Any, Any]] = {
+    "IPAddress": (ADDRESSES, unreadable_address("p", NETWORK_POOL), list_held_ranges),
+    "IPAMAllocation": (
+        kubermatic.ALLOCATIONS,
+        {"type": 7, "addresses": ["10.0.0.0-10.0.0.1"]},
+        list_observed_ranges,
+    ),
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+async def test_a_networkpool_is_not_narrowed_and_its_deletion_warns(holder: str) -> None:
+    kind, unreadable, list_others = HOLDERS[holder]
+    client = await client_with(kind, make.NAMESPACE, "a", unreadable)
     lab = Lab()
     caches = lab.caches
     validator = PoolValidator(
@@ -89,14 +101,14 @@ async def test_a_networkpool_is_not_narrowed_and_its_deletion_warns() -> None:
         caches["ipallocations"],
         lab.clock,
         1 << 20,
-        list_others=partial(list_held_ranges, client),
+        list_others=partial(list_others, client),
         spaces=SpaceIndex(),
     )
     old = pool({"cidr": "10.0.0.0/28"}, NETWORK_POOL, namespace=make.NAMESPACE)
     spec = {"cidr": "10.0.0.0/28", "reserved": [{"cidr": "10.0.0.0/30"}]}
     new = pool(spec, NETWORK_POOL, namespace=make.NAMESPACE)
     narrowed = await validator.updated(new, old)
-    todo = f"IPAddress {make.NAMESPACE}/a cannot be read; correct or delete it"
+    todo = f"{holder} {make.NAMESPACE}/a cannot be read; correct or delete it"
     assert todo in narrowed.sentence()
     deleted = await validator.deleted(old)
     assert deleted.allowed
