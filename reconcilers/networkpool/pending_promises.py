@@ -11,8 +11,9 @@ precondition. A conflict is not an error: the object has moved on, so the promis
 A pool without memory hands out nothing until earlier promises are void: the fence. One that was
 just created, forcibly re-created or restored from a backup, or whose status was wiped, does not
 know what was promised before; a write of such a promise may still be on its way. Every allocation
-that holds nothing is therefore written once, with precondition: whatever was promised to its older
-version can no longer be written. Only then does the pool get a memory.
+that holds nothing, and has the finalizer without which nothing is promised, is therefore written
+once, with precondition: whatever was promised to its older version can no longer be written. Only
+then does the pool get a memory.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -398,9 +399,14 @@ async def raise_fence(
 def _may_be_promised_more(allocation: IPAllocation) -> bool:
     """Return whether a promise to this version may name a range that the allocation does not hold.
 
+    Not if this version has no finalizer of ours: nothing is promised to such a version, and a
+    promise to an earlier one can no longer be written.
+
     One that waits and holds a range is promised that again; with RequireDualStack the second one,
     too. One in phase Allocated does not wait.
     """
+    if names.FINALIZER_ALLOCATION not in allocation.metadata.finalizers:
+        return False
     held = ranges.all_held(allocation)
     if len(held) == 1 and allocation.spec.ipFamilyPolicy == REQUIRE_DUAL_STACK:
         return allocation.status.phase != ALLOCATED

@@ -40,6 +40,13 @@ async def test_a_pool_without_memory_voids_each_idle_allocation_once_before_it_s
     ]
 
 
+async def test_an_allocation_without_our_finalizer_needs_no_voiding() -> None:
+    lab = _lab(make.allocation("a", finalizers=[]), make.allocation("b"))
+    await lab.pool()
+    assert (_writes(lab, "a"), _writes(lab, "b")) == (0, 2)
+    assert lab.see("networkpools", "lab")["allocationsRevision"] != ""
+
+
 async def test_the_memory_is_the_highest_version_seen() -> None:
     lab = _lab(make.allocation("a", held=("10.40.0.0", "10.40.0.7")))
     highest = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
