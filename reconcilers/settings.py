@@ -56,7 +56,8 @@ class AllocationSettings:
     pending_after: float = 0.7
     """How long an allocation may wait to be served at once before it is marked Pending."""
     pending_in_burst: float = 300.0
-    """The same while its pool hands out ranges and has room for it: it waits behind others."""
+    """The same while its pool hands out ranges and has room for it, or before the first pass over
+    its pool: it waits behind others."""
     requeue_pending: float = 15.0
     """Backstop for Pending ones."""
     requeue_failed: float = 30.0

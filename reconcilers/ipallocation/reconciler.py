@@ -10,7 +10,8 @@ Ranges, Allocated and Failed are written by the pool's reconciler alone.
 
 A burst of requests is served within seconds, but not all in the first. To mark each of them
 Pending would cost as many writes as serving them; so no allocation is marked while its pool hands
-out ranges, and all are as soon as it does not: because it is blocked, or without memory.
+out ranges, and all are as soon as it does not: because it is blocked, or without memory. None is
+marked before the first pass over its pool has reported on the pool, unless that takes minutes.
 """
 
 from bisect import bisect_left
@@ -157,10 +158,13 @@ class IPAllocationReconciler:
     def _pending_after(self, allocation: IPAllocation, pool: NetworkPool | None) -> float:
         """Return after how many seconds of waiting Pending is written.
 
-        Later in a burst, if the pool has room for the allocation.
+        Later in a burst, if the pool has room for the allocation. Later also before a pass has
+        reported on the pool: at a first start the allocation waits behind those of other pools.
         """
         if pool is None or allocation.spec.is_pinned:
             return self._settings.pending_after
+        if find(pool.status.conditions, READY) is None:
+            return self._settings.pending_in_burst
         fits = pool.status.largest_free >= ranges.requested(allocation, pool)
         busy = self._activity.busy(pool)
         return self._settings.pending_in_burst if fits and busy else self._settings.pending_after

@@ -293,6 +293,14 @@ async def test_whatever_it_waits_for_shows_within_a_second(pool: Any) -> None:
     assert await _shows_pending(lab, "a", 1.0)
 
 
+@pytest.mark.parametrize(("seconds", "pending"), [(60.0, False), (330.0, True)])
+async def test_an_allocation_of_a_new_pool_is_not_pending_before_minutes_have_passed(
+    seconds: float, pending: bool
+) -> None:
+    lab = _lab(make.allocation("a"), pool=make.pool(status={"allocationsRevision": ""}))
+    assert await _shows_pending(lab, "a", seconds) == pending
+
+
 async def test_a_waiting_allocation_is_not_pending_while_its_pool_makes_progress() -> None:
     busy = make.allocation("busy")
     lab = _lab(make.allocation("a"), busy, pool=_serving(**_ROOMY))
