@@ -19,7 +19,6 @@ from controller.clock import Clock
 from controller.conditions import find
 from controller.meta import Key
 from reconcilers import ranges
-from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolStatus, exactly
 from reconcilers.api.providerconfig import FamilyCapacity, ProviderConfig
@@ -149,7 +148,7 @@ class Gauges(Collector):
                 queue.add(allocation.requested_at, now)
             else:
                 queue = releasing.setdefault(allocation.pool_key, Queue())
-                queue.add(_marked_at(allocation), now)
+                queue.add(allocation.releasing_since, now)
         yield from _queues(
             waiting, "waiting_allocations", "oldest_waiting_seconds", "wait for a range"
         )
@@ -235,18 +234,6 @@ def _capacities(config: ProviderConfig) -> Iterator[tuple[dict[str, str], Family
 
 def _waits(allocation: IPAllocation) -> bool:
     return not allocation.metadata.terminating and ranges.held(allocation) is None
-
-
-def _marked_at(allocation: IPAllocation) -> datetime | None:
-    """Return since when its range is given back; None if it is not marked."""
-    if allocation.metadata.deletionTimestamp is not None:
-        return allocation.metadata.deletionTimestamp
-    text = allocation.metadata.annotations.get(names.ANNOTATION_RELEASING, "")
-    try:
-        marked = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return marked if marked.tzinfo else None
 
 
 def _queues(

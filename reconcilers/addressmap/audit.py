@@ -6,7 +6,6 @@ allowed and yet likely to be a slip.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from pydantic.dataclasses import dataclass
@@ -37,9 +36,6 @@ from reconcilers.tenantcluster.provider import describe_absent, wanted_provider
 
 Severity = Literal["error", "warning"]
 Action = Literal["none", "delete", "label"]
-
-STUCK_AFTER = timedelta(minutes=10)
-"""As long as a tenant's teardown may take before it is given up."""
 
 
 @dataclass(frozen=True, slots=True, config={"extra": "forbid"})
@@ -77,6 +73,7 @@ class Finding:
             to `delete` where the sentence says so.
         choices: the actions that make sense.
         labels: those that the action `label` writes.
+        since: since when it is so, in RFC 3339; None if that is not known.
     """
 
     kind: str
@@ -86,17 +83,18 @@ class Finding:
     action: Action = "none"
     choices: tuple[Action, ...] = ("none",)
     labels: Mapping[str, str] | None = None
+    since: str | None = None
 
 
-def audit(objects: Objects, now: datetime) -> list[Finding]:
-    """Return everything that is wrong at the time `now`, gravest first, then by kind and name."""
+def audit(objects: Objects) -> list[Finding]:
+    """Return everything that is wrong, gravest first, then by kind and name."""
     found = [
         *_unreadable(objects),
         *_pools(objects),
         *_taking_over(objects),
         *_references(objects),
         *_of_integrations(objects),
-        *(finding for one in objects.allocations.values() for finding in _one(one, objects, now)),
+        *(finding for one in objects.allocations.values() for finding in _one(one, objects)),
     ]
     return sorted(
         found,
@@ -270,7 +268,7 @@ def _pools_among_each_other(
             yield Finding(POOLS_OVERLAP, "warning", subject, sentence)
 
 
-def _one(one: IPAllocation, objects: Objects, now: datetime) -> Iterator[Finding]:
+def _one(one: IPAllocation, objects: Objects) -> Iterator[Finding]:
     """Yield the findings about one allocation: pool, owner, finalizer, labels, deletion."""
     subject = Subject.from_object(IP_ALLOCATION, one)
     if (
@@ -297,11 +295,6 @@ def _one(one: IPAllocation, objects: Objects, now: datetime) -> Iterator[Finding
         yield Finding(
             "LabelDrift", "warning", subject, sentence, "label", ("none", "label"), wrong
         )
-    since = one.metadata.deletionTimestamp
-    if since is not None and now - since > STUCK_AFTER:
-        minutes = int((now - since).total_seconds() // 60)
-        sentence = f"has been deleted for {minutes} minutes and is not gone: its tenant holds on"
-        yield Finding("StuckRelease", "warning", subject, sentence)
 
 
 def _owner(one: IPAllocation, subject: Subject, objects: Objects) -> Iterator[Finding]:

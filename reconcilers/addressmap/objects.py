@@ -82,6 +82,13 @@ class Objects:
             integrations=self.integrations.within({"", namespace}),
         )
 
+    def of_tenants(self, namespace: str) -> "Objects":
+        """Return the same with the TenantClusters of one namespace; empty for all."""
+        if not namespace:
+            return self
+        clusters = {key: one for key, one in self.clusters.items() if key.namespace == namespace}
+        return replace(self, clusters=clusters)
+
     def by_tenant(self) -> list[tuple[TenantCluster, list[IPAllocation]]]:
         """Return each tenant with the allocations for it, all by namespace and name."""
         found: dict[Key, list[IPAllocation]] = {key: [] for key in sorted(self.clusters)}
@@ -90,12 +97,19 @@ class Objects:
         return [(self.clusters[key], members) for key, members in found.items()]
 
 
-async def read_objects(client: Any, namespace: str = "") -> Objects:
+REQUIRED: Sequence[Resource[Any]] = (IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER)
+
+
+async def read_objects(
+    client: Any, namespace: str = "", required: Sequence[Resource[Any]] = REQUIRED
+) -> Objects:
     """Read all objects of ours over a client, as far as the user may read them.
 
     Args:
         client: a `controller.client.Client`.
         namespace: of a kind that may not be read everywhere, read this one only; empty for none.
+        required: the kinds without which there is no answer; others that may not be read are
+            noted in `not_read`.
 
     Raises:
         ControllerError: the cluster did not answer, or refused.
@@ -107,7 +121,13 @@ async def read_objects(client: Any, namespace: str = "") -> Objects:
     lists = ScopedLists(client, namespace)
 
     async def listed(resource: Resource[T]) -> dict[Key, T]:
-        page = await lists.list_required(resource)
+        if resource in required:
+            page = await lists.list_required(resource)
+        else:
+            allowed = await lists.list_allowed(resource)
+            if allowed is None:
+                return {}
+            page = allowed
         for key, reason in page.unreadable.items():
             unreadable[resource.kind, key] = reason
         return {item.metadata.key: item for item in page.items}

@@ -15,8 +15,10 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.api.tenantnetwork import TenantNetwork
 from reconcilers.integrations.core.scopedlists import NotRead, limits_in
 from reconcilers.tenantcluster.allocations.membership import is_foreign, role
+from reconcilers.tenantcluster.conditionorder import worst_condition
 from reconcilers.tenantcluster.status import NETWORK_READY
 
 NO_OBJECT = "no such TenantCluster"
@@ -33,6 +35,7 @@ class Holding:
         allocations: by namespace and name.
         missing: why there is no object.
         not_read: what it may hold and may not be read: its figures are not known then.
+        shown: what its status shows; None unless its allocations may not be read.
     """
 
     key: Key
@@ -40,9 +43,16 @@ class Holding:
     allocations: tuple[IPAllocation, ...]
     missing: str = NO_OBJECT
     not_read: Sequence[NotRead] = ()
+    shown: TenantNetwork | None = None
 
     def ranges(self, kind: str) -> list[AddressRange]:
         """Return the ranges of a type that it holds."""
+        if self.shown is not None:
+            spans = (
+                shown.range.partition("-") for shown in self.shown.ranges if shown.type == kind
+            )
+            parsed = (ranges.parsed(first, last) for first, _, last in spans)
+            return [span for span in parsed if span is not None]
         of_kind = (one for one in self.allocations if one.spec.type == kind)
         return [held for one in of_kind for held in ranges.all_held(one)]
 
@@ -67,15 +77,36 @@ class Holding:
         return (condition.status, condition.message) if condition else ("Unknown", "-")
 
     @property
+    def worst(self) -> tuple[str, str]:
+        """The status and message of the condition that says most of what is wrong."""
+        if self.tenant is None:
+            return "Unknown", self.missing
+        condition = worst_condition(self.tenant)
+        return (condition.status, condition.message) if condition else ("Unknown", "-")
+
+    @property
     def waiting(self) -> int:
-        """How many of its requests hold nothing yet."""
-        return sum(
+        """How many requests of it hold nothing yet, with or without an IPAllocation."""
+        network = self.tenant.status.network if self.tenant else None
+        wanted = network.waiting if network is not None else ()
+        if self.shown is not None:
+            return len(wanted)
+        without_allocation = sum(not request.allocation for request in wanted)
+        return without_allocation + sum(
             ranges.held(one) is None and not one.metadata.terminating for one in self.allocations
         )
 
     @property
+    def services_waiting(self) -> int | None:
+        """How many Services have long been without an address; None if that is not known."""
+        network = self.tenant.status.network if self.tenant else None
+        return network.loadBalancer.servicesWaiting if network is not None else None
+
+    @property
     def grown(self) -> int:
         """How many of its ranges came by growth."""
+        if self.shown is not None:
+            return sum(shown.role == names.ROLE_GROWTH for shown in self.shown.ranges)
         return sum(self.role(one) == names.ROLE_GROWTH for one in self.allocations)
 
     def role(self, allocation: IPAllocation) -> str | None:
@@ -100,16 +131,13 @@ def holdings(objects: Objects) -> list[Holding]:
     missing = NO_OBJECT if objects.owners_known else NOT_READ
     not_read = limits_in("", {IP_ALLOCATION.full_name}, objects.all_not_read)
     ordered = sorted(members, key=lambda one: (one[0], not one[1]))
-    return [
-        Holding(
-            key,
-            objects.clusters[key] if own else None,
-            tuple(members[key, own]),
-            missing,
-            not_read,
-        )
-        for key, own in ordered
-    ]
+    found = []
+    for key, own in ordered:
+        tenant = objects.clusters[key] if own else None
+        shown = tenant.status.network if tenant is not None and not_read else None
+        hidden = not_read if shown is None else ()
+        found.append(Holding(key, tenant, tuple(members[key, own]), missing, hidden, shown))
+    return found
 
 
 def numbered(

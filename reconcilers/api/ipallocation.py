@@ -283,6 +283,19 @@ class IPAllocation:
         return Key(self.metadata.namespace, self.spec.poolRef.name)
 
     @property
+    def releasing_since(self) -> datetime | None:
+        """Since when its range is being released; None if it is not, or the mark has no time."""
+        if self.metadata.deletionTimestamp is not None:
+            return self.metadata.deletionTimestamp
+        try:
+            mark = datetime.fromisoformat(
+                self.metadata.annotations.get(names.ANNOTATION_RELEASING, "")
+            )
+        except ValueError:
+            return None
+        return mark if mark.tzinfo else None
+
+    @property
     def releasing(self) -> bool:
         """Whether its range is being given back: deleted, or marked for shrink."""
         return self.metadata.terminating or (

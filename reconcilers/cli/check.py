@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from reconcilers.addressmap.audit import Finding, audit
-from reconcilers.addressmap.objects import read_objects
+from reconcilers.addressmap.objects import Objects, read_objects
 from reconcilers.cli.cluster.objects import (
     Scope,
     in_cluster,
@@ -23,6 +23,7 @@ from reconcilers.cli.flags import option
 from reconcilers.cli.output import NOT_READ, Cell, Column, Form, output_option, show, table
 from reconcilers.cli.problems import EXIT_PROBLEM, say
 from reconcilers.cli.progress import progress, show_progress
+from reconcilers.health.report import finding_order, health_findings
 
 _COLOURS = {"error": "red", "warning": "yellow"}
 _COLUMNS: Sequence[Column[Finding]] = (
@@ -106,7 +107,13 @@ def check(
 def _audited(where: Scope) -> list[Finding]:
     objects = read_all(where)
     with progress("looking for what is wrong"):
-        return _shown_of(audit(objects, datetime.now(UTC)), where)
+        return _shown_of(_all_findings(objects), where)
+
+
+def _all_findings(objects: Objects) -> list[Finding]:
+    """Return what is wrong and what waits, gravest first."""
+    now = datetime.now(UTC)
+    return sorted([*audit(objects), *health_findings(objects, now)], key=finding_order)
 
 
 def _shown_of(findings: Iterable[Finding], where: Scope) -> list[Finding]:
@@ -121,7 +128,7 @@ def _shown_of(findings: Iterable[Finding], where: Scope) -> list[Finding]:
 
 async def _repaired(where: Scope, wanted: Report, client: Any) -> list[Outcome]:
     objects = await read_objects(client, where.namespace)
-    findings = _shown_of(audit(objects, datetime.now(UTC)), where)
+    findings = _shown_of(_all_findings(objects), where)
     show_progress("carrying out the report")
     return [outcome async for outcome in repair(client, wanted, findings)]
 
@@ -131,6 +138,6 @@ async def _audit_with_tenants(where: Scope, client: Any) -> list[Finding]:
 
     objects = await read_objects(client, where.namespace)
     report_not_read(objects)
-    findings = _shown_of(audit(objects, datetime.now(UTC)), where)
+    findings = _shown_of(_all_findings(objects), where)
     show_progress("asking the tenants")
     return [*findings, *await tenant_drift(client, objects, where.namespace)]

@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "map": "Draw a pool's address space.",
     "whois": "Show who holds an address.",
     "ui": "Serve the map as a page that stays current.",
+    "status": "Show what waits or fails, on one page.",
     "tenants": "Show what every tenant holds.",
     "check": "Look for what is wrong; mend it.",
     "crds": "Print the CustomResourceDefinitions.",

@@ -16,6 +16,7 @@ from reconcilers.addressmap.tenants import Holding, holdings
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.cli.cluster.drawing import state_cell
 from reconcilers.cli.cluster.objects import (
     followed,
@@ -129,7 +130,8 @@ _TENANTS: Sequence[Column[Holding]] = (
     Column("LB", _sizes(names.TYPE_LOADBALANCER), narrow=_sizes(names.TYPE_LOADBALANCER, short)),
     Column("GROWN", _if_known(lambda tenant: tenant.grown), drop=2),
     Column("WAITING", _if_known(lambda tenant: tenant.waiting)),
-    Column("READY", lambda one: Cell(one.network[0], STATUS_COLOURS.get(one.network[0]))),
+    Column("SERVICES", lambda tenant: tenant.services_waiting, drop=3),
+    Column("READY", lambda tenant: Cell(tenant.worst[0], STATUS_COLOURS.get(tenant.worst[0]))),
     Column(
         "NODE RANGES", _if_known(lambda tenant: _texts(tenant.ranges(names.TYPE_NODES))), wide=True
     ),
@@ -138,7 +140,7 @@ _TENANTS: Sequence[Column[Holding]] = (
         _if_known(lambda tenant: _texts(tenant.ranges(names.TYPE_LOADBALANCER))),
         wide=True,
     ),
-    Column("WHY", lambda one: Cell(one.network[1]), wide=True),
+    Column("WHY", lambda one: Cell(one.worst[1]), wide=True),
 )
 
 
@@ -147,9 +149,10 @@ _TENANTS: Sequence[Column[Holding]] = (
 @output_option()
 @watch_option()
 def tenants(output: Form, watch: bool, **values: Any) -> None:
-    """Show what every TenantCluster holds, and whether its network is ready.
+    """Show what every TenantCluster holds and waits for, and the worst of its conditions.
 
-    With -n, those whose cluster is in that namespace.
+    With -n, those whose cluster is in that namespace; then the right to read TenantClusters there
+    suffices. WAITING counts requests for addresses, SERVICES the tenant's Services without one.
     """
     where = scope(values)
 
@@ -162,7 +165,7 @@ def tenants(output: Form, watch: bool, **values: Any) -> None:
     if watch:
         followed(where, output, as_text)
         return
-    objects = read_all(where)
+    objects = read_all(where, required=(TENANT_CLUSTER,))
     found = of(objects)
     named = (("tenantcluster", one.key.name) for one in found)
     show(
@@ -182,6 +185,10 @@ def _holding(one: Holding) -> dict[str, Any]:
         "phase": one.phase,
         "networkReady": status,
         "reason": why,
+        "waiting": None if one.not_read else one.waiting,
+        "servicesWaiting": one.services_waiting,
+        "worstStatus": one.worst[0],
+        "worstMessage": one.worst[1],
         **limits,
         "allocations": [
             {

@@ -19,6 +19,7 @@ from reconcilers.api.ipallocation import PREFER_DUAL_STACK, REQUIRE_DUAL_STACK, 
 from reconcilers.api.vocabulary import MARKS, WORDS
 from reconcilers.cli.main import COMMANDS, cli
 from reconcilers.gauges import POOL_GAUGES
+from reconcilers.health import controllers, pools, requests, tenants
 from reconcilers.integrations.core.gauges import GAUGES
 from reconcilers.integrations.kubermatic import views as kubermatic
 from reconcilers.integrations.vitistack import views as vitistack
@@ -156,8 +157,12 @@ def words() -> set[str]:
         for one in reported.conditions:
             found |= {one.type, *one.reasons}
         found |= {event.reason for event in reported.events}
-    findings = set(re.findall(r'Finding\(\s*"(\w+)"', getsource(audit)))
-    assert {"Overlap", "Orphan"} <= findings
+    findings = {
+        kind
+        for module in (audit, tenants, pools, requests, controllers)
+        for kind in re.findall(r'[Ff]inding\(\s*"(\w+)"', getsource(module))
+    }
+    assert {"Overlap", "Orphan", "ServicesWait", "ReleaseWaits"} <= findings
     found |= findings
     return found | {alert["alert"] for alert in alerts()}
 

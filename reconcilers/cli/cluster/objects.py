@@ -12,7 +12,8 @@ import click
 
 from controller.errors import ApiError, ConfigurationError, ControllerError, Forbidden, NotFound
 from controller.meta import Key, Object
-from reconcilers.addressmap.objects import Objects, read_objects
+from controller.resource import Resource
+from reconcilers.addressmap.objects import REQUIRED, Objects, read_objects
 from reconcilers.api import names
 from reconcilers.cli import names as completed
 from reconcilers.cli.flags import cluster_options, option, with_options
@@ -97,11 +98,15 @@ def scope(values: Mapping[str, Any]) -> Scope:
     return Scope(values["kubeconfig"], values["context"], namespace, tuple(values["filename"]))
 
 
-def read_all(where: Scope) -> Objects:
+def read_all(where: Scope, required: Sequence[Resource[Any]] = REQUIRED) -> Objects:
     """Return the objects of a cluster, or of files saved from one, of all namespaces.
 
     With -n and a user who may not read all namespaces, those of that namespace; what could not be
     read is reported. `Objects.within` selects what is shown.
+
+    Args:
+        where: the cluster or the files.
+        required: the kinds without which there is no answer.
 
     Raises:
         Problem: the cluster or the files cannot be read.
@@ -112,7 +117,7 @@ def read_all(where: Scope) -> Objects:
     objects = in_cluster(
         where,
         "reading the cluster's objects",
-        lambda client: read_objects(client, where.namespace),
+        lambda client: read_objects(client, where.namespace, required),
     )
     report_not_read(objects)
     return objects

@@ -248,7 +248,7 @@ def test_a_file_without_a_report_or_with_two_is_refused(tmp_path: Path, times: i
 
 
 def test_every_field_of_a_report_is_read_back(tmp_path: Path) -> None:
-    labels = "  labels: {team: a}\n"
+    labels = "  labels: {team: a}\n  since: '2026-01-01T00:00:00Z'\n"
     (tmp_path / "report").write_text(REPORT + labels)
     [finding] = read_report(tmp_path / "report").findings
     assert asdict(finding) == {**yaml.safe_load(REPORT + labels)["findings"][0]} | {

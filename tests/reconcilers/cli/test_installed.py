@@ -13,6 +13,7 @@ SHORT = {
     "map": (("map", "lab-pool", *SAMPLES), "10.40.0.0/22"),
     "plan": (("plan", *SAMPLES), "team-platform-lab-cluster-lb"),
     "pools": (("pools", *SAMPLES), "lab-pool"),
+    "status": (("status", *SAMPLES), "NetworkPools"),
     "tenants": (("tenants", *SAMPLES), "lab-cluster"),
     "whois": (("whois", "10.40.1.0", *SAMPLES), "lab-pool"),
 }

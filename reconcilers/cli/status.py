@@ -1,0 +1,176 @@
+"""`butler-ipam status`: one page on what waits or fails, red if something does."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from reconcilers.addressmap.audit import Finding
+from reconcilers.addressmap.objects import Objects, read_objects
+from reconcilers.api import names
+from reconcilers.api.resources import TENANT_CLUSTER
+from reconcilers.cli.cluster.objects import (
+    Scope,
+    followed,
+    in_cluster,
+    read_all,
+    report_not_read,
+    scope,
+    scope_options,
+    watch_option,
+)
+from reconcilers.cli.flags import option
+from reconcilers.cli.managerflags import LEASE_NAME
+from reconcilers.cli.output import (
+    NOT_READ,
+    Cell,
+    Column,
+    Form,
+    output_option,
+    report,
+    show,
+    table,
+    tables,
+)
+from reconcilers.cli.problems import EXIT_PROBLEM
+from reconcilers.health.report import AreaState, area_states, finding_order, status_findings
+
+EXIT_WARNING = 3
+_COLOURS = {"error": "red", "warning": "yellow", "ok": "green", "unknown": "yellow"}
+_AREAS: Sequence[Column[AreaState]] = (
+    Column("AREA", lambda area: area.area),
+    Column("STATE", lambda area: Cell(area.state, _COLOURS[area.state])),
+    Column("SUMMARY", lambda area: area.summary),
+)
+_FINDINGS: Sequence[Column[Finding]] = (
+    Column("SEVERITY", lambda finding: Cell(finding.severity, _COLOURS[finding.severity])),
+    Column("KIND", lambda finding: finding.kind),
+    Column("OBJECT", lambda finding: finding.subject.text),
+    Column("SINCE", lambda finding: finding.since),
+    Column("WHAT", lambda finding: finding.sentence),
+)
+EXIT_CODES = """
+\b
+Exit code:
+  0  nothing waits or fails
+  1  something is wrong: an error, or the cluster cannot be read
+  2  the command was called in a way that makes no sense
+  3  warnings alone
+"""
+
+
+@click.command(epilog=EXIT_CODES)
+@scope_options
+@output_option()
+@watch_option()
+@option(
+    "--controller-namespace",
+    default=names.DEFAULT_NAMESPACE,
+    help="Where the controllers run: their Lease and Deployment.",
+)
+@option("--tenants", is_flag=True, help="Ask the API server and MetalLB of every tenant, too.")
+@click.pass_context
+def status(
+    ctx: click.Context,
+    /,
+    *,
+    output: Form,
+    watch: bool,
+    controller_namespace: str,
+    tenants: bool,
+    **values: Any,
+) -> None:
+    """Show what waits or fails: tenants, Services, requests, releases, pools, controllers.
+
+    Everything is read from the objects of the management cluster. With -n, what concerns that
+    namespace; the rights of a user of one namespace suffice.
+    """
+    where = scope(values)
+    if watch:
+        followed(where, output, lambda objects: _page(objects, where))
+        return
+    if tenants and where.files:
+        raise click.UsageError("--tenants asks the tenants: it needs a cluster, not files")
+    now = datetime.now(UTC)
+    controllers: AreaState | None = None
+    more: list[Finding] = []
+    if where.files:
+        objects = read_all(where)
+    else:
+        objects, controllers, more = in_cluster(
+            where,
+            "reading the cluster's objects",
+            lambda client: _read(client, where, controller_namespace, now, tenants=tenants),
+        )
+        report_not_read(objects)
+    findings = sorted([*_select(objects, where), *more], key=finding_order)
+    areas = area_states(_shown(objects, where), findings, controllers)
+    named = ((found.subject.kind.lower(), found.subject.name) for found in findings)
+    show(
+        output,
+        lambda: report(
+            "Status",
+            areas=map(asdict, areas),
+            findings=(_document(finding) for finding in findings),
+        ),
+        named,
+        lambda: tables(table(_AREAS, areas), table(_FINDINGS, findings)),
+    )
+    ctx.exit(_exit_code(ctx, findings))
+
+
+def _exit_code(ctx: click.Context, findings: Sequence[Finding]) -> int:
+    """Return the exit code: by severity; what may not be read counts as a warning."""
+    if any(finding.severity == "error" for finding in findings):
+        return EXIT_PROBLEM
+    return EXIT_WARNING if findings or ctx.meta.get(NOT_READ) else 0
+
+
+async def _read(
+    client: Any, where: Scope, controller_namespace: str, now: datetime, *, tenants: bool
+) -> tuple[Objects, AreaState, list[Finding]]:
+    """Return the objects, the state of the controllers, and what only live reads show."""
+    from reconcilers.health.controllers import read_controllers
+
+    objects = await read_objects(client, where.namespace, required=(TENANT_CLUSTER,))
+    state, findings = await read_controllers(client, controller_namespace, LEASE_NAME, now)
+    if tenants:
+        from reconcilers.cli.cluster.tenantdrift import tenant_drift
+
+        findings += await tenant_drift(client, objects, where.namespace)
+    return objects, state, findings
+
+
+def _page(objects: Objects, where: Scope) -> str:
+    """Return the page for people, without the controllers."""
+    findings = _select(objects, where)
+    areas = area_states(_shown(objects, where), findings, None)
+    return tables(table(_AREAS, areas), table(_FINDINGS, findings))
+
+
+def _shown(objects: Objects, where: Scope) -> Objects:
+    """Return the objects of the namespace of -n; all of them without it."""
+    return objects.within(where.namespace).of_tenants(where.namespace)
+
+
+def _select(objects: Objects, where: Scope) -> list[Finding]:
+    """Return the findings about what -n selects; all objects were read to find them."""
+    shown = {"", where.namespace}
+    return [
+        finding
+        for finding in status_findings(objects, datetime.now(UTC))
+        if not where.namespace or finding.subject.namespace in shown
+    ]
+
+
+def _document(finding: Finding) -> dict[str, Any]:
+    """Return a finding for programs."""
+    shown = {
+        "severity": finding.severity,
+        "kind": finding.kind,
+        "subject": asdict(finding.subject),
+        "sentence": finding.sentence,
+    }
+    return shown | ({"since": finding.since} if finding.since else {})

@@ -1,0 +1,130 @@
+"""Pools that hand out nothing, overlap, or have no room for what waits."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from controller.conditions import Condition, find, rfc3339
+from controller.meta import Key
+from reconcilers import ranges
+from reconcilers.addressmap.audit import Finding, Severity, Subject
+from reconcilers.addressmap.objects import Objects
+from reconcilers.addressmap.poolpictures import network_pool_pictures
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.conditions import READY
+from reconcilers.integrations.core.views import Views
+
+MOST_NAMED = 3
+"""Requests that one finding names."""
+_TRUE_IS_WRONG: Mapping[str, Severity] = {
+    "Overlapping": "warning",
+    "RangesOverlap": "error",
+    "OutOfRange": "error",
+    "ForeignManager": "error",
+    "OrphanCollectionSuspended": "error",
+    "CapacityExhausted": "warning",
+    "Degraded": "warning",
+}
+"""Conditions of NetworkPools that report something wrong while they are True."""
+
+
+def largest_free_blocks(objects: Objects) -> dict[Key, int]:
+    """Return the largest free block of each NetworkPool of which everything could be read."""
+    return {
+        picture.name.key: picture.usage.capacity.largest_free
+        for picture in network_pool_pictures(objects)
+        if not picture.picture.fault and not picture.not_read
+    }
+
+
+def pool_findings(objects: Objects, largest_free: Mapping[Key, int]) -> Iterator[Finding]:
+    """Yield what is wrong with the pools of all kinds.
+
+    Args:
+        objects: the objects.
+        largest_free: the largest free block of each NetworkPool.
+    """
+    for pool in objects.pools.values():
+        yield from _network_pool(pool)
+    yield from _no_room(objects, largest_free)
+    yield from _other_pools(objects.integrations)
+    yield from _requests_of_other_kinds(objects)
+
+
+def _network_pool(pool: NetworkPool) -> Iterator[Finding]:
+    """Yield what the conditions of a NetworkPool report."""
+    conditions = pool.status.conditions
+    ready = find(conditions, READY)
+    if ready is not None and ready.status == "False":
+        yield _finding("PoolNotReady", "error", pool, ready)
+    for kind, severity in _TRUE_IS_WRONG.items():
+        condition = find(conditions, kind)
+        if condition is not None and condition.status == "True":
+            yield _finding(f"Pool{kind}", severity, pool, condition)
+
+
+def _finding(kind: str, severity: Severity, pool: NetworkPool, condition: Condition) -> Finding:
+    since = condition.lastTransitionTime
+    return Finding(
+        kind,
+        severity,
+        Subject.from_object(NETWORK_POOL, pool),
+        f"{condition.reason}: {condition.message}",
+        since=rfc3339(since) if since is not None else None,
+    )
+
+
+def _no_room(objects: Objects, largest_free: Mapping[Key, int]) -> Iterator[Finding]:
+    """Yield the NetworkPools whose largest free block is smaller than a request that waits."""
+    needs: dict[Key, list[int]] = defaultdict(list)
+    for allocation in objects.allocations.values():
+        pool = objects.pools.get(allocation.pool_key)
+        if pool is None or allocation.metadata.terminating or ranges.held(allocation):
+            continue
+        needs[allocation.pool_key].append(ranges.requested(allocation, pool))
+    for cluster in objects.clusters.values():
+        waiting = cluster.status.network.waiting if cluster.status.network else ()
+        for request in waiting:
+            if request.allocation or request.reason != "PoolExhausted":
+                continue
+            for name in request.pools:
+                needs[Key(request.namespace, name)].append(request.addresses)
+    for key, counts in sorted(needs.items()):
+        if key not in largest_free or max(counts) <= largest_free[key]:
+            continue
+        number = "1 request waits" if len(counts) == 1 else f"{len(counts)} requests wait"
+        sentence = (
+            f"{number}, the largest for {max(counts)} addresses in a row; the largest free block"
+            f" is {largest_free[key]}: widen the pool, or add another to the ProviderConfig"
+        )
+        subject = Subject.from_object(NETWORK_POOL, objects.pools[key])
+        yield Finding("PoolHasNoRoomForWaiting", "error", subject, sentence)
+
+
+def _other_pools(views: Views) -> Iterator[Finding]:
+    """Yield the pools of other platforms that are not ready, or full while requests wait.
+
+    A pool of which the audit already reports what is wrong is left out.
+    """
+    reported = {(trouble.subject, trouble.key) for trouble in views.troubles}
+    for pool in views.pools:
+        subject = Subject(pool.kind, pool.key.namespace, pool.key.name)
+        part = f" in {pool.part}" if pool.part else ""
+        if pool.ready == "False" and (pool.kind, pool.key) not in reported:
+            yield Finding("PoolNotReady", "error", subject, f"{pool.reason}{part}")
+        if pool.waiting and not pool.free:
+            number = "1 request waits" if pool.waiting == 1 else f"{pool.waiting} requests wait"
+            yield Finding("RequestsWait", "error", subject, f"{number}{part}; nothing is free")
+
+
+def _requests_of_other_kinds(objects: Objects) -> Iterator[Finding]:
+    """Yield the full NetworkPools for which requests of other platforms wait."""
+    for key, requests in sorted(objects.integrations.requests.items()):
+        pool = objects.pools.get(key)
+        waiting = [request for request in requests if not ranges.all_held(request)]
+        if pool is None or not waiting or pool.status.available:
+            continue
+        names = ", ".join(request.metadata.name for request in waiting[:MOST_NAMED])
+        more = f" and {len(waiting) - MOST_NAMED} more" if len(waiting) > MOST_NAMED else ""
+        sentence = f"{names}{more} wait for an address; nothing is free"
+        yield Finding("RequestsWait", "error", Subject.from_object(NETWORK_POOL, pool), sentence)

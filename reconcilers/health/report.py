@@ -1,0 +1,112 @@
+"""All findings of health, and what each area comes to."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from reconcilers.addressmap.audit import Finding, audit
+from reconcilers.addressmap.objects import Objects
+from reconcilers.health.pools import largest_free_blocks, pool_findings
+from reconcilers.health.requests import request_findings
+from reconcilers.health.tenants import tenant_findings
+
+State = Literal["ok", "warning", "error", "unknown"]
+
+AREAS: Sequence[tuple[str, tuple[str, ...]]] = (
+    ("addresses", ("TenantWaitsForAddresses", "TenantFailed", "TenantBeingBuilt")),
+    ("tenants", ("TenantUnreachable", "TenantOutOfStep")),
+    ("services", ("ServicesWait", "TenantSizeNotMet")),
+    ("requests", ("RequestWaits", "RequestsWait")),
+    ("releases", ("ReleaseWaits", "StuckRelease")),
+    ("controllers", ("ControllersNotReady", "NoLeader", "WebhooksNotReady")),
+)
+"""The kinds of findings of each area; all others are of the area pools."""
+POOLS = "pools"
+
+
+@dataclass(frozen=True, slots=True)
+class AreaState:
+    """What the findings of one area come to.
+
+    Args:
+        area: its name.
+        state: the gravest severity among its findings; unknown if it could not be read.
+        summary: a sentence.
+    """
+
+    area: str
+    state: State
+    summary: str
+
+
+def health_findings(objects: Objects, now: datetime) -> list[Finding]:
+    """Return what waits or fails, gravest first."""
+    largest_free = largest_free_blocks(objects)
+    allocations = objects.allocations.values()
+    found = [
+        *tenant_findings(objects.clusters.values(), now),
+        *pool_findings(objects, largest_free),
+        *request_findings(allocations, objects.pools, largest_free, now),
+    ]
+    return sorted(found, key=finding_order)
+
+
+def finding_order(finding: Finding) -> tuple[str, str, str, str, str]:
+    """Return the place of a finding: gravest first, then by kind and object."""
+    subject = finding.subject
+    return finding.severity, finding.kind, subject.namespace, subject.name, finding.sentence
+
+
+def status_findings(objects: Objects, now: datetime) -> list[Finding]:
+    """Return what `status` shows: all of health, and the errors of the audit."""
+    errors = [finding for finding in audit(objects) if finding.severity == "error"]
+    return sorted([*health_findings(objects, now), *errors], key=finding_order)
+
+
+def area_of(finding: Finding) -> str:
+    """Return the area of a finding."""
+    return next((area for area, kinds in AREAS if finding.kind in kinds), POOLS)
+
+
+def area_states(
+    objects: Objects, findings: Sequence[Finding], controllers: AreaState | None
+) -> list[AreaState]:
+    """Return what each area comes to.
+
+    Args:
+        objects: the objects that the findings are about.
+        findings: the findings.
+        controllers: the state of the controllers; None if it was not asked for.
+    """
+    totals = {
+        "addresses": f"{len(objects.clusters)} TenantClusters",
+        "requests": f"{len(objects.allocations)} IPAllocations",
+        POOLS: f"{len(objects.pools)} NetworkPools"
+        + (f", {len(others)} other pools" if (others := objects.integrations.pools) else ""),
+    }
+    areas = [area for area, _ in AREAS if area != "controllers"]
+    states = [_state(area, findings, totals.get(area, "")) for area in [*areas, POOLS]]
+    return [*states, controllers] if controllers is not None else states
+
+
+def _state(area: str, findings: Iterable[Finding], total: str) -> AreaState:
+    """Return the state of an area, and how many findings of each kind it has."""
+    of_area = [finding for finding in findings if area_of(finding) == area]
+    counts = ", ".join(_counts(of_area))
+    return AreaState(
+        area, state_of(of_area), "; ".join(filter(None, [total, counts])) or "nothing waits"
+    )
+
+
+def state_of(findings: Sequence[Finding]) -> State:
+    """Return the gravest severity among findings; ok if there are none."""
+    if any(finding.severity == "error" for finding in findings):
+        return "error"
+    return "warning" if findings else "ok"
+
+
+def _counts(findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield each kind of finding with its number."""
+    for kind in dict.fromkeys(finding.kind for finding in findings):
+        yield f"{sum(finding.kind == kind for finding in findings)} {kind}"

@@ -1,0 +1,86 @@
+"""IPAllocations that wait for a range, and ranges that are being released."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+
+from controller.conditions import find, rfc3339
+from controller.meta import Key
+from reconcilers import ranges
+from reconcilers.addressmap.audit import Finding, Severity, Subject
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.resources import IP_ALLOCATION
+from reconcilers.conditions import READY
+
+SERVED_WITHIN = timedelta(seconds=30)
+"""How long a request may wait before that is reported."""
+RELEASED_WITHIN = timedelta(minutes=1)
+"""How long a release may wait for its tenant before that is reported."""
+STUCK_AFTER = timedelta(minutes=15)
+"""How long a release may wait before that is an error."""
+
+
+def request_findings(
+    allocations: Iterable[IPAllocation],
+    pools: Mapping[Key, NetworkPool],
+    largest_free: Mapping[Key, int],
+    now: datetime,
+) -> Iterator[Finding]:
+    """Yield the IPAllocations that wait for a range or for their tenant.
+
+    Args:
+        allocations: the IPAllocations.
+        pools: the NetworkPools that could be read.
+        largest_free: the largest free block of each of them.
+        now: the time.
+    """
+    for allocation in allocations:
+        if allocation.releasing and ranges.held(allocation) is not None:
+            yield from _release(allocation, now)
+        elif not allocation.metadata.terminating and ranges.held(allocation) is None:
+            yield from _request(allocation, pools, largest_free, now)
+
+
+def _request(
+    allocation: IPAllocation,
+    pools: Mapping[Key, NetworkPool],
+    largest_free: Mapping[Key, int],
+    now: datetime,
+) -> Iterator[Finding]:
+    """Yield a finding if a request has waited for long."""
+    since = allocation.requested_at
+    if now - since < SERVED_WITHIN:
+        return
+    ready = find(allocation.status.conditions, READY)
+    reason = f"{ready.reason}: {ready.message}" if ready is not None else "not reconciled yet"
+    pool = pools.get(allocation.pool_key)
+    largest = largest_free.get(allocation.pool_key)
+    if pool is None or largest is None:
+        sentence = f"waits for NetworkPool {allocation.pool_key}: {reason}"
+    else:
+        needed = ranges.requested(allocation, pool)
+        sentence = (
+            f"waits for {needed} addresses in a row of NetworkPool {allocation.pool_key}, whose"
+            f" largest free block is {largest}: {reason}"
+        )
+    subject = Subject.from_object(IP_ALLOCATION, allocation)
+    yield Finding("RequestWaits", "error", subject, sentence, since=rfc3339(since))
+
+
+def _release(allocation: IPAllocation, now: datetime) -> Iterator[Finding]:
+    """Yield a finding if a range has been leaving its tenant for long."""
+    since = allocation.releasing_since
+    age = now - since if since is not None else RELEASED_WITHIN
+    if age < RELEASED_WITHIN:
+        return
+    ready = find(allocation.status.conditions, READY)
+    reason = ready.message if ready is not None and ready.status == "False" else "no reason given"
+    where = ", ".join(held.text for held in ranges.all_held(allocation))
+    severity: Severity = "error" if age > STUCK_AFTER else "warning"
+    sentence = (
+        f"{where} waits for TenantCluster {allocation.spec.tenantClusterRef.key} to stop using it:"
+        f" {reason}"
+    )
+    subject = Subject.from_object(IP_ALLOCATION, allocation)
+    shown = rfc3339(since) if since is not None else None
+    yield Finding("ReleaseWaits", severity, subject, sentence, since=shown)

@@ -1,0 +1,118 @@
+"""What is wrong with TenantClusters: addresses, the tenant, its Services and its size."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+
+from controller.conditions import Condition, find, rfc3339
+from reconcilers.addressmap.audit import Finding, Severity, Subject
+from reconcilers.api.resources import TENANT_CLUSTER
+from reconcilers.api.tenantcluster import FAILED, LOAD_BALANCER_READY, TenantCluster
+from reconcilers.conditions import READY
+from reconcilers.tenantclients import UNREACHABLE
+from reconcilers.tenantcluster.conditionorder import PASSING
+from reconcilers.tenantcluster.elastic.fixedsize import LOAD_BALANCER_SIZED
+from reconcilers.tenantcluster.status import DEMAND_MET, NETWORK_READY
+
+BUILT_SOON = timedelta(minutes=10)
+"""How long the first build of a cluster may take before it is reported."""
+BUILT_WITHIN = timedelta(hours=1)
+"""How long it may take before that is an error."""
+
+
+def tenant_findings(clusters: Iterable[TenantCluster], now: datetime) -> Iterator[Finding]:
+    """Yield what is wrong with each TenantCluster that is not being deleted."""
+    for cluster in clusters:
+        if not cluster.metadata.terminating:
+            yield from _addresses(cluster, now)
+            yield from _tenant(cluster)
+            yield from _services(cluster)
+            yield from _size(cluster)
+
+
+def _addresses(cluster: TenantCluster, now: datetime) -> Iterator[Finding]:
+    """Yield a finding if a cluster waits for addresses, or cannot ask for any."""
+    network = find(cluster.status.conditions, NETWORK_READY)
+    if network is not None and network.status == "False":
+        reason = network.reason
+        severity: Severity = "warning" if reason in PASSING else "error"
+        if severity == "error":
+            waiting = cluster.status.network.waiting if cluster.status.network else ()
+            since = min((request.since for request in waiting if request.since), default=None)
+            yield _finding(
+                "TenantWaitsForAddresses", severity, cluster, network, f"{reason}: ", since
+            )
+            return
+    if cluster.status.phase == FAILED:
+        ready = find(cluster.status.conditions, READY)
+        yield _finding("TenantFailed", "error", cluster, ready)
+    elif not cluster.is_ready and not cluster.observed_only:
+        yield from _still_building(cluster, now)
+
+
+def _still_building(cluster: TenantCluster, now: datetime) -> Iterator[Finding]:
+    """Yield a finding if a cluster should be Ready by now."""
+    created = cluster.metadata.creationTimestamp
+    if created is None or now - created < BUILT_SOON:
+        return
+    ready = find(cluster.status.conditions, READY)
+    phase = cluster.status.phase or "Pending"
+    severity: Severity = "error" if now - created > BUILT_WITHIN else "warning"
+    yield _finding("TenantBeingBuilt", severity, cluster, ready, f"phase {phase}: ", created)
+
+
+def _tenant(cluster: TenantCluster) -> Iterator[Finding]:
+    """Yield a finding if a built cluster does not hold what it was given."""
+    balancer = find(cluster.status.conditions, LOAD_BALANCER_READY)
+    built = cluster.is_ready or cluster.observed_only
+    if balancer is None or balancer.status != "False" or balancer.reason in PASSING:
+        return
+    if balancer.reason == UNREACHABLE:
+        yield _finding("TenantUnreachable", "error", cluster, balancer)
+    elif built:
+        yield _finding("TenantOutOfStep", "error", cluster, balancer, f"{balancer.reason}: ")
+
+
+def _services(cluster: TenantCluster) -> Iterator[Finding]:
+    """Yield a finding if Services of the tenant have long been without an address."""
+    demand = find(cluster.status.conditions, DEMAND_MET)
+    if demand is None or demand.status != "False":
+        return
+    severity: Severity = "warning" if demand.reason in PASSING else "error"
+    yield _finding("ServicesWait", severity, cluster, demand, f"{demand.reason}: ")
+
+
+def _size(cluster: TenantCluster) -> Iterator[Finding]:
+    """Yield a finding if a static tenant has not the size that it asks for."""
+    size = find(cluster.status.conditions, LOAD_BALANCER_SIZED)
+    if size is None or size.status != "False" or size.reason in PASSING:
+        return
+    yield _finding("TenantSizeNotMet", "warning", cluster, size, f"{size.reason}: ")
+
+
+def _finding(
+    kind: str,
+    severity: Severity,
+    cluster: TenantCluster,
+    condition: Condition | None,
+    prefix: str = "",
+    since: datetime | None = None,
+) -> Finding:
+    """Return a finding that repeats what a condition says.
+
+    Args:
+        kind: the finding's kind.
+        severity: error or warning.
+        cluster: the cluster.
+        condition: the condition; None if it has none yet.
+        prefix: stands before the condition's message.
+        since: since when it is so; None for the condition's transition.
+    """
+    message = condition.message if condition is not None else "it was not reconciled yet"
+    since = since or (condition.lastTransitionTime if condition is not None else None)
+    return Finding(
+        kind,
+        severity,
+        Subject.from_object(TENANT_CLUSTER, cluster),
+        f"{prefix}{message}",
+        since=rfc3339(since) if since is not None else None,
+    )

@@ -1,0 +1,21 @@
+"""Which condition of a TenantCluster says most of what is wrong with it."""
+
+from controller.conditions import Condition, find
+from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
+from reconcilers.tenantcluster.elastic.fixedsize import LOAD_BALANCER_SIZED
+from reconcilers.tenantcluster.status import DEMAND_MET, NETWORK_READY
+
+PASSING = {"Growing", "Shrinking", "Reconciling", "Behind", "MetalLBInstalling"}
+"""Reasons of conditions that turn by themselves within moments."""
+_ORDER = (NETWORK_READY, LOAD_BALANCER_READY, DEMAND_MET, LOAD_BALANCER_SIZED)
+
+
+def worst_condition(cluster: TenantCluster) -> Condition | None:
+    """Return the condition that says most of what is wrong; NetworkReady if nothing is.
+
+    None if the cluster has no condition yet.
+    """
+    shown = [found for kind in _ORDER if (found := find(cluster.status.conditions, kind))]
+    false = [condition for condition in shown if condition.status == "False"]
+    lasting = [condition for condition in false if condition.reason not in PASSING]
+    return next(iter([*lasting, *false, *shown]), None)

@@ -1,0 +1,153 @@
+"""Incidents in which the first commands said that all was well: now `status` is red at once.
+
+The control plane is its own tenant, as in the static flow.
+"""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from controller.conditions import find
+from controller.meta import Key, Version
+from controller.resource import Resource
+from envtest.plane import ControlPlane as Plane
+from reconcilers.api.resources import NETWORK_POOL, PROVIDER_CONFIG, SERVICE, TENANT_CLUSTER
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.tenantcluster.status import DEMAND_MET, NETWORK_READY
+from tests.contract.test_static_flow import HOME, SETTINGS, Site, _cluster, site
+
+__all__ = ["site"]
+
+RBAC = "rbac.authorization.k8s.io"
+ROLES: dict[str, Resource[Any]] = {
+    kind: Resource(RBAC, "v1", kind, plural, TenantCluster)
+    for kind, plural in (("Role", "roles"), ("RoleBinding", "rolebindings"))
+}
+TEAM = "member-of-team"
+
+
+async def _platform(site: Site, cidr: str, **load_balancer: Any) -> None:
+    await site.create(NETWORK_POOL, HOME, "lab", spec={"cidr": cidr})
+    network = {"mode": "ipam", "poolRefs": [{"name": "lab"}], "loadBalancer": load_balancer}
+    await site.create(
+        PROVIDER_CONFIG, HOME, "default", spec={"provider": "local", "network": network}
+    )
+
+
+def _shown(site: Site, name: str) -> Any:
+    found = site.caches["tenantclusters"].get(Key("team", name))
+    return found.status if found is not None else None
+
+
+def _reason(site: Site, name: str, kind: str) -> str:
+    status = _shown(site, name)
+    found = find(status.conditions, kind) if status is not None else None
+    return found.reason if found is not None else ""
+
+
+async def _ask(command: str, kubeconfig: Path, *options: str) -> tuple[int, Any, str]:
+    """Run a command in a process of its own; return its code, document and errors."""
+    arguments = [command, f"--kubeconfig={kubeconfig}", "-o", "json", *options]
+    done = await anyio.run_process([sys.executable, "-m", "reconcilers", *arguments], check=False)
+    return done.returncode, json.loads(done.stdout), done.stderr.decode()
+
+
+async def _status(kubeconfig: Path, *options: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    code, document, _ = await _ask("status", kubeconfig, *options)
+    found = document["findings"]
+    return code, {f"{one['kind']} {one['subject']['name']}": one for one in found}
+
+
+async def _team_kubeconfig(plane: Plane, site: Site, folder: Path) -> Path:
+    """Return a kubeconfig of a user who may read the TenantClusters of one namespace."""
+    rule = {"apiGroups": ["butler.butlerlabs.dev"], "resources": ["tenantclusters"]}
+    rules = [rule | {"verbs": ["get", "list", "watch"]}]
+    subject = {"apiGroup": RBAC, "kind": "User", "name": TEAM}
+    reference = {"apiGroup": RBAC, "kind": "Role", "name": TEAM}
+    for kind, body in (
+        ("Role", {"rules": rules}),
+        ("RoleBinding", {"roleRef": reference, "subjects": [subject]}),
+    ):
+        path = f"/apis/{RBAC}/v1/namespaces/team/{ROLES[kind].plural}"
+        whole = {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": {"name": TEAM}} | body
+        await site.transport.request("POST", path, body=json.dumps(whole).encode())
+    await plane.add_user(TEAM, ["system:authenticated"])
+    return plane.write_kubeconfig(folder / "team", TEAM)
+
+
+async def test_clusters_that_find_no_pool_are_red_for_operators_and_for_their_team(
+    site: Site, plane: Plane, tmp_path: Path
+) -> None:
+    await _platform(site, "10.40.0.0/28")
+    admin = plane.write_kubeconfig(tmp_path / "admin")
+    team = await _team_kubeconfig(plane, site, tmp_path)
+    async with site.controllers():
+        for name in ("a", "b", "c"):
+            await site.create(TENANT_CLUSTER, "team", name, **_cluster())
+        await site.until(
+            lambda: sum(_reason(site, n, NETWORK_READY) == "PoolExhausted" for n in "abc") == 2
+        )
+        code, found = await _status(admin)
+        waiting = [finding for finding in found.values() if "Waits" in finding["kind"]]
+        assert code == 1
+        assert len(waiting) == 2
+        assert "lab: largest free block 3" in waiting[0]["sentence"]
+        assert "PoolHasNoRoomForWaiting lab" in found
+
+        code, found = await _status(team, "-n", "team")
+        assert code == 1
+        assert sum("Waits" in finding["kind"] for finding in found.values()) == 2
+        code, document, errors = await _ask("tenants", team, "-n", "team")
+        assert code == 0
+        assert "you may not read" in errors
+        items = {item["name"]: item for item in document["items"]}
+        assert sorted(item["waiting"] for item in items.values()) == [0, 2, 2]
+
+        pool = await site.client.get(NETWORK_POOL, Key(HOME, "lab"))
+        wider = {"spec": {"cidr": "10.40.0.0/26"}}
+        await site.client.patch(NETWORK_POOL, Version.from_object(pool), wider)
+        await site.until(lambda: all(_reason(site, n, NETWORK_READY) == "Ready" for n in "abc"))
+        _, found = await _status(admin)
+        assert not [finding for finding in found.values() if "Wait" in finding["kind"]]
+
+
+async def test_services_without_an_address_in_a_static_tenant_are_red_until_it_is_larger(
+    site: Site, plane: Plane, tmp_path: Path
+) -> None:
+    await _platform(site, "10.40.0.0/24", defaultPoolSize=2)
+    admin = plane.write_kubeconfig(tmp_path / "admin")
+    quick = replace(SETTINGS, tenant=replace(SETTINGS.tenant, growth_after=0.5))
+    async with site.controllers(settings=quick):
+        await site.create(TENANT_CLUSTER, "team", "a", **_cluster())
+        await site.until(lambda: site.phase("tenantclusters", "a", "team") == "Ready")
+        addresses = {f"s{number}": f"10.40.0.{number}" for number in range(2)}
+        for name, address in addresses.items():
+            await _service(site, name, address)
+        await _service(site, "waits", None)
+        await site.until(lambda: _reason(site, "a", DEMAND_MET) == "SizeReached")
+        code, found = await _status(admin)
+        assert code == 1
+        assert "1 Service without an address" in found["ServicesWait a"]["sentence"]
+        assert _shown(site, "a").network.loadBalancer.servicesWaiting == 1
+
+        cluster = await site.client.get(TENANT_CLUSTER, Key("team", "a"))
+        larger = {"spec": {"networking": {"lbPoolSize": 4}}}
+        await site.client.patch(TENANT_CLUSTER, Version.from_object(cluster), larger)
+        await site.until(lambda: _shown(site, "a").network.loadBalancer.addresses == 4)
+
+
+async def _service(site: Site, name: str, address: str | None) -> None:
+    """Create a Service of type LoadBalancer that shows an address, or none."""
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+    created = await site.client.create(
+        SERVICE, "default", {"metadata": {"name": name}, "spec": spec}
+    )
+    if address is not None:
+        status = {"status": {"loadBalancer": {"ingress": [{"ip": address}]}}}
+        await site.client.patch(
+            SERVICE, Version.from_object(created), status, subresource="status"
+        )

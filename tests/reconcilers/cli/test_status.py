@@ -1,0 +1,224 @@
+"""`status`: one page that is red if something waits or fails, and its exit code says so too."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reconcilers.cli.commandline import Outcome, allocation, holding, pool
+from tests.reconcilers.cli.saved import ask, cluster, held
+
+NOW = "2026-01-01T00:00:00Z"
+
+
+def _condition(kind: str, status: str, reason: str, message: str) -> dict[str, str]:
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": NOW,
+    }
+
+
+def _cluster(name: str, *conditions: dict[str, str], **status: Any) -> dict[str, Any]:
+    body = cluster(name, "team", f"uid-{name}")
+    body["metadata"]["creationTimestamp"] = NOW
+    body["status"] = {"phase": "Ready", "conditions": list(conditions)} | status
+    return body
+
+
+def _waiting(name: str, count: int = 70) -> dict[str, Any]:
+    message = f"needs {count} node addresses in a row; lab: largest free block 64"
+    request = {
+        "type": "nodes",
+        "role": "initial",
+        "reason": "PoolExhausted",
+        "addresses": count,
+        "namespace": "butler-system",
+        "pools": ["lab"],
+        "since": NOW,
+    }
+    return _cluster(
+        name,
+        _condition("NetworkReady", "False", "PoolExhausted", message),
+        phase="Provisioning",
+        network={"waiting": [request]},
+    )
+
+
+def _pool(
+    cidr: str = "10.40.0.0/26", conditions: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    body = pool(cidr=cidr)
+    body["status"] = {
+        "conditions": [
+            _condition(kind, value, "Because", f"{kind} is {value}")
+            for kind, value in (conditions or {}).items()
+        ],
+    }
+    return body
+
+
+def _findings(outcome: Outcome) -> dict[str, dict[str, Any]]:
+    return {one["kind"]: one for one in json.loads(outcome.out)["findings"]}
+
+
+def _states(outcome: Outcome) -> dict[str, str]:
+    return {one["area"]: one["state"] for one in json.loads(outcome.out)["areas"]}
+
+
+def test_where_nothing_waits_everything_is_ok_and_so_is_the_exit_code(tmp_path: Path) -> None:
+    ready = _condition("NetworkReady", "True", "Ready", "LB IPs allocated")
+    objects = (_pool(), _cluster("shop", ready))
+    outcome = ask(tmp_path, "status", "-o", "json", objects=objects)
+    assert outcome.code == 0
+    assert set(_states(outcome).values()) == {"ok"}
+    assert json.loads(outcome.out)["findings"] == []
+
+
+def test_clusters_without_an_allocation_are_red_and_so_is_the_pool_without_room(
+    tmp_path: Path,
+) -> None:
+    objects = (_pool(), _waiting("one"), _waiting("two"))
+    outcome = ask(tmp_path, "status", "-o", "json", objects=objects)
+    assert outcome.code == 1
+    assert (_states(outcome)["addresses"], _states(outcome)["pools"]) == ("error", "error")
+    found = _findings(outcome)
+    waits = found["TenantWaitsForAddresses"]
+    assert "needs 70 node addresses in a row; lab: largest free block 64" in waits["sentence"]
+    assert waits["since"] == NOW
+    assert "2 requests wait, the largest for 70" in found["PoolHasNoRoomForWaiting"]["sentence"]
+
+
+def test_a_pool_whose_block_suffices_is_not_called_without_room(tmp_path: Path) -> None:
+    objects = (_pool("10.40.0.0/25"), _waiting("one"))
+    outcome = ask(tmp_path, "status", "-o", "json", objects=objects)
+    assert "PoolHasNoRoomForWaiting" not in _findings(outcome)
+
+
+@pytest.mark.parametrize(
+    ("condition", "reason", "kind"),
+    [
+        ("LoadBalancerReady", "TenantUnreachable", "TenantUnreachable"),
+        ("LoadBalancerReady", "TenantWebhookFailed", "TenantOutOfStep"),
+        ("LoadBalancerDemandMet", "QuotaExceeded", "ServicesWait"),
+        ("LoadBalancerSized", "RangeNotDivisible", "TenantSizeNotMet"),
+    ],
+)
+def test_what_a_condition_of_a_ready_cluster_says_is_shown(
+    tmp_path: Path, condition: str, reason: str, kind: str
+) -> None:
+    objects = (_pool(), _cluster("shop", _condition(condition, "False", reason, "for this")))
+    outcome = ask(tmp_path, "status", "-o", "json", objects=objects)
+    found = _findings(outcome)[kind]
+    assert "for this" in found["sentence"]
+    assert found["since"] == NOW
+    assert outcome.code == (3 if kind == "TenantSizeNotMet" else 1)
+
+
+def test_what_passes_within_moments_is_a_warning_or_nothing(tmp_path: Path) -> None:
+    objects = (
+        _pool(),
+        _cluster("shop", _condition("LoadBalancerDemandMet", "False", "Growing", "growing")),
+    )
+    outcome = ask(tmp_path, "status", "-o", "json", objects=objects)
+    assert (outcome.code, _findings(outcome)["ServicesWait"]["severity"]) == (3, "warning")
+
+
+def test_a_request_that_waits_says_what_it_needs_and_what_the_pool_has(tmp_path: Path) -> None:
+    failed = {
+        "phase": "Failed",
+        "conditions": [_condition("Ready", "False", "PoolExhausted", "no contiguous block")],
+    }
+    waits = allocation("big", 100, status=failed)
+    waits["metadata"]["creationTimestamp"] = NOW
+    outcome = ask(tmp_path, "status", "-o", "json", objects=(_pool(), waits))
+    sentence = _findings(outcome)["RequestWaits"]["sentence"]
+    assert "100 addresses in a row of NetworkPool butler-system/lab" in sentence
+    assert "largest free block is 64" in sentence
+    assert outcome.code == 1
+
+
+def test_a_release_that_waits_names_the_range_and_the_tenant(tmp_path: Path) -> None:
+    status = holding("10.40.0.0", "10.40.0.7") | {
+        "conditions": [_condition("Ready", "False", "WaitingForTenant", "MetalLB shows it")]
+    }
+    leaving = held("lb", "10.40.0.0", "10.40.0.7", tenant="team/shop")
+    leaving["status"] = status
+    leaving["metadata"]["deletionTimestamp"] = NOW
+    outcome = ask(tmp_path, "status", "-o", "json", objects=(_pool(), leaving))
+    found = _findings(outcome)["ReleaseWaits"]
+    assert found["severity"] == "error"
+    assert "10.40.0.0/29 waits for TenantCluster team/shop" in found["sentence"]
+    assert "MetalLB shows it" in found["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "value", "kind", "code"),
+    [
+        ("Ready", "False", "PoolNotReady", 1),
+        ("RangesOverlap", "True", "PoolRangesOverlap", 1),
+        ("Overlapping", "True", "PoolOverlapping", 3),
+        ("Overlapping", "False", "", 0),
+    ],
+)
+def test_what_a_pool_reports_is_shown(
+    tmp_path: Path, condition: str, value: str, kind: str, code: int
+) -> None:
+    outcome = ask(
+        tmp_path, "status", "-o", "json", objects=(_pool(conditions={condition: value}),)
+    )
+    assert list(_findings(outcome)) == [kind] * bool(kind)
+    assert outcome.code == code
+
+
+def test_with_a_namespace_only_what_concerns_it_is_shown(tmp_path: Path) -> None:
+    objects = (_pool(), _waiting("one"))
+    mine = ask(tmp_path, "status", "-n", "team", "-o", "json", objects=objects)
+    assert list(_findings(mine)) == ["TenantWaitsForAddresses"]
+    theirs = ask(tmp_path, "status", "-n", "others", "-o", "json", objects=objects)
+    assert (theirs.code, list(_findings(theirs))) == (0, [])
+
+
+def test_the_page_for_people_has_the_areas_first_and_then_the_findings(tmp_path: Path) -> None:
+    lines = ask(tmp_path, "status", objects=(_pool(), _waiting("one"))).out.splitlines()
+    assert lines[0].split() == ["AREA", "STATE", "SUMMARY"]
+    assert [line.split()[0] for line in lines[1:7]] == [
+        "addresses",
+        "tenants",
+        "services",
+        "requests",
+        "releases",
+        "pools",
+    ]
+    assert lines[8].split()[:3] == ["SEVERITY", "KIND", "OBJECT"]
+    assert "TenantWaitsForAddresses" in "\n".join(lines[9:])
+
+
+def test_check_includes_what_waits(tmp_path: Path) -> None:
+    outcome = ask(tmp_path, "check", "-o", "json", objects=(_pool(), _waiting("one")))
+    kinds = {finding["kind"] for finding in json.loads(outcome.out)["findings"]}
+    assert {"TenantWaitsForAddresses", "PoolHasNoRoomForWaiting"} <= kinds
+    assert outcome.code == 1
+
+
+def test_tenants_shows_the_worst_condition_and_counts_what_is_wanted(tmp_path: Path) -> None:
+    unreachable = _cluster(
+        "away",
+        _condition("NetworkReady", "True", "Ready", "LB IPs allocated"),
+        _condition("LoadBalancerReady", "False", "TenantUnreachable", "timed out"),
+        network={"loadBalancer": {"servicesWaiting": 4}},
+    )
+    outcome = ask(
+        tmp_path, "tenants", "-o", "json", objects=(_pool(), unreachable, _waiting("one"))
+    )
+    away, waits = json.loads(outcome.out)["items"]
+    assert (away["worstStatus"], away["worstMessage"]) == ("False", "timed out")
+    assert (away["servicesWaiting"], waits["waiting"]) == (4, 1)
+    table = ask(tmp_path, "tenants", objects=(_pool(), unreachable, _waiting("one"))).out
+    heads, first, second = (line.split() for line in table.splitlines())
+    assert dict(zip(heads, first, strict=True))["READY"] == "False"
+    assert dict(zip(heads, second, strict=True))["WAITING"] == "1"
