@@ -1,7 +1,6 @@
 """What people are shown of pools while an object that may hold some of them is unreadable."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -119,7 +118,7 @@ async def test_nothing_that_an_unreadable_object_may_hold_is_called_free(holder:
         asked = AddressRange.parse(address, address)
         [(_, stretch)] = objects.integrations.at(asked)
         assert stretch.state == "unknown"
-    kinds = {finding.kind for finding in audit(objects, datetime.now(UTC))}
+    kinds = {finding.kind for finding in audit(objects)}
     assert "Unreadable" in kinds
     assert "StatusDrift" not in kinds
     others = [one for one in pool_pictures(objects) if one.name != pool.name]
