@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, str] = {
     "whois": "Show who holds an address.",
     "ui": "Serve the map as a page that stays current.",
     "status": "Show what waits or fails, on one page.",
+    "explain": "Say why a tenant or an allocation has what it has, or waits.",
     "tenants": "Show what every tenant holds.",
     "check": "Look for what is wrong; mend it.",
     "crds": "Print the CustomResourceDefinitions.",

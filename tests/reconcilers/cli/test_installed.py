@@ -10,6 +10,7 @@ from tests.reconcilers.cli.commands import ROOT, environment, installed
 SAMPLES = ("-f", str(ROOT / "manifests/samples"))
 SHORT = {
     "crds": (("crds", "networkpool"), "kind: CustomResourceDefinition"),
+    "explain": (("explain", "lab-cluster", *SAMPLES), "ProviderConfig"),
     "map": (("map", "lab-pool", *SAMPLES), "10.40.0.0/22"),
     "plan": (("plan", *SAMPLES), "team-platform-lab-cluster-lb"),
     "pools": (("pools", *SAMPLES), "lab-pool"),

@@ -1,0 +1,255 @@
+"""Why a tenant or an allocation has what it has: pools tried, blocks that fit, what it waits for.
+
+Everything is worked out from the objects as they are now. A choice that was made earlier was made
+among the blocks that were free then, so what is free now is named as that.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from allocator import AddressRange, AllocatorError, InvalidPool, Layout, Space
+from controller.conditions import find, rfc3339
+from controller.meta import Key
+from reconcilers import ranges
+from reconcilers.addressmap.extents import ALL_SIZES
+from reconcilers.addressmap.objects import Objects
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.providerconfig import ELASTIC, IPAM, ProviderConfig
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.conditions import READY
+from reconcilers.tenantcluster.allocations.membership import is_foreign
+from reconcilers.tenantcluster.allocations.requests import load_balancer_count, node_count
+from reconcilers.tenantcluster.provider import wanted_provider
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why an object has what it has.
+
+    Args:
+        kind: TenantCluster or IPAllocation.
+        key: its namespace and name.
+        lines: sentences, in the order in which the controllers decide.
+    """
+
+    kind: str
+    key: Key
+    lines: tuple[str, ...]
+
+
+def explain_tenant(tenant: TenantCluster, objects: Objects) -> Explanation:
+    """Return why a cluster has its ranges, and why it does not have others."""
+    return Explanation("TenantCluster", tenant.metadata.key, tuple(_tenant(tenant, objects)))
+
+
+def explain_allocation(allocation: IPAllocation, objects: Objects) -> Explanation:
+    """Return why an allocation has its pool and range, or why it waits."""
+    lines = tuple(_allocation(allocation, objects))
+    return Explanation("IPAllocation", allocation.metadata.key, lines)
+
+
+def _tenant(tenant: TenantCluster, objects: Objects) -> Iterator[str]:
+    provider = _provider_of(tenant, objects)
+    if provider is None:
+        yield "no ProviderConfig of it could be found: it cannot ask for addresses"
+    elif provider.spec.networking.mode != IPAM:
+        yield f"ProviderConfig {provider.metadata.key} is in cloud mode: it asks for no addresses"
+    else:
+        yield from _wanted(tenant, provider, objects)
+    members = [
+        allocation
+        for allocation in objects.allocations.values()
+        if allocation.spec.tenantClusterRef.key == tenant.metadata.key
+        and not is_foreign(allocation, tenant)
+    ]
+    for allocation in sorted(members, key=lambda member: member.metadata.key):
+        yield f"IPAllocation {allocation.metadata.key}: {_state(allocation)}"
+    for condition in tenant.status.conditions:
+        if condition.status == "False":
+            yield f"{condition.type} is False, {condition.reason}: {condition.message}"
+    network = tenant.status.network
+    if network is not None and network.lastRefusal is not None:
+        last = network.lastRefusal
+        when = f" at {rfc3339(last.time)}" if last.time else ""
+        yield f"last refused{when}, {last.reason}: {last.message}"
+
+
+def _provider_of(tenant: TenantCluster, objects: Objects) -> ProviderConfig | None:
+    """Return a cluster's ProviderConfig; the default of the namespace if it names none."""
+    wanted = wanted_provider(tenant, names.DEFAULT_NAMESPACE, None)
+    if wanted is not None:
+        return objects.providers.get(wanted)
+    return objects.providers.get(Key(names.DEFAULT_NAMESPACE, "default"))
+
+
+def _wanted(tenant: TenantCluster, provider: ProviderConfig, objects: Objects) -> Iterator[str]:
+    """Yield what a cluster asks for, and what each pool has for it, in order."""
+    network = provider.spec.networking
+    mode, count = network.sizing.allocationMode, load_balancer_count(tenant, network)
+    growth = f", then growth by {network.sizing.growthIncrement}" if mode == ELASTIC else ""
+    yield (
+        f"ProviderConfig {provider.metadata.key}, mode {mode}: {count} load-balancer addresses in"
+        f" a row{growth}; its pools in the order in which they are tried:"
+    )
+    for place, name in enumerate(network.pools_in_order(), 1):
+        key = Key(provider.metadata.namespace, name)
+        pool = objects.pools.get(key)
+        if pool is None:
+            yield f"{place}. NetworkPool {key} does not exist, or may not be read"
+            continue
+        nodes = node_count(pool, network)
+        yield f"{place}. NetworkPool {key}: {nodes} node addresses; {_free(pool, objects)}"
+
+
+def _free(pool: NetworkPool, objects: Objects) -> str:
+    """Return what a pool has free now, and why it hands out nothing if it does not."""
+    spaces = _spaces(pool, objects, None)
+    ready = find(pool.status.conditions, READY)
+    stopped = ""
+    if ready is not None and ready.status == "False":
+        stopped = f"; hands out nothing, {ready.reason}: {ready.message}"
+    if not spaces:
+        return f"its spec is invalid{stopped}"
+    sizes = ", ".join(
+        f"{space.free} {ranges.WORDS[space.layout.family]} addresses free, largest block"
+        f" {space.largest_free}"
+        for space in spaces
+    )
+    return f"{sizes}{stopped}"
+
+
+def _state(allocation: IPAllocation) -> str:
+    """Return what an allocation holds, or why it holds nothing, in a few words."""
+    held = ranges.all_held(allocation)
+    leaving = ", being released" if allocation.releasing else ""
+    if held:
+        where = " and ".join(span.text for span in held)
+        return f"{allocation.spec.type} {where} of {allocation.pool_key}{leaving}"
+    return f"{allocation.spec.type} of {allocation.pool_key} waits{leaving}: {_reason(allocation)}"
+
+
+def _reason(allocation: IPAllocation) -> str:
+    ready = find(allocation.status.conditions, READY)
+    return f"{ready.reason}: {ready.message}" if ready else "it was not reconciled yet"
+
+
+def _allocation(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
+    tenant = allocation.spec.tenantClusterRef.key
+    yield f"requested at {rfc3339(allocation.requested_at)} for TenantCluster {tenant}"
+    pool = objects.pools.get(allocation.pool_key)
+    if pool is None:
+        yield f"NetworkPool {allocation.pool_key} does not exist, or may not be read: it waits"
+        return
+    needed = ranges.requested(allocation, pool)
+    yield f"needs {needed} addresses in a row of NetworkPool {allocation.pool_key}"
+    yield from _pool_choice(allocation, objects)
+    held = ranges.all_held(allocation)
+    if not held:
+        yield f"waits, {_reason(allocation)}"
+        yield f"the pool now has {_free(pool, objects)}"
+        yield from _queue(allocation, objects)
+        return
+    for space in _spaces(pool, objects, allocation):
+        for span in held:
+            if span.family == space.layout.family:
+                yield from _best_fit(span, space)
+    if allocation.releasing:
+        yield f"being released: {_reason(allocation)}"
+
+
+def _pool_choice(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
+    """Yield the place of an allocation's pool among those of its cluster's ProviderConfig."""
+    tenant = objects.clusters.get(allocation.spec.tenantClusterRef.key)
+    provider = _provider_of(tenant, objects) if tenant is not None else None
+    if provider is None:
+        return
+    tried = list(provider.spec.networking.pools_in_order())
+    name = allocation.spec.poolRef.name
+    if name not in tried:
+        yield f"ProviderConfig {provider.metadata.key} does not name this pool (any more)"
+        return
+    place = tried.index(name)
+    if place == 0:
+        yield f"the pool is the first of ProviderConfig {provider.metadata.key}"
+        return
+    before = "; ".join(
+        f"{earlier} has now {_free(pool, objects)}"
+        if (pool := objects.pools.get(Key(provider.metadata.namespace, earlier)))
+        else f"{earlier} does not exist, or may not be read"
+        for earlier in tried[:place]
+    )
+    yield (
+        f"the pool is number {place + 1} of ProviderConfig {provider.metadata.key}; those before"
+        f" had no room when it was asked for: {before}"
+    )
+
+
+def _best_fit(span: AddressRange, space: Space) -> Iterator[str]:
+    """Yield from which free block a range would be taken now, and among how many that fit.
+
+    Args:
+        span: the range that an allocation holds.
+        space: the pool without that allocation.
+    """
+    blocks = [block for block in _free_blocks(space) if block.size >= span.size]
+    home = next((block for block in blocks if block.first <= span.first <= block.last), None)
+    if home is None:
+        yield f"{span.text} overlaps what others hold, or lies outside of what the pool hands out"
+        return
+    smallest = min(block.size for block in blocks)
+    fitting = f"{len(blocks)} free blocks have room for {span.size}, the smallest {smallest}"
+    yield (
+        f"{span.text}: without it the free block there has {home.size} addresses; now {fitting}."
+        " Best fit takes the smallest block with room, and of several the lowest"
+    )
+
+
+def _free_blocks(space: Space) -> list[AddressRange]:
+    """Return the free blocks of a space, ascending."""
+    family = space.layout.family
+    return [AddressRange(first, last, family) for first, last in space.state()[3]]
+
+
+def _queue(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
+    """Yield how many older requests wait for the same pool."""
+    before = [
+        other
+        for other in objects.allocations.values()
+        if other.pool_key == allocation.pool_key
+        and not other.metadata.terminating
+        and not ranges.held(other)
+        and (other.requested_at, other.metadata.name)
+        < (allocation.requested_at, allocation.metadata.name)
+    ]
+    if before:
+        yield (
+            f"{len(before)} older requests wait for the pool; a smaller one is served before a"
+            " larger one that has no room"
+        )
+
+
+def _spaces(pool: NetworkPool, objects: Objects, without: IPAllocation | None) -> Sequence[Space]:
+    """Return the addresses of a pool by family, with everything that is held but `without`."""
+    try:
+        layouts: Sequence[Layout] = ranges.layouts(pool.spec, ALL_SIZES)
+    except InvalidPool:
+        return ()
+    requests: Mapping[Key, Sequence[IPAllocation]] = objects.integrations.requests
+    holders = chain(objects.allocations.values(), requests.get(pool.metadata.key, ()))
+    taken = [
+        span
+        for holder in holders
+        if holder.pool_key == pool.metadata.key and holder is not without
+        for span in ranges.all_held(holder)
+    ]
+    for promise in pool.status.assignments:
+        if without is not None and promise.uid == without.metadata.uid:
+            continue
+        try:
+            taken += ranges.promised(promise)
+        except AllocatorError:
+            continue  # no address: it holds none
+    return [Space(layout, taken) for layout in layouts]
