@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconcilers.cli.garbage import Freezer
+from reconcilers.cli.garbage import Freezer, short_collections
 
 
 @pytest.fixture(autouse=True)
@@ -29,8 +29,16 @@ def test_what_a_long_full_collection_leaves_is_frozen() -> None:
 
 
 def test_a_short_full_collection_freezes_nothing() -> None:
-    assert _collect(0.01) == 0
+    assert _collect(0.005) == 0
 
 
 def test_a_collection_of_young_objects_freezes_nothing() -> None:
     assert _collect(0.1, generation=1) == 0
+
+
+def test_after_the_run_garbage_is_collected_as_before() -> None:
+    before = gc.get_threshold(), list(gc.callbacks)
+    with short_collections():
+        assert gc.get_freeze_count() > 0
+    assert (gc.get_threshold(), list(gc.callbacks)) == before
+    assert gc.get_freeze_count() == 0
