@@ -101,7 +101,8 @@ def _render_processors(output: Format, *, colors: bool) -> list[Processor]:
 
 
 def _as_json(line: object, **options: Any) -> str:
-    return escape_json(json.dumps(line, **options))
+    """Return a line without spaces after colons: runbooks look for `"level":"error"`."""
+    return escape_json(json.dumps(line, separators=(",", ":"), **options))
 
 
 def _escape_values(_logger: object, _method: str, line: EventDict) -> EventDict:

@@ -8,8 +8,8 @@ Nothing that a reconciler returns or raises ends a worker; SystemExit ends the p
 |-------------------------------|----------------------------------|---------------|---------|
 | Settled                       | when something changes           | success       | debug   |
 | Again(after)                  | after that many seconds; paced   | requeue_after | debug   |
-| Blocked(reason)               | when something changes           | success       | info    |
-| Blocked(reason, after)        | after that many seconds          | requeue_after | info    |
+| Blocked(reason)               | when something changes           | success       | info *  |
+| Blocked(reason, after)        | after that many seconds          | requeue_after | info *  |
 | Conflict (AlreadyExists too)  | with back-off                    | requeue       | info    |
 | … the fifth in a row, and on  | with back-off                    | error         | error   |
 | FieldManagerConflict          | with back-off                    | error         | error   |
@@ -19,6 +19,9 @@ Nothing that a reconciler returns or raises ends a worker; SystemExit ends the p
 | a mistake in code: TypeError, | with back-off; counts as panic   | error         | error   |
 | KeyError (supervisor.is_bug)  |                                  |               |         |
 | any other Exception           | with back-off                    | error         | error   |
+
+* Info when the reason is new; the passes that follow with the same reason log at debug. The first
+pass that ends with Settled or Again logs the end of the wait.
 
 A shard_by that fails is an error of its key, like a reconciler that raises.
 
@@ -57,6 +60,7 @@ from controller.outcome import Again, Blocked, Outcome, Settled
 from controller.queueorder import KEY_BASE_SECONDS
 from controller.resource import Resource
 from controller.shards import Partition
+from controller.statelog import StateLog
 from controller.supervisor import as_exception, cancellation_requested, is_bug
 from controller.workqueue import QueueShutDown, WorkQueue
 
@@ -67,6 +71,9 @@ Log = structlog.typing.FilteringBoundLogger
 LONGEST_PACE_SECONDS = 0.1
 """A key that keeps coming back at once is reconciled so often at most."""
 
+
+_BLOCKED = "Blocked"
+"""The topic of the states that the runner logs."""
 
 CONFLICTS_IN_A_ROW = 5
 """So many conflicts of one key in a row are an error: no retry has solved them."""
@@ -125,6 +132,7 @@ class Controller:
         self._conflicts: dict[Key, int] = {}
         """How often in a row the passes of a key ended with a Conflict."""
         self._logged_not_async = False
+        self._logged = StateLog()
         self._log: Log = structlog.get_logger(__name__)
 
     async def run(self) -> None:
@@ -183,6 +191,7 @@ class Controller:
         """Take a key out of the queue that is not reconciled here."""
         self._hurries.pop(key, None)
         self._conflicts.pop(key, None)
+        self._logged.forget(key)
         self.queue.forget(key)
         self.queue.done(key)
 
@@ -269,18 +278,28 @@ class Controller:
         match outcome:
             case Settled():
                 self.queue.forget(key)
+                self._log_unblocked(key)
                 self._log.debug("Reconciled")
                 return "success"
             case Again(after=seconds):
+                self._log_unblocked(key)
                 self._log.debug("Reconciled, requeued", after=seconds)
                 return self._requeue_after(key, seconds)
             case Blocked(reason=reason, after=seconds):
-                self._log.info("Blocked", reason=reason, after=seconds)
+                is_new = self._logged.begin(key, _BLOCKED, reason)
+                log = self._log.info if is_new else self._log.debug
+                log("Blocked", reason=reason, after=seconds)
                 return self._requeue_after(key, seconds)
             case Exception() as error:
                 return self._requeue_error(key, error)
             case unreachable:
                 assert_never(unreachable)
+
+    def _log_unblocked(self, key: Key) -> None:
+        """Log that a key that was blocked no longer is."""
+        reason = self._logged.end(key, _BLOCKED)
+        if reason is not None:
+            self._log.info("No longer blocked", reason=reason)
 
     def _requeue_error(self, key: Key, error: Exception) -> str:
         """Put a key back after an error: at once, after a delay or not at all, by its kind."""

@@ -23,6 +23,7 @@ from controller.conditions import find, is_true
 from controller.errors import Conflict, ControllerError, NotFound
 from controller.events import Recorder
 from controller.meta import Key, Version
+from controller.statelog import StateLog
 from reconcilers import labels
 from reconcilers.api import names
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
@@ -51,6 +52,10 @@ MOST_SINGLE = 16
 """Up to so many allocations that a sweep deletes from one pool get an event each."""
 
 _log = structlog.get_logger(__name__)
+
+_SWEEP, _LIMIT = "sweep of the pool", "limit of deletions"
+_DELETE, _REPAIR = "deletion of an orphan", "repair of an IPAllocation"
+# The topics of the states of pools and allocations that are logged.
 
 
 class OrphanCollector:
@@ -89,6 +94,7 @@ class OrphanCollector:
         self._count_collected = collected
         self._collected = MinuteWindow[Owner](clock)
         self._unsettled = Unsettled(allocations, clusters)
+        self._logged = StateLog()
         self._sweeps = 0
 
     async def run(self) -> None:
@@ -108,6 +114,8 @@ class OrphanCollector:
         suspended = {
             p.metadata.key for p in self._pools if is_true(p.status.conditions, SUSPENDED)
         }
+        unsettled_keys = (one.metadata.key for group in unsettled.values() for one in group)
+        self._logged.retain({*unsettled, *suspended, *unsettled_keys})
         for pool in sorted({*unsettled, *suspended}):
             # Read again, as they may have changed while the sweep waited for an answer.
             known = (self._allocations.get(one.metadata.key) for one in unsettled.get(pool, ()))
@@ -117,10 +125,12 @@ class OrphanCollector:
             try:
                 writes_left -= await self._repair(pool, found, owners, writes_left)
                 await self._collect(pool, found, owners)
+                self._logged.end(pool, _SWEEP)
             except (Conflict, NotFound):
                 continue  # the caches are behind; the next sweep sees what happened
             except ControllerError as error:
-                _log.warning("orphans not collected", pool=str(pool), error=str(error))
+                if self._logged.begin(pool, _SWEEP, str(error)):
+                    _log.warning("orphans not collected", pool=str(pool), error=str(error))
 
     def _has_foreign_manager(self, key: Key) -> bool:
         """Return whether another controller writes the statuses of the pool's allocations."""
@@ -136,10 +146,12 @@ class OrphanCollector:
             allowed = limit(size, self._settings)
             gone = set(map(_owner, suspects))
             if len(gone.union(self._collected.recent(key))) > allowed:
-                _log.warning("too many orphans at once", pool=str(key), count=len(suspects))
+                if self._logged.begin(key, _LIMIT, str(len(suspects))):
+                    _log.warning("too many orphans at once", pool=str(key), count=len(suspects))
                 if pool is not None:
                     await self._suspend(pool, too_many(len(gone), size, allowed))
                 return
+        self._logged.end(key, _LIMIT)
         if pool is not None:
             await self._resume(pool)
         collected = [a for a in suspects if await self._delete_if_orphaned(a, owners)]
@@ -170,7 +182,8 @@ class OrphanCollector:
         except (Conflict, NotFound):
             return False
         except ControllerError as error:
-            _log.warning("orphan not collected", allocation=name, error=str(error))
+            if self._logged.begin(allocation.metadata.key, _DELETE, str(error)):
+                _log.warning("orphan not collected", allocation=name, error=str(error))
             return False
         self._collected.add(allocation.pool_key, _owner(allocation))
         self._count_collected(allocation.pool_key)
@@ -268,9 +281,9 @@ class OrphanCollector:
         except (Conflict, NotFound):
             return True
         except ControllerError as error:
-            _log.warning(
-                "IPAllocation not repaired", allocation=allocation.metadata.name, error=str(error)
-            )
+            name = allocation.metadata.name
+            if self._logged.begin(allocation.metadata.key, _REPAIR, str(error)):
+                _log.warning("IPAllocation not repaired", allocation=name, error=str(error))
             return True
 
     async def _live_uid(self, allocation: IPAllocation, owners: LiveOwners) -> str:

@@ -12,6 +12,7 @@ from controller.clock import Clock
 from controller.conditions import rfc3339
 from controller.errors import Conflict, ControllerError, NotFound
 from controller.meta import Key, Version
+from controller.statelog import StateLog
 from reconcilers.api import names
 from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER, IPAddressPool
@@ -40,6 +41,11 @@ from reconcilers.tenantcluster.status import load_balancer_ready, tenant_unavail
 
 _log = structlog.get_logger(__name__)
 
+
+_UNAVAILABLE = "tenant client"
+_REWRITE = "rewrite of the pool"
+_MARKER = "marker IPAddressPool"
+# The topics of the states that are logged.
 
 HISTORY_SECONDS = 5.0
 """After how many seconds that a tenant's pool is ahead of us it is found out why."""
@@ -72,6 +78,7 @@ class Projector:
         tenants: clients of the tenants.
         corrections: tells edits by others from news of ours, and reports them.
         watches: of what is written there.
+        logged: the states of tenants that were logged.
         clock: the time.
         settings: where MetalLB lives.
     """
@@ -85,12 +92,14 @@ class Projector:
         tenants: TenantClients,
         corrections: Corrections,
         watches: PoolWatches,
+        logged: StateLog,
         clock: Clock,
         settings: TenantSettings,
     ) -> None:
         self._client = client
         self._corrections = corrections
         self._watches = watches
+        self._logged = logged
         self._reading = Reading(watches, clock, settings)
         self._clock = clock
         self._allocations = allocations
@@ -217,9 +226,9 @@ class Projector:
         try:
             await self._write(tenant, wanted, begin=begin and bool(wanted.entries))
             self._behind.pop(uid, None)
+            self._log_available(tenant)
         except TenantUnavailable as error:
-            log = _log.debug if error.absent else _log.warning
-            log("cannot get tenant client, skipping", error=error.message)
+            self._log_unavailable(tenant, error)
             return tenant_unavailable(tenant, error)
         except ProjectionBlocked as blocked:
             return load_balancer_ready(False, blocked.reason, blocked.message)
@@ -232,6 +241,23 @@ class Projector:
         if not wanted.entries:
             return load_balancer_ready(True, "Ready", "the tenant has no load-balancer IPs")
         return load_balancer_ready(True, "Ready", f"MetalLB holds {', '.join(wanted.entries)}")
+
+    def _log_unavailable(self, tenant: TenantCluster, error: TenantUnavailable) -> None:
+        """Log why a tenant cannot be written to, as a warning if that is new.
+
+        A Secret that is absent is usual while a cluster is being built.
+        """
+        is_new = not error.absent and self._logged.begin(
+            tenant.metadata.key, _UNAVAILABLE, error.message
+        )
+        log = _log.warning if is_new else _log.debug
+        log("cannot get tenant client, skipping", error=error.message)
+
+    def _log_available(self, tenant: TenantCluster) -> None:
+        """Log that a tenant can be written to again."""
+        error = self._logged.end(tenant.metadata.key, _UNAVAILABLE)
+        if error is not None:
+            _log.info("the tenant's client works again", error=error)
 
     async def overwrite_lost_history(self, tenant: TenantCluster) -> None:
         """Write over a tenant's pool whose basis is of a history that the cluster has lost.
@@ -279,8 +305,10 @@ class Projector:
                 await metallb.overwrite(live, wanted)
                 if wanted.entries:
                     await self._advertiser(client, tenant).advertise(wanted)
+            self._logged.end(key, _REWRITE)
         except (TenantUnavailable, ProjectionBlocked, Conflict) as error:
-            _log.info("cannot rewrite the tenant's MetalLB pool", error=str(error))
+            log = _log.info if self._logged.begin(key, _REWRITE, str(error)) else _log.debug
+            log("cannot rewrite the tenant's MetalLB pool", error=str(error))
 
     async def remove_marker(self, tenant: TenantCluster) -> None:
         """Remove the record of given-back ranges from a tenant that has given back all of them.
@@ -298,7 +326,9 @@ class Projector:
                     management = await self._tenants.management()
                     await remove_marker(client, self._settings.metallb_namespace, management)
         except (TenantUnavailable, Conflict) as error:
-            _log.info("cannot delete the marker IPAddressPool in the tenant", error=str(error))
+            is_new = self._logged.begin(tenant.metadata.key, _MARKER, str(error))
+            log = _log.info if is_new else _log.debug
+            log("cannot delete the marker IPAddressPool in the tenant", error=str(error))
 
     async def _write(self, tenant: TenantCluster, wanted: Projection, *, begin: bool) -> None:
         """Write to the tenant; after a 401 once more, with credentials from a new read."""

@@ -26,6 +26,7 @@ from controller import (
     has_finalizer,
 )
 from controller.meta import MetadataOnly, ObjectMeta
+from controller.statelog import StateLog
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
@@ -86,6 +87,7 @@ class TenantClusterReconciler:
         vanished: clusters that went in spite of our finalizer.
         tenants: clients of the tenants.
         recorder: takes the events.
+        logged: the states of tenants that were logged.
         clock: the time.
         settings: intervals and thresholds.
     """
@@ -105,10 +107,12 @@ class TenantClusterReconciler:
         vanished: VanishedClusters,
         tenants: TenantClients,
         recorder: Recorder,
+        logged: StateLog,
         clock: Clock,
         settings: TenantSettings,
     ) -> None:
         self._client = client
+        self._logged = logged
         self._clusters = clusters
         self._allocations = allocations
         self._providers = providers
@@ -165,9 +169,10 @@ class TenantClusterReconciler:
 
     async def _reconcile_gone(self, key: Key, *, leftovers: bool) -> Outcome:
         """Forget a cluster that is gone, once nothing of it is left in its tenant."""
-        self.forget(key)
+        self._close(key)
         if leftovers:
             return Blocked("Deleting", self._settings.requeue_deleting)
+        self._logged.forget(key)
         await self._tenants.close(key)
         return SETTLED
 
@@ -176,6 +181,11 @@ class TenantClusterReconciler:
 
         Its watches are closed. Its client is closed later, unless its allocations need it here.
         """
+        self._close(key)
+        self._logged.forget(key)
+
+    def _close(self, key: Key) -> None:
+        """Close a cluster's watches, and forget all but what was logged of it."""
         self._resizer.forget(key)
         self._projector.forget(key)
         self._teardown.forget(key)
@@ -453,6 +463,7 @@ class TenantClusterReconciler:
             self._resizer.forget(tenant.metadata.key)
             self._projector.forget(tenant.metadata.key)
             self._installer.forget(tenant.metadata.uid)
+            self._logged.forget(tenant.metadata.key)
             await self._tenants.close(tenant.metadata.key)
             return SETTLED
         not_ready = status.not_ready(

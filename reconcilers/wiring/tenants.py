@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from controller.client import Client
 from controller.clock import Clock
 from controller.events import Recorder
+from controller.statelog import StateLog
 from reconcilers.caches import Caches
 from reconcilers.ipallocation.release import ReleaseCheck
 from reconcilers.metallb_install.installer import Installer
@@ -74,7 +75,10 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
     requester = Requester(client, allocations, choice, metrics, recorder)
     services = TenantServices(caches.clusters, tenants, clock, settings.tenant)
     pools = PoolWatches(caches.clusters, tenants, clock, settings.tenant)
-    scaler = Scaler(client, caches, requester, clock, settings.tenant)
+    logged = StateLog()
+    scaler = Scaler(
+        client, caches, requester, logged=logged, clock=clock, settings=settings.tenant
+    )
     resizer = Resizer(
         client,
         allocations,
@@ -82,6 +86,7 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
         services=services,
         scaler=scaler,
         releaser=MarkedReleaser(client, allocations, release, metrics),
+        logged=logged,
         clock=clock,
         settings=settings.tenant,
     )
@@ -98,6 +103,7 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
             tenants=tenants,
             corrections=Corrections(clock, recorder, metrics),
             watches=pools,
+            logged=logged,
             clock=clock,
             settings=settings.tenant,
         ),
@@ -107,6 +113,7 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
         vanished=vanished,
         tenants=tenants,
         recorder=recorder,
+        logged=logged,
         clock=clock,
         settings=settings.tenant,
     )

@@ -101,6 +101,14 @@ def test_a_level_hides_what_is_below_it() -> None:
     assert [line["msg"] for line in lines(stream)] == ["shown"]
 
 
+def test_json_has_no_spaces_as_runbooks_look_for_a_level_so() -> None:
+    stream = io.StringIO()
+    logs.configure("json", "info", stream=stream)
+    structlog.get_logger("mine").error("Broken", ranges=["a", "b"])
+    assert '"level":"error","logger":"mine","msg":"Broken"' in stream.getvalue()
+    assert '"ranges":["a","b"]' in stream.getvalue()
+
+
 def test_the_console_format_is_not_json() -> None:
     stream = io.StringIO()
     logs.configure("console", stream=stream)

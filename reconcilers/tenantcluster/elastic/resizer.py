@@ -16,6 +16,7 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.errors import ControllerError
 from controller.meta import Key, Version
+from controller.statelog import StateLog
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.providerconfig import ELASTIC, ProviderConfig
@@ -38,6 +39,8 @@ _log = structlog.get_logger(__name__)
 
 _NO_WAY_IN = {"KubeconfigMissing", "KubeconfigRefused", UNREACHABLE}
 """Reasons for which another request of the same pass would fail as well."""
+_PLATFORM_LABEL = "label of the platform's Service"
+"""The topic of the state that is logged."""
 _UNANSWERED = {UNREACHABLE, UNAUTHORIZED}
 """Reasons that say nothing about whether the tenant takes ranges."""
 
@@ -73,6 +76,7 @@ class Resizer:
         services: the Services of tenants.
         scaler: grows and shrinks.
         releaser: gives back what shrink has marked.
+        logged: the states of tenants that were logged.
         clock: the time.
         settings: the thresholds.
     """
@@ -86,6 +90,7 @@ class Resizer:
         services: TenantServices,
         scaler: Scaler,
         releaser: MarkedReleaser,
+        logged: StateLog,
         clock: Clock,
         settings: TenantSettings,
     ) -> None:
@@ -95,6 +100,7 @@ class Resizer:
         self._services = services
         self._scaler = scaler
         self._releaser = releaser
+        self._logged = logged
         self._clock = clock
         self._settings = settings
         # Since when MetalLB in a tenant has what it should have, as far as we know, and its uid.
@@ -204,14 +210,22 @@ class Resizer:
         if service is None:
             return
         patch = {"metadata": {"labels": {names.LABEL_PLATFORM_LB: "true"}}}
+        key = tenant.metadata.key
         try:
             async with self._tenants.client(tenant) as client:
                 try:
                     await client.patch(SERVICE, Version.from_object(service), patch)
+                    self._logged.end(key, _PLATFORM_LABEL)
                 except ControllerError as error:
-                    _log.info("cannot label the platform's Service", error=str(error))
+                    self._log_unlabelled(key, str(error))
         except TenantUnavailable as error:
-            _log.info("cannot label the platform's Service", error=error.message)
+            self._log_unlabelled(key, error.message)
+
+    def _log_unlabelled(self, key: Key, error: str) -> None:
+        """Log why the platform's Service has no label, if the reason is new."""
+        is_new = self._logged.begin(key, _PLATFORM_LABEL, error)
+        log = _log.info if is_new else _log.debug
+        log("cannot label the platform's Service", error=error)
 
     async def _repair(self, tenant: TenantCluster) -> None:
         """Repair labels, role and owner on the tenant's allocations.

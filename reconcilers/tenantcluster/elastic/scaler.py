@@ -20,6 +20,7 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import rfc3339
 from controller.meta import Key, Version
+from controller.statelog import StateLog
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
@@ -52,6 +53,9 @@ from reconcilers.tenantcluster.networkstatus import RefusedGrowth, ServicesSeen
 from reconcilers.tenantcluster.status import demand_met
 
 _log = structlog.get_logger(__name__)
+
+QUOTA_EXCEEDED = "QuotaExceeded"
+"""The reason when growth would exceed the quota; the topic of that state in the log, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,7 @@ class Scaler:
         client: the management cluster.
         caches: its objects.
         requester: creates allocations.
+        logged: the states of tenants that were logged.
         clock: the time.
         settings: the thresholds.
     """
@@ -133,10 +138,13 @@ class Scaler:
         client: Client,
         caches: Caches,
         requester: Requester,
+        *,
+        logged: StateLog,
         clock: Clock,
         settings: TenantSettings,
     ) -> None:
         self._client = client
+        self._logged = logged
         self._caches = caches
         self._requester = requester
         self._clock = clock
@@ -181,6 +189,7 @@ class Scaler:
         finding = await self._grow_if_it_helps(seen, due)
         increment = provider.spec.networking.sizing.growthIncrement
         refused = _refused_growth(provider, finding, increment)
+        self._log_quota(tenant, finding)
         elsewhere, later = seen.elsewhere(self._settings.growth_after)
         due_in += later
         if finding is None:
@@ -431,27 +440,26 @@ class Scaler:
             message = f"{counted(wanted)} without an address; cannot grow: {refusal.text}"
             return demand_met(False, "PoolExhausted", message)
         if plan.over_quota:
-            return self._over_quota(seen.tenant, wanted, have.held + made * increment, network)
+            return self._over_quota(wanted, have.held + made * increment, network)
         return demand_met(False, "Growing", f"{counted(wanted)} without an address; growing")
 
+    def _log_quota(self, tenant: TenantCluster, finding: Finding | None) -> None:
+        """Log that the quota stops growth, if that is new."""
+        key = tenant.metadata.key
+        if finding is None or finding.reason != QUOTA_EXCEEDED:
+            self._logged.end(key, QUOTA_EXCEEDED)
+        elif self._logged.begin(key, QUOTA_EXCEEDED, finding.message):
+            _log.info("elastic IPAM growth blocked by quota", tenant=str(key), why=finding.message)
+
     @staticmethod
-    def _over_quota(
-        tenant: TenantCluster, wanted: int, held: int, network: ProviderNetwork
-    ) -> Finding:
-        """Log that the quota stops growth; return the condition that says so."""
+    def _over_quota(wanted: int, held: int, network: ProviderNetwork) -> Finding:
+        """Return the condition that says that the quota stops growth."""
         quota = network.quota.maxLoadBalancerIPs
-        _log.info(
-            "elastic IPAM growth blocked by quota",
-            tenant=str(tenant.metadata.key),
-            why="quota would be exceeded",
-            held=held,
-            quota=quota,
-        )
         message = (
             f"{counted(wanted)} without an address; growing by {network.sizing.growthIncrement}:"
             f" quota would be exceeded, {held} of {quota} are held"
         )
-        return demand_met(False, "QuotaExceeded", message)
+        return demand_met(False, QUOTA_EXCEEDED, message)
 
     async def _withdraw_marks(self, seen: _Observed) -> None:
         """Keep marked ranges where addresses are needed; deleted allocations stay deleted."""
@@ -548,7 +556,7 @@ class Scaler:
         return growth.size_of(allocation, asked)
 
 
-_REFUSED = {"PoolExhausted", "QuotaExceeded"}
+_REFUSED = {"PoolExhausted", QUOTA_EXCEEDED}
 
 
 def _refused_growth(

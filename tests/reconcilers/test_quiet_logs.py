@@ -1,0 +1,91 @@
+"""Tenants that wait or fail are logged when that begins, changes or ends, not in each pass."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from controller.errors import NoAnswer
+from tests.reconcilers import make
+from tests.reconcilers.balancer import Balancer, service
+from tests.reconcilers.platform import Platform
+from tests.reconcilers.tenantcluster.elastic.site import (
+    become_ready,
+    demand_condition,
+    elastic_platform,
+)
+
+SERVED, WAITING = 4, 17
+
+
+def _seen(lines: Iterable[Any]) -> Counter[str]:
+    """Return how many lines above debug have which text."""
+    return Counter(line["event"] for line in lines if line["log_level"] != "debug")
+
+
+def _platform(clusters: int) -> Platform:
+    platform = Platform()
+    platform.server.add("networkpools", make.pool(cidr="10.40.0.0/26"))
+    platform.server.add("providerconfigs", make.provider("lab"))
+    for number in range(clusters):
+        name = f"c{number:02}"
+        Balancer(platform.tenant(name))
+        platform.server.add("tenantclusters", make.tenant(name))
+    return platform
+
+
+async def test_clusters_that_wait_are_logged_once_and_a_tenant_without_an_answer_too() -> None:
+    platform = _platform(SERVED + WAITING)
+    with capture_logs() as start:
+        async with platform.running():
+            await platform.clock.advance(120)
+            assert _seen(start)["Blocked"] <= SERVED * 2 + WAITING
+            with capture_logs() as lines:
+                await platform.clock.advance(600)
+            assert _seen(lines) == {}
+            with capture_logs() as lines:
+                platform.tenants["c00"].fail(NoAnswer("timed out"), times=1000)
+                await platform.clock.advance(600)
+            assert _seen(lines) == {"cannot get tenant client, skipping": 1, "Blocked": 1}
+            with capture_logs() as lines:
+                platform.tenants["c00"].recover()
+                platform.tenants["c00"].fail(NoAnswer("connection refused"), times=1000)
+                await platform.clock.advance(600)
+            assert _seen(lines) == {"cannot get tenant client, skipping": 1}
+            with capture_logs() as lines:
+                platform.tenants["c00"].recover()
+                await platform.clock.advance(600)
+            assert _seen(lines) == {
+                "the tenant's client works again": 1,
+                "No longer blocked": 1,
+            }
+
+
+async def test_growth_that_the_quota_stops_is_logged_once() -> None:
+    platform, tenant = elastic_platform(quota={"maxLoadBalancerIPs": 2})
+    Balancer(tenant)
+    async with platform.running():
+        await become_ready(platform, tenant, "first", "second")
+        with capture_logs() as lines:
+            service(tenant, "third")
+            await platform.clock.advance(3600)
+        assert demand_condition(platform) == ("False", "QuotaExceeded")
+        assert _seen(lines) == {"elastic IPAM growth blocked by quota": 1}
+
+
+async def test_a_cluster_of_the_same_name_is_logged_anew() -> None:
+    platform = _platform(SERVED + 1)
+    async with platform.running():
+        await platform.clock.advance(120)
+        [waiting] = [
+            cluster["metadata"]["name"]
+            for cluster in platform.server.all("tenantclusters")
+            if cluster["status"]["network"].get("waiting")
+        ]
+        platform.server.delete("tenantclusters", waiting, namespace="team")
+        await platform.clock.advance(60)
+        with capture_logs() as lines:
+            platform.server.add("tenantclusters", make.tenant(waiting))
+            await platform.clock.advance(60)
+        assert _seen(lines)["Blocked"] == 1
