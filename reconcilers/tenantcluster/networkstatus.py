@@ -68,6 +68,7 @@ def network_status(  # noqa: PLR0913 - the parts of a status
     network_ready: Finding,
     services: ServicesSeen | None,
     growth: RefusedGrowth | None,
+    is_unread: bool,
     now: datetime,
 ) -> TenantNetwork:
     """Return status.network of a cluster.
@@ -78,8 +79,11 @@ def network_status(  # noqa: PLR0913 - the parts of a status
         members: the cluster's allocations.
         states: the allocations that it should have.
         network_ready: the condition that follows from `states`.
-        services: what its Services show; None if they could not be read.
+        services: what its Services show; None if they were not read.
         growth: the growth that is refused; None if none is.
+        is_unread: whether its Services could not be read: what they showed last, and the growth
+            that was refused, stay. Else a replica that cannot read them, and one that can,
+            would overwrite each other's status.
         now: the time.
     """
     before = tenant.status.network or TenantNetwork()
@@ -90,13 +94,15 @@ def network_status(  # noqa: PLR0913 - the parts of a status
     waiting = [_waiting(state, provider, network_ready) for state in states if not state.served]
     if growth is not None:
         waiting.append(_waiting_growth(growth, provider))
+    elif is_unread:
+        waiting += [request for request in before.waiting if request.role == names.ROLE_GROWTH]
+    services_waiting = before.loadBalancer.servicesWaiting if is_unread else None
     return TenantNetwork(
         nodes=TenantAddresses(_addresses(nodes), quota.maxNodeIPs),
         loadBalancer=TenantLoadBalancerAddresses(
             _addresses(balancers),
             quota.maxLoadBalancerIPs,
-            # A replica that cannot read the Services keeps what another has seen.
-            capped(services.waiting) if services else before.loadBalancer.servicesWaiting,
+            capped(services.waiting) if services is not None else services_waiting,
         ),
         ranges=shown[:MOST_RANGES],
         waiting=tuple(_with_time(request, before.waiting, now) for request in waiting),

@@ -342,7 +342,7 @@ class TenantClusterReconciler:
             provider: its ProviderConfig.
             states: the allocations that the cluster should have.
             addresses: the condition NetworkReady.
-            resized: the result of the pass over its size; None if there was none.
+            resized: the result of the pass over its size; None if it is not due, as in cloud mode.
         """
         return network_status(
             tenant,
@@ -352,6 +352,7 @@ class TenantClusterReconciler:
             network_ready=addresses,
             services=resized.services if resized is not None else None,
             growth=resized.refused if resized is not None else None,
+            is_unread=resized is not None and resized.services is None,
             now=self._clock.now(),
         )
 
@@ -423,7 +424,12 @@ class TenantClusterReconciler:
     def _record_ranges(
         self, before: TenantCluster, after: TenantCluster, network: TenantNetwork
     ) -> None:
-        """Record an event for each range that the cluster got or released."""
+        """Record an event for each range that the cluster got or released.
+
+        A Ready cluster without status.network had its ranges before a version that reports them.
+        """
+        if before.status.network is None and before.is_ready:
+            return
         for reason, shown in (
             *(("RangeAllocated", shown) for shown in added_ranges(before.status.network, network)),
             *(

@@ -1,10 +1,13 @@
 """Two replicas that both believe they lead do not overwrite each other's conditions."""
 
+from typing import Any
+
 import pytest
 
 from controller.errors import NoAnswer, ServerFailure
 from reconcilers.tenantcluster.metallb.uptake import MARKER
 from tests.reconcilers import make
+from tests.reconcilers.balancer import Balancer, service
 from tests.reconcilers.lab import TENANT_KINDS, Lab, Replica
 from tests.reconcilers.server import Happening, Server
 
@@ -130,3 +133,58 @@ async def test_a_marker_that_is_created_while_its_cluster_is_torn_down_is_delete
     assert not lab.server.has("ipallocations", "team-a-lb")
     assert tenant.count(verb="post", plural="ipaddresspools") == 2, "the pool, and the marker"
     assert not _has_marker(tenant)
+
+
+async def _static_lab(*services: str, size: int, cidr: str = "10.40.0.0/27") -> Lab:
+    """Return a lab with a Ready static cluster that asks for another size."""
+    lab = Lab()
+    lab.server.add("networkpools", make.pool(cidr=cidr))
+    sizing = {"allocationMode": "static", "defaultPoolSize": 4}
+    lab.server.add("providerconfigs", make.provider("lab", load_balancer=sizing))
+    tenant = lab.tenant_server("a")
+    Balancer(tenant)
+    lab.server.add("tenantclusters", make.tenant())
+    await lab.rounds()
+    for name in services:
+        service(tenant, name)
+    await lab.clock.advance(60)
+    resized = {"spec": {"networking": {"lbPoolSize": size}}}
+    lab.server.edit("tenantclusters", "a", resized, namespace="team")
+    await lab.rounds()
+    return lab
+
+
+def _network(lab: Lab) -> dict[str, Any]:
+    network: dict[str, Any] = lab.see("tenantclusters", "a", "team")["network"]
+    return network
+
+
+async def test_two_leaders_agree_on_a_static_cluster_that_cannot_grow() -> None:
+    lab = await _static_lab("a", "b", "c", "d", "e", size=40)
+    other = lab.another()
+    await _both_pass(lab, other, 3)
+    assert _network(lab)["waiting"][0]["addresses"] == 36
+    assert _network(lab)["loadBalancer"]["servicesWaiting"] == 1
+    assert await _both_pass(lab, other, BOTH) == 0
+
+
+async def test_two_leaders_agree_on_a_cluster_that_waits_for_addresses() -> None:
+    lab = Lab()
+    lab.server.add("networkpools", make.pool(cidr="10.40.0.0/28"))
+    lab.server.add("providerconfigs", make.provider("lab", load_balancer={"defaultPoolSize": 30}))
+    lab.server.add("tenantclusters", make.tenant())
+    await lab.rounds()
+    other = lab.another()
+    assert {request["type"] for request in _network(lab)["waiting"]} == {"nodes", "loadbalancer"}
+    assert await _both_pass(lab, other, BOTH) == 0
+
+
+async def test_a_leader_that_cannot_read_services_keeps_the_growth_that_is_refused() -> None:
+    lab = await _static_lab(size=40)
+    other = lab.another()
+    waiting = _network(lab)["waiting"]
+    assert [request["role"] for request in waiting] == ["growth"]
+    lab.tenant_servers["a"].fail(NoAnswer("timed out"), times=1)
+    await other.clusters.reconcile(CLUSTER)
+    assert await _both_pass(lab, other, BOTH) <= 1
+    assert _network(lab)["waiting"] == waiting
