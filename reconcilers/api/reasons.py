@@ -81,7 +81,7 @@ DEMAND = {
 
 SIZED = {
     "Ready": "True: it holds as many addresses as spec.networking.lbPoolSize asks for",
-    "Growing": "False: a further range was requested",
+    "Growing": "False: a further range was requested, or is once a deleted one is released",
     "Shrinking": "False: the ranges that the message names are released",
     "PoolExhausted": "False: no pool has room for the further range; the message says what each"
     " has",

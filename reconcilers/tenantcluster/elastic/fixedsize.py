@@ -2,7 +2,9 @@
 
 A range cannot be divided or enlarged. So a larger size adds one more range of the difference, and
 a smaller size releases the youngest added ranges that no Service uses and whose removal leaves at
-least the size. The first range stays while the cluster lives, and so does a pinned one.
+least the size. A request that holds no range yet is withdrawn before any range is released, and
+asked for again if that is too much. The first range stays while the cluster lives, and so does a
+pinned one.
 """
 
 from collections.abc import Sequence
@@ -16,6 +18,30 @@ FIELD = "spec.networking.lbPoolSize"
 
 
 @dataclass(frozen=True, slots=True)
+class TargetSize:
+    """How many load-balancer addresses a static tenant should hold of each family.
+
+    Args:
+        addresses: how many, the quota applied.
+        asked: how many its spec asks for.
+    """
+
+    addresses: int
+    asked: int
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the quota allows fewer than the spec asks for."""
+        return self.addresses < self.asked
+
+    @property
+    def text(self) -> str:
+        """What the spec asks for, and what the quota allows of it."""
+        asked = f"{FIELD} asks for {self.asked} addresses"
+        return f"{asked}, maxLoadBalancerIPs allows {self.addresses}" if self.is_cut else asked
+
+
+@dataclass(frozen=True, slots=True)
 class SizedAllocation:
     """A load-balancer allocation of a static tenant that is not being released.
 
@@ -24,12 +50,14 @@ class SizedAllocation:
         size: addresses of each family that it holds or asks for.
         is_removable: whether it was added later and may go again.
         is_used: whether a Service shows an address of it.
+        has_range: whether it holds a range; without one it is a request.
     """
 
     allocation: IPAllocation
     size: int
     is_removable: bool
     is_used: bool
+    has_range: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,62 +92,71 @@ def decide(size: int, allocations: Sequence[SizedAllocation]) -> SizeChange:
     surplus = held - size
     release: list[IPAllocation] = []
     is_used = False
-    for sized in reversed(allocations):
-        if not surplus or not sized.is_removable or sized.size > surplus:
+    requests = [sized for sized in allocations if not sized.has_range]
+    served = [sized for sized in allocations if sized.has_range]
+    for sized in (*reversed(requests), *reversed(served)):
+        is_too_large = sized.has_range and sized.size > surplus
+        if not surplus or not sized.is_removable or is_too_large:
             continue
         if sized.is_used:
             is_used = True
             continue
         release.append(sized.allocation)
-        surplus -= sized.size
+        surplus = max(0, surplus - sized.size)
     return SizeChange(held, release=tuple(release), surplus=surplus, surplus_is_used=is_used)
 
 
-def sized(size: int, limit: int | None) -> Finding:
-    """Return the condition of a tenant that has its size.
-
-    Args:
-        size: the addresses that it holds.
-        limit: the quota, if that is below what the spec asks for; None if it is not.
-    """
-    if limit is None:
-        return Finding(LOAD_BALANCER_SIZED, True, "Ready", f"{size} addresses, as {FIELD} asks")
-    message = f"{size} addresses; {FIELD} asks for more than maxLoadBalancerIPs, {limit}"
+def sized(target: TargetSize) -> Finding:
+    """Return the condition of a tenant that has its size."""
+    if not target.is_cut:
+        message = f"{target.addresses} addresses, as {FIELD} asks"
+        return Finding(LOAD_BALANCER_SIZED, True, "Ready", message)
+    message = (
+        f"{target.addresses} addresses; {FIELD} asks for more than maxLoadBalancerIPs,"
+        f" {target.addresses}"
+    )
     return Finding(LOAD_BALANCER_SIZED, False, "QuotaExceeded", message)
 
 
-def growing(size: int, held: int) -> Finding:
+def growing(target: TargetSize, held: int) -> Finding:
     """Return the condition of a tenant that gets a further range."""
+    message = f"{target.text}, {held} are held; a range of {target.addresses - held} is added"
+    return Finding(LOAD_BALANCER_SIZED, False, "Growing", message)
+
+
+def waiting_for_release(target: TargetSize, held: int) -> Finding:
+    """Return the condition of a tenant that gets a range once a deleted one is released."""
     message = (
-        f"{FIELD} asks for {size} addresses, {held} are held; a range of {size - held} is added"
+        f"{target.text}, {held} are held; a range of {target.addresses - held} is added once the"
+        " tenant has released those that are deleted"
     )
     return Finding(LOAD_BALANCER_SIZED, False, "Growing", message)
 
 
-def refused(size: int, held: int, obstacle: str) -> Finding:
+def refused(target: TargetSize, held: int, obstacle: str) -> Finding:
     """Return the condition of a tenant that no pool gives the further range.
 
     Args:
-        size: the addresses that the spec asks for.
+        target: the size that it should have.
         held: the addresses that it holds.
         obstacle: what is needed, and what each pool has.
     """
-    message = f"{FIELD} asks for {size} addresses, {held} are held; cannot grow: {obstacle}"
+    message = f"{target.text}, {held} are held; cannot grow: {obstacle}"
     return Finding(LOAD_BALANCER_SIZED, False, "PoolExhausted", message)
 
 
-def shrinking(size: int, change: SizeChange) -> Finding:
+def shrinking(target: TargetSize, change: SizeChange) -> Finding:
     """Return the condition of a tenant that holds more than its size."""
-    asked = f"{FIELD} asks for {size} addresses, {change.held} are held"
+    asked = f"{target.text}, {change.held} are held"
     if change.release:
         names = ", ".join(allocation.metadata.name for allocation in change.release)
         return Finding(LOAD_BALANCER_SIZED, False, "Shrinking", f"{asked}; released: {names}")
     if change.surplus_is_used:
         message = f"{asked}; Services use addresses of every range that could be released"
         return Finding(LOAD_BALANCER_SIZED, False, "AddressesInUse", message)
+    remedy = "raise maxLoadBalancerIPs" if target.is_cut else "set the size"
     message = (
         f"{asked}; no added range has {change.surplus} addresses or fewer, and a range cannot be"
-        " divided: the cluster keeps them until it is deleted, or set the size to"
-        f" {change.held}"
+        f" divided: the cluster keeps them until it is deleted, or {remedy} to {change.held}"
     )
     return Finding(LOAD_BALANCER_SIZED, False, "RangeNotDivisible", message)

@@ -192,6 +192,8 @@ class Scaler:
         self._log_quota(tenant, finding)
         elsewhere, later = seen.elsewhere(self._settings.growth_after)
         due_in += later
+        # Then status.network counts a Service, also one that growth did not help.
+        due_in += seen.due_in(self._settings.growth_after, seen.demand.waiting)
         if finding is None:
             finding = no_growth_due(len(seen.demand.waiting) - len(waiting), elsewhere)
         due_in += await self._shrink(seen)
@@ -271,37 +273,49 @@ class Scaler:
             seen: what the pass decides from.
             asked: spec.networking.lbPoolSize.
         """
-        tenant, network = seen.tenant, seen.provider.spec.networking
-        size = load_balancer_count(tenant, network)
+        tenant = seen.tenant
+        size = load_balancer_count(tenant, seen.provider.spec.networking)
+        target = fixedsize.TargetSize(size, asked)
         change = fixedsize.decide(size, self._sized(seen))
         if change.add:
-            return await self._add_range(seen, size, change)
-        if any(map(self._requester.is_stuck, self._grown(tenant))):
-            await self._requester.move_growth(tenant, seen.provider, self._grown(tenant))
-            refusal = self._requester.growth_refusal(tenant, seen.provider, size)
-            return fixedsize.refused(size, self._held(tenant), refusal.text)
+            return await self._add_range(seen, target, change)
         for allocation in change.release:
             await self._begin_release(seen, allocation)
         if change.release or change.surplus:
-            return fixedsize.shrinking(size, change)
-        if self._held(tenant) < size:
-            return fixedsize.growing(size, self._held(tenant))
-        return fixedsize.sized(size, size if asked > size else None)
+            return fixedsize.shrinking(target, change)
+        held = self._held(tenant)
+        if any(map(self._requester.is_stuck, self._grown(tenant))):
+            await self._requester.move_growth(tenant, seen.provider, self._grown(tenant))
+            refusal = self._requester.growth_refusal(tenant, seen.provider, size - held)
+            return fixedsize.refused(target, held, refusal.text)
+        if held < size:
+            return fixedsize.growing(target, held)
+        return fixedsize.sized(target)
 
     async def _add_range(
-        self, seen: _Observed, size: int, change: fixedsize.SizeChange
+        self, seen: _Observed, target: fixedsize.TargetSize, change: fixedsize.SizeChange
     ) -> Finding:
         """Request one more range for a static tenant, unless one that is leaving can stay."""
-        tenant = seen.tenant
-        leaving = [one for one in self._members(tenant) if one.releasing and ranges.held(one)]
-        if any(not one.metadata.terminating for one in leaving):
+        tenant, quota = seen.tenant, seen.provider.spec.networking.quota.maxLoadBalancerIPs
+        members = self._members(tenant)
+        if any(
+            one.releasing and not one.metadata.terminating and ranges.held(one) for one in members
+        ):
             await self._withdraw_marks(seen)
-            return fixedsize.growing(size, change.held)
+            return fixedsize.growing(target, change.held)
+        # The first range is requested again, in its whole size, once a deleted one is gone.
+        first_stays = any(
+            not one.metadata.terminating and not growth.is_growth(one, tenant) for one in members
+        )
+        # The quota counts what is deleted until the tenant has released it, as in elastic mode.
+        total = sum(map(self._size, members)) + change.add
+        if not first_stays or (quota is not None and total > quota):
+            return fixedsize.waiting_for_release(target, change.held)
         made = await self._requester.grow(tenant, seen.provider, 1, change.add)
         if made:
-            return fixedsize.growing(size, change.held)
+            return fixedsize.growing(target, change.held)
         refusal = self._requester.growth_refusal(tenant, seen.provider, change.add)
-        return fixedsize.refused(size, change.held, refusal.text)
+        return fixedsize.refused(target, change.held, refusal.text)
 
     def _sized(self, seen: _Observed) -> list[fixedsize.SizedAllocation]:
         """Return the load-balancer allocations of a tenant that are not being released."""
@@ -311,6 +325,7 @@ class Scaler:
                 self._size(allocation),
                 growth.is_growth(allocation, seen.tenant),
                 any(map(seen.demand.in_use, ranges.all_held(allocation))),
+                ranges.held(allocation) is not None,
             )
             for allocation in self._members(seen.tenant)
             if not allocation.releasing

@@ -49,6 +49,15 @@ def _entries(tenant: Server) -> list[str]:
     return addresses
 
 
+def _addresses_held(platform: Platform) -> int:
+    """Return how many load-balancer addresses all allocations ask for."""
+    return sum(
+        one["spec"]["count"]
+        for one in platform.server.all("ipallocations")
+        if one["spec"]["type"] == "loadbalancer"
+    )
+
+
 async def test_a_larger_size_adds_one_range_of_the_difference() -> None:
     platform, tenant = _platform()
     async with platform.running():
@@ -194,22 +203,141 @@ def _allocation(number: int) -> IPAllocation:
 
 @given(
     size=st.integers(1, 40),
-    ranges=st.lists(st.tuples(st.integers(1, 16), st.booleans(), st.booleans()), max_size=6),
+    ranges=st.lists(
+        st.tuples(st.integers(1, 16), st.booleans(), st.booleans(), st.booleans()), max_size=6
+    ),
 )
 def test_a_change_never_leaves_less_than_the_size_and_releases_nothing_in_use(
-    size: int, ranges: list[tuple[int, bool, bool]]
+    size: int, ranges: list[tuple[int, bool, bool, bool]]
 ) -> None:
     allocations = [
-        SizedAllocation(_allocation(number), *properties)
-        for number, properties in enumerate(ranges)
+        SizedAllocation(_allocation(number), count, is_removable, is_used and has_range, has_range)
+        for number, (count, is_removable, is_used, has_range) in enumerate(ranges)
     ]
     change = decide(size, allocations)
     released = [a for a in allocations if a.allocation in change.release]
-    after = change.held - sum(a.size for a in released) + change.add
-    assert after >= size
+    kept = [a for a in allocations if a not in released]
+    after = sum(a.size for a in kept) + change.add
+    assert after >= size or any(not a.has_range for a in released), "requests are made again"
     assert all(a.is_removable and not a.is_used for a in released)
     assert not (change.add and change.release)
-    kept = [a for a in allocations if a not in released]
     added = [SizedAllocation(_allocation(99), change.add, True, False)] if change.add else []
     settled = decide(size, [*kept, *added])
-    assert (settled.add, settled.release) == (0, ()), "the next pass changes nothing"
+    assert settled.release == (), "the next pass releases nothing more"
+    assert settled.add == max(0, size - after)
+
+
+async def test_a_request_that_no_pool_serves_is_withdrawn_once_the_size_is_smaller() -> None:
+    platform, tenant = _platform(make.pool(cidr="10.40.0.0/27"))
+    async with platform.running():
+        await become_ready(platform, tenant)
+        platform.server.add("ipallocations", make.allocation("team-a-lb-1", size=36))
+        _ask(platform, 40)
+        await platform.clock.advance(60)
+        status, reason, message = _sized(platform)
+        assert (status, reason) == ("False", "PoolExhausted")
+        assert "needs 36 load-balancer addresses in a row" in message
+        _ask(platform, 4)
+        await platform.clock.advance(60)
+        assert list(balancer_ranges(platform)) == ["team-a-lb"]
+        assert _sized(platform)[:2] == ("True", "Ready")
+
+
+async def test_a_request_that_no_pool_serves_is_replaced_once_a_smaller_size_fits() -> None:
+    platform, tenant = _platform(make.pool(cidr="10.40.0.0/27"))
+    async with platform.running():
+        await become_ready(platform, tenant)
+        platform.server.add("ipallocations", make.allocation("team-a-lb-1", size=36))
+        _ask(platform, 40)
+        await platform.clock.advance(60)
+        _ask(platform, 10)
+        await platform.clock.advance(60)
+        assert _status(platform)["network"]["loadBalancer"]["addresses"] == 10
+        assert _sized(platform)[:2] == ("True", "Ready")
+
+
+async def test_a_larger_size_waits_for_a_deleted_range_that_the_quota_still_counts() -> None:
+    platform, tenant = elastic_platform(sizing=STATIC, quota={"maxLoadBalancerIPs": 10})
+    balancer = Balancer(tenant)
+    async with platform.running():
+        await become_ready(platform, tenant)
+        _ask(platform, 10)
+        await platform.clock.advance(60)
+        await become_ready(platform, tenant, *(f"s{number}" for number in range(10)))
+        balancer.paused = True
+        platform.server.delete("ipallocations", "team-a-lb-1")
+        await platform.clock.advance(60)
+        assert _addresses_held(platform) == 10
+        assert _sized(platform)[1] == "Growing"
+        balancer.resume()
+        await platform.clock.advance(120)
+        assert len(balancer_ranges(platform)) == 2
+        assert _addresses_held(platform) == 10
+        assert _sized(platform)[:2] == ("True", "Ready")
+
+
+async def test_a_deleted_first_range_is_not_replaced_by_an_added_one() -> None:
+    platform, tenant = _platform()
+    async with platform.running():
+        await become_ready(platform, tenant)
+        _ask(platform, 4)
+        await platform.clock.advance(60)
+        await become_ready(platform, tenant, "a")
+        platform.server.delete("ipallocations", "team-a-lb")
+        await platform.clock.advance(120)
+        assert list(balancer_ranges(platform)) == ["team-a-lb"]
+
+
+async def test_a_condition_about_a_size_that_the_quota_cuts_says_so() -> None:
+    platform, tenant = _platform(quota={"maxLoadBalancerIPs": 10})
+    async with platform.running():
+        await become_ready(platform, tenant)
+        _ask(platform, 10)
+        await platform.clock.advance(60)
+        quota = {"spec": {"network": {"quotaPerTenant": {"maxLoadBalancerIPs": 6}}}}
+        platform.server.edit("providerconfigs", "default", quota)
+        await platform.clock.advance(60)
+        status, reason, message = _sized(platform)
+        assert (status, reason) == ("False", "RangeNotDivisible")
+        assert "maxLoadBalancerIPs" in message
+        assert "set the size to" not in message
+
+
+async def test_in_cloud_mode_no_service_waits_for_our_addresses() -> None:
+    platform, tenant = _platform()
+    async with platform.running():
+        await become_ready(platform, tenant, "a", "b", "c", "d", "e", "f")
+        await platform.clock.advance(60)
+        assert _status(platform)["network"]["loadBalancer"]["servicesWaiting"] == 2
+        cloud = {"spec": {"network": {"mode": "cloud"}}}
+        platform.server.edit("providerconfigs", "default", cloud)
+        await platform.clock.advance(120)
+        assert "servicesWaiting" not in _status(platform)["network"]["loadBalancer"]
+
+
+async def test_ranges_of_a_cluster_from_before_status_network_are_no_news() -> None:
+    platform, tenant = _platform()
+    async with platform.running():
+        await become_ready(platform, tenant)
+        recorded = platform.server.count(verb="post", plural="events")
+        platform.server.edit(*TENANT, {"status": {"network": None}}, namespace="team")
+        await platform.clock.advance(60)
+        assert len(_status(platform)["network"]["ranges"]) == 2
+        await platform.clock.advance(1200)
+        assert platform.server.count(verb="post", plural="events") == recorded
+        assert platform.server.count(verb="patch", plural="events") == 0
+
+
+async def test_services_that_the_quota_leaves_waiting_are_counted_without_another_event() -> None:
+    platform, tenant = elastic_platform(
+        sizing={"initialPoolSize": 2},
+        quota={"maxLoadBalancerIPs": 2},
+        growth_after=30.0,
+        growth_when_exhausted=5.0,
+        requeue_young=600.0,
+    )
+    Balancer(tenant)
+    async with platform.running():
+        await become_ready(platform, tenant, "a", "b", "c", "d")
+        assert demand_condition(platform) == ("False", "QuotaExceeded")
+        assert _status(platform)["network"]["loadBalancer"]["servicesWaiting"] == 2
