@@ -183,7 +183,7 @@ async def written_by_the_controller(cluster: Cluster) -> None:
             lambda found: all("butler-ipam" in managers(one) for one in found.values()),
         )
         assert await running.stop() == 0
-    assert '"level": "error"' not in running.complained, running.complained
+    assert '"level":"error"' not in running.complained, running.complained
 
 
 async def differences(cluster: Cluster, before: dict[tuple[str, str], Json]) -> list[str]:

@@ -101,7 +101,7 @@ async def controller(
     command = [*arguments(documents, port), f"--kubeconfig={config}", *flags]
     async with started(*command, "--webhook-cert-name=127.0.0.1") as running:
         for kind in crd.KINDS:
-            await running.until(f'"Starting workers", "controller": "{kind.kind.lower()}"')
+            await running.until(f'"Starting workers","controller":"{kind.kind.lower()}"')
         await running.until("Wrote the CA bundle")
         yield running
 

@@ -289,7 +289,7 @@ class Site:
             "--health-probe-bind-address=0",
             *flags,
         ) as running:
-            await running.until('"Starting workers", "controller": "tenantcluster"')
+            await running.until('"Starting workers","controller":"tenantcluster"')
             yield running
 
     @asynccontextmanager

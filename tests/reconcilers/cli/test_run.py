@@ -246,7 +246,7 @@ async def test_what_is_missing_is_reported_by_readyz_and_stops_no_other_controll
 
 
 def _starts(controller: str) -> str:
-    return f'"Starting workers", "controller": "{controller}"'
+    return f'"Starting workers","controller":"{controller}"'
 
 
 def _free_port() -> int:
