@@ -5,10 +5,12 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import combinations
 
 import anyio
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from typing_extensions import override
 
 from controller.errors import ConfigurationError
 
@@ -30,6 +32,20 @@ class Bind:
 
     host: str
     port: int
+
+    def collides(self, other: "Bind") -> bool:
+        """Return whether no process can listen on both, by their texts; names are not resolved."""
+        if self.port == 0 or self.port != other.port:
+            return False
+        return self.host == other.host or bool({self.host, other.host} & _ALL_HOSTS)
+
+    @override
+    def __str__(self) -> str:
+        """Return the address as `parse_bind` reads it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+_ALL_HOSTS = {"", "0.0.0.0", "::"}  # noqa: S104 - compared with, not listened on
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +90,24 @@ def parse_bind(text: str, flag: str) -> Bind | None:
             f"{flag}: {text!r} is no address to listen on: write HOST:PORT, :PORT, or 0 for none"
         )
     return Bind(host.strip("[]"), int(port))
+
+
+def check_listeners(binds: Mapping[str, Bind | None]) -> None:
+    """Refuse settings by which two servers of this process listen on one address.
+
+    Args:
+        binds: the addresses by the names of their settings; None listens nowhere.
+
+    Raises:
+        ConfigurationError: two of them collide.
+    """
+    listeners = [(flag, bind) for flag, bind in binds.items() if bind is not None]
+    for (flag, bind), (other_flag, other) in combinations(listeners, 2):
+        if bind.collides(other):
+            raise ConfigurationError(
+                f"{flag} {bind} and {other_flag} {other} are one address, and one server can"
+                " listen on it: choose another port for one of them"
+            )
 
 
 @asynccontextmanager

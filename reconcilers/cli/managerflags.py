@@ -4,19 +4,24 @@ Names and defaults are controller-runtime's where it has them.
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+import structlog
 
 from controller import logs
 from controller.options import ManagerOptions, SelfSigned
 from reconcilers.cli.flags import duration, option, rendered, switch, with_options
+from reconcilers.cli.problems import EXIT_PROBLEM
 
 F = TypeVar("F", bound=Callable[..., Any])
 Decorator = Callable[[F], F]
+
+_log = structlog.get_logger(__name__)
 
 LEASE_NAME = "butler-ipam"
 _FOLDER = click.Path(path_type=Path)
@@ -174,8 +179,30 @@ def _fields(model: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def configure_logs(values: Mapping[str, Any]) -> None:
-    """Send the logs to stderr as the options say."""
+def configure_logs(values: Mapping[str, Any]) -> logs.Format:
+    """Send the logs to stderr as the options say; return in which format."""
     form: logs.Format = "console" if sys.stderr.isatty() else "json"
     asked = values["log_format"]
-    logs.configure(form if asked == "auto" else asked, values["log_level"])
+    chosen: logs.Format = form if asked == "auto" else asked
+    logs.configure(chosen, values["log_level"])
+    return chosen
+
+
+@contextmanager
+def last_error_logged(output: logs.Format) -> Iterator[None]:
+    """Log in JSON what ends the process, if logs are JSON; the command line prints it otherwise.
+
+    Log collectors drop lines that are no JSON, and the last line says why a pod restarts.
+    """
+    try:
+        yield
+    except (click.exceptions.Exit, click.Abort):
+        raise
+    except Exception as error:
+        if output != "json":
+            raise
+        if isinstance(error, click.ClickException):
+            _log.error("The process ends", error=error.format_message())
+            raise click.exceptions.Exit(error.exit_code) from error
+        _log.exception("The process ends")
+        raise click.exceptions.Exit(EXIT_PROBLEM) from error

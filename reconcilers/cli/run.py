@@ -9,7 +9,7 @@ import click
 from controller.clock import SystemClock
 from controller.config import connected
 from controller.errors import ConfigurationError, UnexpectedEnd
-from controller.httpserver import Bind, parse_bind
+from controller.httpserver import Bind, check_listeners, parse_bind
 from controller.leases import LeaderLost
 from controller.manager import Manager
 from controller.options import ManagerOptions
@@ -19,6 +19,7 @@ from reconcilers.cli.flags import cluster_options, setting_options, settings
 from reconcilers.cli.garbage import short_collections
 from reconcilers.cli.managerflags import (
     configure_logs,
+    last_error_logged,
     log_options,
     manager_options,
     manager_settings,
@@ -39,11 +40,26 @@ def run(kubeconfig: Path | None, context: str | None, **values: Any) -> None:
     A second signal ends the process at once. Logs go to stderr. /readyz says what is missing:
     a kind whose CRD is not installed, a server that does not answer.
     """
-    configure_logs(values)
+    with last_error_logged(configure_logs(values)):
+        _run_or_fail(kubeconfig, context, values)
+
+
+def _run_or_fail(kubeconfig: Path | None, context: str | None, values: dict[str, Any]) -> None:
+    """Run the controllers; raise Problem if the settings are wrong or the lease is lost."""
     try:
         chosen = checked(settings(values))
         options = manager_settings(values, chosen.namespace)
         bind = parse_bind(values["ui_bind"], "ui bind address")
+        check_listeners(
+            {
+                "--metrics-bind-address": parse_bind(options.metrics_bind, "metrics bind address"),
+                "--health-probe-bind-address": parse_bind(
+                    options.health_bind, "health probe bind address"
+                ),
+                "--webhook-port": parse_bind(options.webhook_bind, "webhook port"),
+                "--ui-bind-address": bind,
+            }
+        )
         page = (bind, str(values["ui_cert_dir"] or "")) if bind else None
         with short_collections():
             anyio.run(_run, kubeconfig, context, options, chosen, page)

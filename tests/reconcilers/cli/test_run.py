@@ -1,6 +1,7 @@
 """`butler-ipam run`: what it makes of its flags, of clusters, and of signals."""
 
 import itertools
+import json
 import signal
 import socket
 from pathlib import Path
@@ -55,7 +56,8 @@ def test_a_name_that_no_object_can_have_ends_it_with_a_sentence(
     flag: str, form: str, tmp_path: Path
 ) -> None:
     kubeconfig = tmp_path / "k"
-    outcome = commandline.run("run", *PORTS_OFF, f"--kubeconfig={kubeconfig}", flag)
+    console = "--log-format=console"
+    outcome = commandline.run("run", *PORTS_OFF, f"--kubeconfig={kubeconfig}", console, flag)
     assert outcome.code == 1
     [error] = outcome.errors
     assert form in error
@@ -90,7 +92,7 @@ def test_a_flag_changes_its_setting_and_no_other() -> None:
 
 
 async def test_a_kubeconfig_that_is_not_there_gets_one_sentence() -> None:
-    done = await call("run", "--kubeconfig=/nowhere")
+    done = await call("run", "--kubeconfig=/nowhere", "--log-format=console")
     assert done.returncode == 1
     printed = done.stderr.decode()
     assert printed.startswith("error: ")
@@ -138,6 +140,72 @@ async def test_a_file_that_is_no_kubeconfig_gets_one_sentence(tmp_path: Path) ->
     assert "is it a kubeconfig?" in done.stderr.decode()
 
 
+@pytest.mark.parametrize(
+    ("flags", "code", "sentence"),
+    [
+        (["--kubeconfig=/nowhere"], 1, "/nowhere, and there is no such file"),
+        (["--namespace=BAD NS"], 1, "namespace: 'BAD NS' is not"),
+        (["--metrics-bind-address=here"], 1, "'here' is no address to listen on"),
+    ],
+)
+async def test_the_last_error_is_json_where_the_log_is(
+    flags: list[str], code: int, sentence: str
+) -> None:
+    done = await call("run", "--log-format=json", *flags)
+    assert done.returncode == code
+    [line] = done.stderr.decode().splitlines()
+    assert '"level":"error"' in line
+    document = json.loads(line)
+    assert document["msg"] == "The process ends"
+    assert sentence in document["error"]
+
+
+def test_an_error_that_no_code_expects_is_json_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_values: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("reconcilers.cli.run.settings", fail)
+    done = commandline.run("run", "--log-format=json")
+    assert done.code == 1
+    [line] = done.err.splitlines()
+    assert "RuntimeError: a bug" in json.loads(line)["exception"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (
+            ["--metrics-bind-address=:9000", "--health-probe-bind-address=:9000"],
+            "--metrics-bind-address :9000 and --health-probe-bind-address :9000",
+        ),
+        (
+            ["--health-probe-bind-address=127.0.0.1:9000", "--ui-bind-address=0.0.0.0:9000"],
+            "--health-probe-bind-address 127.0.0.1:9000 and --ui-bind-address 0.0.0.0:9000",
+        ),
+        (
+            ["--webhook-port=9443", "--ui-bind-address=[::1]:9443"],
+            "--webhook-port :9443 and --ui-bind-address [::1]:9443",
+        ),
+    ],
+)
+def test_two_servers_on_one_address_are_refused_at_the_start(
+    flags: list[str], sentence: str
+) -> None:
+    done = commandline.run("run", "--kubeconfig=/nowhere", "--log-format=console", *flags)
+    assert done.code == 1
+    [error] = done.errors
+    assert error.startswith(f"{sentence} are one address")
+
+
+def test_servers_on_one_port_of_two_hosts_or_on_any_free_port_are_not_refused() -> None:
+    done = commandline.run(
+        *("run", "--kubeconfig=/nowhere", "--log-format=console"),
+        *("--metrics-bind-address=:0", "--health-probe-bind-address=:0"),
+        *("--ui-bind-address=127.0.0.1:9000", "--webhook-port=0"),
+    )
+    assert "there is no such file" in done.err
+
+
 async def test_a_port_in_use_ends_it_with_a_sentence(tmp_path: Path) -> None:
     async with api_server("management", crds()) as server:
         where = server.url.removeprefix("https://")
@@ -172,7 +240,10 @@ async def test_a_lost_lease_ends_it_with_a_failure(tmp_path: Path) -> None:
 
 async def test_shards_without_leader_election_are_refused_with_a_sentence(tmp_path: Path) -> None:
     async with api_server("management", crds()) as server:
-        done = await call("run", kubeconfig(server, tmp_path), *PORTS_OFF, "--shards=4")
+        done = await call(
+            *("run", kubeconfig(server, tmp_path), *PORTS_OFF),
+            *("--shards=4", "--log-format=console"),
+        )
     assert done.returncode == 1
     assert done.stderr.decode().splitlines()[-1].endswith("they need leader election")
     assert "Traceback" not in done.stderr.decode()
