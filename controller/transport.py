@@ -99,6 +99,13 @@ class Transport(Protocol):
         ...
 
 
+MOST_CONNECTIONS = 100
+"""Connections for requests other than watches and those for leases."""
+MOST_LEASE_CONNECTIONS = 8
+"""Connections for leases; with shards several are renewed at once."""
+LEASES_PATH = "/apis/coordination.k8s.io/"
+
+
 class HttpTransport(Transport):
     """A Transport over aiohttp.
 
@@ -123,6 +130,7 @@ class HttpTransport(Transport):
         self._max_bytes = max_bytes
         self._max_seconds = max_seconds
         self._requests: aiohttp.ClientSession | None = None
+        self._leases: aiohttp.ClientSession | None = None
         self._watches: aiohttp.ClientSession | None = None
         self._is_closed = False
         self._under_way: set[anyio.CancelScope] = set()
@@ -145,9 +153,7 @@ class HttpTransport(Transport):
         accept: str = "application/json",
         timeout: float | None = 30.0,
     ) -> bytes:
-        if self._requests is None:
-            self._requests = self._session(limit=100)
-        session = self._requests
+        session = self._session_for(path)
         headers = {"Accept": accept}
         if body is not None:
             headers["Content-Type"] = content_type
@@ -199,10 +205,10 @@ class HttpTransport(Transport):
             scope.cancel()
         for response in self._open_watches:
             response.close()
-        for session in (self._requests, self._watches):
+        for session in (self._requests, self._leases, self._watches):
             if session is not None:
                 await session.close()
-        self._requests = self._watches = None
+        self._requests = self._leases = self._watches = None
         await self._endpoint.credentials.aclose()
 
     async def _renew_credentials(self, what: str, seconds: float | None) -> bool:
@@ -214,6 +220,20 @@ class HttpTransport(Transport):
         with self._until_closed(), _waiting_for_credentials(what, seconds):
             return await self._endpoint.credentials.renew()
         raise AssertionError("a closed transport raises NoAnswer")
+
+    def _session_for(self, path: str) -> aiohttp.ClientSession:
+        """Return the session of a request.
+
+        Leases have connections of their own. Behind all other requests of a busy process a renewal
+        would wait for a connection until the lease is lost.
+        """
+        if path.startswith(LEASES_PATH):
+            if self._leases is None:
+                self._leases = self._session(limit=MOST_LEASE_CONNECTIONS)
+            return self._leases
+        if self._requests is None:
+            self._requests = self._session(limit=MOST_CONNECTIONS)
+        return self._requests
 
     def _session(self, *, limit: int) -> aiohttp.ClientSession:
         """Return a new session of at most `limit` connections, 0 for any; none if closed."""

@@ -46,7 +46,7 @@ class PoolSettings:
     batch: int = 256
     """Ranges handed out with one write of a pool."""
     width: int = 32
-    """Status writes of allocations in flight at once."""
+    """Status writes of allocations in flight at once, of all pools together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,11 +99,17 @@ class Written:
 
 
 class AllocationWriter:
-    """Writes the status of allocations, `width` at once."""
+    """Writes the status of allocations, `width` at once for all pools together.
+
+    The limit is for all pools, because all requests of the process share their connections: ten
+    pools with 32 writes each would keep the renewal of the lease waiting until it is lost.
+    """
 
     def __init__(self, client: Client, width: int) -> None:
         self._client = client
         self._width = width
+        # Acquired without giving way to other tasks where a turn is free.
+        self._turns = anyio.Semaphore(width, fast_acquire=True)
 
     async def grant(
         self, pool: NetworkPool, promised: Sequence[Promised], now: datetime
@@ -138,7 +144,8 @@ class AllocationWriter:
 
         async def run_in_turn() -> None:
             for number, request in numbered:
-                results[number] = await request()
+                async with self._turns:
+                    results[number] = await request()
 
         async with anyio.create_task_group() as group:
             for _ in requests[: self._width]:

@@ -25,7 +25,7 @@ from controller.errors import (
     TooManyRequests,
     Unauthorized,
 )
-from controller.transport import HttpTransport, warning_texts
+from controller.transport import MOST_CONNECTIONS, HttpTransport, warning_texts
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -288,6 +288,30 @@ async def test_more_than_a_hundred_watches_leave_room_for_requests() -> None:
         with anyio.fail_after(20):
             await all_open.wait()
             assert await transport.request("GET", "/x") == b"{}"
+        group.cancel_scope.cancel()
+
+
+async def test_a_lease_is_renewed_though_all_other_connections_are_in_use() -> None:
+    arrived = 0
+    all_arrived = anyio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        nonlocal arrived
+        if "leases" in request.path:
+            return web.Response(body=b"renewed")
+        arrived += 1
+        if arrived == MOST_CONNECTIONS:
+            all_arrived.set()
+        await anyio.sleep(60)
+        return web.Response(body=b"{}")
+
+    async with answering(answer) as transport, anyio.create_task_group() as group:
+        for _ in range(2 * MOST_CONNECTIONS):
+            group.start_soon(transport.request, "PATCH", "/api/v1/busy")
+        path = "/apis/coordination.k8s.io/v1/namespaces/n/leases/ours"
+        with anyio.fail_after(20):
+            await all_arrived.wait()
+            assert await transport.request("PUT", path, body=b"{}") == b"renewed"
         group.cancel_scope.cancel()
 
 
