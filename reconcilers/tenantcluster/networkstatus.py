@@ -110,6 +110,36 @@ def network_status(  # noqa: PLR0913 - the parts of a status
     )
 
 
+def status_without_requests(
+    tenant: TenantCluster, members: Sequence[IPAllocation]
+) -> TenantNetwork | None:
+    """Return status.network of a cluster that asks for nothing: deleted, or without a provider.
+
+    Args:
+        tenant: the cluster.
+        members: the cluster's allocations.
+
+    Returns:
+        The status; None if the cluster has none so far.
+    """
+    before = tenant.status.network
+    if before is None:
+        return None
+    held = {
+        kind: _addresses([member for member in members if member.spec.type == kind])
+        for kind in (names.TYPE_NODES, names.TYPE_LOADBALANCER)
+    }
+    return replace(
+        before,
+        nodes=replace(before.nodes, addresses=held[names.TYPE_NODES]),
+        loadBalancer=replace(
+            before.loadBalancer, addresses=held[names.TYPE_LOADBALANCER], servicesWaiting=None
+        ),
+        ranges=tuple(_ranges(tenant, members))[:MOST_RANGES],
+        waiting=(),
+    )
+
+
 def status_change(tenant: TenantCluster, network: TenantNetwork) -> dict[str, Any] | None:
     """Return the merge patch of status.network; None if the status shows it already."""
     wanted = _rendered(network)

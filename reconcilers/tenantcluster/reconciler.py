@@ -55,6 +55,7 @@ from reconcilers.tenantcluster.networkstatus import (
     added_ranges,
     network_status,
     removed_ranges,
+    status_without_requests,
 )
 from reconcilers.tenantcluster.projector import Projector, is_behind, lacks_metallb
 from reconcilers.tenantcluster.provider import (
@@ -215,19 +216,33 @@ class TenantClusterReconciler:
         self, tenant: TenantCluster, problem: Finding | None
     ) -> Outcome:
         assert problem is not None, "a missing ProviderConfig is a problem"
-        await self._write_problem(tenant, problem, FAILED)
+        shown = status_without_requests(tenant, members(self._allocations, tenant))
+        await self._write_problem(tenant, problem, FAILED, shown)
         return Blocked(problem.reason, self._settings.requeue_not_ready)
 
-    async def _write_problem(self, tenant: TenantCluster, problem: Finding, phase: str) -> None:
+    async def _write_problem(
+        self,
+        tenant: TenantCluster,
+        problem: Finding,
+        phase: str,
+        network: TenantNetwork | None = None,
+    ) -> None:
         """Write why no addresses can be requested, and the phase.
 
         A cluster that was Ready stays so, or it would begin again.
+
+        Args:
+            tenant: the cluster.
+            problem: the condition that says why.
+            phase: the phase of a cluster that was not Ready.
+            network: the new status.network; None to leave it.
         """
         if tenant.is_ready:
-            verdict = status.Verdict(READY, (problem, status.degraded(problem.message)))
+            findings = (problem, status.degraded(problem.message))
+            verdict = status.Verdict(READY, findings, network=network)
         else:
             not_ready = status.not_ready(problem.reason, problem.message)
-            verdict = status.Verdict(phase, (problem, not_ready))
+            verdict = status.Verdict(phase, (problem, not_ready), network=network)
         await self._write_status(tenant, verdict)
 
     async def _reconcile_cloud(self, tenant: TenantCluster, provider: ProviderConfig) -> Outcome:
@@ -475,7 +490,9 @@ class TenantClusterReconciler:
         not_ready = status.not_ready(
             "Deleting", f"waiting for {left} IP allocations to be released"
         )
-        tenant = await self._write_status(tenant, status.Verdict(DELETING, (not_ready,)))
+        shown = status_without_requests(tenant, members(self._allocations, tenant))
+        verdict = status.Verdict(DELETING, (not_ready,), network=shown)
+        tenant = await self._write_status(tenant, verdict)
         if tenant.projection_begun:
             projected = await self._projector.project(tenant)
             await self._write_status(tenant, status.Verdict(DELETING, (projected,)))

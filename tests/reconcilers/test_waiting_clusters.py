@@ -111,3 +111,33 @@ async def test_a_cluster_that_is_being_built_is_not_out_of_step() -> None:
         building = _value(manager, "butler_tenant_cluster_building_seconds", **tenant)
         assert building is not None
         assert building >= 600
+
+
+async def test_a_cluster_that_can_no_longer_ask_is_not_counted_as_waiting() -> None:
+    platform = _platform(3, "10.40.0.0/27")
+    async with platform.running() as manager:
+        await platform.clock.advance(60)
+        [waiting] = [n for n in ("c00", "c01", "c02") if _network(platform, n).get("waiting")]
+        absent = {"spec": {"providerConfigRef": {"name": "absent"}}}
+        platform.server.edit("tenantclusters", waiting, absent, namespace="team")
+        await platform.clock.advance(60)
+        assert platform.phase("tenantclusters", waiting, "team") == "Failed"
+        assert _network(platform, waiting)["waiting"] == []
+        assert _value(manager, "butler_tenant_clusters_waiting", reason="PoolExhausted") == 0
+
+
+async def test_a_cluster_that_is_being_deleted_waits_for_nothing_and_shows_what_it_holds() -> None:
+    platform = _platform(1, "10.40.0.0/24")
+    async with platform.running():
+        await platform.clock.advance(60)
+        wider = {"spec": {"networking": {"lbPoolSize": 400}}}
+        platform.server.edit("tenantclusters", "c00", wider, namespace="team")
+        await platform.clock.advance(60)
+        assert _network(platform, "c00")["waiting"]
+        platform.tenants["c00"].fail(NoAnswer("timed out"), times=1000)
+        platform.server.delete("tenantclusters", "c00", namespace="team")
+        await platform.clock.advance(60)
+        network = _network(platform, "c00")
+        assert network["waiting"] == []
+        assert "servicesWaiting" not in network["loadBalancer"]
+        assert network["loadBalancer"]["addresses"] == 8
