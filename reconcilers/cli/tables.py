@@ -234,7 +234,14 @@ def _address(text: str) -> AddressRange:
             else AddressRange.parse(start.strip(), (end or start).strip())
         )
     except AllocatorError as wrong:
-        raise click.BadParameter(str(wrong)) from wrong
+        hint = ""
+        if text[:1].isalpha() and ":" not in text:
+            hint = (
+                "; whois takes addresses: for names, use `butler-ipam tenants` for TenantClusters,"
+                f" `butler-ipam explain {text}` for a TenantCluster or an IPAllocation, and"
+                f" `butler-ipam map {text}` for a pool"
+            )
+        raise click.BadParameter(f"{wrong}{hint}") from wrong
     return found.in_family(4) or found
 
 

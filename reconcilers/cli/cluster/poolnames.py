@@ -4,6 +4,7 @@ Pools of different kinds or namespaces may have one name. A name selects all poo
 """
 
 from collections.abc import Collection, Sequence
+from difflib import get_close_matches
 
 from reconcilers.addressmap.poolpictures import PoolPicture
 from reconcilers.cli.problems import Problem
@@ -19,8 +20,25 @@ def select_pools(pools: Sequence[PoolPicture], names: Collection[str]) -> list[P
     for name in names:
         if not any(_has_name(pool, name) for pool in pools):
             known = ", ".join(dict.fromkeys(full_name(pool.name) for pool in pools)) or "none"
-            raise Problem(f"there is no pool {name!r}; there are: {known}")
+            near = _similar_name(pools, name)
+            hint = f"; did you mean {near}? There are" if near else "; there are"
+            raise Problem(f"there is no pool {name!r}{hint}: {known}")
     return [pool for pool in pools if not names or any(_has_name(pool, name) for name in names)]
+
+
+def _similar_name(pools: Sequence[PoolPicture], name: str) -> str:
+    """Return the name of a pool that is most similar to a name; empty if none is similar.
+
+    Full names have much in common anyway, so a slip in one is believed only if the rest is equal.
+    """
+    if "/" in name:
+        full_names = [
+            form for pool in pools for form in (str(pool.name.key), full_name(pool.name))
+        ]
+        matches = get_close_matches(name, full_names, n=1, cutoff=0.9)
+    else:
+        matches = get_close_matches(name, [pool.name.key.name for pool in pools], n=1)
+    return matches[0] if matches else ""
 
 
 def full_name(pool: PoolName) -> str:

@@ -52,6 +52,31 @@ def test_whois_answers_for_every_site_that_uses_the_address(tmp_path: Path) -> N
     assert [one["pool"] for one in found["items"]] == ["butler-system/east", "butler-system/west"]
 
 
+@pytest.mark.parametrize(
+    ("mistaken", "meant"),
+    [("lab-poo", "lab-pool"), ("butler-system/lab-pol", "butler-system/lab-pool")],
+)
+def test_a_pool_name_with_a_slip_gets_the_name_that_was_meant(
+    tmp_path: Path, mistaken: str, meant: str
+) -> None:
+    objects = (pool("lab-pool"), pool("site-b", "10.41.0.0/24"))
+    outcome = ask(tmp_path, "map", mistaken, objects=objects)
+    assert outcome.code == 1
+    [error] = outcome.errors
+    assert error.startswith(f"there is no pool '{mistaken}'; did you mean {meant}? There are: ")
+    [error] = ask(tmp_path, "map", "elsewhere", objects=objects).errors
+    assert "did you mean" not in error
+
+
+def test_whois_of_a_name_says_which_commands_take_names(tmp_path: Path) -> None:
+    named = ask(tmp_path, "whois", "lab-pool", objects=(pool("lab-pool"),))
+    assert named.code == 2
+    [error] = named.errors
+    assert "whois takes addresses" in error
+    assert "`butler-ipam map lab-pool` for a pool" in error
+    assert "`butler-ipam explain lab-pool`" in error
+
+
 def test_whois_of_an_unknown_address_is_a_problem_and_of_nonsense_a_wrong_call(
     tmp_path: Path,
 ) -> None:
