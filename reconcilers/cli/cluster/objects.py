@@ -222,6 +222,12 @@ def _why_not(error: Exception, where: Scope) -> str:
     """Return why a cluster could not be read, and what to do about it."""
     if isinstance(error, Forbidden) and not where.namespace:
         return f"{error}; name a namespace that you may read with -n"
+    if isinstance(error, Forbidden):
+        return (
+            f"you may not read what this command needs, neither in all namespaces nor in namespace"
+            f" {where.namespace}: {error}; ask an administrator for the right to list it in"
+            f" namespace {where.namespace}, or name with -n a namespace in which you have it"
+        )
     if isinstance(error, NotFound):
         return f"{error}; are the CRDs installed? `butler-ipam crds | kubectl apply -f -`"
     before = "the API server refused to be read: " if isinstance(error, ApiError) else ""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from controller.errors import Forbidden
 from reconcilers.cli.cluster.repair import read_report
 from tests.reconcilers.cli.commandline import Outcome, allocation, pool, run
 from tests.reconcilers.cli.saved import UID, ask, cluster, held, labelled
@@ -281,6 +282,36 @@ def test_every_field_of_a_report_is_read_back(tmp_path: Path) -> None:
     }
 
 
+def test_a_namespace_without_rights_is_named_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object) -> None:
+        raise Forbidden(403, "Forbidden", "tenantclusters is forbidden")
+
+    monkeypatch.setattr("reconcilers.cli.cluster.objects.read_objects", refuse)
+    config = _kubeconfig(tmp_path, "127.0.0.1:1")
+    outcome = run("tenants", "-n", "team-x", "--kubeconfig", config)
+    assert outcome.code == 1
+    [error] = outcome.errors
+    assert "neither in all namespaces nor in namespace team-x" in error
+    assert "tenantclusters is forbidden" in error
+    assert "ask an administrator for the right to list it in namespace team-x" in error
+
+
+def _kubeconfig(folder: Path, address: str) -> Path:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": f"https://{address}"}}],
+        "users": [{"name": "u", "user": {"token": "x"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "c",
+    }
+    path = folder / "kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
 @pytest.mark.parametrize("command", [("pools",), ("check",), ("check", "--tenants")], ids=str)
 def test_a_cluster_that_does_not_answer_is_reported_in_words(
     tmp_path: Path, command: tuple[str, ...]
@@ -288,16 +319,7 @@ def test_a_cluster_that_does_not_answer_is_reported_in_words(
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{closed.getsockname()[1]}"
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "c", "cluster": {"server": f"https://{address}"}}],
-            "users": [{"name": "u", "user": {"token": "x"}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "current-context": "c",
-        }
-        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
-        outcome = run(*command, "--kubeconfig", tmp_path / "kubeconfig")
+        outcome = run(*command, "--kubeconfig", _kubeconfig(tmp_path, address))
     assert outcome.code == 1
     assert outcome.err.startswith("error: ")
     assert address in outcome.err
