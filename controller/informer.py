@@ -18,9 +18,7 @@ from controller.errors import (
     BadRequest,
     CacheLagging,
     ControllerError,
-    Forbidden,
     SourceError,
-    Unauthorized,
 )
 from controller.health import Check, Failing
 from controller.indexes import IndexFunction
@@ -148,9 +146,7 @@ class Informer(Generic[T]):
 
         The cache shows the past then, until a role or the credentials are put right.
         """
-        error = self._reflector.last_error
-        refused = error is not None and isinstance(error.__cause__, Forbidden | Unauthorized)
-        return error if refused else None
+        return self._reflector.refused
 
     @property
     def failing_since(self) -> float | None:

@@ -167,6 +167,11 @@ class Reflector(Generic[T]):
         """The state of the loop."""
         self.last_error: errors.SourceError | None = None
         """Why list or watch fails; None while they succeed."""
+        self.refused: errors.SourceError | None = None
+        """The last refusal (401, 403) of list or watch; None once one of them has succeeded.
+
+        Other failures that follow it do not end it: the cache shows the past all the same.
+        """
         self.failing_since: float | None = None
         """Since when (monotonic seconds) list or watch fails; None while they succeed."""
         self.last_received = clock.monotonic()
@@ -242,7 +247,6 @@ class Reflector(Generic[T]):
         """Put a complete list into the cache; `revision` is the one that was asked for."""
         for key, reason in page.unreadable.items():
             self._log_unreadable(key, reason)
-        self.last_error = self.failing_since = None
         self.last_received = self._clock.monotonic()
         self._observer.listed()
         # The newest state is at least as new as all responses before the request for it.
@@ -255,6 +259,8 @@ class Reflector(Generic[T]):
                 page.items, page.revision, page.unreadable, replaced=replaced
             )
         )
+        # Not before: in between other tasks run, and meet the cache of before.
+        self.last_error = self.failing_since = self.refused = None
         self._listed()
 
     async def _watch(self) -> State:
@@ -345,7 +351,7 @@ class Reflector(Generic[T]):
             if initial is not None:
                 initial.opened = True
             else:
-                self.last_error = self.failing_since = None
+                self.last_error = self.failing_since = self.refused = None
             async with aclosing(read_lines(chunks, self._clock, self._max_silence)) as batches:
                 async for lines in batches:
                     received, self._empty_watches = True, 0
@@ -398,6 +404,8 @@ class Reflector(Generic[T]):
         if self._unreachable(error):
             self._cache.unconfirm_history()
         self.last_error = errors.SourceError(verb, self._kind, error)
+        if isinstance(error, errors.Forbidden | errors.Unauthorized):
+            self.refused = self.last_error
         if self.failing_since is None:
             self.failing_since = self._clock.monotonic()
         self._failed()

@@ -387,11 +387,22 @@ async def raise_fence(
     for write in written:
         if write.error is not None:
             raise write.error
-    moved = [write.allocation.metadata.key for write in written if write.answer is None]
+    moved = {
+        write.allocation.metadata.key: write.allocation
+        for write in written
+        if write.answer is None
+    }
     answers = [write.answer for write in written if write.answer is not None]
     current = {allocation.metadata.key: allocation for allocation in listed.of_pool}
-    current = {key: allocation for key, allocation in current.items() if key not in set(moved)}
-    current |= {a.metadata.key: a for a in (*answers, *await writer.read(moved))}
+    current = {key: allocation for key, allocation in current.items() if key not in moved}
+    read = await writer.read([*moved])
+    for allocation in read:
+        if allocation.metadata.revision == moved[allocation.metadata.key].metadata.revision:
+            raise ControllerError(
+                f"IPAllocation {allocation.metadata.key} was not voided: its status write was"
+                " refused as a conflict though its version is still the same"
+            )
+    current |= {a.metadata.key: a for a in (*answers, *read)}
     remembered = {
         "allocationsRevision": str(
             max((a.metadata.revision for a in current.values()), default=0)

@@ -397,3 +397,36 @@ async def test_nothing_is_left_behind_when_it_is_cancelled() -> None:
         during = watch.open
     assert (during, watch.open) == (True, False)
     assert loop.clock.waiting == 0
+
+
+async def test_a_refusal_is_over_only_once_the_whole_list_is_in_the_cache() -> None:
+    denied = Forbidden(403, "Forbidden", "no")
+    overloaded = TooManyRequests(429, "TooManyRequests", "later")
+    many = [widget(f"w{number}", 20 + number) for number in range(300)]
+    answers: list[bytes | Exception] = [
+        listing(5, widget("a", 5)),
+        denied,
+        overloaded,
+        listing(400, *many),
+    ]
+    loop = Loop(answers, [Expired(410, "Expired", "gone")])
+    refusals = dict[int, bool]()
+
+    def note(_: object) -> None:
+        refusals[len(loop.cache)] = loop.reflector.refused is not None
+
+    async with loop.running():
+        assert loop.reflector.refused is None or len(loop.cache) == 1
+        loop.cache.subscribe(note)
+        await loop.clock.advance(0.5)
+        seen = [loop.reflector.refused is not None]
+        for _ in range(600):
+            await loop.clock.advance(0.1)
+            seen.append(loop.reflector.refused is not None)
+            if len(loop.cache) == 300:
+                break
+        assert len(loop.cache) == 300
+        await loop.clock.advance(1)
+        assert loop.reflector.refused is None
+    assert True in seen, "the refusal was seen"
+    assert all(refusals[size] for size in refusals if size < 300), "and until the list is in"

@@ -16,6 +16,7 @@ from allocator import AddressRange, InvalidPool
 from controller.cache import Cache
 from controller.conditions import is_true
 from controller.finalizers import has_finalizer
+from controller.meta import Key
 from controller.outcome import SETTLED, Outcome
 from reconcilers import ranges
 from reconcilers.api import names
@@ -72,9 +73,15 @@ class NetworkPoolClaims(PoolReconciler):
     ) -> None:
         super().__init__(NETWORK_POOL, parts)
         self._others = others
+        self._cache = allocations
         self._allocations = Reader(
             allocations, parts.client, parts.clock, parts.settings.cache_patience
         )
+
+    @override
+    def _forget(self, key: Key) -> None:
+        super()._forget(key)
+        self._allocations.forget(key)
 
     @override
     def geometry(self, pool: NetworkPool) -> PoolSpace:
@@ -102,6 +109,11 @@ class NetworkPoolClaims(PoolReconciler):
 
     @override
     async def also_held(self, pool: NetworkPool, space: PoolSpace) -> Sequence[AddressRange]:
+        if not self._cache.history_confirmed:
+            # etcd may have been restored from a backup: the cache may lack IPAllocations that hold
+            # addresses again, and so may a LIST from before.
+            self._allocations.forget_lists()
+            raise Behind(UNKNOWN_RETRY, "the IPAllocations have not been listed anew")
         revision = memory(pool)
         if revision is None:
             # Earlier promises to allocations may still be kept.

@@ -85,6 +85,8 @@ class ConfigurationReconciler:
             return Again(RETRY)  # something was written or deleted meanwhile
 
     async def _reconcile(self, one: NetworkConfiguration) -> Outcome:
+        if self._may_be_of_others(one):
+            return Blocked("Unreadable")
         network = network_of(self._caches, one)
         if isinstance(network, str):
             # What it shows its machine has, and no other is given it meanwhile.
@@ -201,6 +203,8 @@ class ConfigurationReconciler:
 
     async def _release(self, one: NetworkConfiguration) -> Outcome:
         """Show Released on the IPAllocations of a NetworkConfiguration, then let it go."""
+        if self._may_be_of_others(one):
+            return Blocked("Unreadable")
         if not has_finalizer(one, FINALIZER) or not self._is_ours_to_release(one):
             return SETTLED
         text = f"NetworkConfiguration {one.metadata.name} is deleted"
@@ -212,6 +216,13 @@ class ConfigurationReconciler:
                 await self._client.patch_status(ALLOCATIONS, each, released(text))
         await remove_finalizer(self._client, CONFIGURATIONS, one, FINALIZER)
         return SETTLED
+
+    def _may_be_of_others(self, one: NetworkConfiguration) -> bool:
+        """Return whether a machine may be another operator's: its network cannot be read.
+
+        The network says whose the machine is, unless the machine itself names us.
+        """
+        return not one.spec.provider and unreadable_network_of(self._caches, one) is not None
 
     def _is_ours_to_release(self, one: NetworkConfiguration) -> bool:
         """Return whether the finalizer, whose name another operator has too, is ours."""
@@ -229,11 +240,9 @@ def network_of(caches: VitistackCaches, one: NetworkConfiguration) -> NetworkNam
     order would be a guess.
     """
     namespace, name = one.metadata.namespace, one.spec.networkNamespaceName
-    if name and Key(namespace, name) in caches.networks.unreadable:
-        return f'NetworkNamespace "{name}" cannot be read; correct it'
-    unreadable = [key.name for key in caches.networks.unreadable if key.namespace == namespace]
-    if not name and unreadable:
-        return f'NetworkNamespace "{unreadable[0]}" cannot be read; correct it'
+    unreadable = unreadable_network_of(caches, one)
+    if unreadable is not None:
+        return f'NetworkNamespace "{unreadable}" cannot be read; correct it'
     if name:
         found = caches.networks.get(Key(namespace, name))
         return found or f'NetworkNamespace "{name}" not found'
@@ -241,6 +250,18 @@ def network_of(caches: VitistackCaches, one: NetworkConfiguration) -> NetworkNam
     if len(every) == 1:
         return every[0]
     return f"spec.networkNamespaceName is empty, and the namespace has {len(every)} networks"
+
+
+def unreadable_network_of(caches: VitistackCaches, one: NetworkConfiguration) -> str | None:
+    """Return the name of a network that cannot be decoded and that a machine's may be.
+
+    Of several the first by name, so that two replicas say the same; None if there is none.
+    """
+    namespace, name = one.metadata.namespace, one.spec.networkNamespaceName
+    unreadable = {key.name for key in caches.networks.unreadable if key.namespace == namespace}
+    if name:
+        return name if name in unreadable else None
+    return min(unreadable, default=None)
 
 
 def allocation_for(

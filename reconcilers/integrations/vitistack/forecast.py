@@ -66,7 +66,7 @@ def forecast(
     for one, address, problem in _outcomes(caches):
         key, network = one.metadata.key, f"{NETWORKS.kind} {one.network}"
         static = static_of(caches.network_of(one)) or Static()
-        status = refused(problem) if problem is not None else given(static, address, now)
+        status = refused(one, problem) if problem is not None else given(static, address, now)
         body = bodies[ALLOCATIONS.kind, key]
         shown = {name: value for name, value in status.items() if value is not None}
         bodies[ALLOCATIONS.kind, key] = {**body, "status": shown}

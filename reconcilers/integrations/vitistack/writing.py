@@ -94,9 +94,15 @@ def released(message: str) -> dict[str, Any]:
     return {"phase": RELEASED, **NOTHING_HELD, "message": message}
 
 
-def refused(problem: Problem) -> dict[str, Any]:
-    """Return the status of an IPAllocation that gets no address."""
-    return {"phase": problem.phase, **NOTHING_HELD, "message": problem.message}
+def refused(one: IPAllocation, problem: Problem) -> dict[str, Any]:
+    """Return the status of an IPAllocation that gets no address.
+
+    An address that it shows while it waits may be another operator's gift, which a machine has: it
+    stays while the problem may pass.
+    """
+    keeps_address = problem.phase == PENDING and one.status.address
+    held = {} if keeps_address else NOTHING_HELD
+    return {"phase": problem.phase, **held, "message": problem.message}
 
 
 Granted = tuple[Promise, IPAllocation]
@@ -141,7 +147,7 @@ class Writer:
 
     async def _write_problem(self, one: IPAllocation, problem: Problem) -> None:
         try:
-            written = await self._client.patch_status(ALLOCATIONS, one, refused(problem))
+            written = await self._client.patch_status(ALLOCATIONS, one, refused(one, problem))
         except (Conflict, NotFound):
             return  # it moved on: its event leads to the next pass
         if problem.phase != PENDING:
@@ -175,8 +181,9 @@ class Writer:
 def has_problem(allocation: IPAllocation, problem: Problem) -> bool:
     """Return whether an IPAllocation says already why it has no address."""
     status = allocation.status
-    written = (status.phase, status.message, status.address)
-    return written == (problem.phase, problem.message, "")
+    may_show_address = problem.phase == PENDING
+    written = (status.phase, status.message) == (problem.phase, problem.message)
+    return written and (may_show_address or not status.address)
 
 
 class NetworkStatuses:

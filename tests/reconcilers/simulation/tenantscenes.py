@@ -237,6 +237,20 @@ async def in_use_by_its_second_family(yard: Yard) -> str | None:
     return yard.verdict()
 
 
+async def still_shown_by_a_service(yard: Yard) -> str | None:
+    """A range is out of the tenant's pool while a Service still shows its address."""
+    yard.hold_range("team-a-lb-1", SECOND)
+    for _ in range(2):  # The pool is created empty, and filled then.
+        await yard.project(yard.one)
+    for name in ("x", "y"):
+        service(yard.tenants["a"], name)
+    shown = [address.text for address in tenantlaws.shown(yard.tenants["a"])]
+    assert shown == [f"{FIRST}/32", f"{SECOND}/32"]
+    yard.balancers["a"].paused = True
+    await yard.give_back("team-a-lb-1")
+    return yard.verdict()
+
+
 async def late_withdrawal(yard: Yard) -> str | None:
     """The deletion of the tenant's pool is on its way when there is a range for it again."""
     await yard.project(yard.one)

@@ -27,7 +27,6 @@ SWITCHES = {
     "gate": Switch("the finalizer goes last", rules.open_gate, GIVEN, _STORM, seed=2),
     "mark": Switch("what is marked is not projected", rules.marks_projected, REST, Faults(), 0),
     "look": Switch("out means not in the pool", rules.pool_not_looked_at, GIVEN, _STORM, 45),
-    "services": Switch("nor on a Service", rules.services_not_looked_at, GIVEN, _STORM, 347),
     "silence": Switch("who does not answer holds on", rules.silence_is_consent, GIVEN, _STORM, 2),
     "begun": Switch(
         "a projection is recorded before it begins", rules.begun_not_recorded, GIVEN, _STORM, 2
@@ -84,6 +83,12 @@ SCENES: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], Scene, str]] 
         "out means out of what MetalLB has read",
         rules.uptake_not_waited_for,
         scenes.read_before_a_pause,
+        GIVEN,
+    ),
+    "services": (
+        "nor on a Service",
+        rules.services_not_looked_at,
+        scenes.still_shown_by_a_service,
         GIVEN,
     ),
     "families": (

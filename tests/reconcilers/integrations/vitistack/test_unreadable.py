@@ -2,7 +2,13 @@
 
 import pytest
 
-from reconcilers.integrations.vitistack.api import ALLOCATIONS, CONFIGURATIONS, KINDS, NETWORKS
+from reconcilers.integrations.vitistack.api import (
+    ALLOCATIONS,
+    CONFIGURATIONS,
+    FINALIZER,
+    KINDS,
+    NETWORKS,
+)
 from reconcilers.settings import VITISTACK, Settings, VitistackSettings
 from tests.reconcilers.integrations.unreadable import Json, Site, site
 from tests.reconcilers.test_sharing import NAMESPACE
@@ -183,3 +189,44 @@ async def test_what_an_unreadable_network_handed_out_stays_and_it_hands_out_noth
         await place.home.pass_by(3)
         assert address(place, "b-eth0")
         assert address(place, "c")
+
+
+async def test_an_address_that_a_waiting_allocation_shows_is_not_wiped_meanwhile() -> None:
+    async with site(WITH_NETWORKS, *KINDS) as place:
+        await network(place, "n", 0)
+        await place.home.pass_by(5)
+        await place.make(CONFIGURATIONS, "bad", {"networkInterfaces": "eth0", "provider": "us"})
+        place.stop()
+        await place.home.pass_by(1)
+        spec = {"networkNamespaceName": "n", "networkConfigurationName": "theirs"}
+        given = {"phase": "Pending", "address": "10.0.0.50"}
+        await place.make(ALLOCATIONS, "x", spec, status=given)
+        place.home.start("next")
+        await place.home.pass_by(40)
+        assert address(place, "x") == "10.0.0.50"
+        await place.remove(CONFIGURATIONS, "bad")
+        await place.home.pass_by(10)
+        assert address(place, "x") == "10.0.0.50"
+        assert place.see(ALLOCATIONS, "x")["status"]["phase"] == "Allocated"
+
+
+async def test_a_machine_whose_network_is_unreadable_may_be_of_another_operator() -> None:
+    async with site(WITH_NETWORKS, *KINDS) as place:
+        static = {"ipv4CIDR": "10.0.0.0/24", "ipv4Gateway": "10.0.0.1"}
+        theirs = {"ipAllocation": {"type": "static", "provider": "theirs", "static": static}}
+        await place.make(NETWORKS, "n", theirs, status={"provisioningPhase": "Ready"})
+        interfaces = [{"name": "eth0"}]
+        status = {"phase": "Ready", "status": "Success", "message": "theirs"}
+        await place.make(
+            CONFIGURATIONS,
+            "a",
+            {"networkNamespaceName": "n", "networkInterfaces": interfaces},
+            metadata={"finalizers": [FINALIZER]},
+            status=status,
+        )
+        await place.edit(NETWORKS, "n", {"spec": {"datacenterIdentifier": 7}})
+        await place.home.pass_by(30)
+        assert place.see(CONFIGURATIONS, "a")["status"] == status
+        await place.delete(CONFIGURATIONS, "a")
+        await place.home.pass_by(30)
+        assert place.see(CONFIGURATIONS, "a")["metadata"]["finalizers"] == [FINALIZER]

@@ -1,0 +1,73 @@
+"""etcd is restored from a backup: claims get nothing before IPAllocations are listed anew."""
+
+from typing import Any, cast
+
+import pytest
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.events import Recorder
+from controller.testing.api import FakeApi
+from controller.testing.clock import VirtualClock
+from reconcilers.api.ipallocation import POOL_INDEX, TENANT_INDEX, pool_index, tenant_index
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.integrations.clusterapi import api
+from reconcilers.integrations.clusterapi.caches import (
+    CLUSTER_INDEX,
+    ClaimCaches,
+    cluster_index,
+    space_of,
+)
+from reconcilers.integrations.clusterapi.granting import Granting
+from reconcilers.integrations.clusterapi.leftovers import Leftovers
+from reconcilers.integrations.clusterapi.networkpools import NetworkPoolClaims
+from reconcilers.integrations.clusterapi.pools import PoolParts
+from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
+from reconcilers.integrations.clusterapi.reading import Reader
+from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
+from reconcilers.integrations.core.contents import SPACE_INDEX
+from reconcilers.networkpool.view import Behind, OtherHolders
+from reconcilers.settings import Settings
+from reconcilers.spaces.index import SpaceIndex
+from tests.reconcilers import make
+from tests.reconcilers.lab import Recorded
+
+CLAIMS, ADDRESSES = api.claims("v1beta2"), api.addresses("v1beta2")
+HELD = ("10.40.0.0", "10.40.0.7")
+
+
+async def test_claims_wait_while_the_cache_of_allocations_may_be_of_another_history() -> None:
+    clock = VirtualClock()
+    server = FakeApi(clock)
+    for kind in (NETWORK_POOL, IP_ALLOCATION, CLAIMS, ADDRESSES):
+        server.serve(kind)
+    client, recorder = Client(server), cast("Recorder", Recorded())
+    indexes: dict[str, Any] = {SPACE_INDEX: space_of, CLUSTER_INDEX: cluster_index}
+    pools = Cache(NETWORK_POOL)
+    allocations = Cache(
+        IP_ALLOCATION, indexes={POOL_INDEX: pool_index, TENANT_INDEX: tenant_index}
+    )
+    claims, addresses = Cache(CLAIMS, indexes=indexes), Cache(ADDRESSES, indexes=indexes)
+    caches = ClaimCaches(claims, addresses, None, {"NetworkPool": pools}, CLAIMS, ADDRESSES)
+    parts = PoolParts(
+        client,
+        caches,
+        Reader(client, caches, clock, 0),
+        Granting(client, caches, recorder, clock, 8),
+        Leftovers(client, caches, clock),
+        PoolStatuses(client, recorder, clock, SpaceIndex()),
+        RestoredClaims(claims, clock),
+        clock,
+        Settings().pool,
+    )
+    reconciler = NetworkPoolClaims(parts, allocations, OtherHolders())
+    pool = make.pool(status={"allocationsRevision": "1"})
+    allocations.replace([], 5, {})
+    held = await reconciler.also_held(pool, reconciler.geometry(pool))
+    assert list(held) == [], "the allocation was gone before the backup was restored"
+    allocations.unconfirm_history()
+    with pytest.raises(Behind, match="listed anew"):
+        await reconciler.also_held(pool, reconciler.geometry(pool))
+    allocations.replace([make.allocation("a", held=HELD)], 5, {}, replaced=True)
+    [again] = await reconciler.also_held(pool, reconciler.geometry(pool))
+    assert (again.start_text, again.end_text) == HELD
