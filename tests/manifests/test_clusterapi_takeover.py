@@ -43,7 +43,7 @@ def deployment() -> list[Json]:
 async def given(cluster: Cluster, name: str) -> str:
     """Make a claim of the pool; return the address that it gets."""
     await claimed(cluster, name)
-    found = await until(lambda: addresses(cluster), lambda now: name in now, seconds=LIMIT)
+    found = await until(lambda: addresses(cluster), lambda now: name in now, seconds=3 * LIMIT)
     return str(found[name]["address"])
 
 

@@ -110,7 +110,8 @@ async def test_a_range_is_not_free_while_metallb_uses_an_older_configuration(
 
         await delete(tenant.client, IP_ADDRESS_POOL, THEIRS)
         assert await here.allocated(RIVAL.name) == given, "the rival has the very range"
-        assert await _found(here) == []
+        # The cluster itself may wait by now: the rival has the only range.
+        assert set(await _found(here)) <= {"TenantWaitsForAddresses"}
         assert await recording.findings() == []
 
 
