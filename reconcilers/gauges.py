@@ -60,10 +60,14 @@ PROVIDER = ["provider_config", "namespace"]
 TENANT = ["tenant_cluster", "namespace"]
 PHASES = (PENDING, PROVISIONING, INSTALLING, READY, UPDATING, DELETING, FAILED)
 TENANT_GAUGES = (
-    ("synced", "Whether its MetalLB pool has its allocations' ranges.", LOAD_BALANCER_READY),
-    ("demand_met", "Whether no Service of it has waited long for an address.", DEMAND_MET),
+    ("synced", "Whether its MetalLB pool has its allocations' ranges.", LOAD_BALANCER_READY, True),
+    ("demand_met", "Whether no Service of it has waited long for an address.", DEMAND_MET, False),
 )
-"""Shown of those that have the condition: a tenant in cloud mode is not projected into."""
+"""Shown of those that have the condition: a tenant in cloud mode is not projected into.
+
+The last is whether clusters that are being built are left out: what is written into a tenant for
+the first time is not out of step.
+"""
 
 
 @dataclass(slots=True)
@@ -194,13 +198,12 @@ class Gauges(Collector):
         for phase in PHASES:
             counts.add_metric([phase], phases[phase])
         yield counts
-        for name, what, kind in TENANT_GAUGES:
+        for name, what, kind, only_built in TENANT_GAUGES:
             gauge = GaugeMetricFamily(f"butler_tenant_cluster_{name}", what, labels=TENANT)
             for one in clusters:
                 said = find(one.status.conditions, kind)
-                # What is written into a tenant for the first time is not out of step.
-                building = name == "synced" and not (one.is_ready or one.observed_only)
-                if said is not None and not building and not one.metadata.terminating:
+                left_out = only_built and not (one.is_ready or one.observed_only)
+                if said is not None and not left_out and not one.metadata.terminating:
                     gauge.add_metric(
                         [one.metadata.name, one.metadata.namespace], said.status == "True"
                     )

@@ -96,10 +96,13 @@ def audit(objects: Objects) -> list[Finding]:
         *_of_integrations(objects),
         *(finding for one in objects.allocations.values() for finding in _one(one, objects)),
     ]
-    return sorted(
-        found,
-        key=lambda f: (f.severity, f.kind, f.subject.namespace, f.subject.name, f.sentence),
-    )
+    return sorted(found, key=finding_order)
+
+
+def finding_order(finding: Finding) -> tuple[str, str, str, str, str]:
+    """Return the place of a finding: gravest first, then by kind and object."""
+    subject = finding.subject
+    return finding.severity, finding.kind, subject.namespace, subject.name, finding.sentence
 
 
 def _unreadable(objects: Objects) -> Iterator[Finding]:

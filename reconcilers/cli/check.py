@@ -1,6 +1,6 @@
 """`butler-ipam check`: audit a cluster's addresses: report problems or apply a reviewed report."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from reconcilers.addressmap.audit import Finding, audit
+from reconcilers.addressmap.audit import Finding
 from reconcilers.addressmap.objects import Objects, read_objects
 from reconcilers.cli.cluster.objects import (
     Scope,
@@ -23,7 +23,7 @@ from reconcilers.cli.flags import option
 from reconcilers.cli.output import NOT_READ, Cell, Column, Form, output_option, show, table
 from reconcilers.cli.problems import EXIT_PROBLEM, say
 from reconcilers.cli.progress import progress, show_progress
-from reconcilers.health.report import finding_order, health_findings
+from reconcilers.health.report import all_findings, findings_in
 
 _COLOURS = {"error": "red", "warning": "yellow"}
 _COLUMNS: Sequence[Column[Finding]] = (
@@ -107,28 +107,17 @@ def check(
 def _audited(where: Scope) -> list[Finding]:
     objects = read_all(where)
     with progress("looking for what is wrong"):
-        return _shown_of(_all_findings(objects), where)
+        return _shown(objects, where)
 
 
-def _all_findings(objects: Objects) -> list[Finding]:
-    """Return what is wrong and what waits, gravest first."""
-    now = datetime.now(UTC)
-    return sorted([*audit(objects), *health_findings(objects, now)], key=finding_order)
-
-
-def _shown_of(findings: Iterable[Finding], where: Scope) -> list[Finding]:
+def _shown(objects: Objects, where: Scope) -> list[Finding]:
     """Return the findings about what -n selects; all objects were read to find them."""
-    shown = {"", where.namespace}
-    return [
-        finding
-        for finding in findings
-        if not where.namespace or finding.subject.namespace in shown
-    ]
+    return findings_in(where.namespace, all_findings(objects, datetime.now(UTC)))
 
 
 async def _repaired(where: Scope, wanted: Report, client: Any) -> list[Outcome]:
     objects = await read_objects(client, where.namespace)
-    findings = _shown_of(_all_findings(objects), where)
+    findings = _shown(objects, where)
     show_progress("carrying out the report")
     return [outcome async for outcome in repair(client, wanted, findings)]
 
@@ -138,6 +127,6 @@ async def _audit_with_tenants(where: Scope, client: Any) -> list[Finding]:
 
     objects = await read_objects(client, where.namespace)
     report_not_read(objects)
-    findings = _shown_of(_all_findings(objects), where)
+    findings = _shown(objects, where)
     show_progress("asking the tenants")
     return [*findings, *await tenant_drift(client, objects, where.namespace)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reconcilers.addressmap.audit import Finding
+from reconcilers.addressmap.audit import Finding, finding_order
 from reconcilers.addressmap.objects import Objects, read_objects
 from reconcilers.api import names
 from reconcilers.api.resources import TENANT_CLUSTER
@@ -35,7 +35,7 @@ from reconcilers.cli.output import (
     tables,
 )
 from reconcilers.cli.problems import EXIT_PROBLEM
-from reconcilers.health.report import AreaState, area_states, finding_order, status_findings
+from reconcilers.health.report import AreaState, area_states, findings_in, status_findings
 
 EXIT_WARNING = 3
 _COLOURS = {"error": "red", "warning": "yellow", "ok": "green", "unknown": "yellow"}
@@ -116,7 +116,7 @@ def status(
             findings=(_document(finding) for finding in findings),
         ),
         named,
-        lambda: tables(table(_AREAS, areas), table(_FINDINGS, findings)),
+        lambda: _text(areas, findings),
     )
     ctx.exit(_exit_code(ctx, findings))
 
@@ -146,7 +146,11 @@ async def _read(
 def _page(objects: Objects, where: Scope) -> str:
     """Return the page for people, without the controllers."""
     findings = _select(objects, where)
-    areas = area_states(_shown(objects, where), findings, None)
+    return _text(area_states(_shown(objects, where), findings, None), findings)
+
+
+def _text(areas: Sequence[AreaState], findings: Sequence[Finding]) -> str:
+    """Return the page for people."""
     return tables(table(_AREAS, areas), table(_FINDINGS, findings))
 
 
@@ -157,12 +161,7 @@ def _shown(objects: Objects, where: Scope) -> Objects:
 
 def _select(objects: Objects, where: Scope) -> list[Finding]:
     """Return the findings about what -n selects; all objects were read to find them."""
-    shown = {"", where.namespace}
-    return [
-        finding
-        for finding in status_findings(objects, datetime.now(UTC))
-        if not where.namespace or finding.subject.namespace in shown
-    ]
+    return findings_in(where.namespace, status_findings(objects, datetime.now(UTC)))
 
 
 def _document(finding: Finding) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 tenants.py      TenantClusters: addresses, the tenant's API server, Services that wait, size
 pools.py        NetworkPools and pools of other platforms: ready, room for what waits
+conditions.py   a finding that repeats a condition
 requests.py     IPAllocations that wait for a range, and ranges that are being released
 controllers.py  the processes: leader, replicas, webhooks; read live
 

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from controller.conditions import Condition, find, rfc3339
+from controller.conditions import Condition, find
 from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.addressmap.audit import Finding, Severity, Subject
@@ -12,6 +12,7 @@ from reconcilers.addressmap.poolpictures import network_pool_pictures
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.conditions import READY
+from reconcilers.health.conditions import finding_of_condition
 from reconcilers.integrations.core.views import Views
 
 MOST_NAMED = 3
@@ -64,14 +65,9 @@ def _network_pool(pool: NetworkPool) -> Iterator[Finding]:
 
 
 def _finding(kind: str, severity: Severity, pool: NetworkPool, condition: Condition) -> Finding:
-    since = condition.lastTransitionTime
-    return Finding(
-        kind,
-        severity,
-        Subject.from_object(NETWORK_POOL, pool),
-        f"{condition.reason}: {condition.message}",
-        since=rfc3339(since) if since is not None else None,
-    )
+    """Return a finding about a pool; see finding_of_condition."""
+    subject = Subject.from_object(NETWORK_POOL, pool)
+    return finding_of_condition(kind, severity, subject, condition, f"{condition.reason}: ")
 
 
 def _no_room(objects: Objects, largest_free: Mapping[Key, int]) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from reconcilers.addressmap.audit import Finding, audit
+from reconcilers.addressmap.audit import Finding, audit, finding_order
 from reconcilers.addressmap.objects import Objects
 from reconcilers.health.pools import largest_free_blocks, pool_findings
 from reconcilers.health.requests import request_findings
@@ -18,7 +18,7 @@ AREAS: Sequence[tuple[str, tuple[str, ...]]] = (
     ("tenants", ("TenantUnreachable", "TenantOutOfStep")),
     ("services", ("ServicesWait", "TenantSizeNotMet")),
     ("requests", ("RequestWaits", "RequestsWait")),
-    ("releases", ("ReleaseWaits", "StuckRelease")),
+    ("releases", ("ReleaseWaits",)),
     ("controllers", ("ControllersNotReady", "NoLeader", "WebhooksNotReady")),
 )
 """The kinds of findings of each area; all others are of the area pools."""
@@ -40,28 +40,35 @@ class AreaState:
     summary: str
 
 
-def health_findings(objects: Objects, now: datetime) -> list[Finding]:
-    """Return what waits or fails, gravest first."""
-    largest_free = largest_free_blocks(objects)
-    allocations = objects.allocations.values()
-    found = [
-        *tenant_findings(objects.clusters.values(), now),
-        *pool_findings(objects, largest_free),
-        *request_findings(allocations, objects.pools, largest_free, now),
-    ]
-    return sorted(found, key=finding_order)
-
-
-def finding_order(finding: Finding) -> tuple[str, str, str, str, str]:
-    """Return the place of a finding: gravest first, then by kind and object."""
-    subject = finding.subject
-    return finding.severity, finding.kind, subject.namespace, subject.name, finding.sentence
+def all_findings(objects: Objects, now: datetime) -> list[Finding]:
+    """Return what waits or fails, and everything that the audit finds, gravest first."""
+    return sorted([*audit(objects), *_health_findings(objects, now)], key=finding_order)
 
 
 def status_findings(objects: Objects, now: datetime) -> list[Finding]:
-    """Return what `status` shows: all of health, and the errors of the audit."""
+    """Return what waits or fails, and the errors of the audit, gravest first."""
     errors = [finding for finding in audit(objects) if finding.severity == "error"]
-    return sorted([*health_findings(objects, now), *errors], key=finding_order)
+    return sorted([*_health_findings(objects, now), *errors], key=finding_order)
+
+
+def findings_in(namespace: str, findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings about a namespace and about the whole cluster.
+
+    Args:
+        namespace: which; empty for all.
+        findings: the findings, from the objects of all namespaces.
+    """
+    shown = {"", namespace}
+    return [finding for finding in findings if not namespace or finding.subject.namespace in shown]
+
+
+def _health_findings(objects: Objects, now: datetime) -> Iterator[Finding]:
+    """Yield what waits or fails."""
+    largest_free = largest_free_blocks(objects)
+    allocations = objects.allocations.values()
+    yield from tenant_findings(objects.clusters.values(), now)
+    yield from pool_findings(objects, largest_free)
+    yield from request_findings(allocations, objects.pools, largest_free, now)
 
 
 def area_of(finding: Finding) -> str:

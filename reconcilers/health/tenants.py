@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
-from controller.conditions import Condition, find, rfc3339
+from controller.conditions import Condition, find
 from reconcilers.addressmap.audit import Finding, Severity, Subject
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import FAILED, LOAD_BALANCER_READY, TenantCluster
 from reconcilers.conditions import READY
+from reconcilers.health.conditions import finding_of_condition
 from reconcilers.tenantclients import UNREACHABLE
 from reconcilers.tenantcluster.conditionorder import PASSING
 from reconcilers.tenantcluster.elastic.fixedsize import LOAD_BALANCER_SIZED
@@ -97,22 +98,6 @@ def _finding(
     prefix: str = "",
     since: datetime | None = None,
 ) -> Finding:
-    """Return a finding that repeats what a condition says.
-
-    Args:
-        kind: the finding's kind.
-        severity: error or warning.
-        cluster: the cluster.
-        condition: the condition; None if it has none yet.
-        prefix: stands before the condition's message.
-        since: since when it is so; None for the condition's transition.
-    """
-    message = condition.message if condition is not None else "it was not reconciled yet"
-    since = since or (condition.lastTransitionTime if condition is not None else None)
-    return Finding(
-        kind,
-        severity,
-        Subject.from_object(TENANT_CLUSTER, cluster),
-        f"{prefix}{message}",
-        since=rfc3339(since) if since is not None else None,
-    )
+    """Return a finding about a cluster; see finding_of_condition."""
+    subject = Subject.from_object(TENANT_CLUSTER, cluster)
+    return finding_of_condition(kind, severity, subject, condition, prefix, since)

@@ -7,6 +7,7 @@ status before, so two passes over the same objects write the same.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from controller.conditions import rfc3339
@@ -88,9 +89,6 @@ def network_status(  # noqa: PLR0913 - the parts of a status
     """
     before = tenant.status.network or TenantNetwork()
     quota = provider.spec.networking.quota
-    balancers = [one for one in members if one.spec.type == names.TYPE_LOADBALANCER]
-    nodes = [one for one in members if one.spec.type == names.TYPE_NODES]
-    shown = tuple(_ranges(tenant, members))
     waiting = [_waiting(state, provider, network_ready) for state in states if not state.served]
     if growth is not None:
         waiting.append(_waiting_growth(growth, provider))
@@ -98,13 +96,13 @@ def network_status(  # noqa: PLR0913 - the parts of a status
         waiting += [request for request in before.waiting if request.role == names.ROLE_GROWTH]
     services_waiting = before.loadBalancer.servicesWaiting if is_unread else None
     return TenantNetwork(
-        nodes=TenantAddresses(_addresses(nodes), quota.maxNodeIPs),
+        nodes=TenantAddresses(_addresses(members, names.TYPE_NODES), quota.maxNodeIPs),
         loadBalancer=TenantLoadBalancerAddresses(
-            _addresses(balancers),
+            _addresses(members, names.TYPE_LOADBALANCER),
             quota.maxLoadBalancerIPs,
             capped(services.waiting) if services is not None else services_waiting,
         ),
-        ranges=shown[:MOST_RANGES],
+        ranges=_ranges(tenant, members),
         waiting=tuple(_with_time(request, before.waiting, now) for request in waiting),
         lastRefusal=_last_refusal(before, states, growth, now),
     )
@@ -125,17 +123,12 @@ def status_without_requests(
     before = tenant.status.network
     if before is None:
         return None
-    held = {
-        kind: _addresses([member for member in members if member.spec.type == kind])
-        for kind in (names.TYPE_NODES, names.TYPE_LOADBALANCER)
-    }
+    balancers = _addresses(members, names.TYPE_LOADBALANCER)
     return replace(
         before,
-        nodes=replace(before.nodes, addresses=held[names.TYPE_NODES]),
-        loadBalancer=replace(
-            before.loadBalancer, addresses=held[names.TYPE_LOADBALANCER], servicesWaiting=None
-        ),
-        ranges=tuple(_ranges(tenant, members))[:MOST_RANGES],
+        nodes=replace(before.nodes, addresses=_addresses(members, names.TYPE_NODES)),
+        loadBalancer=replace(before.loadBalancer, addresses=balancers, servicesWaiting=None),
+        ranges=_ranges(tenant, members),
         waiting=(),
     )
 
@@ -161,7 +154,12 @@ def removed_ranges(before: TenantNetwork | None, after: TenantNetwork) -> list[T
     return [shown for shown in before.ranges if (shown.allocation, shown.range) not in present]
 
 
-def _ranges(tenant: TenantCluster, members: Iterable[IPAllocation]) -> Iterator[TenantRange]:
+def _ranges(tenant: TenantCluster, members: Iterable[IPAllocation]) -> tuple[TenantRange, ...]:
+    """Return the ranges that a cluster holds, as many as are listed."""
+    return tuple(islice(_all_ranges(tenant, members), MOST_RANGES))
+
+
+def _all_ranges(tenant: TenantCluster, members: Iterable[IPAllocation]) -> Iterator[TenantRange]:
     for allocation in members:
         for span in ranges.all_held(allocation):
             yield TenantRange(
@@ -176,9 +174,10 @@ def _ranges(tenant: TenantCluster, members: Iterable[IPAllocation]) -> Iterator[
             )
 
 
-def _addresses(allocations: Iterable[IPAllocation]) -> int:
-    """Return how many addresses of each family allocations hold, at most an int32."""
-    held = (ranges.all_held(allocation) for allocation in allocations)
+def _addresses(members: Iterable[IPAllocation], kind: str) -> int:
+    """Return how many addresses of a type and of each family are held, at most an int32."""
+    of_kind = (allocation for allocation in members if allocation.spec.type == kind)
+    held = map(ranges.all_held, of_kind)
     return capped(sum(max((span.size for span in spans), default=0) for spans in held))
 
 

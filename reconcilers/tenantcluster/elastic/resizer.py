@@ -19,7 +19,7 @@ from controller.meta import Key, Version
 from controller.statelog import StateLog
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
-from reconcilers.api.providerconfig import ELASTIC, ProviderConfig
+from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.resources import IP_ALLOCATION, SERVICE, TENANT_CLUSTER, Service
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding
@@ -129,7 +129,6 @@ class Resizer:
             ControllerError: the management cluster did not answer.
         """
         await self._repair(tenant)
-        elastic = provider.spec.networking.sizing.allocationMode == ELASTIC
         try:
             services = await self._services.for_tenant(tenant, watched=tenant.is_ready)
         except TenantUnavailable as error:
@@ -138,8 +137,9 @@ class Resizer:
         settling = self._settling(tenant)
         now = self._clock.monotonic()
         in_pool = {uid: now - at for uid, at in self._in_pool.get(tenant.metadata.key, {}).items()}
-        resize = self._scaler.scale if elastic else self._scaler.keep_size
-        scaled = await resize(tenant, provider, services, in_place=settling <= 0, in_pool=in_pool)
+        scaled = await self._scaler.scale(
+            tenant, provider, services, in_place=settling <= 0, in_pool=in_pool
+        )
         await self._label_platform(tenant, services)
         await self.release_marked(tenant)
         self._offered[tenant.metadata.key] = frozenset(

@@ -102,6 +102,11 @@ class _Observed:
     in_pool: Mapping[str, float]
     now: datetime
 
+    @property
+    def is_elastic(self) -> bool:
+        """Whether the tenant follows its Services, and not a size that is asked for."""
+        return _is_elastic(self.provider)
+
     def waited_at_least(self, seconds: float, services: Sequence[Service]) -> list[Service]:
         """Return those of `services` that have waited so long."""
         return [service for service in services if self.waited[service.metadata.uid] >= seconds]
@@ -164,11 +169,13 @@ class Scaler:
         in_place: bool,
         in_pool: Mapping[str, float],
     ) -> Scaled:
-        """Grow and shrink a tenant; return its condition.
+        """Grow and shrink a tenant, as its mode says; return its conditions.
+
+        An elastic tenant follows its Services, a static one the size that its spec asks for.
 
         Args:
             tenant: the cluster.
-            provider: its ProviderConfig, in elastic mode.
+            provider: its ProviderConfig.
             services: all Services of the tenant.
             in_place: whether MetalLB has had the tenant's first range as long as a Service has to
                 wait.
@@ -180,6 +187,11 @@ class Scaler:
             ControllerError: the management cluster did not answer.
         """
         seen = await self._observe(tenant, provider, services, in_place, in_pool)
+        return await (self._follow_services(seen) if seen.is_elastic else self._keep_size(seen))
+
+    async def _follow_services(self, seen: _Observed) -> Scaled:
+        """Grow and shrink an elastic tenant; return its condition."""
+        tenant, provider = seen.tenant, seen.provider
         unserved = UnservedGrowth.from_tenant(tenant)
         in_use = len(seen.demand.used)
         waiting = [one for one in seen.demand.waiting if not unserved.covers(one, in_use)]
@@ -204,29 +216,9 @@ class Scaler:
             refused=refused,
         )
 
-    async def keep_size(
-        self,
-        tenant: TenantCluster,
-        provider: ProviderConfig,
-        services: Sequence[Service],
-        *,
-        in_place: bool,
-        in_pool: Mapping[str, float],
-    ) -> Scaled:
-        """Bring a static tenant to the size that its spec asks for; return its conditions.
-
-        Args:
-            tenant: the cluster.
-            provider: its ProviderConfig, in static mode.
-            services: all Services of the tenant.
-            in_place: as for `scale`.
-            in_pool: as for `scale`.
-
-        Raises:
-            Conflict: something changed since it was read; begin again.
-            ControllerError: the management cluster did not answer.
-        """
-        seen = await self._observe(tenant, provider, services, in_place, in_pool)
+    async def _keep_size(self, seen: _Observed) -> Scaled:
+        """Bring a static tenant to the size that its spec asks for; return its conditions."""
+        tenant, provider = seen.tenant, seen.provider
         after = self._settings.growth_after
         due = seen.waited_at_least(after, seen.demand.waiting)
         elsewhere, due_in = seen.elsewhere(after)
@@ -368,8 +360,9 @@ class Scaler:
         """
         ours, have = self._settings.load_balancer_class, families(self._members(tenant))
         demand = await read_demand(services, ours, have)
-        elastic = provider.spec.networking.sizing.allocationMode == ELASTIC
-        if elastic and any(unmet.reason == OTHER_FAMILY for unmet in demand.elsewhere):
+        if _is_elastic(provider) and any(
+            unmet.reason == OTHER_FAMILY for unmet in demand.elsewhere
+        ):
             after_growth = have | self._requester.families_of_growth(tenant, provider)
             # While its family is not known yet, what is missing is room.
             return await read_demand(services, ours, after_growth or ranges.WORDS)
@@ -569,6 +562,10 @@ class Scaler:
         pool = self._caches.pools.get(allocation.pool_key)
         asked = ranges.requested(allocation, pool) if pool is not None else 1
         return growth.size_of(allocation, asked)
+
+
+def _is_elastic(provider: ProviderConfig) -> bool:
+    return provider.spec.networking.sizing.allocationMode == ELASTIC
 
 
 _REFUSED = {"PoolExhausted", QUOTA_EXCEEDED}
