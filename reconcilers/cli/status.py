@@ -89,7 +89,12 @@ def status(
     """
     where = scope(values)
     if watch:
-        followed(where, output, lambda objects: _page(objects, where))
+        followed(
+            where,
+            output,
+            lambda objects: _page(objects, where),
+            required=(TENANT_CLUSTER,),
+        )
         return
     if tenants and where.files:
         raise click.UsageError("--tenants asks the tenants: it needs a cluster, not files")

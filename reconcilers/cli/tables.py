@@ -163,7 +163,7 @@ def tenants(output: Form, watch: bool, **values: Any) -> None:
         return fitted(_TENANTS, of(objects), output) or "no TenantClusters were found\n"
 
     if watch:
-        followed(where, output, as_text)
+        followed(where, output, as_text, required=(TENANT_CLUSTER,))
         return
     objects = read_all(where, required=(TENANT_CLUSTER,))
     found = of(objects)

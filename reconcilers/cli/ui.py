@@ -14,6 +14,7 @@ from controller.config import connected
 from controller.errors import ConfigurationError
 from controller.httpserver import Bind, parse_bind
 from reconcilers.addressmap.objects import read_objects
+from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.cli.cluster.objects import Scope, in_cluster, namespace_option, report_not_read
 from reconcilers.cli.flags import cluster_options, option
 from reconcilers.cli.local.servers import Interrupted, run_until_interrupted
@@ -38,7 +39,8 @@ def ui(
 ) -> None:
     """Serve the map as a page that stays current, until Ctrl-C.
 
-    It shows what you may read, to each client with the printed URL, which has a token.
+    It shows what you may read, and says what you may not, to each client with the printed URL,
+    which has a token. With -n, the right to list TenantClusters of that namespace suffices.
     """
     logs.configure("console", "error")
     try:
@@ -52,7 +54,9 @@ def ui(
     where = Scope(kubeconfig, context, namespace)
     # A cluster that cannot be read is said so at once; later the page says so, and goes on.
     objects = in_cluster(
-        where, "reading the cluster's objects", lambda client: read_objects(client, namespace)
+        where,
+        "reading the cluster's objects",
+        lambda client: read_objects(client, namespace, required=(TENANT_CLUSTER,)),
     )
     report_not_read(objects)
     try:

@@ -72,8 +72,7 @@ class Feed:
 
     async def run(self) -> None:
         """Compute states while there is a reader, until cancelled."""
-        for informer in self._watched.kinds:
-            await informer.wait_synced()
+        await self._watched.wait_read()
         while True:
             if not self.readers:
                 await self._stale.wait()

@@ -139,8 +139,17 @@ class Watched:
 
     @property
     def kinds(self) -> Sequence[Informer[Any]]:
-        """Those without which nothing can be shown."""
-        return self.pools, self.allocations, self.clusters, self.providers
+        """The informers of our kinds that the user may read, at least in one namespace."""
+        return [
+            informer
+            for informer in (self.pools, self.allocations, self.clusters, self.providers)
+            if readable_namespace(informer.resource, self.not_read) is not None
+        ]
+
+    async def wait_read(self) -> None:
+        """Return once each kind has been listed, or a request for it has failed."""
+        for informer in self.kinds:
+            await informer.wait_attempted()
 
     @property
     def others_run(self) -> list[Task]:
@@ -171,19 +180,26 @@ class Watched:
             for key, reason in one.cache.unreadable.items()
         }
         views = self.others.views(wanted) if self.others is not None else Views()
+        not_read = self._not_read()
         return Objects(
             _by_key(self.pools.cache),
             _by_key(self.allocations.cache),
             _by_key(self.clusters.cache),
             _by_key(self.providers.cache),
             unreadable,
+            owners_known=all(limit.kind != TENANT_CLUSTER.full_name for limit in not_read),
             integrations=views,
-            not_read=self.not_read,
+            not_read=not_read,
         ).within(self.shown)
 
+    def _not_read(self) -> list[NotRead]:
+        """Return what of our kinds the user may not read, or has not been listed yet."""
+        unlisted = [informer for informer in self.kinds if not informer.cache.synced]
+        return [*self.not_read, *(NotRead(informer.resource.full_name) for informer in unlisted)]
+
     def all_not_read(self) -> list[NotRead]:
-        """Return what the user may not read, or is refused now."""
-        return [*self.not_read, *(self.others.not_read() if self.others is not None else ())]
+        """Return what the user may not read, is refused now, or has not been listed yet."""
+        return [*self._not_read(), *(self.others.not_read() if self.others is not None else ())]
 
     def on_change(self, changed: Callable[[Collection[PoolName]], None]) -> None:
         """Call `changed` from now on with the pools that a change concerns, if any."""
@@ -211,9 +227,9 @@ class Watched:
         if self.not_read:
             kinds = ", ".join(map(str, self.not_read))
             yield f"you may not read {kinds}: what they hold is not shown"
-        for one in self.kinds:
-            if one.last_error is not None:
-                yield str(one.last_error)
+        for informer in (*self.kinds, self.events):
+            if informer.last_error is not None:
+                yield str(informer.last_error)
         if self.others is not None:
             yield from self.others.failures()
 

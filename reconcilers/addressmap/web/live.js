@@ -30,7 +30,7 @@ function take(news) {
   for (const panel of panels.values()) panel.section.classList.toggle("new", Boolean(panel.pool.fresh));
   setTimeout(settle, FRESH_FOR);
   const why = (DATA.failures || []).join("; ");
-  status(why ? `The cluster is not read at the moment: ${why}` : "Live: changes appear by themselves.", Boolean(why));
+  status(why ? `Not everything is shown: ${why}` : "Live: changes appear by themselves.", Boolean(why));
 }
 function settle() {
   for (const one of [...DATA.pools, ...DATA.tenants]) one.fresh = false;

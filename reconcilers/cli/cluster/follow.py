@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
+from typing import Any
 
 import anyio
 import click
@@ -12,6 +13,7 @@ from controller import logs
 from controller.clock import SystemClock
 from controller.config import connected
 from controller.jobs import running
+from controller.resource import Resource
 from reconcilers.addressmap.objects import Objects, read_objects
 from reconcilers.cli.cluster.objects import Scope, in_cluster, report_not_read
 from reconcilers.cli.local.servers import Interrupted, run_until_interrupted
@@ -27,7 +29,7 @@ GATHER_SECONDS = 0.2
 CLEAR = "\033[H\033[2J\033[3J"
 
 
-def follow(where: Scope, form: Form, show: Show) -> None:
+def follow(where: Scope, form: Form, show: Show, required: Sequence[Resource[Any]]) -> None:
     """Show what there is, and again after each change, until Ctrl-C.
 
     On a terminal each takes the place of the one before; elsewhere they follow each other, with an
@@ -37,6 +39,7 @@ def follow(where: Scope, form: Form, show: Show) -> None:
         where: the cluster.
         form: of the output, one for people.
         show: gives the text.
+        required: the kinds without which there is no answer.
 
     Raises:
         UsageError: files or a form for programs are asked for.
@@ -48,7 +51,9 @@ def follow(where: Scope, form: Form, show: Show) -> None:
         raise click.UsageError(f"--watch shows tables, and --output asks for {form}")
     logs.configure("console", "error")
     reading = "reading the cluster's objects"
-    objects = in_cluster(where, reading, lambda client: read_objects(client, where.namespace))
+    objects = in_cluster(
+        where, reading, lambda client: read_objects(client, where.namespace, required)
+    )
     report_not_read(objects)
     try:
         run_until_interrupted(partial(_follow, where, objects.all_not_read, show))
@@ -71,8 +76,7 @@ async def _follow(where: Scope, not_read: Sequence[NotRead], show: Show) -> None
         assert others is not None, "all platforms are asked for"
         others.want(inf)
         async with running([*(one.run for one in watched.kinds), others.run]):
-            for informer in watched.kinds:
-                await informer.wait_synced()
+            await watched.wait_read()
             await others.looked.wait()
             while True:
                 await clock.sleep(GATHER_SECONDS)

@@ -80,8 +80,19 @@ def watch_option() -> Callable[[F], F]:
     )
 
 
-def followed(where: Scope, form: Form, people: Callable[[Objects], str]) -> None:
+def followed(
+    where: Scope,
+    form: Form,
+    people: Callable[[Objects], str],
+    required: Sequence[Resource[Any]] = REQUIRED,
+) -> None:
     """Show what there is, and again after each change, until Ctrl-C.
+
+    Args:
+        where: the cluster.
+        form: of the output.
+        people: gives the text.
+        required: the kinds without which there is no answer.
 
     Raises:
         UsageError: files or a form for programs are asked for.
@@ -89,7 +100,7 @@ def followed(where: Scope, form: Form, people: Callable[[Objects], str]) -> None
     """
     from reconcilers.cli.cluster.follow import follow  # informers are for this alone
 
-    follow(where, form, people)
+    follow(where, form, people, required)
 
 
 def scope(values: Mapping[str, Any]) -> Scope:

@@ -14,7 +14,7 @@ from controller.resource import Resource
 from controller.testing.api import Request
 from reconcilers.addressmap.looks import looks
 from reconcilers.addressmap.page import document
-from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.ui.feed import Feed, Reader
@@ -256,6 +256,42 @@ async def test_the_page_of_a_user_of_one_namespace_shows_what_that_namespace_has
             news = await harness.news(reader)
     assert news["pools"][EAST]["allocated"] == 8
     assert [shown["reason"] for shown in news["events"]] == ["Served"]
+
+
+async def test_the_page_of_a_user_who_may_read_tenant_clusters_alone_shows_them() -> None:
+    hidden = [kind for kind in OURS if kind is not TENANT_CLUSTER]
+    limits = [NotRead(kind.full_name) for kind in hidden]
+    not_read = [*limits, NotRead(TENANT_CLUSTER.full_name, "team")]
+    harness = Harness(
+        forbidden=(*OURS, READ_EVENTS), namespace="team", shown="team", not_read=not_read
+    )
+    async with harness.running():
+        await harness.cluster.create(cluster("red", "team"))
+        with harness.feed.reading() as reader:
+            news = await harness.news(reader)
+    assert [shown["name"] for shown in news["tenants"]] == ["team/red"]
+    assert news["failures"][0] == (
+        f"you may not read {', '.join(map(str, not_read))}: what they hold is not shown"
+    )
+
+
+async def test_a_kind_that_is_refused_from_the_first_list_on_is_reported_and_hides_nothing() -> (
+    None
+):
+    harness = Harness(forbidden=[IP_ALLOCATION])
+    async with harness.running():
+        with harness.feed.reading() as reader:
+            news = await harness.news(reader)
+    assert [extent["state"] for extent in news["pools"][EAST]["extents"]] == ["unknown"]
+    assert any("list ipallocations" in failure for failure in news["failures"])
+
+
+async def test_events_that_may_not_be_read_are_reported() -> None:
+    harness = Harness(forbidden=[READ_EVENTS])
+    async with harness.running():
+        with harness.feed.reading() as reader:
+            news = await harness.news(reader)
+    assert any("events" in failure for failure in news["failures"])
 
 
 async def test_a_platform_of_which_a_kind_may_not_be_read_shows_the_rest_of_the_namespace() -> (
