@@ -27,7 +27,7 @@ from allocator.errors import (
     RequestRefused,
 )
 from allocator.layout import MAX_ADDRESSES, Fault, Layout, pool_faults, validate_pool
-from allocator.space import Capacity, Space
+from allocator.space import Capacity, Space, utilization_percent
 
 __all__ = [
     "LISTED_ADDRESSES",
@@ -53,5 +53,6 @@ __all__ = [
     "cidr_text",
     "pool_faults",
     "read_range",
+    "utilization_percent",
     "validate_pool",
 ]

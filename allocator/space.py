@@ -125,6 +125,16 @@ class Capacity:
     largest_free: int
     fragmentation_percent: int
 
+    @property
+    def utilization_percent(self) -> int:
+        """The share of the pool that is held."""
+        return utilization_percent(self.allocated, self.total)
+
+
+def utilization_percent(used: int, total: int) -> int:
+    """Return the share of a pool that is held, rounded down; 0 of an empty pool."""
+    return 100 * used // total if total else 0
+
 
 class Space:
     """The addresses of one pool, free and held.

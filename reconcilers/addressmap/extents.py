@@ -328,8 +328,7 @@ class Usage:
     @property
     def percent(self) -> int:
         """Allocated of total, rounded down."""
-        total = self.capacity.total
-        return 100 * self.capacity.allocated // total if total else 0
+        return self.capacity.utilization_percent
 
     def document(self) -> dict[str, Any]:
         """Return the usage as JSON for programs; figures that are not known are None."""

@@ -14,6 +14,7 @@ from typing import Any, Generic, Literal, TypeVar
 import click
 import yaml
 
+from allocator import utilization_percent
 from controller.plaintext import escape_json, escape_lines, escape_text
 from reconcilers.addressmap.integers import exact
 from reconcilers.api import names
@@ -189,7 +190,7 @@ def percent(value: int | None) -> Cell:
 
 def bar(used: int, total: int, width: int = BAR) -> Cell:
     """Return a bar and a percentage, rounded down: `[####----------------]  20%`."""
-    share = 100 * used // total if total else 0
+    share = utilization_percent(used, total)
     filled = min(width, -(-width * used // total)) if total else 0
     colour = "red" if share >= 95 else "yellow" if share >= 70 else "green"
     return Cell(f"[{'#' * filled}{'-' * (width - filled)}] {share:>3}%", colour)

@@ -57,7 +57,7 @@ class Summary:
                 Finding(tier, False, NO_CAPACITY, "Pool has no allocatable IPs")
                 for tier, _ in TIERS
             ]
-        message = f"Pool utilization is {100 * used / total:.0f}% ({used}/{total} IPs)"
+        message = f"Pool utilization is {fullest.utilization_percent}% ({used}/{total} IPs)"
         return [
             Finding(
                 tier,
@@ -100,7 +100,7 @@ def _counters(size: Capacity, before: ExactCounts | None) -> dict[str, Any]:
     return {
         **_counts(counts, before),
         "fragmentationPercent": size.fragmentation_percent,
-        "utilizationPercent": 100 * size.allocated // size.total if size.total else 0,
+        "utilizationPercent": size.utilization_percent,
     }
 
 

@@ -3,8 +3,12 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reconcilers import ranges
+from reconcilers.addressmap import extents
+from reconcilers.cli.output import bar
 from reconcilers.networkpool import protocol, status
 from tests.reconcilers import make
 
@@ -54,7 +58,7 @@ def test_each_tier_is_true_from_its_threshold_on(used: int, expected: str) -> No
 
 @pytest.mark.parametrize(
     ("tenants", "shown", "percent", "expected"),
-    [(8, "50", 50, "FFF"), (12, "75", 75, "TFF"), (14, "88", 87, "TTF"), (16, "100", 100, "TTT")],
+    [(8, "50", 50, "FFF"), (12, "75", 75, "TFF"), (14, "87", 87, "TTF"), (16, "100", 100, "TTT")],
 )
 def test_the_status_of_the_operations_guides_pool_of_32(
     tenants: int, shown: str, percent: int, expected: str
@@ -66,6 +70,27 @@ def test_the_status_of_the_operations_guides_pool_of_32(
     reported = f"Pool utilization is {shown}% ({2 * tenants}/32 IPs)"
     assert conditions["CapacityExhausted"]["message"] == reported
     assert found["utilizationPercent"] == percent, "rounded down"
+
+
+@given(total=st.integers(1, 256), used=st.integers(0, 256))
+def test_a_pool_shows_one_percentage_wherever_it_is_shown(total: int, used: int) -> None:
+    used = min(used, total)
+    pool = make.pool(tenant={"ranges": [{"start": "10.40.0.0", "end": ranges_text(total - 1)}]})
+    allocations = [_used(used)] if used else []
+    document = _status(pool, *allocations)
+    usage = extents.usage(pool, allocations)
+    shown = {
+        document["utilizationPercent"],
+        usage.percent,
+        usage.document()["utilizationPercent"],
+        *(
+            int(condition["message"].removeprefix("Pool utilization is ").partition("%")[0])
+            for condition in document["conditions"]
+            if condition["type"] in TIERS
+        ),
+        int(str(bar(used, total).text).partition("]")[2].rstrip("%")),
+    }
+    assert shown == {100 * used // total}
 
 
 def test_tiers_fall_back_when_space_is_freed() -> None:
