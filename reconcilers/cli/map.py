@@ -67,14 +67,13 @@ def draw(
     """
     if svg and html:
         raise click.UsageError("--svg and --html make two different pictures: give one of them")
-    columns = drawing.WIDE if output == "wide" else drawing.COLUMNS
 
     where = scope(values)
 
     def as_text(all_objects: Objects) -> str:
         with progress("drawing"):
             pools = _selected(all_objects.within(where.namespace), names, family)
-            texts = (drawing.drawn(pool.picture, columns) for pool in counted(pools))
+            texts = (drawing.drawn(pool.picture, output) for pool in counted(pools))
             return tables(*texts) or f"no addresses of IPv{family} were found\n"
 
     if watch:

@@ -12,10 +12,13 @@ from itertools import groupby
 from controller.plaintext import escape_text
 from reconcilers.addressmap.extents import BY_TENANT, Extent, Holder, Picture, State, power_of_two
 from reconcilers.addressmap.styles import STYLES, Style
-from reconcilers.cli.output import Cell, Column, painted_text, table
+from reconcilers.cli import output
+from reconcilers.cli.output import GAP, Cell, Column, Form, fitted, painted_text
 
 COLUMNS = 64
 WIDE = 128
+NARROWEST = 8
+"""Cells of a row of a picture: usually, with -o wide, and at least where a terminal is narrow."""
 ROWS = 32
 PARTLY = Style("o", "blue", "", "", "a cell of which some addresses are held")
 _ORDER = {state: place for place, state in enumerate(State)}
@@ -25,12 +28,12 @@ _Row = tuple[Extent, Holder | None, str]
 _LISTING: Sequence[Column[_Row]] = (
     Column("START", lambda row: row[0].range.start_text),
     Column("END", lambda row: row[0].range.end_text),
-    Column("SIZE", lambda row: row[0].range.size),
+    Column("SIZE", lambda row: row[0].range.size, drop=2),
     Column("STATE", lambda row: state_cell(row[0].state)),
     Column("ALLOCATION", lambda row: row[2] or None),
-    Column("TENANT", lambda row: str(row[1].tenant) if row[1] else None),
-    Column("TYPE", lambda row: row[1].type if row[1] else None),
-    Column("NOTE", lambda row: Cell(row[0].note)),
+    Column("TENANT", lambda row: str(row[1].tenant) if row[1] else None, drop=1),
+    Column("TYPE", lambda row: row[1].type if row[1] else None, drop=4),
+    Column("NOTE", lambda row: Cell(row[0].note), drop=3),
 )
 
 
@@ -39,8 +42,13 @@ def state_cell(state: State) -> Cell:
     return Cell(state.value, STYLES[state].terminal)
 
 
-def drawn(picture: Picture, columns: int = COLUMNS) -> str:
-    """Return everything about one pool for a terminal: title, grid, legend, list."""
+def drawn(picture: Picture, form: Form = "table") -> str:
+    """Return everything about one pool, to the width of the terminal: title, grid, legend, list.
+
+    Args:
+        picture: the pool.
+        form: `wide` for longer rows and all columns, in whatever width.
+    """
     name = picture.label or f"NetworkPool {picture.name}"
     title = escape_text(f"{name}  {picture.pool.spec.cidr}") + "\n"
     if picture.fault:
@@ -50,7 +58,7 @@ def drawn(picture: Picture, columns: int = COLUMNS) -> str:
         for one in picture.extents
         for holder in one.holders or (None,)
     ]
-    return "\n".join([title + _grid(picture, columns), _legend(picture), table(_LISTING, rows)])
+    return "\n".join([title + _grid(picture, form), _legend(picture), fitted(_LISTING, rows, form)])
 
 
 def _name(holder: Holder | None, namespace: str) -> str:
@@ -60,22 +68,39 @@ def _name(holder: Holder | None, namespace: str) -> str:
     return key.name if key.namespace == namespace else f"{key}"
 
 
-def _grid(picture: Picture, columns: int) -> str:
-    """Return a line for each row of so many cells, with the address it begins at."""
+def _grid(picture: Picture, form: Form) -> str:
+    """Return a line for each row of cells, with the address it begins at."""
     first, size = picture.first_and_size
+    columns = _cells_of_a_row(picture, form)
     per_cell = power_of_two(size, columns * ROWS)
     cells = _cells(picture.inside, first, size, per_cell)
     begins = range(0, len(cells), columns)
     starts = [picture.address(first + at * per_cell) for at in begins]
     width = max(map(len, starts))
     lines = [
-        f"{start.ljust(width)}  {_line(cells[at : at + columns])}\n"
+        f"{start.ljust(width)}{GAP}{_line(cells[at : at + columns])}\n"
         for at, start in zip(begins, starts, strict=True)
     ]
     what = "1 address" if per_cell == 1 else f"{per_cell:,} addresses"
     partly = f"  {painted_text(PARTLY.letter, PARTLY.terminal)}  {PARTLY.words}\n"
     legend = partly if PARTLY in cells else ""
     return "".join(lines) + f"each cell: {what}\n{legend}"
+
+
+def _cells_of_a_row(picture: Picture, form: Form) -> int:
+    """Return how many cells a row has: a power of two, so that rows begin at round addresses."""
+    room = output.terminal_width()
+    if form == "wide" or room is None:
+        return WIDE if form == "wide" else COLUMNS
+    first, size = picture.first_and_size
+    longest = max(len(picture.address(first)), len(picture.address(first + size - 1)))
+    fitting = power_of_two_within(room - longest - len(GAP))
+    return max(NARROWEST, min(COLUMNS, fitting))
+
+
+def power_of_two_within(limit: int) -> int:
+    """Return the largest power of two that is not above a limit; 1 if the limit is below that."""
+    return 1 << max(0, limit.bit_length() - 1)
 
 
 def _cells(extents: Sequence[Extent], first: int, size: int, per_cell: int) -> list[Style]:

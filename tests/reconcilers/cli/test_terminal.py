@@ -74,6 +74,17 @@ def test_what_is_piped_does_not_depend_on_the_window(
     assert max(map(len, wide)) > 80, "who asks for all columns gets them"
 
 
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_a_map_fits_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    lines = shown(tmp_path, monkeypatch, width, "map", "frankfurt-1")
+    assert max(map(len, lines)) <= width
+    cells = {60: 32, 80: 64, 100: 64}[width]
+    assert lines[1].split() == ["10.40.0.0", "#" * (cells // 2) + "." * (cells // 2)]
+    assert any(line.startswith("10.40.0.0 ") and "team-shop-lb" in line for line in lines[2:])
+
+
 @given(spans=st.lists(st.tuples(st.integers(0, 4095), st.integers(1, 700)), max_size=8))
 def test_a_cell_says_held_only_where_each_of_its_addresses_is(
     spans: list[tuple[int, int]],
