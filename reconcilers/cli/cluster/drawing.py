@@ -58,7 +58,9 @@ def drawn(picture: Picture, form: Form = "table") -> str:
         for one in picture.extents
         for holder in one.holders or (None,)
     ]
-    return "\n".join([title + _grid(picture, form), _legend(picture), fitted(_LISTING, rows, form)])
+    return "\n".join(
+        [title + _grid(picture, form), _legend(picture), fitted(_LISTING, rows, form)]
+    )
 
 
 def _name(holder: Holder | None, namespace: str) -> str:
