@@ -27,6 +27,7 @@ from controller.indexes import Indexes, IndexFunction, NotIndexed, Tombstones
 from controller.meta import Key, Object, Version
 from controller.resource import Resource
 from controller.slices import SLICE, batches, exhaust
+from controller.unreadables import UnreadableObjects
 
 T = TypeVar("T", bound=Object)
 
@@ -77,10 +78,14 @@ class _Listed(Generic[T]):
             self.unreadable[item.metadata.key] = failure
 
     def order_keys(self, known: Iterable[Key]) -> Iterable[Key]:
-        """Return all keys of the list and of `known`, those that the list lacks first."""
-        others = [key for key in known if key not in self.items]
-        absent = [key for key in others if key not in self.unreadable]
-        return chain(absent, self.items, (key for key in others if key in self.unreadable))
+        """Return all keys of the list and of `known`: unreadable, absent, then readable objects.
+
+        So what is held is never thought free between two steps because it cannot be read.
+        """
+        listed = self.items.keys() | self.unreadable.keys()
+        absent = (key for key in known if key not in listed)
+        unreadable = (key for key in self.unreadable if key not in self.items)
+        return chain(unreadable, absent, self.items)
 
 
 class Cache(Generic[T]):
@@ -120,7 +125,7 @@ class Cache(Generic[T]):
         self._delivered: dict[Key, T | None] = {}
         self._own_writes: list[tuple[int, Key]] = []
         self._tombstones = Tombstones()
-        self._unreadable: dict[Key, str] = {}
+        self._unreadable = UnreadableObjects(indexes or {})
         self._indexes = Indexes[T](indexes or {}, resource.full_name)
         self._subscribers: list[Subscriber[T]] = []
         self._key_subscribers: list[KeySubscriber] = []
@@ -146,7 +151,7 @@ class Cache(Generic[T]):
         return max([self.position, *(revision for revision, _ in self._own_writes)])
 
     @property
-    def unreadable(self) -> Mapping[Key, str]:
+    def unreadable(self) -> UnreadableObjects:
         """The objects whose latest version could not be decoded or indexed, with the reason.
 
         An older version that could be read stays in the cache. Code that must know every object
@@ -262,7 +267,7 @@ class Cache(Generic[T]):
         if isinstance(event, Unreadable):
             self._apply_unreadable(event)
         else:
-            self._unreadable.pop(key, None)
+            self._unreadable.remove(key)
             obj = None if isinstance(event, Deleted) else event.object
             self._deliver(key, self._tombstones.visible(obj), event)
             if obj is None:
@@ -362,32 +367,31 @@ class Cache(Generic[T]):
             same, size = operator.eq, sys.maxsize
             dropped = self._drop_history()
         self._tombstones.remove_absent(revision, listed.uids)
-        unreadable_before = self._unreadable
-        # An unreadable object stays unreadable until its readable version is in the cache.
-        self._unreadable = listed.unreadable | {
-            key: reason for key, reason in unreadable_before.items() if key in listed.items
-        }
-        steps = [*batches(listed.order_keys({**self._objects, **dropped}), size)] or [()]
+        known = {**self._objects, **dropped, **dict.fromkeys(self._unreadable)}
+        steps = [*batches(listed.order_keys(known), size)] or [()]
         initial = not self.synced
         self.history_confirmed = self.history_confirmed and len(steps) == 1
         for number, keys in enumerate(steps, start=1):
             states = {key: self._objects.get(key) for key in keys} | dropped
+            noticed = [k for k in keys if k in listed.unreadable or k in self._unreadable]
             for key in keys:
                 self._put_listed(key, listed, same)
             if number == len(steps):
                 states = self._complete_list(listed) | states
             self._notify(self._changes(states, same, final_state_unknown=True, initial=initial))
+            self._notify_unreadable(noticed)
             if number < len(steps):
                 yield
-        self._notify_unreadable({**self._unreadable, **unreadable_before})
 
     def _put_listed(self, key: Key, listed: "_Listed[T]", same: Callable[[T, T], bool]) -> None:
         """Put what a list says of a key into the cache, or aside while our own write is newer."""
         item = self._tombstones.visible(listed.items.get(key))
         if key not in listed.unreadable:
-            self._unreadable.pop(key, None)
-        elif item is None:
-            item = self._objects.get(key)  # the last version that could be read
+            self._unreadable.remove(key)
+        else:
+            self._unreadable.put(key, listed.unreadable[key])
+            if item is None:
+                item = self._objects.get(key)  # the last version that could be read
         if self._own_revision(key) > listed.revision:
             self._delivered[key] = item
             return
@@ -425,10 +429,10 @@ class Cache(Generic[T]):
     def _apply_unreadable(self, event: Unreadable) -> None:
         """Note why an object cannot be decoded; its last decodable version stays in the cache."""
         if event.deleted:
-            self._unreadable.pop(event.key, None)
+            self._unreadable.remove(event.key)
             self._deliver(event.key, None, event)
             return
-        self._unreadable[event.key] = event.reason
+        self._unreadable.put(event.key, event.reason)
         # What is in the cache now is the last version that could be decoded.
         if self._own_revision(event.key) <= event.revision:
             self._delivered.pop(event.key, None)

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.meta import MetadataOnly, ObjectMeta, TracedMeta
+import msgspec
+
+from controller.meta import Key, MetadataOnly, ObjectMeta, TracedMeta
 from controller.resource import Resource
 from reconcilers.api import names
-from reconcilers.api.ipallocation import IPAllocation, PoolReference
+from reconcilers.api.ipallocation import IPAllocation, PoolReference, TenantReference
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
@@ -15,17 +17,34 @@ from reconcilers.api.tenantcluster import TenantCluster
 
 @dataclass(frozen=True, slots=True)
 class OutlineSpec:
-    """The part of an IPAllocation's spec that says which pool it concerns."""
+    """The part of an IPAllocation's spec that says which pool and TenantCluster it concerns."""
 
     poolRef: PoolReference
+    tenantClusterRef: Any = None
+    """A TenantReference; None if it cannot be decoded, so that the pool is known all the same."""
+
+    def __post_init__(self) -> None:
+        try:
+            tenant = msgspec.convert(self.tenantClusterRef, TenantReference)
+        except msgspec.ValidationError:
+            tenant = None
+        object.__setattr__(self, "tenantClusterRef", tenant)
 
 
 @dataclass(frozen=True, slots=True)
 class AllocationOutline:
-    """The part of an IPAllocation that can be decoded where the whole cannot: its pool."""
+    """The part of an IPAllocation that can be decoded where the whole cannot.
+
+    The index functions of a cache of IPAllocations return the same values for it.
+    """
 
     metadata: ObjectMeta
     spec: OutlineSpec
+
+    @property
+    def pool_key(self) -> Key:
+        """The pool that the allocation asks."""
+        return Key(self.metadata.namespace, self.spec.poolRef.name)
 
 
 NETWORK_POOL = Resource(names.GROUP, names.VERSION, "NetworkPool", "networkpools", NetworkPool)

@@ -1,6 +1,14 @@
 """The allocations of a pool, and up to which resourceVersion they were read."""
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Container,
+    Hashable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -35,7 +43,7 @@ class View:
     position: int
     contents: Contents
     find: Callable[[str], IPAllocation | None]
-    unreadable: frozenset[str] = frozenset()
+    unreadable: Container[str] = frozenset()
 
     @classmethod
     def from_allocations(
@@ -43,7 +51,7 @@ class View:
         position: int,
         of_pool: Sequence[IPAllocation],
         find: Callable[[str], IPAllocation | None] | None = None,
-        unreadable: frozenset[str] = frozenset(),
+        unreadable: Container[str] = frozenset(),
     ) -> "View":
         """Return the view of these allocations; `find` finds them and others, by default them."""
         found = find or {one.metadata.name: one for one in of_pool}.get
@@ -73,13 +81,25 @@ def _view_of(listed: ListedAllocations, pool: Key) -> View:
         listed.revision,
         listed.by_pool.get(pool, ()),
         lambda name: listed.by_key.get(Key(pool.namespace, name)),
-        names_in(pool.namespace, listed.unreadable),
+        NamesIn(pool.namespace, listed.unreadable),
     )
 
 
-def names_in(namespace: str, keys: Iterable[Key]) -> frozenset[str]:
-    """Return the names of those objects that are in a namespace."""
-    return frozenset(key.name for key in keys if key.namespace == namespace)
+@dataclass(frozen=True, slots=True)
+class NamesIn(Container[str]):
+    """The names of the objects in a namespace; costs nothing, however many objects there are.
+
+    Args:
+        namespace: the namespace.
+        keys: the objects of all namespaces.
+    """
+
+    namespace: str
+    keys: Container[Key]
+
+    @override
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and Key(self.namespace, name) in self.keys
 
 
 RETRY_SECONDS = 0.1
@@ -161,13 +181,21 @@ class Unreadable(Exception):
     """Of the pool's condition Ready."""
 
 
+FINISH_DELETION = "correct it, or remove its finalizers once nothing uses its addresses"
+NAMED_AT_MOST = 5
+"""How many unreadable objects a message names."""
+
+
 class UnreadableAllocations(Unreadable):
     """Some IPAllocations of the pool cannot be decoded."""
 
     reason = "UnreadableAllocation"
 
     def __init__(self, names: tuple[str, ...]) -> None:
-        super().__init__(f"IPAllocations that cannot be read: {', '.join(names)}")
+        named = [*names[:NAMED_AT_MOST]]
+        if len(names) > NAMED_AT_MOST:
+            named.append(f"and {len(names) - NAMED_AT_MOST} more")
+        super().__init__(f"IPAllocations that cannot be read: {', '.join(named)}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -193,10 +221,6 @@ class UnreadableObject:
         return f"{named}; correct or delete it"
 
 
-FINISH_DELETION = "correct it, or remove its finalizers once nothing uses its addresses"
-NAMED_AT_MOST = 5
-
-
 class UnreadableHolders(Unreadable):
     """Objects of other kinds than IPAllocation cannot be decoded, and may hold addresses.
 
@@ -209,10 +233,15 @@ class UnreadableHolders(Unreadable):
     def __init__(self, objects: Collection[UnreadableObject]) -> None:
         self.objects = tuple(sorted(objects))
         """The objects, by kind and key."""
-        named = [str(one) for one in self.objects[:NAMED_AT_MOST]]
-        if len(objects) > NAMED_AT_MOST:
-            named.append(f"and {len(objects) - NAMED_AT_MOST} more")
-        super().__init__("; ".join(named))
+        super().__init__(describe_unreadable(self.objects))
+
+
+def describe_unreadable(objects: Sequence[UnreadableObject]) -> str:
+    """Return a sentence for each of these objects; the first of them if there are many."""
+    sentences = list(map(str, objects[:NAMED_AT_MOST]))
+    if len(objects) > NAMED_AT_MOST:
+        sentences.append(f"and {len(objects) - NAMED_AT_MOST} more")
+    return "; ".join(sentences)
 
 
 def is_terminating(failure: str) -> bool:
@@ -339,6 +368,17 @@ def unreadable_of(unreadable: Mapping[Key, str], pool: Key) -> tuple[str, ...]:
     )
 
 
+def unreadable_in_cache(allocations: Cache[IPAllocation], pool: Key) -> tuple[str, ...]:
+    """Return what `unreadable_of` does for the unreadable allocations of a cache.
+
+    By the cache's index: thousands of unreadable allocations of other pools cost nothing.
+    """
+    unreadable = allocations.unreadable
+    placed = unreadable.by_index(POOL_INDEX, str(pool))
+    keys = (*placed, *unreadable.unplaced(POOL_INDEX))
+    return unreadable_of({key: unreadable[key] for key in keys}, pool)
+
+
 def may_concern_pool(key: Key, failure: str, pool: Key) -> bool:
     """Return whether an IPAllocation that cannot be decoded may be a pool's."""
     outline = outline_of(failure)
@@ -411,7 +451,7 @@ class Reader:
             self._cache.position,
             contents,
             lambda name: self._cache.get(Key(pool.namespace, name)),
-            names_in(pool.namespace, self._cache.unreadable),
+            NamesIn(pool.namespace, self._cache.unreadable),
         )
 
     async def live(self, pool: Key) -> View:
@@ -445,7 +485,7 @@ class Reader:
             ControllerError: the list failed.
         """
         key = pool.metadata.key
-        if names := unreadable_of(self._cache.unreadable, key):
+        if names := unreadable_in_cache(self._cache, key):
             raise UnreadableAllocations(names)
         if self._wait.has_read(self._cache, revision, key):
             self._lists.forget(key)

@@ -1,0 +1,90 @@
+"""The unreadable objects of a cache, with the reasons, indexed by what can be decoded of them.
+
+An object that cannot be decoded still belongs to somebody: its outline (see Resource) may say to
+whom. So the index functions of the cache are called with outlines, too. An outline has some fields
+of an object only. If a function raises for it, or there is no outline, the object may have any
+value in that index, and it is unplaced.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+from typing_extensions import override
+
+from controller.callbacks import call_for_texts
+from controller.codec import DecodeFailure
+from controller.meta import Key, Object
+
+_NO_KEYS: AbstractSet[Key] = frozenset()
+
+
+class UnreadableObjects(Mapping[Key, str]):
+    """The reasons by key; each change costs the same, however many objects there are.
+
+    Args:
+        functions: the index functions of the cache, by index name.
+    """
+
+    def __init__(self, functions: Mapping[str, Callable[[Any], Iterable[str]]]) -> None:
+        self._functions = dict(functions)
+        self._reasons: dict[Key, str] = {}
+        self._values: dict[Key, Mapping[str, AbstractSet[str] | None]] = {}
+        self._keys: dict[str, dict[str | None, set[Key]]] = {name: {} for name in functions}
+
+    @override
+    def __getitem__(self, key: Key) -> str:
+        return self._reasons[key]
+
+    @override
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._reasons)
+
+    @override
+    def __len__(self) -> int:
+        return len(self._reasons)
+
+    def put(self, key: Key, reason: str) -> None:
+        """Note an object that cannot be read, or another reason for one that is noted."""
+        self.remove(key)
+        self._reasons[key] = reason
+        outline = reason.outline if isinstance(reason, DecodeFailure) else None
+        self._values[key] = {name: self._values_of(name, outline) for name in self._functions}
+        for name, values in self._values[key].items():
+            for value in (None,) if values is None else values:
+                self._keys[name].setdefault(value, set()).add(key)
+
+    def remove(self, key: Key) -> None:
+        """Forget an object that can be read, or is gone; does nothing if it is not noted."""
+        self._reasons.pop(key, None)
+        for name, values in self._values.pop(key, {}).items():
+            for value in (None,) if values is None else values:
+                keys = self._keys[name][value]
+                keys.discard(key)
+                if not keys:
+                    del self._keys[name][value]
+
+    def by_index(self, index: str, value: str) -> AbstractSet[Key]:
+        """Return the keys whose outline has `value` in `index`; valid until the next change.
+
+        Raises:
+            KeyError: there is no index of that name.
+        """
+        return self._keys[index].get(value, _NO_KEYS)
+
+    def unplaced(self, index: str) -> AbstractSet[Key]:
+        """Return the keys that may have any value in `index`; valid until the next change.
+
+        Raises:
+            KeyError: there is no index of that name.
+        """
+        return self._keys[index].get(None, _NO_KEYS)
+
+    def _values_of(self, index: str, outline: Object | None) -> AbstractSet[str] | None:
+        """Return the values of an outline in an index; None if they cannot be told."""
+        if outline is None:
+            return None
+        try:
+            return call_for_texts(self._functions[index], outline)
+        except Exception:  # noqa: BLE001 - an outline lacks fields; the caller reads "unplaced"
+            return None
