@@ -43,6 +43,8 @@ NO_WAY_IN = {
     " message names it",
     "PoolMadeByOthers": "False: MetalLB's default-pool there was not made by us, so it is left as"
     " it is",
+    "HoldersUnknown": "False: MetalLB's default-pool there names no owner, and an IPAllocation"
+    " that may hold its addresses cannot be read, so it is left as it is",
     "MetalLBNotInstalled": "False: the tenant does not serve metallb.io",
     "MetalLBInstalling": "False: MetalLB's bundle is on its way",
     "MetalLBBundleInvalid": "False: the ConfigMap that --metallb-bundle names holds no bundle",

@@ -161,6 +161,7 @@ WORDS: Mapping[str, Words] = {
                     "Ready": "True",
                     "ReconcileDegraded": "True, though not all is well: it was Ready before",
                     "Deleting": "False: addresses are being given back",
+                    "UnreadableAllocation": "False: as for NetworkReady",
                 },
             ),
             Condition(
@@ -171,6 +172,8 @@ WORDS: Mapping[str, Words] = {
                     "Reconciling": "False: allocations wait for their ranges",
                     **UNMET,
                     "PoolNotFound": "False: no pool that the ProviderConfig names exists",
+                    "UnreadableAllocation": "False: an IPAllocation of the cluster cannot be"
+                    " read, so nothing is changed for the cluster; the message names it",
                     "ProviderConfigNotFound": "False: there is no ProviderConfig for it",
                     "ProviderConfigUnknown": "False: the platform's default cannot be read",
                     "NetworkNotReady": "False: the ProviderConfig names no pools",
@@ -226,7 +229,7 @@ WORDS: Mapping[str, Words] = {
             *(
                 Event("Warning", reason, f"the condition {condition} turned to this reason")
                 for condition, reasons in (
-                    ("NetworkReady", ("PoolNotFound",)),
+                    ("NetworkReady", ("PoolNotFound", "UnreadableAllocation")),
                     (
                         "NetworkReady, LoadBalancerDemandMet or LoadBalancerSized",
                         ("PoolExhausted",),

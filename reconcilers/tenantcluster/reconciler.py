@@ -10,6 +10,8 @@ otherwise           request addresses, grow and shrink, project, write phase and
 from collections.abc import Sequence
 from datetime import datetime
 
+import structlog
+
 from controller import (
     SETTLED,
     Again,
@@ -43,12 +45,14 @@ from reconcilers.api.tenantcluster import (
 from reconcilers.api.tenantnetwork import TenantNetwork
 from reconcilers.conditions import Finding
 from reconcilers.metallb_install.installer import BEING_INSTALLED, METALLB_INSTALLED, Installer
+from reconcilers.networkpool.view import UnreadableObject, describe_unreadable
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import UNREACHABLE, WEBHOOK_FAILED, WEBHOOK_RETRY, TenantClients
 from reconcilers.tenantcluster import status
 from reconcilers.tenantcluster.allocations.membership import members
 from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.allocations.requests import AllocationState
+from reconcilers.tenantcluster.allocations.unreadable_members import unreadable_members
 from reconcilers.tenantcluster.elastic.fixedsize import LOAD_BALANCER_SIZED
 from reconcilers.tenantcluster.elastic.resizer import Resized, Resizer
 from reconcilers.tenantcluster.networkstatus import (
@@ -70,6 +74,10 @@ from reconcilers.tenantcluster.release.teardown import Teardown, VanishedCluster
 SOON = 1.0
 HOUR = 3600.0
 DAY = 24 * HOUR
+
+_UNREADABLE = "unreadable allocations"
+"""The topic of the state that is logged."""
+_log = structlog.get_logger(__name__)
 
 
 class TenantClusterReconciler:
@@ -130,8 +138,14 @@ class TenantClusterReconciler:
 
     async def reconcile(self, key: Key) -> Outcome:
         """Reconcile one TenantCluster."""
+        if key in self._clusters.unreadable:
+            # Not absent: and what is written from an older version is refused.
+            return Blocked("Unreadable")
         tenant = self._clusters.get(key)
         try:
+            if unreadable := self._unreadable_members(key, tenant):
+                return await self._block_unreadable(key, tenant, unreadable)
+            self._logged.end(key, _UNREADABLE)
             leftovers = await self._release_leftovers(key, tenant)
             if tenant is None:
                 return await self._reconcile_gone(key, leftovers=leftovers)
@@ -145,6 +159,44 @@ class TenantClusterReconciler:
             pass
         # The cache is behind; the event that brings it up to date enqueues the key again.
         return Again(SOON)
+
+    def _unreadable_members(
+        self, key: Key, tenant: TenantCluster | None
+    ) -> tuple[UnreadableObject, ...]:
+        """Return the unreadable allocations for which nothing is changed for a cluster.
+
+        Those of earlier clusters of that name count while a cluster's leftovers are released,
+        because both are projected to one tenant.
+        """
+        uid = tenant.metadata.uid if tenant is not None else ""
+        if tenant is None or self._vanished.leftovers(key):
+            uid = ""
+        return unreadable_members(self._allocations, key, uid)
+
+    async def _block_unreadable(
+        self,
+        key: Key,
+        tenant: TenantCluster | None,
+        unreadable: tuple[UnreadableObject, ...],
+    ) -> Outcome:
+        """Change nothing for a cluster, and say which of its allocations cannot be read.
+
+        The range of such an allocation is in use, and unknown: without it the tenant's pool would
+        lose the range, and the cluster would get a second one.
+        """
+        message = describe_unreadable(unreadable)
+        if self._logged.begin(key, _UNREADABLE, message):
+            _log.error("nothing is changed for the cluster", cluster=str(key), reason=message)
+        outcome = Blocked(status.UNREADABLE_ALLOCATION, self._settings.requeue_not_ready)
+        if tenant is None or not has_finalizer(tenant, names.FINALIZER_TENANT):
+            return outcome
+        problem = status.allocations_unreadable(message)
+        if tenant.metadata.terminating:
+            not_ready = status.not_ready(problem.reason, problem.message)
+            await self._write_status(tenant, status.Verdict(DELETING, (problem, not_ready)))
+        else:
+            await self._write_problem(tenant, problem, PROVISIONING)
+        return outcome
 
     async def _release_leftovers(self, key: Key, present: TenantCluster | None) -> bool:
         """Release the allocations of deleted clusters of this name; return whether any goes.

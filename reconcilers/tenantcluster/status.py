@@ -31,6 +31,8 @@ from reconcilers.tenantcluster.networkstatus import status_change
 NETWORK_READY = "NetworkReady"
 DEMAND_MET = "LoadBalancerDemandMet"
 TENANT_IDENTIFIED = "TenantIdentified"
+UNREADABLE_ALLOCATION = "UnreadableAllocation"
+"""The reason while an allocation of the cluster cannot be read."""
 RECONCILING = "Reconciling"
 STALLED = "Stalled"
 REF_FIELDS = {
@@ -46,6 +48,7 @@ EVENTS: dict[str, tuple[EventType, str]] = {
 }
 """The type and reason of the event that is recorded when a phase begins."""
 WARNED_REASONS = {
+    UNREADABLE_ALLOCATION,
     "TenantIsManagementCluster",
     "TenantShared",
     "PoolMadeByOthers",
@@ -109,6 +112,13 @@ def not_ready(reason: str, message: str) -> Finding:
 def network_ready(status: bool, reason: str, message: str) -> Finding:
     """Return the NetworkReady condition."""
     return Finding(NETWORK_READY, status, reason, message)
+
+
+def allocations_unreadable(message: str) -> Finding:
+    """Return the NetworkReady condition of a cluster with allocations that cannot be read."""
+    return network_ready(
+        False, UNREADABLE_ALLOCATION, f"nothing is changed for this cluster: {message}"
+    )
 
 
 def load_balancer_ready(status: bool, reason: str, message: str) -> Finding:

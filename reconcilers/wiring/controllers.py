@@ -35,6 +35,7 @@ from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.view import OtherHolders
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.tenantclients import TenantClients
+from reconcilers.tenantcluster.allocations.unreadable_members import UnreadableOwners
 from reconcilers.tenantcluster.elastic.fixedsize import LOAD_BALANCER_SIZED
 from reconcilers.tenantcluster.metallb.poolwatch import concerned, may_be_edited
 from reconcilers.tenantcluster.provider import refers_to
@@ -213,8 +214,13 @@ def add_tenantclusters(
         "tenantcluster",
         parts.reconciler.reconcile,
         watches=[
-            Watch(informers.clusters, to_self),
-            Watch(informers.allocations, lambda a: [a.spec.tenantClusterRef.key], has_owner),
+            Watch(informers.clusters, to_self, unreadable=lambda cluster: [cluster]),
+            Watch(
+                informers.allocations,
+                lambda a: [a.spec.tenantClusterRef.key],
+                has_owner,
+                unreadable=UnreadableOwners(informers.allocations.cache).of,
+            ),
             # By spec: capacity in their status moves with every range that is handed out.
             Watch(informers.providers, users, generation_changed),
             Watch(informers.pools, waiting, has_more_room),

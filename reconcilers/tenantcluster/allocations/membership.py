@@ -125,6 +125,22 @@ def _hashed(tenant: TenantCluster, kind: str, what: str) -> str:
     return names.shortened(f"{meta.namespace}-{meta.name}", names.NAME_MAX - len(suffix)) + suffix
 
 
+def is_generated_name(name: str, tenant: Key) -> bool:
+    """Return whether a name may be that of an allocation that we create for a tenant.
+
+    Of two tenants, such as a-b/c and a/b-c, it may be either's.
+    """
+    base = f"{tenant.namespace}-{tenant.name}"
+    for suffix in _SUFFIX.values():
+        stem = f"{base}-{suffix}"
+        if name == stem or name.startswith(f"{stem}-"):
+            return True
+        # The hash of a base that is too long for a name stands between its beginning and the type.
+        if f"-{names.short_hash(base)}-{suffix}" in name:
+            return True
+    return False
+
+
 def free_name(
     tenant: TenantCluster, kind: str, taken_by: Cache[IPAllocation], namespace: str
 ) -> str:

@@ -25,7 +25,12 @@ from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import TENANT_CLUSTER, IPAddressPool
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteridentity import is_of_another, management_note, management_of
+from reconcilers.networkpool.view import describe_unreadable
 from reconcilers.tenantclients import TenantClients
+from reconcilers.tenantcluster.allocations.unreadable_members import (
+    unreadable_members,
+    unreadable_objects,
+)
 from reconcilers.tenantcluster.metallb.projection import (
     MADE_BY_OTHERS,
     POOL_NAME,
@@ -35,6 +40,8 @@ from reconcilers.tenantcluster.metallb.projection import (
 
 SHARED = "TenantShared"
 """The reason where another TenantCluster leads to the same cluster, and goes first."""
+HOLDERS_UNKNOWN = "HoldersUnknown"
+"""The reason where the holder of the addresses in the tenant may be an unreadable allocation."""
 _MOST_ENTRIES = 4_096
 """How many entries of a pool are checked; one with more was not made by any controller."""
 _NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
@@ -126,6 +133,8 @@ class PoolClaims:
         """Return whether nothing is left of a cluster; that it is gone is read live."""
         if self._allocations.by_index(TENANT_INDEX, str(owner)):
             return False
+        if unreadable_members(self._allocations, owner):
+            return False
         try:
             await self._client.get(TENANT_CLUSTER, owner)
         except NotFound as missing:
@@ -137,6 +146,8 @@ class PoolClaims:
             found = holders(pool, self._allocations)
             if found and key not in found:
                 raise ProjectionBlocked(SHARED, shared_message(min(found)))
+            if key not in found and self._allocations.unreadable:
+                raise ProjectionBlocked(HOLDERS_UNKNOWN, self._unknown_message(pool))
             return
         if not may_be_taken_over(pool, self._allocations.by_index(TENANT_INDEX, str(key))):
             raise ProjectionBlocked(
@@ -145,6 +156,14 @@ class PoolClaims:
                 " and holds addresses that are not this cluster's, so it is left as it is: move"
                 " them to an IPAddressPool of another name and delete it",
             )
+
+    def _unknown_message(self, pool: IPAddressPool) -> str:
+        """Return the sentence for a cluster that waits because a holder may not be readable."""
+        unreadable = describe_unreadable(unreadable_objects(self._allocations.unreadable))
+        return (
+            f"whose addresses IPAddressPool {pool.metadata.name} in the tenant holds is not known:"
+            f" {unreadable}"
+        )
 
 
 def may_be_taken_over(pool: IPAddressPool, members: Iterable[IPAllocation]) -> bool:

@@ -32,6 +32,7 @@ from reconcilers.caches import Caches
 from reconcilers.clusteridentity import is_of_another, management_note
 from reconcilers.conditions import READY
 from reconcilers.ipallocation.release import InUse, ReleaseCheck, Released
+from reconcilers.networkpool.view import unreadable_in_cache
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import FIRST_PAUSE, LONGEST_PAUSE, TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.allocations.membership import is_foreign
@@ -141,9 +142,17 @@ class TenantReleaseCheck(ReleaseCheck):
             return False
 
     def _is_servable(self, deleted: IPAllocation) -> bool:
-        """Return whether the range could be handed out once the deleted allocation is gone."""
+        """Return whether the range could be handed out once the deleted allocation is gone.
+
+        Not while the pool, or an allocation that may hold some of it, cannot be read: then the
+        pool hands out nothing.
+        """
         pool, held = self._pools.get(deleted.pool_key), ranges.all_held(deleted)
         if pool is None or pool.metadata.terminating or not held:
+            return False
+        if deleted.pool_key in self._pools.unreadable:
+            return False
+        if unreadable_in_cache(self._allocations, deleted.pool_key):
             return False
         second = pool.spec.secondary.reserved if pool.spec.secondary is not None else ()
         reserved = (ranges.parsed_entry(one.cidr) for one in (*pool.spec.reserved, *second))

@@ -33,6 +33,10 @@ from reconcilers.api.tenantcluster import TenantCluster, TenantClusterSpec
 from reconcilers.api.tenantmachines import Workers
 from reconcilers.networkpool.owners import LiveOwners
 from reconcilers.tenantcluster.allocations.membership import is_foreign, members
+from reconcilers.tenantcluster.allocations.unreadable_members import (
+    unreadable_in_list,
+    unreadable_members,
+)
 
 OVERTAKEN_SECONDS = 120.0
 """How long after it was added a finalizer may turn out not to have held: an API server gives up a
@@ -85,9 +89,10 @@ class VanishedClusters:
             uid = allocation.metadata.annotations.get(names.ANNOTATION_TENANT_UID)
             if uid and (present is None or present.metadata.uid != uid):
                 left.setdefault(uid, []).append(allocation)
-        known = {uid for uid, one in self._last.items() if one.metadata.key == key}
-        for uid in known - left.keys():
-            del self._last[uid]
+        if not unreadable_members(self._allocations, key):
+            known = {uid for uid, one in self._last.items() if one.metadata.key == key}
+            for uid in known - left.keys():
+                del self._last[uid]
         ordered = sorted(left.items(), key=lambda pair: max(a.metadata.revision for a in pair[1]))
         return [(self._known(key, uid), found) for uid, found in ordered]
 
@@ -108,7 +113,10 @@ class VanishedClusters:
         old, new = change.old, change.new
         if old is None or (new is not None and new.metadata.uid == old.metadata.uid):
             return
-        if self._allocations.by_index(TENANT_INDEX, str(old.metadata.key)):
+        key = old.metadata.key
+        if self._allocations.by_index(TENANT_INDEX, str(key)) or unreadable_members(
+            self._allocations, key
+        ):
             # Whether anything was projected since it was last seen is unknown, so it is assumed.
             annotations = _ASSUMED | dict(old.metadata.annotations)
             meta = replace(old.metadata, annotations=annotations)
@@ -202,9 +210,14 @@ class Teardown:
         return self._allocations.history_confirmed and self._allocations.position >= deleted_at
 
     async def _is_any_left(self, tenant: TenantCluster) -> bool:
-        """Return whether a live list shows load-balancer allocations of the cluster."""
+        """Return whether a live list shows load-balancer allocations of the cluster.
+
+        One that cannot be read counts, because it may be for a load balancer.
+        """
         page = await self._client.list(IP_ALLOCATION)
         key = tenant.metadata.key
+        if unreadable_in_list(page.unreadable, key, tenant.metadata.uid):
+            return True
         return any(
             a.spec.tenantClusterRef.key == key
             and a.spec.type == names.TYPE_LOADBALANCER

@@ -1,0 +1,223 @@
+"""While an allocation of a tenant cannot be read, nothing is changed for the tenant."""
+
+from typing import Any
+
+import pytest
+
+from reconcilers.api import names
+from tests.reconcilers import make
+from tests.reconcilers.balancer import Balancer, service
+from tests.reconcilers.platform import Platform
+from tests.reconcilers.server import Json, Server
+from tests.reconcilers.tenantcluster.elastic.site import become_ready, elastic_platform
+
+METALLB = "metallb-system"
+MESSAGE = (
+    "nothing is changed for this cluster: IPAllocation butler-system/team-a-lb cannot be read;"
+    " correct or delete it"
+)
+COUNT = {"spec": {"count": "many"}}
+REFERENCE: Json = {"spec": {"tenantClusterRef": {"name": 7}}}
+WHOLE_SPEC: Json = {"spec": {"tenantClusterRef": None, "poolRef": 7}}
+UNLABELLED: Json = {"metadata": {"labels": None, "annotations": None}, **WHOLE_SPEC}
+SPOILT = [COUNT, REFERENCE, WHOLE_SPEC, UNLABELLED]
+SPOILT_IDS = ["by its reference", "by its labels", "by its labels without a pool", "by its name"]
+
+
+async def _ready_platform() -> tuple[Platform, Server, list[str]]:
+    """Return a platform whose tenant has its addresses, and the addresses of its pool."""
+    platform = Platform()
+    platform.server.add("networkpools", make.pool())
+    platform.server.add("providerconfigs", make.provider("lab"))
+    platform.server.add("tenantclusters", make.tenant())
+    tenant = platform.tenant("a")
+    async with platform.running():
+        await platform.clock.advance(60)
+    assert platform.phase("tenantclusters", "a", "team") == "Ready"
+    return platform, tenant, _addresses(tenant)
+
+
+def _addresses(tenant: Server) -> list[str]:
+    pool = tenant.see("ipaddresspools", "default-pool", namespace=METALLB)
+    addresses: list[str] = pool["spec"]["addresses"]
+    return addresses
+
+
+def _allocations(platform: Platform) -> set[str]:
+    return {one["metadata"]["name"] for one in platform.server.all("ipallocations")}
+
+
+def _condition(platform: Platform, kind: str) -> tuple[str, str, str]:
+    cluster = platform.server.see("tenantclusters", "a", namespace="team")
+    condition = next(c for c in cluster["status"]["conditions"] if c["type"] == kind)
+    return condition["status"], condition["reason"], condition["message"]
+
+
+@pytest.mark.parametrize("restarted", [True, False], ids=["restarted", "running"])
+@pytest.mark.parametrize("spoilt", SPOILT, ids=SPOILT_IDS)
+async def test_the_range_of_an_unreadable_allocation_stays_and_no_other_is_requested(
+    spoilt: Json, restarted: bool
+) -> None:
+    platform, tenant, addresses = await _ready_platform()
+    names_before = _allocations(platform)
+    if restarted:
+        platform.server.edit("ipallocations", "team-a-lb", spoilt)
+    async with platform.running():
+        await platform.clock.advance(1)
+        if not restarted:
+            platform.server.edit("ipallocations", "team-a-lb", spoilt)
+        await platform.clock.advance(600)
+        assert _addresses(tenant) == addresses
+        assert _allocations(platform) == names_before
+        shown = _condition(platform, "NetworkReady")
+        assert shown == ("False", "UnreadableAllocation", MESSAGE)
+        assert platform.phase("tenantclusters", "a", "team") == "Ready"
+        platform.server.requests.clear()
+        await platform.clock.advance(600)
+        about_it = [r for r in platform.server.requests if r.plural == "tenantclusters"]
+        assert not [r for r in about_it if r.verb == "patch"], "the condition is written once"
+
+
+async def test_a_repaired_allocation_ends_the_wait_at_once() -> None:
+    platform, tenant, addresses = await _ready_platform()
+    platform.server.edit("ipallocations", "team-a-lb", COUNT)
+    async with platform.running():
+        await platform.clock.advance(5)
+        assert _condition(platform, "NetworkReady")[1] == "UnreadableAllocation"
+        platform.server.edit("ipallocations", "team-a-lb", {"spec": {"count": 8}})
+        await platform.clock.advance(2)
+        assert _condition(platform, "NetworkReady")[:2] == ("True", "Ready")
+        assert _addresses(tenant) == addresses
+
+
+async def test_an_unreadable_allocation_that_is_deleted_is_replaced_at_once() -> None:
+    platform, tenant, _ = await _ready_platform()
+    platform.server.edit("ipallocations", "team-a-lb", COUNT)
+    async with platform.running():
+        await platform.clock.advance(5)
+        platform.server.edit("ipallocations", "team-a-lb", {"metadata": {"finalizers": None}})
+        platform.server.vanish("ipallocations", "team-a-lb")
+        await platform.clock.advance(5)
+        assert "team-a-lb" in _allocations(platform)
+        assert _condition(platform, "NetworkReady")[:2] == ("True", "Ready")
+        assert _addresses(tenant)
+
+
+async def test_an_allocation_of_another_tenant_that_cannot_be_read_stops_nobody_else() -> None:
+    platform, _, _ = await _ready_platform()
+    body: dict[str, Any] = {
+        "metadata": {"name": "other", "namespace": make.NAMESPACE},
+        "spec": {
+            "poolRef": {"name": "elsewhere"},
+            "tenantClusterRef": {"name": "b", "namespace": "team"},
+            "count": "many",
+        },
+    }
+    platform.server.add("ipallocations", body)
+    async with platform.running():
+        await platform.clock.advance(60)
+        assert _condition(platform, "NetworkReady")[:2] == ("True", "Ready")
+
+
+@pytest.mark.parametrize("spoilt", SPOILT, ids=SPOILT_IDS)
+async def test_a_deleted_cluster_waits_for_its_unreadable_allocation(spoilt: Json) -> None:
+    platform, tenant, addresses = await _ready_platform()
+    platform.server.edit("ipallocations", "team-a-lb", spoilt)
+    platform.server.delete("tenantclusters", "a", namespace="team")
+    async with platform.running():
+        await platform.clock.advance(1800)
+        assert platform.server.has("tenantclusters", "a", namespace="team")
+        assert _addresses(tenant) == addresses
+        status, reason, message = _condition(platform, "Ready")
+        assert (status, reason) == ("False", "UnreadableAllocation")
+        assert "team-a-lb cannot be read; correct or delete it" in message
+
+
+async def test_a_tenant_with_an_unreadable_allocation_neither_grows_nor_shrinks() -> None:
+    platform, tenant = elastic_platform()
+    Balancer(tenant)
+    async with platform.running():
+        await become_ready(platform, tenant, "one", "two", "three")
+        await platform.clock.advance(60)
+    before = _allocations(platform)
+    assert "team-a-lb-1" in before
+    addresses = _addresses(tenant)
+    platform.server.edit("ipallocations", "team-a-lb-1", COUNT)
+    service(tenant, "four")
+    async with platform.running():
+        await platform.clock.advance(300)
+        for name in ("two", "three", "four"):
+            tenant.vanish("services", name, namespace="default")
+        await platform.clock.advance(3600)
+        assert _allocations(platform) == before
+        assert _addresses(tenant) == addresses
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["names its owner", "names none"])
+async def test_a_pool_is_not_taken_over_from_a_cluster_with_an_unreadable_allocation(
+    noted: bool,
+) -> None:
+    platform, tenant, addresses = await _ready_platform()
+    if not noted:
+        unnamed = dict.fromkeys(
+            (names.ANNOTATION_PROJECTION_OWNER, names.ANNOTATION_PROJECTION_OWNER_UID)
+        )
+        change: Json = {"metadata": {"annotations": unnamed}}
+        tenant.edit("ipaddresspools", "default-pool", change, namespace=METALLB)
+    # The other cluster is gone, and its allocation for load balancers cannot be read.
+    platform.server.edit("ipallocations", "team-a-lb", COUNT)
+    platform.server.vanish("ipallocations", "team-a-nodes")
+    platform.server.vanish("tenantclusters", "a", namespace="team")
+    platform.server.add("networkpools", make.pool("second", "10.41.0.0/24"))
+    platform.server.add("providerconfigs", make.provider("second", name="second"))
+    spec = {"providerConfigRef": {"name": "second"}}
+    platform.server.add("tenantclusters", make.tenant("b", spec=spec))
+    secret = platform.server.see("secrets", "a-admin-kubeconfig", namespace="team")
+    meta = {"name": "b-admin-kubeconfig", "namespace": "team"}
+    platform.server.add("secrets", {"metadata": meta, "data": secret["data"]})
+    async with platform.running():
+        await platform.clock.advance(600)
+        assert _addresses(tenant) == addresses
+        shown = tenant.see("ipaddresspools", "default-pool", namespace=METALLB)["metadata"]
+        owner = shown["annotations"].get(names.ANNOTATION_PROJECTION_OWNER)
+        assert owner == ("team/a" if noted else None)
+
+
+async def test_nothing_is_written_from_an_older_version_of_an_unreadable_cluster() -> None:
+    platform, tenant, addresses = await _ready_platform()
+    async with platform.running():
+        await platform.clock.advance(5)
+        broken = {"spec": {"workers": {"replicas": "many"}}}
+        platform.server.edit("tenantclusters", "a", broken, namespace="team")
+        platform.server.vanish("ipallocations", "team-a-nodes")
+        platform.server.requests.clear()
+        await platform.clock.advance(1800)
+        written = [
+            r
+            for r in platform.server.requests
+            if r.plural == "tenantclusters" and r.verb == "patch"
+        ]
+        assert not written
+        assert _addresses(tenant) == addresses
+
+
+async def test_node_addresses_stay_held_while_their_pool_hands_out_nothing() -> None:
+    platform, _, _ = await _ready_platform()
+    body: dict[str, Any] = {
+        "metadata": {"name": "other", "namespace": make.NAMESPACE},
+        "spec": {
+            "poolRef": {"name": "lab"},
+            "tenantClusterRef": {"name": "b", "namespace": "team"},
+            "count": "many",
+        },
+    }
+    platform.server.add("ipallocations", body)
+    async with platform.running():
+        await platform.clock.advance(60)
+        platform.server.delete("ipallocations", "team-a-nodes")
+        await platform.clock.advance(600)
+        # Its successor asks for the range; released now, the range could go to another.
+        assert platform.server.has("ipallocations", "team-a-nodes")
+        platform.server.vanish("ipallocations", "other")
+        await platform.clock.advance(120)
+        assert not platform.server.has("ipallocations", "team-a-nodes")
