@@ -13,7 +13,7 @@ from tests.docs.text import commands
 from tests.manifests.clusters import HOME, MANIFESTS, Cluster, written
 from tests.manifests.desk import Operator, needs
 from tests.manifests.guide import GUIDE, NOT_TYPED, lines, sections
-from tests.manifests.test_running import allocated, ranges
+from tests.manifests.test_running import allocated, installed_names, made_by_hand, ranges
 from tests.yamls import read_yaml
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -64,6 +64,9 @@ async def test_the_guide_leads_from_an_empty_cluster_to_an_empty_cluster(
             group.start_soon(pods)
             await up.wait()
 
+        async def stop_pods() -> None:
+            done.set()
+
         operator.before["kubectl -n butler-system get lease"] = start_pods
         await operator.types(install)
         assert await cluster.kubectl("get", "clusterrolebinding", "prometheus-butler-ipam")
@@ -78,12 +81,13 @@ async def test_the_guide_leads_from_an_empty_cluster_to_an_empty_cluster(
                 assert (await ranges(cluster)).items() >= held.items()
             if heading == "Uninstall":
                 await operator.webhooks_work()
-                await everything_deleted(cluster)
-                done.set()
+                await made_by_hand(cluster)
+                operator.before["helm uninstall"] = stop_pods
             await operator.types(heading)
     listed = await cluster.kubectl("get", "crd", "-o", "name")
     assert names_of_ours(listed) == []
     assert await cluster.helm("list", "-n", HOME, "-q") == ""
+    assert await installed_names(cluster) == []
 
 
 async def grown_range(cluster: Cluster) -> None:
@@ -100,13 +104,6 @@ async def grown_range(cluster: Cluster) -> None:
         },
     }
     await cluster.kubectl("create", "-f", "-", stdin=written(body))
-
-
-async def everything_deleted(cluster: Cluster) -> None:
-    """Delete all objects, as the first two steps of "Uninstall" have it."""
-    delete = ("delete", "-A", "--all", "--timeout=60s")
-    for kinds in ("tenantclusters", "ipallocations", "networkpools,providerconfigs"):
-        await cluster.kubectl(*delete, kinds)
 
 
 def names_of_ours(listed: str) -> list[str]:

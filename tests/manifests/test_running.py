@@ -20,6 +20,7 @@ import pytest
 from manifests import rendering
 from reconcilers.api import crd, names
 from tests.manifests.clusters import HOME, MANIFESTS, Cluster, written
+from tests.manifests.guide import lines, typed
 from tests.polling import until
 from tests.reconcilers.cli.commands import Running, started
 from tests.yamls import read_all_yaml
@@ -152,18 +153,45 @@ async def allocated(cluster: Cluster) -> dict[str, tuple[int, int]]:
     return await ranges(cluster)
 
 
-async def uninstall(cluster: Cluster, running: Running) -> None:
-    """Take everything away in the order that the operator's guide has."""
-    delete = ("delete", "-A", "--all", f"--timeout={LIMIT:.0f}s")
-    for kinds in ("tenantclusters", "ipallocations", "networkpools,providerconfigs"):
-        await cluster.kubectl(*delete, kinds)
-    await cluster.kubectl("delete", "-k", MANIFESTS / "webhook")
-    assert await running.stop(signal.SIGTERM) == 0
-    await cluster.delete("-k", MANIFESTS / "crds", f"--timeout={LIMIT:.0f}s")
+async def made_by_hand(cluster: Cluster) -> None:
+    """Have an allocation that no TenantCluster asked for; wait until it holds a range."""
+    body = {
+        "apiVersion": "butler.butlerlabs.dev/v1alpha1",
+        "kind": "IPAllocation",
+        "metadata": {"name": "made-by-hand", "namespace": HOME},
+        "spec": {
+            "poolRef": {"name": "lab-pool"},
+            "tenantClusterRef": {"name": "nowhere", "namespace": "nowhere"},
+            "type": "loadbalancer",
+            "count": 1,
+        },
+    }
+    await cluster.kubectl("create", "-f", "-", stdin=written(body))
+    served = "--for=jsonpath={.status.phase}=Allocated"
+    await cluster.kubectl("wait", served, "ipallocation/made-by-hand", "-n", HOME)
+
+
+async def uninstall(cluster: Cluster, running: Running, desk: Path) -> None:
+    """Type what the operator's guide has for an installation by the one file."""
+    for line in lines("Uninstall"):
+        if line.startswith("helm"):
+            continue
+        await typed(cluster, desk, line)
+        if HOOKS in line:
+            assert await running.stop(signal.SIGTERM) == 0
+
+
+async def installed_names(cluster: Cluster) -> list[str]:
+    """Return what is left of an installation, besides the namespace and the definitions."""
+    namespaced = "deployments,poddisruptionbudgets,services,serviceaccounts,roles,rolebindings"
+    of_cluster = f"clusterroles,clusterrolebindings,{HOOKS}s"
+    here = await cluster.kubectl("get", namespaced, "-n", HOME, "-o", "name")
+    everywhere = await cluster.kubectl("get", of_cluster, "-o", "name")
+    return [name for name in f"{here}{everywhere}".split() if "butler-ipam" in name]
 
 
 async def test_what_is_installed_serves_the_samples_and_leaves_nothing_behind(
-    cluster: Cluster,
+    cluster: Cluster, tmp_path: Path
 ) -> None:
     port = free_port()
     documents = installed(port)
@@ -187,7 +215,9 @@ async def test_what_is_installed_serves_the_samples_and_leaves_nothing_behind(
         said = await refusal(cluster, "delete", "networkpool", "lab-pool", "-n", HOME)
         assert "cannot delete NetworkPool" in said
 
-        await uninstall(cluster, running)
+        await made_by_hand(cluster)
+        await uninstall(cluster, running, tmp_path)
+    assert await installed_names(cluster) == []
     kinds = await cluster.kubectl(
         "api-resources", "--api-group=butler.butlerlabs.dev", "-o", "name"
     )

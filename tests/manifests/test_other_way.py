@@ -1,0 +1,39 @@
+"""One way to install after another: the one file where Helm was, and Helm where the file was."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from manifests import rendering
+from reconcilers.api import crd
+from tests.manifests.clusters import HOME, Cluster
+from tests.servers import program
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+NAMES = [kind.crd_name for kind in crd.KINDS]
+HELM = ("upgrade", "--install", "butler-ipam", "manifests/chart", "-n", HOME)
+ONE_FILE = ("apply", "--server-side", "-f", rendering.INSTALL)
+DEPLOYMENT = ("-n", HOME, "delete", "deployment", "butler-ipam")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def emptied(cluster: Cluster) -> AsyncIterator[Cluster]:
+    """The cluster without anything of ours, before and after."""
+    program("helm")
+    yield cluster
+    for release in (await cluster.helm("list", "-n", HOME, "-q")).split():
+        await cluster.helm("uninstall", release, "-n", HOME)
+    await cluster.kubectl(*DEPLOYMENT, "--ignore-not-found")
+    await cluster.undefine(*NAMES)
+
+
+async def test_the_one_file_follows_an_uninstalled_release_and_helm_the_one_file(
+    emptied: Cluster,
+) -> None:
+    await emptied.helm(*HELM, "--create-namespace", "--take-ownership")
+    await emptied.helm("uninstall", "butler-ipam", "-n", HOME)
+    assert [one["metadata"]["name"] for one in await emptied.definitions(*NAMES)] == NAMES
+    await emptied.kubectl(*ONE_FILE)
+    await emptied.kubectl(*DEPLOYMENT)
+    await emptied.helm(*HELM, "--take-ownership")
