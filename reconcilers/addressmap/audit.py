@@ -27,6 +27,7 @@ from reconcilers.api.resources import (
     PROVIDER_CONFIG,
     TENANT_CLUSTER,
 )
+from reconcilers.conditions import FOREIGN_MANAGER
 from reconcilers.integrations.core.views import HOST_BITS, POOLS_OVERLAP, overlap_sentence
 from reconcilers.references import absent_pools, describe_absent_pools
 from reconcilers.spaces.index import SpaceIndex
@@ -293,7 +294,7 @@ def _one(one: IPAllocation, objects: Objects) -> Iterator[Finding]:
         for label, value in labels.expected_on(one).items()
         if one.metadata.labels.get(label) != value
     }
-    if wrong:
+    if wrong and _is_repaired(one, objects):
         sentence = f"its labels do not say what its spec says: {', '.join(sorted(wrong))}"
         yield Finding(
             "LabelDrift", "warning", subject, sentence, "label", ("none", "label"), wrong
@@ -302,13 +303,33 @@ def _one(one: IPAllocation, objects: Objects) -> Iterator[Finding]:
 
 def _owner(one: IPAllocation, subject: Subject, objects: Objects) -> Iterator[Finding]:
     """Yield a finding if the cluster is gone whose uid an allocation notes."""
+    if not _is_orphan(one, objects):
+        return
     key = one.spec.tenantClusterRef.key
-    stamped = one.metadata.annotations.get(names.ANNOTATION_TENANT_UID)
-    if ("TenantCluster", key) in objects.unreadable or stamped is None or not objects.owners_known:
-        return
+    stamped = one.metadata.annotations[names.ANNOTATION_TENANT_UID]
     cluster = objects.clusters.get(key)
-    if cluster is not None and not is_foreign(one, cluster):
-        return
     what = "is gone" if cluster is None else f"is another one now (uid {cluster.metadata.uid})"
     sentence = f"TenantCluster {key}, whom it served (uid {stamped}), {what}"
     yield Finding("Orphan", "error", subject, sentence, "delete", ("none", "delete"))
+
+
+def _is_orphan(allocation: IPAllocation, objects: Objects) -> bool:
+    """Return whether the cluster is gone whose uid an allocation notes."""
+    key = allocation.spec.tenantClusterRef.key
+    is_noted = names.ANNOTATION_TENANT_UID in allocation.metadata.annotations
+    if not is_noted or ("TenantCluster", key) in objects.unreadable or not objects.owners_known:
+        return False
+    cluster = objects.clusters.get(key)
+    return cluster is None or is_foreign(allocation, cluster)
+
+
+def _is_repaired(allocation: IPAllocation, objects: Objects) -> bool:
+    """Return whether the controllers repair the labels of an allocation.
+
+    They leave alone what is being deleted or will be, as an orphan, and what another controller
+    writes; see networkpool/orphans.py.
+    """
+    pool = objects.pools.get(allocation.pool_key)
+    has_other_manager = pool is not None and is_true(pool.status.conditions, FOREIGN_MANAGER)
+    is_leaving = allocation.metadata.terminating or _is_orphan(allocation, objects)
+    return not is_leaving and not has_other_manager

@@ -1,0 +1,55 @@
+"""`check` reports labels that drifted where the controllers repair them, and nowhere else."""
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from reconcilers.addressmap.audit import audit
+from reconcilers.addressmap.objects import Objects
+from reconcilers.api import names
+from tests.reconcilers import make
+from tests.reconcilers.networkpool.test_orphans import LABELS, OWNER, _lab
+
+NOTED = {"no uid": None, "the uid": OWNER, "another uid": "uid-of-an-earlier-one"}
+OWNERS: dict[str, Any] = {
+    "no cluster": None,
+    "the cluster": {},
+    "the cluster, terminating": {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+}
+FOREIGN = {
+    "type": "ForeignManager",
+    "status": "True",
+    "reason": "OtherWriter",
+    "message": "another controller writes",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+
+
+@pytest.mark.parametrize(
+    ("noted", "owner", "is_leaving", "has_other_manager"),
+    [*product(NOTED, OWNERS, (False, True), (False, True))],
+)
+async def test_label_drift_is_reported_if_and_only_if_a_sweep_repairs_it(
+    noted: str, owner: str, *, is_leaving: bool, has_other_manager: bool
+) -> None:
+    uid, cluster = NOTED[noted], OWNERS[owner]
+    lab = _lab(owner=make.tenant(**cluster) if cluster is not None else None)
+    if has_other_manager:
+        lab.server.edit("networkpools", "lab", {"status": {"conditions": [FOREIGN]}})
+    meta: dict[str, Any] = {"annotations": {names.ANNOTATION_TENANT_UID: uid} if uid else {}}
+    if is_leaving:
+        meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    drifted = LABELS | {names.LABEL_TEAM: "other"}
+    allocation = make.allocation(
+        "lb", labels=drifted, phase="Allocated", held=("10.40.0.0", "10.40.0.0"), **meta
+    )
+    lab.server.add("ipallocations", allocation)
+    pools, allocations, clusters, _ = (
+        {obj.metadata.key: obj for obj in cache} for cache in lab.caches.values()
+    )
+    reported = [finding.kind for finding in audit(Objects(pools, allocations, clusters, {}))]
+    await lab.orphans.sweep()
+    [stored] = lab.server.all("ipallocations")
+    is_repaired = stored["metadata"]["labels"][names.LABEL_TEAM] == "team"
+    assert ("LabelDrift" in reported) is is_repaired
