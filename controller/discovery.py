@@ -166,13 +166,13 @@ async def served(
     try:
         is_defined = await _is_defined(transport, resource)
     except Forbidden as error:
-        if looks is None or (count := looks.note_absent(resource)) >= LOOKS:
+        if looks is None or looks.note_absent(resource) >= LOOKS:
             return False
         raise DiscoveryIncomplete(
             f"discovery does not list {resource.full_name} in version {resource.version}. That it"
-            f" is absent is believed after {LOOKS} answers that are {LOOK_SECONDS:g} s apart, this"
-            f" is number {count}: CustomResourceDefinitions, which would tell, may not be listed."
-            " Let a role grant list and watch of customresourcedefinitions.apiextensions.k8s.io"
+            f" is absent is believed after {LOOKS} answers that are {LOOK_SECONDS:g} s apart:"
+            " CustomResourceDefinitions, which would tell, may not be listed. Let a role grant"
+            " list and watch of customresourcedefinitions.apiextensions.k8s.io"
         ) from error
     if looks is not None:
         looks.forget(resource)

@@ -1,6 +1,6 @@
-"""What objects name that does not exist, in the words of conditions and findings."""
+"""What objects name that does not exist or cannot be read, in the words of conditions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from controller.meta import Key
 from reconcilers.api.networkpool import NetworkPool
@@ -27,3 +27,26 @@ def describe_absent_pools(provider: ProviderConfig, absent: Sequence[str]) -> st
     several = len(absent) > 1
     pools = f"NetworkPools {keys}, which do" if several else f"NetworkPool {keys}, which does"
     return f"ProviderConfig {provider.metadata.key} names {pools} not exist"
+
+
+def unreadable_pools(provider: ProviderConfig, unreadable: Container[Key]) -> tuple[str, ...]:
+    """Return the names of pools of a ProviderConfig that cannot be read.
+
+    Args:
+        provider: the ProviderConfig.
+        unreadable: the NetworkPools that cannot be decoded.
+    """
+    namespace = provider.metadata.namespace
+    names = provider.spec.networking.pools_in_order()
+    return tuple(name for name in names if Key(namespace, name) in unreadable)
+
+
+def describe_unreadable_pools(provider: ProviderConfig, names: Sequence[str]) -> str:
+    """Return a sentence for each of these pools that cannot be read: which, and what to do."""
+    namespace = provider.metadata.namespace
+    return "; ".join(describe_unreadable_pool(Key(namespace, name)) for name in names)
+
+
+def describe_unreadable_pool(pool: Key) -> str:
+    """Return the sentence that a pool cannot be read, and what to do."""
+    return f"NetworkPool {pool} cannot be read; correct or delete it"

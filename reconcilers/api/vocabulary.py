@@ -121,6 +121,8 @@ WORDS: Mapping[str, Words] = {
                     "Ready": "True, phase Allocated: the message has the range",
                     "Reconciling": "False, phase Pending: the pool was not reconciled yet",
                     "PoolNotFound": "False, phase Pending: the pool does not exist",
+                    "PoolUnreadable": "False, phase Pending: the pool cannot be read; correct or"
+                    " delete it",
                     "PoolNotReady": "False, phase Pending: the pool hands out nothing; the"
                     " message has its own reason",
                     **{
@@ -172,10 +174,14 @@ WORDS: Mapping[str, Words] = {
                     "Reconciling": "False: allocations wait for their ranges",
                     **UNMET,
                     "PoolNotFound": "False: no pool that the ProviderConfig names exists",
+                    "PoolUnreadable": "False: a pool that the ProviderConfig names cannot be read,"
+                    " so neither it nor the pools behind it are chosen; the message names it",
                     "UnreadableAllocation": "False: an IPAllocation of the cluster cannot be"
                     " read, so nothing is changed for the cluster; the message names it",
                     "ProviderConfigNotFound": "False: there is no ProviderConfig for it",
                     "ProviderConfigUnknown": "False: the platform's default cannot be read",
+                    "ProviderConfigUnreadable": "False: the ProviderConfig cannot be read; the"
+                    " message names it",
                     "NetworkNotReady": "False: the ProviderConfig names no pools",
                     "ProviderAccessDenied": "False: the ProviderConfig is another team's",
                 },
@@ -229,7 +235,7 @@ WORDS: Mapping[str, Words] = {
             *(
                 Event("Warning", reason, f"the condition {condition} turned to this reason")
                 for condition, reasons in (
-                    ("NetworkReady", ("PoolNotFound", "UnreadableAllocation")),
+                    ("NetworkReady", ("PoolNotFound", "PoolUnreadable", "UnreadableAllocation")),
                     (
                         "NetworkReady, LoadBalancerDemandMet or LoadBalancerSized",
                         ("PoolExhausted",),
@@ -281,6 +287,7 @@ WORDS: Mapping[str, Words] = {
                     "CredentialsInvalid": "False: as for CredentialsValid",
                     "PoolExhausted": "False: as for PoolAvailable",
                     "PoolNotFound": "False: as for PoolAvailable",
+                    "PoolUnreadable": "False: as for PoolAvailable",
                     "Reconciling": "False: as for PoolAvailable",
                     "ValidationFailed": "False: the spec contradicts itself, or names a team that"
                     " does not exist",
@@ -301,6 +308,8 @@ WORDS: Mapping[str, Words] = {
                     "PoolAvailable": "True: the message counts them",
                     "PoolExhausted": "False: none has any",
                     "PoolNotFound": "False: none of its pools exists; the message names them",
+                    "PoolUnreadable": "False: those of its pools that exist cannot be read; the"
+                    " message names them",
                     "Reconciling": "False: the pools were not reconciled yet",
                     "ValidationFailed": "False: it names no pools",
                 },
@@ -310,6 +319,7 @@ WORDS: Mapping[str, Words] = {
             Event("Warning", "CredentialsInvalid", "CredentialsValid turned False"),
             Event("Warning", "PoolsExhausted", "no pool has a free address any more"),
             Event("Warning", "PoolsNotFound", "none of the pools that it names exists"),
+            Event("Warning", "PoolsUnreadable", "those of its pools that exist cannot be read"),
         ),
     ),
     "IPAddressClaim": Words(

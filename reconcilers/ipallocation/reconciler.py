@@ -1,5 +1,6 @@
 """One pass over one IPAllocation.
 
+    cannot be read?    nothing: what is written from an older version is refused
     gone?              forget it
     being deleted?     once the tenant has released the range: Released, then the finalizer goes
     no finalizer?      add it; nothing is handed out to an allocation without
@@ -47,6 +48,7 @@ from reconcilers.api.networkpool import Assignment, NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding, rendered, with_findings
 from reconcilers.ipallocation.release import InUse, ReleaseCheck
+from reconcilers.references import describe_unreadable_pool
 from reconcilers.settings import AllocationSettings
 
 SHORTEST_LOOK = 2.0
@@ -87,6 +89,8 @@ class IPAllocationReconciler:
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring one allocation up to date."""
+        if key in self._allocations.unreadable:
+            return Blocked("Unreadable")
         allocation = self._allocations.get(key)
         if allocation is None:
             self.forget(key)
@@ -123,8 +127,14 @@ class IPAllocationReconciler:
 
     def _still_refused(self, allocation: IPAllocation) -> bool:
         """Return whether a refusal is still true: the pool exists and serves others."""
-        pool = self._pools.get(allocation.pool_key)
-        return waiting_for(allocation, pool).reason == "Reconciling"
+        return self._waiting_for(allocation).reason == "Reconciling"
+
+    def _waiting_for(self, allocation: IPAllocation) -> Finding:
+        """Return the Ready condition of an allocation that holds nothing."""
+        where = allocation.pool_key
+        if where in self._pools.unreadable:
+            return Finding(READY, False, "PoolUnreadable", describe_unreadable_pool(where))
+        return waiting_for(allocation, self._pools.get(where))
 
     async def _wait(self, allocation: IPAllocation) -> Outcome:
         """Write Pending with the reason, unless the allocation is about to be served.
@@ -133,7 +143,7 @@ class IPAllocationReconciler:
         written to an allocation that can be served at once, for a moment.
         """
         pool = self._pools.get(allocation.pool_key)
-        reason = waiting_for(allocation, pool)
+        reason = self._waiting_for(allocation)
         if reason.reason == "Reconciling":
             if pool is not None and self._activity.promises(pool, allocation):
                 return Again(self._settings.requeue_pending)

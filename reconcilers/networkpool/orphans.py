@@ -120,7 +120,7 @@ class OrphanCollector:
             # Read again, as they may have changed while the sweep waited for an answer.
             known = (self._allocations.get(one.metadata.key) for one in unsettled.get(pool, ()))
             found = [one for one in known if one is not None and one.pool_key == pool]
-            if self._has_foreign_manager(pool):
+            if pool in self._pools.unreadable or self._has_foreign_manager(pool):
                 continue
             try:
                 writes_left -= await self._repair(pool, found, owners, writes_left)

@@ -98,13 +98,17 @@ class Unsettled:
         self._keys.update(allocation.metadata.key for allocation in self._allocations)
 
     def by_pool(self) -> dict[Key, list[IPAllocation]]:
-        """Return those that are not settled, by pool, each pool's sorted by name."""
+        """Return those that are not settled, by pool, each pool's sorted by name.
+
+        An allocation that cannot be read is left out until it can: what is written from an older
+        version is refused.
+        """
         found: dict[Key, list[IPAllocation]] = {}
         for key in sorted(self._keys):
             allocation = self._allocations.get(key)
             if allocation is None or is_settled(allocation, self._clusters):
                 self._keys.discard(key)
-            else:
+            elif key not in self._allocations.unreadable:
                 found.setdefault(allocation.pool_key, []).append(allocation)
         return found
 

@@ -1,6 +1,6 @@
 """A ProviderConfig's conditions and capacity, as functions of what was read."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import starmap
 
@@ -18,7 +18,12 @@ from reconcilers.api.providerconfig import (
     ProviderNetwork,
 )
 from reconcilers.conditions import READY, Finding
-from reconcilers.references import absent_pools, describe_absent_pools
+from reconcilers.references import (
+    absent_pools,
+    describe_absent_pools,
+    describe_unreadable_pools,
+    unreadable_pools,
+)
 from reconcilers.webhooks.providerconfig import review_spec
 
 REQUIRED_KEYS: Mapping[str, tuple[str, ...]] = {
@@ -35,9 +40,11 @@ VALIDATION_FAILED = "ValidationFailed"
 CREDENTIALS_VALID = "CredentialsValid"
 POOL_AVAILABLE = "PoolAvailable"
 POOL_NOT_FOUND = "PoolNotFound"
+POOL_UNREADABLE = "PoolUnreadable"
 EVENT_REASONS: Mapping[str, str] = {
     "PoolExhausted": "PoolsExhausted",
     POOL_NOT_FOUND: "PoolsNotFound",
+    POOL_UNREADABLE: "PoolsUnreadable",
 }
 """Reasons of PoolAvailable that are recorded as events when it turns False."""
 
@@ -124,13 +131,18 @@ def unknown_team(name: str) -> Finding:
 
 
 def pools(
-    config: ProviderConfig, find: Callable[[Key], NetworkPool | None]
+    config: ProviderConfig,
+    find: Callable[[Key], NetworkPool | None],
+    unreadable: Container[Key] = (),
 ) -> tuple[Finding, Capacity] | None:
     """Return the PoolAvailable condition and the capacity; None outside IPAM mode.
+
+    A pool that cannot be read adds nothing to the capacity, because it hands out nothing.
 
     Args:
         config: the ProviderConfig.
         find: returns a NetworkPool, or None if it does not exist.
+        unreadable: the NetworkPools that cannot be decoded.
     """
     network = config.spec.networking
     if network.mode != IPAM:
@@ -143,13 +155,17 @@ def pools(
             "network.mode is 'ipam' but no poolRefs configured",
         )
         return finding, Capacity()
-    absent = absent_pools(config, find)
+    unread = unreadable_pools(config, unreadable)
+    absent = [name for name in absent_pools(config, find) if name not in unread]
     also = f"; {describe_absent_pools(config, absent)}" if absent else ""
+    also += f"; {describe_unreadable_pools(config, unread)}" if unread else ""
     names_in_order = network.pools_in_order()
-    if len(absent) == len(names_in_order):
-        message = f"no configured pool exists: {describe_absent_pools(config, absent)}"
-        return Finding(POOL_AVAILABLE, False, POOL_NOT_FOUND, message), Capacity()
-    existing = [find(Key(config.metadata.namespace, name)) for name in names_in_order]
+    if len(absent) + len(unread) == len(names_in_order):
+        reason, state = (POOL_UNREADABLE, "can be read") if unread else (POOL_NOT_FOUND, "exists")
+        message = f"no configured pool {state}: {also.removeprefix('; ')}"
+        return Finding(POOL_AVAILABLE, False, reason, message), Capacity()
+    readable = (name for name in names_in_order if name not in unread)
+    existing = [find(Key(config.metadata.namespace, name)) for name in readable]
     there = [pool for pool in existing if pool is not None and not pool.metadata.terminating]
     by_family = _by_family(there, network)
     available = sum(pool.status.available for pool in there)

@@ -6,8 +6,11 @@ no finalizer?     add it
 otherwise         evaluate credentials, scope and pools; write the status if it differs
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import structlog
 
 from controller.cache import Cache
 from controller.client import Client
@@ -18,16 +21,22 @@ from controller.events import Recorder
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
 from controller.meta import Key
 from controller.outcome import SETTLED, Again, Blocked, Outcome
+from controller.statelog import StateLog
 from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import LOCAL, ProviderConfig
 from reconcilers.api.resources import PROVIDER_CONFIG, SECRET, TEAM, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding, rendered, with_findings
+from reconcilers.networkpool.view import UnreadableObject, describe_unreadable
 from reconcilers.providerconfig import evaluation
 from reconcilers.providerconfig.evaluation import Evaluation
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.provider import refers_to
+
+_UNREADABLE = "unreadable TenantClusters"
+"""The topic of the state that is logged."""
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +81,18 @@ class ProviderConfigReconciler:
         self._settings = settings
         self._secrets: dict[Key, _ReadSecret] = {}
         self._teams: dict[Key, _Team] = {}
+        self._logged = StateLog()
 
     async def reconcile(self, key: Key) -> Outcome:
         """Reconcile one ProviderConfig."""
+        if key in self._configs.unreadable:
+            # Not absent: and what is written from an older version is refused.
+            return Blocked("Unreadable")
         config = self._configs.get(key)
         if config is None:
             self._secrets.pop(key, None)
             self._teams.pop(key, None)
+            self._logged.forget(key)
             return SETTLED
         try:
             if config.metadata.terminating:
@@ -103,7 +117,7 @@ class ProviderConfigReconciler:
         wrong = evaluation.validity(config) or await self._team(config)
         if wrong is not None:
             findings.append(wrong)
-        evaluated = evaluation.pools(config, self._pools.get)
+        evaluated = evaluation.pools(config, self._pools.get, self._pools.unreadable)
         if evaluated is not None:
             findings.append(evaluated[0])
         return Evaluation(
@@ -229,16 +243,31 @@ class ProviderConfigReconciler:
                 )
 
     async def _reconcile_deleted(self, config: ProviderConfig) -> Outcome:
-        """Remove the finalizer once a live list shows no TenantCluster that refers to it."""
+        """Remove the finalizer once a live list shows no TenantCluster that refers to it.
+
+        A TenantCluster that cannot be read may refer to it.
+        """
         if not has_finalizer(config, names.FINALIZER_PROVIDER):
             return SETTLED
         if any(self._refers(cluster, config) for cluster in self._clusters):
             return Blocked("InUse", self._settings.provider.requeue_deleting)
         page = await self._client.list(TENANT_CLUSTER)
+        if page.unreadable:
+            return self._wait_for_unreadable(config, sorted(page.unreadable))
+        self._logged.end(config.metadata.key, _UNREADABLE)
         if any(self._refers(cluster, config) for cluster in page.items):
             return Blocked("InUse", self._settings.provider.requeue_deleting)
         await remove_finalizer(self._client, PROVIDER_CONFIG, config, names.FINALIZER_PROVIDER)
         return SETTLED
+
+    def _wait_for_unreadable(self, config: ProviderConfig, clusters: Sequence[Key]) -> Outcome:
+        """Log which TenantClusters may refer to a deleted ProviderConfig, once; retry later."""
+        unreadable = [UnreadableObject(TENANT_CLUSTER.kind, cluster) for cluster in clusters]
+        reason = describe_unreadable(unreadable)
+        key = config.metadata.key
+        if self._logged.begin(key, _UNREADABLE, reason):
+            _log.warning("deleted ProviderConfig stays", provider=str(key), reason=reason)
+        return Blocked("UnreadableTenantCluster", self._settings.provider.requeue_deleting)
 
     def _refers(self, cluster: TenantCluster, config: ProviderConfig) -> bool:
         return refers_to(cluster, config, self._settings.namespace, by_default=False)

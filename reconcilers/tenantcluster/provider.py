@@ -8,12 +8,20 @@ the first one there is
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
+
+import anyio
 
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
-from controller.errors import ApiError, DiscoveryIncomplete, Forbidden, NotFound
+from controller.errors import (
+    ApiError,
+    DiscoveryIncomplete,
+    Forbidden,
+    MalformedAnswer,
+    NotFound,
+)
 from controller.meta import Key
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
 from reconcilers.api.resources import BUTLER_CONFIG
@@ -30,11 +38,33 @@ UNKNOWN_SECONDS = 10.0
 """After how many seconds it is read again while it is not known."""
 
 
-class DefaultUnknown(Exception):
-    """It is not known which ProviderConfig is the platform's default.
+class ProviderUnknown(Exception):
+    """It is not known which ProviderConfig counts for a cluster, or what it says.
 
     To take another one meanwhile could give a cluster addresses of the wrong network for good.
+    The message says what is wrong and what to do. It is the same for each replica and each look.
     """
+
+    reason: ClassVar[str]
+    """Of the condition NetworkReady."""
+
+
+class DefaultUnknown(ProviderUnknown):
+    """It is not known which ProviderConfig is the platform's default."""
+
+    reason = "ProviderConfigUnknown"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the platform's default ProviderConfig is not known: {why}")
+
+
+class ProviderUnreadable(ProviderUnknown):
+    """The ProviderConfig that counts for a cluster, or may count, cannot be read."""
+
+    reason = "ProviderConfigUnreadable"
+
+    def __init__(self, key: Key) -> None:
+        super().__init__(f"ProviderConfig {key} cannot be read; correct or delete it")
 
 
 class Providers:
@@ -52,25 +82,79 @@ class Providers:
         self._configs = configs
         self._namespace = default_namespace
         self._platform: _Default | None = None
+        self._unknown: _Unknown | None = None
+        self._reading = anyio.Lock()
 
     async def for_tenant(self, tenant: TenantCluster) -> ProviderConfig | None:
         """Return the ProviderConfig of `tenant`; None if there is none for it.
 
         The platform's default is read once, and again every few minutes while a cluster that is
         not Ready needs it. One that is keeps to what was read last, so at rest it costs nothing.
+        That it is not known is remembered too, for all clusters.
 
         Raises:
-            DefaultUnknown: the platform's default may not be read, or not yet.
+            ProviderUnknown: the platform's default may not be read, or not yet, or the
+                ProviderConfig cannot be read.
             ControllerError: the platform's default could not be read.
         """
         default = None
         if tenant.spec.providerConfigRef is None:
-            known = self._platform
-            stale = known is None or self._clock.monotonic() - known.read_at >= DEFAULT_SECONDS
-            if known is None or (stale and not tenant.is_ready):
-                known = self._platform = await self._read()
-            default = known.key
+            default = (await self._default(tenant)).key
+        unreadable = self._unreadable(tenant, default)
+        if unreadable is not None:
+            raise ProviderUnreadable(unreadable)
         return chosen(tenant, self._configs, self._namespace, default)
+
+    def _unreadable(self, tenant: TenantCluster, default: Key | None) -> Key | None:
+        """Return the ProviderConfig that counts, or may count, and cannot be read; None if none.
+
+        The first one of the namespace counts by its name alone, so one that cannot be read does.
+        """
+        unreadable, fallback = self._configs.unreadable, Key(self._namespace, "default")
+        wanted = wanted_provider(tenant, self._namespace, default)
+        if wanted is not None:
+            return wanted if wanted in unreadable else None
+        if fallback in self._configs or fallback in unreadable:
+            return fallback if fallback in unreadable else None
+        of_namespace = {key for key in unreadable if key.namespace == self._namespace}
+        present = {one.metadata.key for one in self._configs if _namespace(one) == self._namespace}
+        first = min(of_namespace | present, default=None)
+        return first if first in of_namespace else None
+
+    async def _default(self, tenant: TenantCluster) -> "_Default":
+        """Return the platform's default, by one read for all clusters that ask meanwhile.
+
+        Raises:
+            DefaultUnknown: it is not known, by a read of the last seconds.
+            ControllerError: it could not be read.
+        """
+        known = self._remembered(tenant)
+        if known is not None:
+            return known
+        async with self._reading:
+            known = self._remembered(tenant)  # by a read that began before
+            if known is not None:
+                return known
+            try:
+                known = self._platform = await self._read()
+            except _NotKnown as error:
+                self._unknown = _Unknown(str(error), self._clock.monotonic())
+                raise DefaultUnknown(str(error)) from error
+            self._unknown = None
+            return known
+
+    def _remembered(self, tenant: TenantCluster) -> "_Default | None":
+        """Return the platform's default as it was read last; None if it has to be read now.
+
+        Raises:
+            DefaultUnknown: it is not known, by a read of the last seconds.
+        """
+        known, unknown, now = self._platform, self._unknown, self._clock.monotonic()
+        if known is not None and (tenant.is_ready or now - known.read_at < DEFAULT_SECONDS):
+            return known
+        if unknown is not None and now - unknown.read_at < UNKNOWN_SECONDS:
+            raise DefaultUnknown(unknown.why)
+        return None
 
     def misconfigured(
         self, tenant: TenantCluster, provider: ProviderConfig | None
@@ -84,10 +168,12 @@ class Providers:
         """Read the default of ButlerConfig; none if there is no such object or no such kind.
 
         Raises:
-            DefaultUnknown: the kind is served, or may be, and cannot be read.
+            _NotKnown: the kind is served, or may be, and cannot be read.
         """
         try:
             config = await self._client.find(BUTLER_CONFIG, BUTLER_CONFIG_KEY)
+        except MalformedAnswer as error:
+            raise _NotKnown("ButlerConfig butler cannot be read; correct it") from error
         except (NotFound, Forbidden) as error:
             await self._check_absent(error)
             config = None
@@ -95,18 +181,30 @@ class Providers:
         return _Default(referred(reference, self._namespace), self._clock.monotonic())
 
     async def _check_absent(self, error: ApiError) -> None:
-        """Raise DefaultUnknown if ButlerConfigs may be served; `error` is what a read gave."""
+        """Raise _NotKnown if ButlerConfigs may be served; `error` is what a read gave."""
         try:
             is_served = await self._client.served(BUTLER_CONFIG)
         except DiscoveryIncomplete as incomplete:
-            raise DefaultUnknown(f"whether there is a ButlerConfig: {incomplete}") from incomplete
+            raise _NotKnown(f"whether there is a ButlerConfig: {incomplete}") from incomplete
         if is_served and isinstance(error, Forbidden):
-            raise DefaultUnknown(
+            raise _NotKnown(
                 "ButlerConfig butler may not be read: let a role grant get of"
                 f" {BUTLER_CONFIG.full_name}, or name a ProviderConfig in spec.providerConfigRef"
             ) from error
         if is_served:
-            raise DefaultUnknown("ButlerConfigs are served only now: trying again") from error
+            raise _NotKnown("ButlerConfigs are served only now: trying again") from error
+
+
+class _NotKnown(Exception):
+    """A read did not tell the platform's default; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unknown:
+    """Why the platform's default is not known, and when that was found."""
+
+    why: str
+    read_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +266,9 @@ def _namespace(config: ProviderConfig) -> str:
     return config.metadata.namespace
 
 
-def default_unknown(why: DefaultUnknown) -> Finding:
-    """Return condition NetworkReady of a cluster while the platform's default is not known."""
-    message = f"the platform's default ProviderConfig is not known: {why}"
-    return network_ready(False, "ProviderConfigUnknown", message)
+def provider_unknown(why: ProviderUnknown) -> Finding:
+    """Return condition NetworkReady of a cluster while its ProviderConfig is not known."""
+    return network_ready(False, why.reason, str(why))
 
 
 def misconfigured(

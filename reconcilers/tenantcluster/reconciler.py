@@ -64,10 +64,10 @@ from reconcilers.tenantcluster.networkstatus import (
 from reconcilers.tenantcluster.projector import Projector, is_behind, lacks_metallb
 from reconcilers.tenantcluster.provider import (
     UNKNOWN_SECONDS,
-    DefaultUnknown,
     Providers,
-    default_unknown,
+    ProviderUnknown,
     denied,
+    provider_unknown,
 )
 from reconcilers.tenantcluster.release.teardown import Teardown, VanishedClusters
 
@@ -248,9 +248,9 @@ class TenantClusterReconciler:
         tenant = await self._with_finalizer(tenant)
         try:
             provider = await self._providers.for_tenant(tenant)
-        except DefaultUnknown as unknown:
-            await self._write_problem(tenant, default_unknown(unknown), PROVISIONING)
-            return Blocked("ProviderConfigUnknown", UNKNOWN_SECONDS)
+        except ProviderUnknown as unknown:
+            await self._write_problem(tenant, provider_unknown(unknown), PROVISIONING)
+            return Blocked(unknown.reason, UNKNOWN_SECONDS)
         problem = self._providers.misconfigured(tenant, provider) or denied(tenant, provider)
         if problem is not None or provider is None:
             return await self._block_misconfigured(tenant, problem)

@@ -54,6 +54,7 @@ WARNED_REASONS = {
     "PoolMadeByOthers",
     "PoolExhausted",
     "PoolNotFound",
+    "PoolUnreadable",
     "QuotaExceeded",
     "GrownInVain",
     "SizeReached",

@@ -35,7 +35,7 @@ from reconcilers.networkpool.protocol import memory
 from reconcilers.networkpool.view import HeldRange, Reader, Unreadable, View
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.tenantcluster.allocations.membership import is_foreign, members
-from reconcilers.tenantcluster.provider import DefaultUnknown, Providers, refers_to
+from reconcilers.tenantcluster.provider import Providers, ProviderUnknown, refers_to
 from reconcilers.webhooks import ipallocation, networkpool, providerconfig, tenantcluster
 from reconcilers.webhooks.tenantcluster import Provision
 from reconcilers.webhooks.verdict import NOTHING, Verdict, forbidden
@@ -275,7 +275,7 @@ class ClusterValidator:
         """Return the ProviderConfig that counts for a cluster, read live if the cache lacks it."""
         try:
             config = await self._providers.for_tenant(cluster)
-        except DefaultUnknown as unknown:
+        except ProviderUnknown as unknown:
             return Provision(None, None, str(unknown))
         named = cluster.spec.providerConfigRef
         if named is None:

@@ -38,7 +38,7 @@ from reconcilers.tenantclients import TenantClients
 from reconcilers.tenantcluster.allocations.unreadable_members import UnreadableOwners
 from reconcilers.tenantcluster.elastic.fixedsize import LOAD_BALANCER_SIZED
 from reconcilers.tenantcluster.metallb.poolwatch import concerned, may_be_edited
-from reconcilers.tenantcluster.provider import refers_to
+from reconcilers.tenantcluster.provider import refers_to, wanted_provider
 from reconcilers.tenantcluster.release.teardown import VanishedClusters
 from reconcilers.tenantcluster.services import may_change_demand
 from reconcilers.tenantcluster.status import DEMAND_MET, NETWORK_READY
@@ -128,9 +128,12 @@ def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
         settings.allocation,
     )
 
-    def unserved(pool: NetworkPool) -> Iterable[Key]:
-        found = allocations.by_index(POOL_INDEX, str(pool.metadata.key))
+    def unserved_of(pool: Key) -> Iterable[Key]:
+        found = allocations.by_index(POOL_INDEX, str(pool))
         return [a.metadata.key for a in found if a.status.phase != ALLOCATED]
+
+    def unserved(pool: NetworkPool) -> Iterable[Key]:
+        return unserved_of(pool.metadata.key)
 
     def deleted(cluster: TenantCluster) -> Iterable[Key]:
         found = allocations.by_index(TENANT_INDEX, str(cluster.metadata.key))
@@ -149,8 +152,13 @@ def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
         reconciler.reconcile,
         watches=[
             # At the start most are served: a look at each would keep a core busy for seconds.
-            Watch(informers.allocations, to_self, lambda change: not is_known_served(change)),
-            Watch(informers.pools, unserved, serving_changed),
+            Watch(
+                informers.allocations,
+                to_self,
+                lambda change: not is_known_served(change),
+                unreadable=lambda allocation: [allocation],
+            ),
+            Watch(informers.pools, unserved, serving_changed, unreadable=unserved_of),
             # A cluster's status changes once the projection without a deleted range was written.
             Watch(informers.clusters, deleted),
         ],
@@ -193,7 +201,7 @@ def add_tenantclusters(
 
     in_need = Part(clusters, waits_for_room)
 
-    def waiting(_: NetworkPool) -> Iterable[Key]:
+    def waiting(_: NetworkPool | None = None) -> Iterable[Key]:
         return [cluster.metadata.key for cluster in in_need]
 
     def has_owner(change: Change[IPAllocation]) -> bool:
@@ -210,6 +218,13 @@ def add_tenantclusters(
             if refers_to(one, config, settings.namespace, by_default=True)
         ]
 
+    def users_of_unreadable(config: Key) -> Iterable[Key]:
+        return [
+            one.metadata.key
+            for one in clusters
+            if wanted_provider(one, settings.namespace, config) == config
+        ]
+
     shared.manager.controller(
         "tenantcluster",
         parts.reconciler.reconcile,
@@ -222,8 +237,8 @@ def add_tenantclusters(
                 unreadable=UnreadableOwners(informers.allocations.cache).of,
             ),
             # By spec: capacity in their status moves with every range that is handed out.
-            Watch(informers.providers, users, generation_changed),
-            Watch(informers.pools, waiting, has_more_room),
+            Watch(informers.providers, users, generation_changed, unreadable=users_of_unreadable),
+            Watch(informers.pools, waiting, has_more_room, unreadable=lambda _: waiting()),
             ClusterWatch(parts.services.kind, lambda cluster, _: [cluster], may_change_demand),
             ClusterWatch(parts.pools.pools, concerned, may_be_edited),
             ClusterWatch(parts.pools.advertisements, concerned, may_be_edited),
@@ -272,13 +287,16 @@ def add_providerconfigs(shared: Shared) -> None:
         settings=settings,
     )
 
-    def naming(pool: NetworkPool) -> Iterable[Key]:
+    def naming_key(pool: Key) -> Iterable[Key]:
         return [
             config.metadata.key
             for config in configs
-            if config.metadata.namespace == pool.metadata.namespace
-            and pool.metadata.name in config.spec.networking.pools_in_order()
+            if config.metadata.namespace == pool.namespace
+            and pool.name in config.spec.networking.pools_in_order()
         ]
+
+    def naming(pool: NetworkPool) -> Iterable[Key]:
+        return naming_key(pool.metadata.key)
 
     def deleted(cluster: TenantCluster) -> Iterable[Key]:
         return [
@@ -292,8 +310,8 @@ def add_providerconfigs(shared: Shared) -> None:
         "providerconfig",
         reconciler.reconcile,
         watches=[
-            Watch(informers.providers, to_self),
-            Watch(informers.pools, naming),
+            Watch(informers.providers, to_self, unreadable=lambda config: [config]),
+            Watch(informers.pools, naming, unreadable=naming_key),
             Watch(informers.clusters, deleted),
         ],
         concurrency=1,

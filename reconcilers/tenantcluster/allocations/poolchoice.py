@@ -25,7 +25,11 @@ from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import Networking
 from reconcilers.networkpool.contents import Rows, place, row, waits
 from reconcilers.networkpool.protocol import Turns
-from reconcilers.tenantcluster.allocations.refusals import PoolRefusal, describe_free_blocks
+from reconcilers.tenantcluster.allocations.refusals import (
+    PoolRefusal,
+    PoolState,
+    describe_free_blocks,
+)
 
 
 class PoolForecast:
@@ -301,6 +305,8 @@ class PoolChoice:
         """Return the first pool of `provider` that has `count(pool)` free addresses in a row.
 
         Where both families are preferred, the first that has both goes before those with one.
+        None behind one that cannot be read: whether that one has room is not known, and a range
+        of another network stays for good.
         """
         preferred = asked.ipFamilyPolicy == PREFER_DUAL_STACK
         for whole in (True, False) if preferred else (False,):
@@ -326,8 +332,12 @@ class PoolChoice:
         refusals = []
         for name in provider.spec.networking.pools_in_order():
             pool = self._pools.get(Key(namespace, name))
+            if Key(namespace, name) in self._pools.unreadable:
+                obstacle = "cannot be read; correct or delete it"
+                refusals.append(PoolRefusal(name, 0, obstacle, PoolState.UNREADABLE))
+                continue
             if pool is None:
-                refusals.append(PoolRefusal(name, 0, "does not exist", exists=False))
+                refusals.append(PoolRefusal(name, 0, "does not exist", PoolState.ABSENT))
                 continue
             size = count(pool)
             refusals.append(PoolRefusal(name, size, self._obstacle(pool, size, asked)))
@@ -366,14 +376,24 @@ class PoolChoice:
         return forecast is not None and forecast.is_placed(allocation)
 
     def serves(self, pool: Key) -> bool:
-        """Return whether a pool is there and not being deleted."""
+        """Return whether a pool is there and not being deleted, or cannot be read.
+
+        What waits for a pool that cannot be read keeps its place.
+        """
+        if pool in self._pools.unreadable:
+            return True
         found = self._pools.get(pool)
         return found is not None and not found.metadata.terminating
 
     def _candidates(self, provider: ProviderConfig) -> Iterator[NetworkPool]:
-        """Yield a provider's pools that exist and are not deleted, in order of preference."""
+        """Yield a provider's pools that exist and are not deleted, in order of preference.
+
+        None behind one that cannot be read.
+        """
         namespace = provider.metadata.namespace
         for name in provider.spec.networking.pools_in_order():
+            if Key(namespace, name) in self._pools.unreadable:
+                return
             pool = self._pools.get(Key(namespace, name))
             if pool is not None and not pool.metadata.terminating:
                 yield pool

@@ -6,6 +6,7 @@ is a function of the objects, so two replicas that read the same objects write t
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from reconcilers.api import names
 from reconcilers.api.providerconfig import ProviderConfig
@@ -13,8 +14,20 @@ from reconcilers.references import describe_absent_pools
 
 POOL_EXHAUSTED = "PoolExhausted"
 POOL_NOT_FOUND = "PoolNotFound"
+POOL_UNREADABLE = "PoolUnreadable"
 _FAMILY_NAMES = {4: "IPv4", 6: "IPv6"}
 _ADDRESSES = {names.TYPE_NODES: "node", names.TYPE_LOADBALANCER: "load-balancer"}
+
+
+class PoolState(Enum):
+    """What is known of a pool that a ProviderConfig names."""
+
+    PRESENT = auto()
+    """It exists."""
+    ABSENT = auto()
+    """It does not exist."""
+    UNREADABLE = auto()
+    """It exists and cannot be read, so that it and those behind it are not chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +38,13 @@ class PoolRefusal:
         pool: the pool's name.
         count: how many addresses in a row of each family the request needs in this pool.
         obstacle: why the pool does not serve it, without a subject: "largest free block 64".
-        exists: whether the pool exists.
+        state: whether the pool exists and can be read.
     """
 
     pool: str
     count: int
     obstacle: str
-    exists: bool = True
+    state: PoolState = PoolState.PRESENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +69,16 @@ class Refusal:
     @property
     def reason(self) -> str:
         """The reason of the condition."""
-        exists = any(pool.exists for pool in self.pools)
-        return POOL_EXHAUSTED if exists else POOL_NOT_FOUND
+        states = {pool.state for pool in self.pools}
+        if PoolState.UNREADABLE in states:
+            return POOL_UNREADABLE
+        return POOL_EXHAUSTED if PoolState.PRESENT in states else POOL_NOT_FOUND
 
     @property
     def counts(self) -> tuple[int, ...]:
         """How many addresses the request needs in the pools that exist: distinct, ascending."""
-        return tuple(sorted({pool.count for pool in self.pools if pool.exists}))
+        present = (pool for pool in self.pools if pool.state is PoolState.PRESENT)
+        return tuple(sorted({pool.count for pool in present}))
 
     @property
     def text(self) -> str:
@@ -76,6 +92,8 @@ class Refusal:
             absent = describe_absent_pools(self.provider, [pool.pool for pool in self.pools])
             return f"no configured pool exists: {absent}"
         key = self.provider.metadata.key
+        if self.reason == POOL_UNREADABLE:
+            return f"no pool of ProviderConfig {key} can be chosen: {self.text}"
         return f"no pool of ProviderConfig {key} has room: {self.text}"
 
     @property
@@ -86,8 +104,11 @@ class Refusal:
         beside = f", beside {self.beside}" if self.beside else ""
         return f"{number}{_ADDRESSES[self.kind]} addresses in a row{families}{beside}"
 
+    def _has_own_count(self, pool: PoolRefusal) -> bool:
+        return pool.state is PoolState.PRESENT and len(self.counts) > 1
+
     def _pool_text(self, pool: PoolRefusal) -> str:
-        number = f" ({pool.count} in a row)" if pool.exists and len(self.counts) > 1 else ""
+        number = f" ({pool.count} in a row)" if self._has_own_count(pool) else ""
         return f"{pool.pool}{number}: {pool.obstacle}"
 
 

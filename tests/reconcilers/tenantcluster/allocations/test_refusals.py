@@ -4,6 +4,7 @@ import pytest
 
 from reconcilers.tenantcluster.allocations.refusals import (
     PoolRefusal,
+    PoolState,
     Refusal,
     describe_free_blocks,
 )
@@ -40,7 +41,7 @@ def test_pools_of_different_defaults_each_say_how_many_they_are_asked_for() -> N
 
 
 def test_where_no_pool_exists_the_refusal_names_them_and_the_provider() -> None:
-    refusal = _refusal(PoolRefusal("lab", 0, "does not exist", exists=False))
+    refusal = _refusal(PoolRefusal("lab", 0, "does not exist", PoolState.ABSENT))
     assert refusal.reason == "PoolNotFound"
     assert refusal.message == (
         "no configured pool exists: ProviderConfig butler-system/default names NetworkPool"
