@@ -88,6 +88,10 @@ class Contents:
         """Return the ranges of blocks that are held."""
         return self._holders.keys()
 
+    def has_holder(self, blocks: AddressRange) -> bool:
+        """Return whether an object holds exactly these blocks."""
+        return blocks in self._holders
+
     def put(self, source: str, key: Key, new: Holding) -> None:
         """Replace what an object holds and requests by its present state.
 

@@ -190,7 +190,7 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
             network: as it was read.
             space: what it hands out.
             view: its IPAllocations.
-            shown_texts: addresses that machines have without holding them, and the machines.
+            shown_texts: addresses that machines show, and the machines.
         """
         again: list[IPAllocation] = []
         journal = journal_of(network.metadata)
@@ -198,7 +198,7 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         shown = {
             address: configuration
             for text, configuration in shown_texts.items()
-            if (address := space.address(text)) is not None
+            if (address := space.address(text)) is not None and not view.contents.has_holder(address)
         }
         taking = Taking(network.metadata.name, space, view, promised, again, shown)
         choice = choose(

@@ -4,7 +4,7 @@ IPAllocations are read as far as a pass has to. The position of a view is what t
 delivered; own answers never move it, or a replica could believe to have read what it only wrote.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from controller.cache import Change
 from controller.client import Client
@@ -128,11 +128,15 @@ class ShownAddresses:
         return found
 
     async def read_live(self, client: Client, network: Key) -> Mapping[str, Key]:
-        """Return the same by a list of NetworkConfigurations that begins now.
+        """Return all addresses that machines of a network show, also those that they hold.
 
-        Another operator gives an address by one write of a NetworkConfiguration, which no journal
-        announces. What it wrote before the list began is in the list, however far the cache lags.
-        What only the cache shows is held too: it is nothing new, and its event is to come.
+        NetworkConfigurations are read by a list that begins now. Another operator gives an address
+        by one write of a NetworkConfiguration, which no journal announces. What it wrote before
+        the list began is in the list, however far the cache lags. What only the cache shows is
+        held too: it is nothing new, and its event is to come.
+
+        The cache of IPAllocations may lag, too: one that it shows may be deleted, while its machine
+        still has the address. So nothing is left out because a cached IPAllocation holds it.
 
         Args:
             client: for the list.
@@ -145,10 +149,10 @@ class ShownAddresses:
         page = await client.list(CONFIGURATIONS, namespace=network.namespace)
         self._caches.check_readable(network, {}, page.unreadable)
         live = {
-            text: one.metadata.key
-            for one in page.items
-            if self._may_be_in(one, network)
-            for text in _shown_by(one, self._caches)
+            address: configuration.metadata.key
+            for configuration in page.items
+            if self._may_be_in(configuration, network)
+            for address in _shown_by(configuration, self._caches)
         }
         return {**self.of_network(network), **live}
 
@@ -159,7 +163,7 @@ class ShownAddresses:
 
     def _read_machine(self, key: Key) -> None:
         one = self._caches.configurations.get(key)
-        texts = frozenset(_shown_by(one, self._caches)) if one is not None else frozenset[str]()
+        texts = _shown_unheld(one, self._caches) if one is not None else frozenset[str]()
         here = self._shown.setdefault(key.namespace, {})
         if texts:
             here[key] = texts
@@ -179,11 +183,28 @@ class ShownAddresses:
                 self._noted.add(one.configuration)
 
 
-def _shown_by(one: NetworkConfiguration, caches: VitistackCaches) -> Iterable[str]:
-    mine = caches.of_configuration(one.metadata.key)
-    shown = {text for each in one.status.networkInterfaces for text in addresses_of(each)}
-    shown |= {each.spec.requestedAddress for each in mine if is_made_for(each, one)}
-    # One that names another network since holds nothing of this one, and its machine still does.
-    network = one.spec.networkNamespaceName
-    here = [each for each in mine if network in {"", each.spec.networkNamespaceName}]
-    return shown - {each.status.address for each in here if each.holds}
+def _shown_by(configuration: NetworkConfiguration, caches: VitistackCaches) -> frozenset[str]:
+    """Return the addresses of a machine: those that it shows, or an IPAllocation requests."""
+    key = configuration.metadata.key
+    return frozenset(
+        address
+        for interface in configuration.status.networkInterfaces
+        for address in addresses_of(interface)
+    ).union(
+        allocation.spec.requestedAddress
+        for allocation in caches.of_configuration(key)
+        if is_made_for(allocation, configuration)
+    )
+
+
+def _shown_unheld(configuration: NetworkConfiguration, caches: VitistackCaches) -> frozenset[str]:
+    """Return the addresses of a machine that none of its IPAllocations holds, by the caches.
+
+    An IPAllocation that names another network since holds nothing of the machine's network.
+    """
+    network = configuration.spec.networkNamespaceName
+    return _shown_by(configuration, caches).difference(
+        allocation.status.address
+        for allocation in caches.of_configuration(configuration.metadata.key)
+        if allocation.holds and network in {"", allocation.spec.networkNamespaceName}
+    )

@@ -1,12 +1,13 @@
 """How each rule by which no address of a network is given twice is switched off, one by one."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from allocator import AddressRange
 from reconcilers.integrations.core import rules
-from reconcilers.integrations.vitistack import configurations, networks
+from reconcilers.integrations.vitistack import configurations, networks, reading
 from reconcilers.integrations.vitistack.caches import VitistackCaches
 from reconcilers.integrations.vitistack.interfaces import WantedStatus, wanted_status
 from reconcilers.integrations.vitistack.writing import Writer
@@ -80,3 +81,18 @@ def unreadable_objects_hold_nothing(mp: Patch) -> None:
 def promises_to_the_unreadable_settled(mp: Patch) -> None:
     """What is promised to an IPAllocation that cannot be decoded is forgotten."""
     unreadable_requests_are_gone(mp, networks)
+
+
+def shown_addresses_free_by_the_cache(mp: Patch) -> None:
+    """What a machine shows is free if an IPAllocation of the cache holds it."""
+    mp.setattr(reading, "_shown_by", _held_left_out(reading._shown_by))
+
+
+def _held_left_out(shown_by: Callable[..., frozenset[str]]) -> Callable[..., frozenset[str]]:
+    def shown_unheld(configuration: Any, caches: VitistackCaches) -> frozenset[str]:
+        mine = caches.of_configuration(configuration.metadata.key)
+        return shown_by(configuration, caches) - {
+            allocation.status.address for allocation in mine if allocation.holds
+        }
+
+    return shown_unheld

@@ -93,6 +93,32 @@ async def address_that_a_lagging_cache_does_not_show(stage: NetworkStage) -> str
     return stage.problem
 
 
+async def machine_whose_allocation_is_gone(stage: NetworkStage) -> str | None:
+    """A machine shows the first address, whose IPAllocation a lagging cache shows still."""
+    spec = {"networkNamespaceName": "p", "networkInterfaces": [{"name": "eth0"}]}
+    shown = {"networkInterfaces": [{"name": "eth0", "ipv4Addresses": [address(0)]}]}
+    stage.model.create(INTERFACES, {"metadata": {"name": "m"}, "spec": spec, "status": shown})
+    holds = {"phase": "Allocated", "address": address(0)}
+    of_machine = {"networkNamespaceName": "p", "networkConfigurationName": "m"}
+    stage.model.create(
+        NETWORK_ADDRESSES,
+        {"metadata": {"name": "m-eth0"}, "spec": of_machine, "status": holds},
+    )
+    lagging = stage.replica()
+    stage.model.vanish(NETWORK_ADDRESSES, "m-eth0")
+    stage.ask("c")
+    await stage.drop_settled(stage.replica())  # the network remembers a revision after that
+    stage.ask("b")
+    lagging.networks.advance(lagging.networks.behind)
+    lagging.configurations.advance(lagging.configurations.behind)
+    await stage.pool(lagging)  # it waits for its cache in vain, then lists
+    await stage.clock.advance(lagging.settings.cache_patience)
+    await stage.pool(lagging)
+    if held(stage.model.get(NETWORK_ADDRESSES, "b")) == address(0):
+        return f"m and b both have {address(0)}"
+    return stage.problem
+
+
 async def allocation_unreadable_for_a_while(stage: NetworkStage) -> str | None:
     """IPAllocation a, which has its address, becomes unreadable; then b asks."""
     stage.ask("a")

@@ -63,6 +63,7 @@ SCENES = {
         rules.promises_to_the_unreadable_settled,
         scenes.promise_to_an_unreadable_allocation,
     ),
+    "11": (rules.shown_addresses_free_by_the_cache, scenes.machine_whose_allocation_is_gone),
 }
 
 
