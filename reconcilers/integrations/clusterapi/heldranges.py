@@ -73,6 +73,17 @@ def held_ranges(
     return sorted(holdings, key=_order)
 
 
+def promised_ranges(pool: NetworkPool) -> list[HeldRange]:
+    """Return what a pool's journal promises to claims, where no claim can be read.
+
+    No promise is settled then, so all of them count.
+
+    Args:
+        pool: the pool, with its journal.
+    """
+    return held_ranges(pool, (), (), 0)
+
+
 async def list_held_ranges(client: Client, pool: NetworkPool) -> list[HeldRange]:
     """Return what claims hold of a pool, or were promised, by lists that begin now.
 

@@ -28,7 +28,7 @@ from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.api import is_paused
 from reconcilers.integrations.clusterapi.caches import space_name
 from reconcilers.integrations.clusterapi.choosing import blocks_of
-from reconcilers.integrations.clusterapi.heldranges import held_ranges
+from reconcilers.integrations.clusterapi.heldranges import held_ranges, promised_ranges
 from reconcilers.integrations.clusterapi.pools import PoolParts, PoolReconciler
 from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.journal import journal_of
@@ -186,6 +186,10 @@ class NetworkPoolClaims(PoolReconciler):
 class ClaimHolders(OtherHolders):
     """What claims hold of NetworkPools, for the reconciler of NetworkPools.
 
+    Where claims are not served nothing holds addresses, but the open promises of a pool's journal
+    count all the same. The kinds may just have come: another replica that sees them already has
+    made these promises, and keeps them.
+
     Args:
         known: whether it is known if claims are served.
         pools: the reconciler of NetworkPools' claims; None where claims are not served.
@@ -199,11 +203,13 @@ class ClaimHolders(OtherHolders):
     def held(self, pool: NetworkPool) -> Sequence[AddressRange]:
         if not self.known:
             raise Behind(UNKNOWN_RETRY, "what claims hold of it is not known")
-        return self.pools.held(pool) if self.pools is not None else ()
+        if self.pools is None:
+            return [*dict.fromkeys(holding.range for holding in promised_ranges(pool))]
+        return self.pools.held(pool)
 
     @override
     def named(self, pool: NetworkPool) -> Sequence[HeldRange]:
-        return self.pools.named(pool) if self.pools is not None else ()
+        return self.pools.named(pool) if self.pools is not None else promised_ranges(pool)
 
     @override
     def seen_blockers(self, pool: NetworkPool) -> int:

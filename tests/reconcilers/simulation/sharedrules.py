@@ -55,6 +55,11 @@ def view_kept_while_allocations_are_listed(mp: Patch) -> None:
     mp.setattr(Reader, "renewed", lambda self, view, *_: view)
 
 
+def promises_free_without_kinds(mp: Patch) -> None:
+    """What is promised to claims is free for a replica that does not see their kinds yet."""
+    mp.setattr(networkpools, "promised_ranges", lambda pool: [])
+
+
 def claims_unseen(mp: Patch) -> None:
     """What claims hold or are promised may be given to allocations."""
     mp.setattr(ClaimHolders, "held", lambda self, pool: ())

@@ -139,6 +139,20 @@ async def claim_promised_while_an_allocation_is_served(stage: SharedStage) -> st
     return stage.problem
 
 
+async def claim_promised_before_its_kinds_are_seen(stage: SharedStage) -> str | None:
+    """A claim's address is on its way; another replica does not see yet that claims are served."""
+    stage.claim("c")
+    other = stage.replica()
+    await stage.work(stage.replica(), CLAIM_POOL, "p", _gives)
+    stage.ask("a")
+    other.holders.pools = None
+    for feed in (other.pools, other.allocations):
+        feed.advance(feed.behind)
+    await stage.work(other, POOL, "p")
+    stage.arrive()
+    return stage.problem
+
+
 async def claim_written_while_allocations_are_listed(stage: SharedStage) -> str | None:
     """A claim's address is on its way; it arrives while a pass over claims lists allocations."""
     other = stage.replica()

@@ -29,6 +29,10 @@ SCENES = {
         rules.promises_to_claims_free,
         scenes.claim_promised_while_an_allocation_is_served,
     ),
+    "what is promised to a claim is taken before the kinds of claims are seen": (
+        rules.promises_free_without_kinds,
+        scenes.claim_promised_before_its_kinds_are_seen,
+    ),
     "what claims have is taken": (
         rules.claims_unseen,
         scenes.claim_promised_while_an_allocation_is_served,
