@@ -4,8 +4,8 @@ Changes are gathered while the last ones are worked through, and pools are looke
 that a thousand pools that come at once cost a thousand looks, and no other task waits for them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import anyio
 
@@ -45,8 +45,28 @@ class PoolsOfKind:
         return self.announcer.add_handler(self.kind, handler)
 
 
+@dataclass(slots=True)
+class _Change:
+    """What has changed of the offers of one pool since the last look.
+
+    Args:
+        ranges: what it handed out before or after a change.
+        count: how often it changed.
+    """
+
+    ranges: list[AddressRange] = field(default_factory=list)
+    count: int = 0
+
+    @property
+    def has_come_and_gone(self) -> bool:
+        """Whether it handed out something in between that neither of two looks saw."""
+        return self.count > 1
+
+
 class OverlapAnnouncer:
-    """Announces the pools whose condition Overlapping reads otherwise than before.
+    """Announces the pools whose condition Overlapping may read otherwise than before.
+
+    A pool whose own offers changed is announced, too, also one that is gone.
 
     Args:
         spaces: what all pools hand out.
@@ -59,7 +79,8 @@ class OverlapAnnouncer:
         self._handlers: dict[str, list[Handler]] = {}
         self._said: dict[PoolName, Shares] = {}
         """What each pool shared at the last look; pools that shared nothing are absent."""
-        self._changed: list[AddressRange] = []
+        self._changes: dict[PoolName, _Change] = {}
+        """By pool: what has changed of its offers since the last look."""
         self._any_changed = False
         self._event = anyio.Event()
         spaces.listen(self._note)
@@ -96,20 +117,34 @@ class OverlapAnnouncer:
         if offers is None:
             self._any_changed = True
         else:
-            self._changed += [part for offer in offers for part in offer.ranges]
             for offer in offers:
-                self._said.pop(offer.pool, None)
+                self._changes.setdefault(offer.pool, _Change()).ranges.extend(offer.ranges)
+            for pool in {offer.pool for offer in offers}:
+                self._changes[pool].count += 1
+                self._said.pop(pool, None)
         self._event.set()
 
     async def _announce(self) -> int:
-        """Announce the pools that share something else than before; return how many were seen."""
+        """Announce pools whose condition may read otherwise; return how many were looked at.
+
+        A pass over a pool reads what is shared at that moment, which no look need have seen. So it
+        proves nothing that a pool shares the same as at the last look if the pool itself, or a
+        pool that touches it more than once, has changed since. These are announced all the same.
+        """
         everything, self._any_changed = self._any_changed, False
-        changed, self._changed = self._changed, []
+        changes, self._changes = self._changes, {}
         spaces = self._spaces
-        pools = {*spaces.names(), *self._said} if everything else spaces.touching(merged(changed))
+        unsure = {
+            *changes,
+            *self._touching(change for change in changes.values() if change.has_come_and_gone),
+        }
+        if everything:
+            pools = {*spaces.names(), *self._said, *unsure}
+        else:
+            pools = {*self._touching(changes.values()), *unsure}
         for number, pool in enumerate(sorted(pools), 1):
             shares = self._shares(pool)
-            if everything or shares != self._said.get(pool, ()):
+            if everything or pool in unsure or shares != self._said.get(pool, ()):
                 self._call(pool)
             if shares:
                 self._said[pool] = shares
@@ -118,6 +153,12 @@ class OverlapAnnouncer:
             if number % SLICE == 0:
                 await anyio.lowlevel.checkpoint()
         return len(pools)
+
+    def _touching(self, changes: Iterable[_Change]) -> set[PoolName]:
+        """Return the pools that hand out addresses which other pools began or ceased to."""
+        return self._spaces.touching(
+            merged([part for change in changes for part in change.ranges])
+        )
 
     def _shares(self, pool: PoolName) -> Shares:
         by_part = (self._spaces.sharing([offer]) for offer in self._spaces.offers(pool))

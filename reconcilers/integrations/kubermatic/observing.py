@@ -239,19 +239,23 @@ class SharedPoolReconciler:
         self._client = client
         self._spaces = spaces
         self._recorder = recorder
-        self._recorded: dict[Key, str] = {}
+        self._recorded: dict[Key, tuple[str, str]] = {}
+        """By IPAMPool: its uid, and the message of the last event about it."""
 
     async def reconcile(self, key: Key) -> Outcome:
         """Record which pools share addresses with one, once until that changes."""
-        message = "; ".join(self._sentences(key))
-        if not message:
+        pool = await self._client.find(POOLS, key) if self._message(key) else None
+        message = self._message(key)  # of now: the read took its time
+        if pool is None or not message:
             self._recorded.pop(key, None)
-        elif self._recorded.get(key) != message:
-            pool = await self._client.find(POOLS, key)
-            if pool is not None:
-                self._recorded[key] = message
-                self._recorder.record(POOLS, pool, "Warning", OVERLAPPING, message, action=ACTION)
+        elif self._recorded.get(key) != (pool.metadata.uid, message):
+            self._recorded[key] = pool.metadata.uid, message
+            self._recorder.record(POOLS, pool, "Warning", OVERLAPPING, message, action=ACTION)
         return SETTLED
+
+    def _message(self, key: Key) -> str:
+        """Return which pools share addresses with one; empty if none do."""
+        return "; ".join(self._sentences(key))
 
     def _sentences(self, key: Key) -> Iterator[str]:
         for offer in self._spaces.offers(PoolName(POOLS.kind, key)):

@@ -198,7 +198,8 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         shown = {
             address: configuration
             for text, configuration in shown_texts.items()
-            if (address := space.address(text)) is not None and not view.contents.has_holder(address)
+            if (address := space.address(text)) is not None
+            and not view.contents.has_holder(address)
         }
         taking = Taking(network.metadata.name, space, view, promised, again, shown)
         choice = choose(

@@ -44,12 +44,12 @@ class Heard:
             group.cancel_scope.cancel()
 
 
-async def test_pools_are_announced_when_what_they_share_changes_and_only_then() -> None:
+async def test_pools_are_announced_when_they_or_what_they_share_change_and_only_then() -> None:
     heard = Heard()
     async with heard.running():
         heard.put("a/one", "10.0.0.0-10.0.0.9")
         heard.put("a/far", "10.9.0.0-10.9.0.9")
-        assert await heard.announced() == []
+        assert await heard.announced() == ["a/far", "a/one"]
         heard.put("a/two", "10.0.0.9-10.0.0.20")
         assert await heard.announced() == ["a/one", "a/two"]
         heard.put("a/two", "10.0.0.9-10.0.0.30")
@@ -57,7 +57,31 @@ async def test_pools_are_announced_when_what_they_share_changes_and_only_then() 
         heard.put("a/two", "10.0.0.8-10.0.0.30")
         assert "a/one" in await heard.announced()
         heard.index.drop(offer("a/two").pool)
-        assert await heard.announced() == ["a/one"]
+        assert await heard.announced() == ["a/one", "a/two"]
+
+
+async def test_a_pool_that_moves_where_another_has_just_left_is_announced() -> None:
+    """Its own pass may have read the index before the other pool left it."""
+    heard = Heard()
+    async with heard.running():
+        heard.put("a/moving", "10.0.0.0-10.0.0.9")
+        heard.put("a/leaving", "10.9.0.0-10.9.0.9")
+        await heard.announced()
+        heard.put("a/leaving", "10.5.0.0-10.5.0.9")
+        assert await heard.announced() == ["a/leaving"]
+        heard.put("a/moving", "10.9.0.0-10.9.0.9")
+        assert await heard.announced() == ["a/moving"]
+
+
+async def test_a_pool_is_announced_if_another_shared_its_addresses_between_two_looks() -> None:
+    heard = Heard()
+    async with heard.running():
+        heard.put("a/staying", "10.0.0.0-10.0.0.9")
+        heard.put("a/passing", "10.9.0.0-10.9.0.9")
+        await heard.announced()
+        heard.put("a/passing", "10.0.0.0-10.0.0.9")
+        heard.put("a/passing", "10.9.0.0-10.9.0.9")
+        assert await heard.announced() == ["a/passing", "a/staying"]
 
 
 async def test_all_pools_are_announced_once_further_kinds_are_known() -> None:
@@ -66,7 +90,7 @@ async def test_all_pools_are_announced_once_further_kinds_are_known() -> None:
     async with heard.running():
         heard.put("a/one", "10.0.0.0-10.0.0.9")
         heard.put("a/none")
-        assert await heard.announced() == []
+        await heard.announced()
         heard.index.settle(Kinds.KUBERMATIC)
         assert await heard.announced() == ["a/none", "a/one"]
 
