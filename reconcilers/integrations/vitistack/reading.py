@@ -135,8 +135,8 @@ class ShownAddresses:
         the list began is in the list, however far the cache lags. What only the cache shows is
         held too: it is nothing new, and its event is to come.
 
-        The cache of IPAllocations may lag, too: one that it shows may be deleted, while its machine
-        still has the address. So nothing is left out because a cached IPAllocation holds it.
+        The cache of IPAllocations may lag, too: one that it shows may be deleted, while its
+        machine still has the address. So nothing is left out because a cached one holds it.
 
         Args:
             client: for the list.
