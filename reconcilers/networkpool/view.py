@@ -312,6 +312,29 @@ class HeldRange:
         return f"{self.holder} ({self.range.start_text}-{self.range.end_text})"
 
 
+@dataclass(frozen=True, slots=True)
+class OtherHoldings:
+    """What others than IPAllocations hold of a pool, as far as their objects can be decoded.
+
+    Args:
+        ranges: what they hold.
+        unreadable: the objects that cannot be decoded and may hold more.
+    """
+
+    ranges: tuple[HeldRange, ...] = ()
+    unreadable: tuple[UnreadableObject, ...] = ()
+
+    def joined_with(self, other: "OtherHoldings") -> "OtherHoldings":
+        """Return what both hold."""
+        unreadable = (*self.unreadable, *other.unreadable)
+        return OtherHoldings((*self.ranges, *other.ranges), unreadable)
+
+    @property
+    def unknown(self) -> str:
+        """Which objects cannot be decoded, and what a person has to do; empty for none."""
+        return str(UnreadableHolders(self.unreadable)) if self.unreadable else ""
+
+
 Named = Callable[[], Iterable[HeldRange]]
 """Returns what others than IPAllocations hold of a pool."""
 

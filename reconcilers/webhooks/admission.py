@@ -33,7 +33,7 @@ from reconcilers.tenantcluster.provider import Providers
 from reconcilers.webhooks.validators import (
     AllocationValidator,
     ClusterValidator,
-    ListHeldRanges,
+    ListOtherHoldings,
     PoolValidator,
     ProviderValidator,
     Validator,
@@ -134,7 +134,7 @@ def webhooks(
     caches: Caches,
     clock: Clock,
     settings: Settings,
-    list_others: ListHeldRanges = list_nothing,
+    list_others: ListOtherHoldings = list_nothing,
     *,
     spaces: SpaceIndex,
 ) -> list[Webhook[bytes]]:

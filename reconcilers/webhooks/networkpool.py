@@ -101,7 +101,9 @@ def gives_up_addresses(new: NetworkPool, old: NetworkPool | None, max_addresses:
     return before is None or next(_lost(before, after), None) is not None
 
 
-def deleted(old: NetworkPool, view: View, claimed: Sequence[HeldRange] = ()) -> Verdict:
+def deleted(
+    old: NetworkPool, view: View, claimed: Sequence[HeldRange] = (), unknown: str = ""
+) -> Verdict:
     """Validate the deletion of a pool.
 
     Pending and Failed requests hold nothing, and ranges that are Released because their allocation
@@ -112,6 +114,8 @@ def deleted(old: NetworkPool, view: View, claimed: Sequence[HeldRange] = ()) -> 
         old: the pool.
         view: its allocations.
         claimed: what others than IPAllocations hold of it.
+        unknown: which objects cannot be read, so that it is unknown what they hold; empty if there
+            are none. By themselves they refuse nothing.
     """
     refusal = f"cannot delete NetworkPool {quoted(old.metadata.name)}:"
     opening = f"{refusal} IPAllocation"
@@ -133,7 +137,14 @@ def deleted(old: NetworkPool, view: View, claimed: Sequence[HeldRange] = ()) -> 
             continue  # it does not depend on the pool
         what = f"{refusal} {holding.holder} holds {holding.range.start_text}"
         causes.append(forbidden((), f"{what}. Delete the claim first"))
-    return Verdict.from_causes(bounded(causes, (), "allocations hold addresses"))
+    causes = bounded(causes, (), "allocations hold addresses")
+    if not unknown:
+        return Verdict.from_causes(causes)
+    if not causes:
+        stays = "it is unknown what these objects hold of it, and the pool may stay until they are"
+        return Verdict.from_causes(warnings=[f"{stays} repaired or deleted: {unknown}"])
+    more = f"it is unknown what these objects hold of it: {unknown}"
+    return Verdict.from_causes([*causes, forbidden((), more)])
 
 
 def _keeps(allocation: IPAllocation) -> bool:

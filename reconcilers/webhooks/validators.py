@@ -13,7 +13,8 @@ Warnings may be based on a cache that is behind; so may whatever a reconciler en
 ProviderConfig or a pool that is deleted too early is kept by its finalizer.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from controller.cache import Cache
@@ -32,7 +33,7 @@ from reconcilers.api.resources import (
 )
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.networkpool.protocol import memory
-from reconcilers.networkpool.view import HeldRange, Reader, Unreadable, View
+from reconcilers.networkpool.view import OtherHoldings, Reader, Unreadable, View
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.tenantcluster.allocations.membership import is_foreign, members
 from reconcilers.tenantcluster.provider import Providers, ProviderUnknown, refers_to
@@ -86,14 +87,14 @@ class _Validator:
         self._limit = max_addresses
 
 
-ListHeldRanges = Callable[[NetworkPool], Awaitable[Sequence[HeldRange]]]
+ListOtherHoldings = Callable[[NetworkPool], Awaitable[OtherHoldings]]
 """Returns what others than IPAllocations hold of a pool, by lists that begin now."""
 
 
-async def list_nothing(pool: NetworkPool) -> Sequence[HeldRange]:
+async def list_nothing(pool: NetworkPool) -> OtherHoldings:
     """Return that nobody but IPAllocations holds addresses: no integration hands out any."""
     del pool
-    return ()
+    return OtherHoldings()
 
 
 class PoolValidator(_Validator):
@@ -118,7 +119,7 @@ class PoolValidator(_Validator):
         max_addresses: int,
         *,
         spaces: SpaceIndex,
-        list_others: ListHeldRanges = list_nothing,
+        list_others: ListOtherHoldings = list_nothing,
     ) -> None:
         super().__init__(client, pools, allocations, clock, max_addresses)
         self._spaces = spaces
@@ -130,48 +131,50 @@ class PoolValidator(_Validator):
 
     async def updated(self, new: NetworkPool, old: NetworkPool | None) -> Verdict:
         """Validate an edit; allocations are read only if the pool would lose addresses."""
-        claimed: Sequence[HeldRange] = ()
+        others = OtherHoldings()
 
         def validated(view: View | None) -> Verdict:
-            return networkpool.updated(new, old, view, self._spaces, self._limit, claimed)
+            return networkpool.updated(new, old, view, self._spaces, self._limit, others.ranges)
 
         if not networkpool.gives_up_addresses(new, old, self._limit):
             return validated(None)
-        key = new.metadata.key
+        others = await self._list_others(new if old is None else old)
+        key, unknown = new.metadata.key, others.unknown
         try:
-            claimed = await self._list_others(new if old is None else old)
-            if old is not None and self._covers(old):
+            if old is not None and self._covers(old) and not unknown:
                 verdict = validated(await self._reader.at_least(old, memory(old) or 0))
                 if verdict.allowed:
                     return verdict
-            return validated(await self._reader.live(key))
+            verdict = validated(await self._reader.live(key))
         except Unreadable as unreadable:
-            what = (
-                "cannot tell whose addresses would be left out:"
-                f" {unreadable}. Repair or delete them first"
-            )
-            return Verdict.from_causes([forbidden(("spec",), what)])
+            verdict = validated(self._reader.cached(key))
+            unknown = "; ".join(filter(None, [unknown, str(unreadable)]))
+        if not unknown:
+            return verdict
+        what = f"cannot tell whose addresses would be left out: {unknown}. Repair or delete them"
+        return replace(verdict, causes=(*verdict.causes, forbidden(("spec",), f"{what} first")))
 
     async def deleted(self, old: NetworkPool) -> Verdict:
         """Validate a deletion.
 
         Objects that cannot be read do not block it: the pool's finalizer does, until they are gone
-        or repaired.
+        or repaired. They are named all the same, beside the holders that can be read.
         """
-        claimed: Sequence[HeldRange] = ()
+        others = await self._list_others(old)
+        unknown = others.unknown
+
+        def validated(view: View) -> Verdict:
+            return networkpool.deleted(old, view, others.ranges, unknown)
+
         try:
-            claimed = await self._list_others(old)
             if self._covers(old):
-                view = await self._reader.at_least(old, memory(old) or 0)
-                if networkpool.deleted(old, view, claimed).allowed:
-                    return NOTHING
-            view = await self._reader.live(old.metadata.key)
+                verdict = validated(await self._reader.at_least(old, memory(old) or 0))
+                if verdict.allowed:
+                    return verdict
+            return validated(await self._reader.live(old.metadata.key))
         except Unreadable as unreadable:
-            cached = self._reader.cached(old.metadata.key)
-            verdict = networkpool.deleted(old, cached, claimed)
-            stays = f"the pool stays until they are repaired or deleted: {unreadable}"
-            return Verdict(verdict.causes, (stays,))
-        return networkpool.deleted(old, view, claimed)
+            unknown = "; ".join(filter(None, [unknown, str(unreadable)]))
+            return validated(self._reader.cached(old.metadata.key))
 
     def _covers(self, old: NetworkPool) -> bool:
         """Return whether the cache shows all that was handed out and settled since.

@@ -17,7 +17,7 @@ from reconcilers.tenantcluster.ownership.identity import TenantIdentities
 from reconcilers.tenantcluster.release.check import TenantReleaseCheck
 from reconcilers.tenantcluster.release.teardown import VanishedClusters
 from reconcilers.webhooks.admission import webhooks
-from reconcilers.webhooks.validators import ListHeldRanges, list_nothing
+from reconcilers.webhooks.validators import ListOtherHoldings, list_nothing
 from reconcilers.wiring import controllers
 from reconcilers.wiring.shared import Shared
 
@@ -130,7 +130,7 @@ def add_webhooks(shared: Shared) -> None:
     if shared.manager.options.webhook_bind in ("", "0"):
         return
     client, settings = shared.manager.client, shared.settings
-    list_others: ListHeldRanges = list_nothing
+    list_others: ListOtherHoldings = list_nothing
     added: Sequence[Webhook[bytes]] = ()
     if settings.integration:
         from reconcilers.wiring import integrations  # noqa: PLC0415 - as above

@@ -9,7 +9,7 @@ from controller.webhooks import Webhook
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.clusterapi import offers as clusterapi_offers
 from reconcilers.integrations.clusterapi.api import POOLS as CLUSTER_API_POOLS
-from reconcilers.integrations.clusterapi.heldranges import list_held_ranges
+from reconcilers.integrations.clusterapi.heldranges import list_holdings
 from reconcilers.integrations.clusterapi.serving import ClusterApi
 from reconcilers.integrations.core.holders import AllHolders
 from reconcilers.integrations.core.poolsource import OffersOf, PoolSource
@@ -18,19 +18,19 @@ from reconcilers.integrations.kubermatic import offers as kubermatic_offers
 from reconcilers.integrations.kubermatic.api import POOLS as IPAM_POOLS
 from reconcilers.integrations.kubermatic.observing import (
     KubermaticObserver,
-    list_observed_ranges,
+    list_observed_holdings,
 )
 from reconcilers.integrations.kubermatic.serving import Kubermatic
 from reconcilers.integrations.vitistack import offers as vitistack_offers
 from reconcilers.integrations.vitistack.api import NETWORKS
 from reconcilers.integrations.vitistack.serving import Vitistack
-from reconcilers.networkpool.view import HeldRange
+from reconcilers.networkpool.view import OtherHoldings
 from reconcilers.settings import CLUSTER_API, KUBERMATIC, VITISTACK, Settings
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.sharing import Kinds
 from reconcilers.webhooks.clusterapi import cluster_api_webhooks
 from reconcilers.webhooks.kubermatic import kubermatic_webhooks
-from reconcilers.webhooks.validators import ListHeldRanges
+from reconcilers.webhooks.validators import ListOtherHoldings
 from reconcilers.wiring.shared import Shared
 
 POOL_OFFERS: Sequence[tuple[str, Kinds, Sequence[Resource[Any]], OffersOf]] = (
@@ -103,21 +103,24 @@ def integration_webhooks(
         yield from kubermatic_webhooks(client, spaces)
 
 
-def lister_of_others(client: Client, settings: Settings) -> ListHeldRanges:
+def lister_of_others(client: Client, settings: Settings) -> ListOtherHoldings:
     """Return what lists the addresses that others than IPAllocations hold of a NetworkPool.
 
     Args:
         client: for the lists.
         settings: which integrations are on.
     """
-    listers: list[Callable[[Client, NetworkPool], Awaitable[Sequence[HeldRange]]]] = []
+    listers: list[Callable[[Client, NetworkPool], Awaitable[OtherHoldings]]] = []
     if CLUSTER_API in settings.integration:
-        listers.append(list_held_ranges)
+        listers.append(list_holdings)
     if KUBERMATIC in settings.integration and settings.kubermatic.observe:
-        listers.append(list_observed_ranges)
+        listers.append(list_observed_holdings)
 
-    async def list_others(pool: NetworkPool) -> Sequence[HeldRange]:
-        return [holding for lister in listers for holding in await lister(client, pool)]
+    async def list_others(pool: NetworkPool) -> OtherHoldings:
+        holdings = OtherHoldings()
+        for lister in listers:
+            holdings = holdings.joined_with(await lister(client, pool))
+        return holdings
 
     return list_others
 

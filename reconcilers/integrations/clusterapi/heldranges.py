@@ -6,6 +6,7 @@ and the address that the pool's journal promises it.
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from allocator import AddressRange, AllocatorError
 from controller.client import Client
@@ -18,7 +19,7 @@ from reconcilers.integrations.clusterapi.caches import check_readable, space_nam
 from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.core.journal import journal_of
 from reconcilers.integrations.core.rules import settle
-from reconcilers.networkpool.view import HeldRange
+from reconcilers.networkpool.view import HeldRange, OtherHoldings, find_unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def promised_ranges(pool: NetworkPool) -> list[HeldRange]:
     return held_ranges(pool, (), (), 0)
 
 
-async def list_held_ranges(client: Client, pool: NetworkPool) -> list[HeldRange]:
+async def list_holdings(client: Client, pool: NetworkPool) -> OtherHoldings:
     """Return what claims hold of a pool, or were promised, by lists that begin now.
 
     Args:
@@ -92,24 +93,28 @@ async def list_held_ranges(client: Client, pool: NetworkPool) -> list[HeldRange]
         pool: the pool, with its journal.
 
     Raises:
-        UnreadableHolders: claims or IPAddresses that may be the pool's cannot be decoded.
+        DiscoveryIncomplete: it is not known whether claims are served.
         ControllerError: a list failed.
     """
-    name, within = space_name(NETWORK_POOL, pool.metadata.key), pool.metadata.namespace
+    key, within = pool.metadata.key, pool.metadata.namespace
     for version in CONTRACT_VERSIONS:
         if not await client.served(api.claims(version)):
             continue
         claims = await client.list(api.claims(version), namespace=within)
         addresses = await client.list(api.addresses(version), namespace=within)
-        check_readable(NETWORK_POOL, pool.metadata.key, claims.unreadable, addresses.unreadable)
-        return held_ranges(
+        name = space_name(NETWORK_POOL, key)
+        ranges = held_ranges(
             pool,
             [claim for claim in claims.items if name in space_of(claim)],
             [address for address in addresses.items if name in space_of(address)],
             claims.revision,
             unreadable=claims.unreadable.keys(),
         )
-    return []
+        unreadable = find_unreadable(
+            partial(check_readable, NETWORK_POOL, key, claims.unreadable, addresses.unreadable)
+        )
+        return OtherHoldings(tuple(ranges), unreadable)
+    return OtherHoldings()
 
 
 def _claim(key: Key) -> str:

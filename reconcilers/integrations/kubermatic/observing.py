@@ -9,6 +9,7 @@ their own, nothing says.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby, product
 from operator import itemgetter
 from typing import Any, ClassVar
@@ -38,7 +39,14 @@ from reconcilers.integrations.core.serving import AllKindsIntegration
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, POOLS, IPAMAllocation
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, held, outlined
 from reconcilers.integrations.kubermatic.reports import ACTION
-from reconcilers.networkpool.view import Behind, HeldRange, OtherHolders, check_holders
+from reconcilers.networkpool.view import (
+    Behind,
+    HeldRange,
+    OtherHolders,
+    OtherHoldings,
+    check_holders,
+    find_unreadable,
+)
 from reconcilers.spaces.announcing import OverlapAnnouncer
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName
@@ -113,7 +121,7 @@ def parts_of(
                 yield allocation, shared
 
 
-async def list_observed_ranges(client: Client, pool: NetworkPool) -> list[HeldRange]:
+async def list_observed_holdings(client: Client, pool: NetworkPool) -> OtherHoldings:
     """Return what IPAMAllocations hold of a NetworkPool's CIDRs, by a list that begins now.
 
     Args:
@@ -121,15 +129,16 @@ async def list_observed_ranges(client: Client, pool: NetworkPool) -> list[HeldRa
         pool: the pool.
 
     Raises:
-        UnreadableHolders: IPAMAllocations that may hold some of it cannot be decoded.
         ControllerError: the list failed.
     """
     if not await client.served(ALLOCATIONS):
-        return []
+        return OtherHoldings()
     page = await client.list(ALLOCATIONS)
-    check_observed(pool, page.unreadable)
     holdings = _named(parts_of(pool, page.items))
-    return sorted(holdings, key=lambda one: (one.range.family, one.range.first, one.holder))
+    return OtherHoldings(
+        tuple(sorted(holdings, key=lambda one: (one.range.family, one.range.first, one.holder))),
+        find_unreadable(partial(check_observed, pool, page.unreadable)),
+    )
 
 
 def _named(parts: Iterable[tuple[IPAMAllocation, AddressRange]]) -> list[HeldRange]:

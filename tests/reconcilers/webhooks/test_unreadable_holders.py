@@ -12,15 +12,17 @@ from controller.meta import Untyped
 from controller.resource import Resource
 from controller.testing.api import FakeApi
 from controller.testing.clock import VirtualClock
-from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.integrations.clusterapi import api as clusterapi
-from reconcilers.integrations.clusterapi.heldranges import list_held_ranges
+from reconcilers.integrations.clusterapi.heldranges import list_holdings
 from reconcilers.integrations.kubermatic import api as kubermatic
-from reconcilers.integrations.kubermatic.observing import list_observed_ranges
+from reconcilers.integrations.kubermatic.observing import list_observed_holdings
+from reconcilers.settings import CLUSTER_API, KUBERMATIC, KubermaticSettings, Settings
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks.clusterapi import ClusterApiPoolValidator
 from reconcilers.webhooks.kubermatic import IPAMPoolValidator
 from reconcilers.webhooks.validators import PoolValidator
+from reconcilers.wiring.integrations import lister_of_others
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 
@@ -34,7 +36,7 @@ TODO = "IPAddress team/a cannot be read; correct or delete it"
 async def client_with(kind: Resource[Any], namespace: str, name: str, spec: Any) -> Client:
     """Return a client of a server that has this object, and all kinds."""
     fake = FakeApi(VirtualClock())
-    for one in (CLAIMS, ADDRESSES, POOLS, *kubermatic.KINDS):
+    for one in (CLAIMS, ADDRESSES, POOLS, IP_ALLOCATION, *kubermatic.KINDS):
         fake.serve(one)
     client = Client(fake)
     untyped = replace(kind, type=Untyped, outline=None)
@@ -80,22 +82,19 @@ async def test_an_ipampool_excludes_no_more(of: str, allowed: bool) -> None:
 
 
 HOLDERS: dict[str, tuple[Resource[Any], Any, Any]] = {
-    "IPAddress": (ADDRESSES, unreadable_address("p", NETWORK_POOL), list_held_ranges),
+    "IPAddress": (ADDRESSES, unreadable_address("p", NETWORK_POOL), list_holdings),
     "IPAMAllocation": (
         kubermatic.ALLOCATIONS,
         {"type": 7, "addresses": ["10.0.0.0-10.0.0.1"]},
-        list_observed_ranges,
+        list_observed_holdings,
     ),
 }
 
 
-@pytest.mark.parametrize("holder", HOLDERS)
-async def test_a_networkpool_is_not_narrowed_and_its_deletion_warns(holder: str) -> None:
-    kind, unreadable, list_others = HOLDERS[holder]
-    client = await client_with(kind, make.NAMESPACE, "a", unreadable)
+def networkpool_validator(client: Client, list_others: Any) -> PoolValidator:
     lab = Lab()
     caches = lab.caches
-    validator = PoolValidator(
+    return PoolValidator(
         client,
         caches["networkpools"],
         caches["ipallocations"],
@@ -104,12 +103,57 @@ async def test_a_networkpool_is_not_narrowed_and_its_deletion_warns(holder: str)
         list_others=partial(list_others, client),
         spaces=SpaceIndex(),
     )
-    old = pool({"cidr": "10.0.0.0/28"}, NETWORK_POOL, namespace=make.NAMESPACE)
-    spec = {"cidr": "10.0.0.0/28", "reserved": [{"cidr": "10.0.0.0/30"}]}
-    new = pool(spec, NETWORK_POOL, namespace=make.NAMESPACE)
-    narrowed = await validator.updated(new, old)
+
+
+def networkpool(**spec: Any) -> Any:
+    return pool({"cidr": "10.0.0.0/28", **spec}, NETWORK_POOL, namespace=make.NAMESPACE)
+
+
+NARROWED = networkpool(reserved=[{"cidr": "10.0.0.0/30"}])
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+async def test_a_networkpool_is_not_narrowed_and_its_deletion_warns(holder: str) -> None:
+    kind, unreadable, list_others = HOLDERS[holder]
+    client = await client_with(kind, make.NAMESPACE, "a", unreadable)
+    validator = networkpool_validator(client, list_others)
+    narrowed = await validator.updated(NARROWED, networkpool())
     todo = f"{holder} {make.NAMESPACE}/a cannot be read; correct or delete it"
     assert todo in narrowed.sentence()
-    deleted = await validator.deleted(old)
+    deleted = await validator.deleted(networkpool())
     assert deleted.allowed
     assert any(todo in warning for warning in deleted.warnings)
+
+
+async def test_refusals_name_the_claims_that_can_be_read_beside_one_that_cannot() -> None:
+    unreadable = unreadable_address("p", NETWORK_POOL)
+    client = await client_with(ADDRESSES, make.NAMESPACE, "a", unreadable)
+    spec = {**unreadable, "prefix": 28, "address": "10.0.0.2", "claimRef": {"name": "c"}}
+    await client.create(ADDRESSES, make.NAMESPACE, {"metadata": {"name": "c"}, "spec": spec})
+    validator = networkpool_validator(client, list_holdings)
+    for verdict in (
+        await validator.deleted(networkpool()),
+        await validator.updated(NARROWED, networkpool()),
+    ):
+        assert not verdict.allowed
+        assert f"IPAddressClaim {make.NAMESPACE}/c h" in verdict.sentence()
+        assert f"IPAddress {make.NAMESPACE}/a cannot be read" in verdict.sentence()
+
+
+async def test_an_unreadable_allocation_of_kkp_does_not_hide_the_claim_that_refuses() -> None:
+    client = await client_with(
+        kubermatic.ALLOCATIONS,
+        make.NAMESPACE,
+        "a",
+        {"type": 7, "addresses": ["10.0.0.0-10.0.0.1"]},
+    )
+    spec = {**unreadable_address("p", NETWORK_POOL), "prefix": 28, "claimRef": {"name": "c"}}
+    await client.create(ADDRESSES, make.NAMESPACE, {"metadata": {"name": "c"}, "spec": spec})
+    integration = (CLUSTER_API, KUBERMATIC)
+    settings = Settings(integration=integration, kubermatic=KubermaticSettings(observe=True))
+    list_others = lister_of_others(client, settings)
+    verdict = await networkpool_validator(client, lambda _, pool: list_others(pool)).deleted(
+        networkpool()
+    )
+    assert f"IPAddressClaim {make.NAMESPACE}/c holds 10.0.0.10" in verdict.sentence()
+    assert f"IPAMAllocation {make.NAMESPACE}/a cannot be read" in verdict.sentence()
