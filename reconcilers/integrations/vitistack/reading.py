@@ -4,7 +4,7 @@ IPAllocations are read as far as a pass has to. The position of a view is what t
 delivered; own answers never move it, or a replica could believe to have read what it only wrote.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from controller.cache import Change
 from controller.client import Client
@@ -152,7 +152,9 @@ class ShownAddresses:
             address: configuration.metadata.key
             for configuration in page.items
             if self._may_be_in(configuration, network)
-            for address in _shown_by(configuration, self._caches)
+            for address in _shown_by(
+                configuration, self._caches.of_configuration(configuration.metadata.key)
+            )
         }
         return {**self.of_network(network), **live}
 
@@ -163,7 +165,9 @@ class ShownAddresses:
 
     def _read_machine(self, key: Key) -> None:
         one = self._caches.configurations.get(key)
-        texts = _shown_unheld(one, self._caches) if one is not None else frozenset[str]()
+        texts = frozenset[str]()
+        if one is not None:
+            texts = _shown_unheld(one, self._caches.of_configuration(key))
         here = self._shown.setdefault(key.namespace, {})
         if texts:
             here[key] = texts
@@ -183,28 +187,40 @@ class ShownAddresses:
                 self._noted.add(one.configuration)
 
 
-def _shown_by(configuration: NetworkConfiguration, caches: VitistackCaches) -> frozenset[str]:
-    """Return the addresses of a machine: those that it shows, or an IPAllocation requests."""
-    key = configuration.metadata.key
+def _shown_by(
+    configuration: NetworkConfiguration, allocations: Sequence[IPAllocation]
+) -> frozenset[str]:
+    """Return the addresses of a machine: those that it shows, or an IPAllocation requests.
+
+    Args:
+        configuration: of the machine.
+        allocations: the IPAllocations that name it.
+    """
     return frozenset(
         address
         for interface in configuration.status.networkInterfaces
         for address in addresses_of(interface)
     ).union(
         allocation.spec.requestedAddress
-        for allocation in caches.of_configuration(key)
+        for allocation in allocations
         if is_made_for(allocation, configuration)
     )
 
 
-def _shown_unheld(configuration: NetworkConfiguration, caches: VitistackCaches) -> frozenset[str]:
-    """Return the addresses of a machine that none of its IPAllocations holds, by the caches.
+def _shown_unheld(
+    configuration: NetworkConfiguration, allocations: Sequence[IPAllocation]
+) -> frozenset[str]:
+    """Return the addresses of a machine that none of its IPAllocations holds.
 
     An IPAllocation that names another network since holds nothing of the machine's network.
+
+    Args:
+        configuration: of the machine.
+        allocations: the IPAllocations that name it.
     """
     network = configuration.spec.networkNamespaceName
-    return _shown_by(configuration, caches).difference(
+    return _shown_by(configuration, allocations).difference(
         allocation.status.address
-        for allocation in caches.of_configuration(configuration.metadata.key)
+        for allocation in allocations
         if allocation.holds and network in {"", allocation.spec.networkNamespaceName}
     )

@@ -89,10 +89,8 @@ def shown_addresses_free_by_the_cache(mp: Patch) -> None:
 
 
 def _held_left_out(shown_by: Callable[..., frozenset[str]]) -> Callable[..., frozenset[str]]:
-    def shown_unheld(configuration: Any, caches: VitistackCaches) -> frozenset[str]:
-        mine = caches.of_configuration(configuration.metadata.key)
-        return shown_by(configuration, caches) - {
-            allocation.status.address for allocation in mine if allocation.holds
-        }
+    def shown_unheld(configuration: Any, allocations: Any) -> frozenset[str]:
+        held = {allocation.status.address for allocation in allocations if allocation.holds}
+        return shown_by(configuration, allocations) - held
 
     return shown_unheld
