@@ -20,6 +20,7 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from reconcilers.integrations.clusterapi.caches import check_readable
 from reconcilers.integrations.clusterapi.offers import offers_of
+from reconcilers.integrations.core.discovery import find_served
 from reconcilers.networkpool.view import UnreadableHolders
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks.admission import webhook
@@ -78,24 +79,21 @@ class ClusterApiPoolValidator:
 
         Raises:
             UnreadableHolders: IPAddresses that may name it cannot be decoded.
+            DiscoveryIncomplete: it is not known whether IPAddresses are served.
         """
         meta = pool.metadata
         wanted = (self._kind.kind, meta.key)
-        for version in CONTRACT_VERSIONS:
-            resource = addresses(version)
-            if await self._client.served(resource):
-                page = await self._client.list(resource, namespace=meta.namespace)
-                check_readable(self._kind, meta.key, {}, page.unreadable)
-                return [
-                    (one.spec.address, one.spec.prefix)
-                    for one in page.items
-                    if (
-                        one.spec.poolRef.kind,
-                        pool_key(one.spec.poolRef, one.metadata.namespace),
-                    )
-                    == wanted
-                ]
-        return []
+        resource = await find_served(self._client, map(addresses, CONTRACT_VERSIONS))
+        if resource is None:
+            return []
+        page = await self._client.list(resource, namespace=meta.namespace)
+        check_readable(self._kind, meta.key, {}, page.unreadable)
+        return [
+            (one.spec.address, one.spec.prefix)
+            for one in page.items
+            if (one.spec.poolRef.kind, pool_key(one.spec.poolRef, one.metadata.namespace))
+            == wanted
+        ]
 
 
 def cluster_api_webhooks(client: Client, spaces: SpaceIndex) -> list[Webhook[bytes]]:

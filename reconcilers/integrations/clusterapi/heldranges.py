@@ -17,6 +17,7 @@ from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import check_readable, space_name, space_of
 from reconcilers.integrations.clusterapi.statuses import record_of
+from reconcilers.integrations.core.discovery import find_served
 from reconcilers.integrations.core.journal import journal_of
 from reconcilers.integrations.core.rules import settle
 from reconcilers.networkpool.view import HeldRange, OtherHoldings, find_unreadable
@@ -97,24 +98,24 @@ async def list_holdings(client: Client, pool: NetworkPool) -> OtherHoldings:
         ControllerError: a list failed.
     """
     key, within = pool.metadata.key, pool.metadata.namespace
-    for version in CONTRACT_VERSIONS:
-        if not await client.served(api.claims(version)):
-            continue
-        claims = await client.list(api.claims(version), namespace=within)
-        addresses = await client.list(api.addresses(version), namespace=within)
-        name = space_name(NETWORK_POOL, key)
-        ranges = held_ranges(
-            pool,
-            [claim for claim in claims.items if name in space_of(claim)],
-            [address for address in addresses.items if name in space_of(address)],
-            claims.revision,
-            unreadable=claims.unreadable.keys(),
-        )
-        unreadable = find_unreadable(
-            partial(check_readable, NETWORK_POOL, key, claims.unreadable, addresses.unreadable)
-        )
-        return OtherHoldings(tuple(ranges), unreadable)
-    return OtherHoldings()
+    claim_kind = await find_served(client, map(api.claims, CONTRACT_VERSIONS))
+    if claim_kind is None:
+        return OtherHoldings()
+    address_kind = api.addresses(claim_kind.version)
+    claims = await client.list(claim_kind, namespace=within)
+    addresses = await client.list(address_kind, namespace=within)
+    name = space_name(NETWORK_POOL, key)
+    ranges = held_ranges(
+        pool,
+        [claim for claim in claims.items if name in space_of(claim)],
+        [address for address in addresses.items if name in space_of(address)],
+        claims.revision,
+        unreadable=claims.unreadable.keys(),
+    )
+    unreadable = find_unreadable(
+        partial(check_readable, NETWORK_POOL, key, claims.unreadable, addresses.unreadable)
+    )
+    return OtherHoldings(tuple(ranges), unreadable)
 
 
 def _claim(key: Key) -> str:

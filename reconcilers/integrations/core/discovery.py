@@ -80,6 +80,26 @@ class Look:
             raise self._incomplete
 
 
+async def find_served(client: Client, versions: Iterable[Resource[R]]) -> Resource[R] | None:
+    """Return the first of these that is served; None if none is.
+
+    A version that is served suffices: it shows the objects of all versions.
+
+    Args:
+        client: asks.
+        versions: of one kind.
+
+    Raises:
+        DiscoveryIncomplete: none is served, as far as is known, and that is not known of all.
+        ControllerError: discovery failed.
+    """
+    look = Look(client)
+    served = await look.first_served(versions)
+    if served is None:
+        look.check_complete()
+    return served
+
+
 class Discovery(Generic[S]):
     """Finds out what is served of an integration's kinds.
 
