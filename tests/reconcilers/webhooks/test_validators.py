@@ -142,7 +142,7 @@ async def test_allocations_that_cannot_be_read_do_not_block_a_pools_deletion(lab
     cache.replace([], cache.position + 1, {make.key("odd"): "what is this?"})
     verdict = await pools(lab).deleted(stored(lab))
     assert verdict.allowed
-    assert "the pool stays until they are repaired or deleted" in verdict.warnings[0]
+    assert "the pool may stay until they are repaired or deleted" in verdict.warnings[0]
 
 
 async def test_pools_that_share_addresses_are_found_in_the_cache(lab: Lab) -> None:
