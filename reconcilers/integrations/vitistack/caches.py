@@ -5,12 +5,13 @@ event of some other object serves one that is not.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from allocator import InvalidPool
 from controller.cache import Cache
+from controller.codec import DecodeFailure
 from controller.meta import Key, Object
 from controller.plaintext import escape_text
 from reconcilers.api.names import DNS_SUBDOMAIN, NAME_MAX, short_hash, shortened
@@ -175,21 +176,53 @@ class VitistackCaches:
                 may_concern,
             )
 
-    def unreadable_of_configuration(self, configuration: Key) -> UnreadableObject | None:
-        """Return an IPAllocation that cannot be decoded and may be of a NetworkConfiguration."""
-        for key, failure in self.allocations.unreadable.items():
+    def unreadable_of_machine(
+        self, machine: NetworkConfiguration, network: NetworkNamespace, lacking: Collection[str]
+    ) -> UnreadableObject | None:
+        """Return an IPAllocation that cannot be decoded and may be of a machine.
+
+        One of which nothing tells its machine may be of any that lacks an IPAllocation of the same
+        network.
+
+        Args:
+            machine: the NetworkConfiguration.
+            network: of the machine.
+            lacking: the interfaces that no IPAllocation which can be decoded is for.
+
+        Returns:
+            The first by key, so that replicas report the same; None if there is none.
+        """
+        key = machine.metadata.key
+        own_names = {
+            name
+            for interface in interface_names(machine)
+            for name in allocation_names(key.name, interface)
+        }
+
+        def may_be_of_machine(allocation: Key, failure: str) -> bool:
+            if allocation.namespace not in {"", key.namespace}:
+                return False
+            machines = _machines_named_by(failure)
+            older = self.allocations.get(allocation)
+            if older is not None and older.configuration == key:
+                return True
+            if key.name in machines or allocation.name in own_names:
+                return True
             outline = outline_of(failure)
-            name = (
-                outline.spec.networkConfigurationName
-                if isinstance(outline, AllocationOutline)
-                else ""
+            of_network = (
+                isinstance(outline, AllocationOutline) and outline.spec.networkNamespaceName
             )
-            if key.namespace in {"", configuration.namespace} and name in {
-                "",
-                configuration.name,
-            }:
-                return UnreadableObject("ipallocations.vitistack.io", key, is_terminating(failure))
-        return None
+            is_of_other = of_network and of_network != network.metadata.name
+            return bool(lacking) and not machines and not is_of_other
+
+        return min(
+            (
+                UnreadableObject("ipallocations.vitistack.io", allocation, is_terminating(failure))
+                for allocation, failure in self.allocations.unreadable.items()
+                if may_be_of_machine(allocation, failure)
+            ),
+            default=None,
+        )
 
     def network_of(self, allocation: IPAllocation) -> NetworkNamespace | None:
         """Return the network that an allocation names; None if it does not exist."""
@@ -213,6 +246,21 @@ class VitistackCaches:
         """Return the allocations that name a NetworkConfiguration, by their names."""
         found = self.allocations.by_index(CONFIGURATION_INDEX, str(configuration))
         return sorted(found, key=lambda one: one.metadata.name)
+
+
+def _machines_named_by(failure: str) -> set[str]:
+    """Return which NetworkConfigurations an IPAllocation names that cannot be decoded.
+
+    Args:
+        failure: why it cannot, with the parts that can: its spec names one, and so may its owners.
+    """
+    outline = outline_of(failure)
+    metadata = failure.metadata if isinstance(failure, DecodeFailure) else None
+    owners = metadata.ownerReferences if metadata is not None else ()
+    machines = {owner.name for owner in owners if owner.kind == CONFIGURATIONS.kind}
+    if isinstance(outline, AllocationOutline):
+        machines.add(outline.spec.networkConfigurationName)
+    return machines - {""}
 
 
 def caches_of(objects: Objects) -> VitistackCaches:
@@ -247,6 +295,18 @@ def allocation_names(configuration: str, interface: str) -> tuple[str, str]:
     if not re.fullmatch(DNS_SUBDOMAIN, interface):
         return hashed, hashed
     return shortened(f"{configuration}-{interface}", NAME_MAX), hashed
+
+
+def name_of(interface: Interface, index: int) -> str:
+    """Return the name of an interface; its number if it has none."""
+    return str(interface.get("name") or index)
+
+
+def interface_names(machine: NetworkConfiguration) -> Sequence[str]:
+    """Return the names of a machine's interfaces."""
+    return [
+        name_of(interface, index) for index, interface in enumerate(machine.spec.networkInterfaces)
+    ]
 
 
 def is_made_for(one: IPAllocation, configuration: NetworkConfiguration) -> bool:

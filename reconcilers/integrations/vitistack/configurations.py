@@ -38,6 +38,8 @@ from reconcilers.integrations.vitistack.api import (
 from reconcilers.integrations.vitistack.caches import (
     VitistackCaches,
     allocation_names,
+    interface_names,
+    name_of,
     static_of,
 )
 from reconcilers.integrations.vitistack.interfaces import (
@@ -45,7 +47,6 @@ from reconcilers.integrations.vitistack.interfaces import (
     READY,
     WantedStatus,
     by_interface,
-    name_of,
     wanted_status,
 )
 from reconcilers.integrations.vitistack.ranges import space_of
@@ -96,7 +97,10 @@ class ConfigurationReconciler:
         how = network.spec.ipAllocation
         if how is None or how.type != STATIC or not self._caches.is_ours(network):
             return SETTLED
-        unreadable = self._caches.unreadable_of_configuration(one.metadata.key)
+        allocations = self._caches.of_configuration(one.metadata.key)
+        found = by_interface(one, allocations)
+        lacking = [name for name in interface_names(one) if name not in found]
+        unreadable = self._caches.unreadable_of_machine(one, network, lacking)
         if unreadable is not None:
             # It may hold the address of an interface: none is made beside it, and none is wiped.
             shown = one.status.networkInterfaces
@@ -105,10 +109,7 @@ class ConfigurationReconciler:
             )
             return Blocked("Unreadable")
         one = await add_finalizer(self._client, CONFIGURATIONS, one, FINALIZER)
-        allocations = self._caches.of_configuration(one.metadata.key)
-        found = by_interface(one, allocations)
-        names = (name_of(interface, i) for i, interface in enumerate(one.spec.networkInterfaces))
-        await self._make_missing(one, network, [name for name in names if name not in found])
+        await self._make_missing(one, network, lacking)
         await self._remove(one, allocations, found.values())
         await self._write_status(one, wanted_status(one, found))
         return SETTLED

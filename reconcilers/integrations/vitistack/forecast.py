@@ -32,12 +32,13 @@ from reconcilers.integrations.vitistack.caches import (
     allocation_names,
     configuration_name,
     is_made_for,
+    name_of,
     problem_of,
     space_name,
     static_of,
 )
 from reconcilers.integrations.vitistack.configurations import allocation_for, network_of
-from reconcilers.integrations.vitistack.interfaces import by_interface, name_of
+from reconcilers.integrations.vitistack.interfaces import by_interface
 from reconcilers.integrations.vitistack.networks import Taking
 from reconcilers.integrations.vitistack.ranges import NetworkSpace
 from reconcilers.integrations.vitistack.views import NetworkContents, contents_of

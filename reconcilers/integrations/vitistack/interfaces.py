@@ -18,7 +18,12 @@ from reconcilers.integrations.vitistack.api import (
     IPAllocation,
     NetworkConfiguration,
 )
-from reconcilers.integrations.vitistack.caches import addresses_of, allocation_names
+from reconcilers.integrations.vitistack.caches import (
+    addresses_of,
+    allocation_names,
+    interface_names,
+    name_of,
+)
 from reconcilers.integrations.vitistack.networks import EXHAUSTED
 
 READY = "Ready"
@@ -60,11 +65,6 @@ class WantedStatus:
         object.__setattr__(self, "message", escape_text(self.message))
 
 
-def name_of(interface: Interface, index: int) -> str:
-    """Return the name of an interface; its number if it has none."""
-    return str(interface.get("name") or index)
-
-
 def by_interface(
     configuration: NetworkConfiguration, allocations: Sequence[IPAllocation]
 ) -> Mapping[str, IPAllocation]:
@@ -75,10 +75,7 @@ def by_interface(
         allocations: those that name it.
     """
     found: dict[str, IPAllocation] = {}
-    names = [
-        name_of(interface, index)
-        for index, interface in enumerate(configuration.spec.networkInterfaces)
-    ]
+    names = interface_names(configuration)
     for name in names:
         made = allocation_names(configuration.metadata.name, name)
         # What is for another interface by its spec is never shown on two.

@@ -169,6 +169,47 @@ async def test_a_machine_shows_its_address_while_its_allocation_is_unreadable() 
         assert address(place, "a-eth0") == "10.0.0.2"
 
 
+async def test_an_unreadable_allocation_of_an_unknown_machine_stops_what_it_may_be_of() -> None:
+    async with site(WITH_NETWORKS, *KINDS) as place:
+        await network(place, "n", 0)
+        await network(place, "m", 1)
+        await machine(place, "a", "n")
+        await place.home.pass_by(5)
+        odd = {"networkNamespaceName": "n", "interfaceName": 7}
+        for name in ("z", "x", "y"):
+            await place.make(ALLOCATIONS, name, odd)
+        await place.restart()
+        await machine(place, "b", "n")
+        await machine(place, "c", "m")
+        await place.home.pass_by(30)
+        assert place.see(CONFIGURATIONS, "a")["status"]["phase"] == "Ready"
+        assert place.see(CONFIGURATIONS, "c")["status"]["phase"] == "Ready"
+        status = place.see(CONFIGURATIONS, "b")["status"]
+        assert status["phase"] == "Error"
+        assert f"ipallocations.vitistack.io {NAMESPACE}/x cannot be read" in status["message"]
+        assert place.see(ALLOCATIONS, "b-eth0") == {}
+        for name in ("x", "y", "z"):
+            await place.delete(ALLOCATIONS, name)
+        await place.home.pass_by(3)
+        assert place.see(CONFIGURATIONS, "b")["status"]["phase"] == "Ready"
+
+
+async def test_an_unreadable_allocation_is_of_the_machine_that_owns_it() -> None:
+    async with site(WITH_NETWORKS, *KINDS) as place:
+        await network(place, "n", 0)
+        await machine(place, "a", "n")
+        await machine(place, "b", "n")
+        await place.home.pass_by(5)
+        odd = {"spec": {"networkConfigurationName": None, "interfaceName": 7}}
+        await place.edit(ALLOCATIONS, "a-eth0", odd)
+        await place.restart()
+        interfaces = [{"name": "eth0"}, {"name": "eth1"}]
+        await place.edit(CONFIGURATIONS, "b", {"spec": {"networkInterfaces": interfaces}})
+        await place.home.pass_by(30)
+        assert place.see(CONFIGURATIONS, "a")["status"]["phase"] == "Error"
+        assert place.see(ALLOCATIONS, "b-eth1"), "an IPAllocation of machine a stops no other"
+
+
 async def test_what_an_unreadable_network_handed_out_stays_and_it_hands_out_nothing() -> None:
     async with site(WITH_NETWORKS, *KINDS) as place:
         await network(place, "n", 0)
