@@ -136,8 +136,10 @@ class NetworkPoolReconciler:
                 self._waits.note_pass(key)
                 return outcome
             except Behind as behind:
-                shares_list = isinstance(behind, ListUnderWay)
-                if not shares_list and self._waits.note_wait(key, behind.reason):
+                shown = status.shown_unknown(pool)
+                is_long = self._waits.note_wait(key, behind.reason, shown)
+                # All pools wait for the LIST of another pool: that is in the log alone.
+                if is_long and not isinstance(behind, ListUnderWay):
                     await self._report_unknown(pool, behind)
                 return Again(behind.after)
             except (Conflict, NotFound):
@@ -300,16 +302,16 @@ class NetworkPoolReconciler:
     async def _report_unknown(self, pool: NetworkPool, behind: Behind) -> None:
         """Report on the pool that nothing is handed out while it is unknown what is held.
 
-        Once for each wait: another replica may know it, and corrects what this one wrote. A
-        replica that waits for something else leaves what is reported.
+        Another replica may know what is held, or wait for something else; see WaitLog.
         """
-        if pool.metadata.terminating or status.reports_unknown(pool):
-            self._waits.note_reported(pool.metadata.key)
+        key, message = pool.metadata.key, status.unknown_holders(behind.reason).message
+        should_report = self._waits.should_report(key, status.shown_unknown(pool), message)
+        if pool.metadata.terminating or not should_report:
             return
         wanted = status.holders_unknown(pool, behind.reason, self._clock.now())
         try:
             await self._client.patch_status(NETWORK_POOL, pool, wanted)
-            self._waits.note_reported(pool.metadata.key)
+            self._waits.note_reported(key, message)
         except (Conflict, NotFound) as error:
             _log.info("A pool changed before its status was written", error=str(error))
 

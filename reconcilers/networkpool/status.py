@@ -178,14 +178,19 @@ def unreadable(pool: NetworkPool, why: Unreadable, now: datetime) -> dict[str, A
 
 def holders_unknown(pool: NetworkPool, why: str, now: datetime) -> dict[str, Any]:
     """Return the status of a pool for which a pass cannot know yet what is held."""
+    return _conditions_only(pool, [unknown_holders(why)], now)
+
+
+def unknown_holders(why: str) -> Finding:
+    """Return condition Ready of a pool for which a pass cannot know yet what is held."""
     message = f"nothing is handed out until that is known: {why}"
-    return _conditions_only(pool, [Finding(READY, False, HOLDERS_UNKNOWN, message)], now)
+    return Finding(READY, False, HOLDERS_UNKNOWN, message)
 
 
-def reports_unknown(pool: NetworkPool) -> bool:
-    """Return whether a pool's status says that it is not known what is held."""
+def shown_unknown(pool: NetworkPool) -> str:
+    """Return what a pool's status says of holders that are not known; empty for nothing."""
     ready = find(pool.status.conditions, READY)
-    return ready is not None and ready.reason == HOLDERS_UNKNOWN
+    return ready.message if ready is not None and ready.reason == HOLDERS_UNKNOWN else ""
 
 
 def definition_outdated(pool: NetworkPool, now: datetime) -> dict[str, Any]:

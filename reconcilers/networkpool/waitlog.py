@@ -2,6 +2,11 @@
 
 A pass that cannot know yet what is held of a pool is retried after a moment, which is usual at the
 start and after a change. A pool that still waits after ten seconds is reported, once a minute.
+
+The pool's status reports the wait, too. Replicas may wait for different things, or one may not
+have to wait, so a replica leaves alone what another replica has reported since the wait began.
+Otherwise two replicas would write in turn. It overwrites its own earlier report, and one from
+before the wait, which may be out of date.
 """
 
 from dataclasses import dataclass
@@ -24,12 +29,14 @@ class _Wait:
     Args:
         since: monotonic seconds of its begin.
         logged_at: monotonic seconds of the last line about it; None if there was none.
-        is_reported: whether the pool's status says so.
+        shown_before: what the pool's status reported when the wait began; empty for nothing.
+        reported: what this replica wrote last into the pool's status; empty for nothing.
     """
 
     since: float
     logged_at: float | None = None
-    is_reported: bool = False
+    shown_before: str = ""
+    reported: str = ""
 
 
 class WaitLog:
@@ -45,18 +52,19 @@ class WaitLog:
         self._clock = clock
         self._waits: dict[Key, _Wait] = {}
 
-    def note_wait(self, key: Key, reason: str) -> bool:
+    def note_wait(self, key: Key, reason: str, shown: str = "") -> bool:
         """Note that a pass over a pool waits, and log a warning if it has for long.
 
         Args:
             key: of the pool.
             reason: what the pass waits for.
+            shown: what the pool's status reports of a wait; empty if it reports none.
 
         Returns:
-            Whether it has waited for long, and `note_reported` was not called since it began.
+            Whether it has waited for long.
         """
         now = self._clock.monotonic()
-        wait = self._waits.setdefault(key, _Wait(now))
+        wait = self._waits.setdefault(key, _Wait(now, shown_before=shown))
         waited = now - wait.since
         is_long = waited >= PATIENCE_SECONDS
         if is_long and (wait.logged_at is None or now - wait.logged_at >= REPEAT_SECONDS):
@@ -69,12 +77,28 @@ class WaitLog:
                 reason=reason,
                 seconds=round(waited),
             )
-        return is_long and not wait.is_reported
+        return is_long
 
-    def note_reported(self, key: Key) -> None:
-        """Note that the status of a pool says that it waits."""
+    def should_report(self, key: Key, shown: str, message: str) -> bool:
+        """Return whether this replica should write what a pool waits for into its status.
+
+        Args:
+            key: of the pool, of which `note_wait` was called.
+            shown: what the pool's status reports of a wait; empty if it reports none.
+            message: what this replica would report.
+        """
+        wait = self._waits[key]
+        if shown == message:
+            wait.reported = message
+            return False
+        if not shown:
+            return not wait.reported  # once: another replica may know what this one waits for
+        return shown in {wait.shown_before, wait.reported}
+
+    def note_reported(self, key: Key, message: str) -> None:
+        """Note that this replica has written what a pool waits for into its status."""
         if key in self._waits:
-            self._waits[key].is_reported = True
+            self._waits[key].reported = message
 
     def note_pass(self, key: Key) -> None:
         """Note that a pass over a pool did not have to wait; say so if a wait was logged."""

@@ -29,18 +29,29 @@ async def test_a_pool_that_waits_for_long_is_logged_with_the_reason_once_a_minut
     assert lines[0]["name"] == "lab"
 
 
-async def test_a_long_wait_is_to_be_reported_until_it_is_and_again_for_the_next_wait() -> None:
+async def test_a_long_wait_is_reported_once_and_again_for_the_next_wait() -> None:
     clock = VirtualClock()
     waits = WaitLog("NetworkPool", clock)
     for _ in range(2):
-        assert not waits.note_wait(POOL, "claims are not known")
+        assert not waits.note_wait(POOL, "claims")
         await clock.advance(PATIENCE_SECONDS)
-        assert waits.note_wait(POOL, "claims are not known")
-        assert waits.note_wait(POOL, "claims are not known")
-        waits.note_reported(POOL)
-        await clock.advance(REPEAT_SECONDS)
-        assert not waits.note_wait(POOL, "other claims are not known")
+        assert waits.note_wait(POOL, "claims")
+        assert waits.should_report(POOL, "", "claims")
+        waits.note_reported(POOL, "claims")
+        assert not waits.should_report(POOL, "claims", "claims")
+        assert not waits.should_report(POOL, "", "claims"), "another replica corrected it"
         waits.note_pass(POOL)
+
+
+def test_a_report_is_overwritten_by_the_replica_that_wrote_it_and_if_it_is_from_before() -> None:
+    waits = WaitLog("NetworkPool", VirtualClock())
+    waits.note_wait(POOL, "claims", shown="from before a restart")
+    assert waits.should_report(POOL, "from before a restart", "claims")
+    waits.note_reported(POOL, "claims")
+    assert waits.should_report(POOL, "claims", "a LIST")
+    waits.note_reported(POOL, "a LIST")
+    assert not waits.should_report(POOL, "what another replica waits for", "a LIST")
+    assert not waits.should_report(POOL, "what another replica waits for", "claims")
 
 
 async def test_a_short_wait_is_not_logged() -> None:

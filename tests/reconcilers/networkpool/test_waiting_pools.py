@@ -1,0 +1,110 @@
+"""What a pool reports while a pass cannot know what is held of it."""
+
+from collections.abc import Sequence
+from typing import cast
+
+import pytest
+from structlog.testing import capture_logs
+from typing_extensions import override
+
+from allocator import AddressRange
+from controller.events import Recorder
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.networkpool.events import PoolEvents
+from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from reconcilers.networkpool.view import Behind, ListUnderWay, OtherHolders
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+
+POOL = make.key("lab")
+
+
+class UnknownHolders(OtherHolders):
+    """Holders that are not known, for a reason that the test changes; none for known ones."""
+
+    def __init__(self, reason: str) -> None:
+        self.behind: Behind | None = Behind(1.0, reason)
+
+    @override
+    def held(self, pool: NetworkPool) -> Sequence[AddressRange]:
+        if self.behind is not None:
+            raise self.behind
+        return ()
+
+
+def _reconciler(lab: Lab, holders: OtherHolders) -> NetworkPoolReconciler:
+    """Return the reconciler of one more replica, whose caches are up to date."""
+    settings, recorder = lab.settings.pool, cast("Recorder", lab.recorded)
+    return NetworkPoolReconciler(
+        lab.client,
+        lab.caches["networkpools"],
+        lab.caches["ipallocations"],
+        PoolEvents(recorder, lab.clock, settings.event_interval),
+        lab.clock,
+        settings,
+        others=holders,
+    )
+
+
+def _lab() -> Lab:
+    lab = Lab()
+    lab.server.add("networkpools", make.pool())
+    lab.server.add("ipallocations", make.allocation("one", tenant="x/y"))
+    return lab
+
+
+def _message(lab: Lab) -> str:
+    conditions = lab.see("networkpools", "lab")["conditions"]
+    ready = next(one for one in conditions if one["type"] == "Ready")
+    message: str = ready["message"]
+    return message
+
+
+async def _wait(lab: Lab, *replicas: NetworkPoolReconciler) -> None:
+    for _ in range(15):
+        for replica in replicas:
+            await replica.reconcile(POOL)
+        await lab.clock.advance(1)
+
+
+async def test_a_pool_reports_what_it_waits_for_now_and_not_what_it_waited_for_first() -> None:
+    lab, holders = _lab(), UnknownHolders("claims are not known")
+    replica = _reconciler(lab, holders)
+    await _wait(lab, replica)
+    assert _message(lab).endswith("claims are not known")
+    holders.behind = Behind(1.0, "IPAMAllocations are not known")
+    await _wait(lab, replica)
+    assert _message(lab).endswith("IPAMAllocations are not known")
+
+
+async def test_a_report_from_before_a_restart_is_replaced() -> None:
+    lab = _lab()
+    await _wait(lab, _reconciler(lab, UnknownHolders("claims are not known")))
+    await _wait(lab, _reconciler(lab, UnknownHolders("IPAMAllocations are not known")))
+    assert _message(lab).endswith("IPAMAllocations are not known")
+
+
+async def test_two_replicas_that_wait_for_different_things_do_not_write_in_turn() -> None:
+    lab = _lab()
+    first = _reconciler(lab, UnknownHolders("claims are not known"))
+    second = _reconciler(lab, UnknownHolders("IPAMAllocations are not known"))
+    await _wait(lab, first, second)
+    reported = _message(lab)
+    lab.server.requests.clear()
+    for _ in range(10):
+        await _wait(lab, first, second)
+    assert lab.server.count(verb="patch") == 0
+    assert _message(lab) == reported
+
+
+async def test_a_pool_that_waits_for_long_for_the_list_of_another_pool_is_logged() -> None:
+    lab, holders = _lab(), UnknownHolders("")
+    holders.behind = ListUnderWay()
+    with capture_logs() as lines:
+        await _wait(lab, _reconciler(lab, holders))
+    waits = [line for line in lines if line["event"] == "A pool hands out nothing yet"]
+    assert [line["reason"] for line in waits] == [
+        "a LIST of IPAllocations for other pools is under way"
+    ]
+    with pytest.raises(StopIteration):
+        _message(lab)
