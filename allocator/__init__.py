@@ -10,6 +10,7 @@ from allocator.addresses import (
     AddressRange,
     Family,
     cidr_text,
+    name_edge_addresses,
     read_range,
 )
 from allocator.errors import (
@@ -51,6 +52,7 @@ __all__ = [
     "RequestRefused",
     "Space",
     "cidr_text",
+    "name_edge_addresses",
     "pool_faults",
     "read_range",
     "utilization_percent",

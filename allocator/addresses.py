@@ -174,6 +174,22 @@ class AddressRange:
         return None
 
 
+def name_edge_addresses(subnet: AddressRange) -> dict[str, AddressRange]:
+    """Return the addresses of a subnet that hosts do not use, by what they are.
+
+    In IPv4 these are the first and the last one (network and broadcast), in IPv6 the first one
+    (RFC 4291, subnet-router anycast). A subnet of one or two addresses has none (RFC 3021, RFC
+    6164).
+    """
+    if subnet.size <= 2:
+        return {}
+    first = AddressRange(subnet.first, subnet.first, subnet.family)
+    if subnet.family == 6:
+        return {"subnet-router anycast address": first}
+    last = AddressRange(subnet.last, subnet.last, subnet.family)
+    return {"network address": first, "broadcast address": last}
+
+
 def parse_address(text: str) -> tuple[int, Family] | None:
     """Return an address' number and family, or None if the text is no address."""
     try:

@@ -2,7 +2,7 @@
 
 A pool owns a CIDR, hands out from one or several ranges inside it, and leaves reserved CIDRs
 alone. What remains are its blocks: ranges that touch act as one, gaps and reservations split.
-Network, broadcast and gateway addresses are like any other unless reserved.
+Network, broadcast and gateway addresses are like any other unless the caller reserves them.
 
 What is wrong with a specification is a list of sentences. The rules, their order and their wording
 are those of Butler's ValidatePoolSpec, so that webhook answers and conditions read the same. Two

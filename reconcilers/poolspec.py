@@ -16,11 +16,12 @@ from allocator import (
     MalformedText,
     PoolTooLarge,
     RequestRefused,
+    name_edge_addresses,
     pool_faults,
 )
 from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec, SecondaryBlock
+from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.api.poolrules import GATEWAY_FAMILY
 
 Path = tuple[str | int, ...]
@@ -42,10 +43,9 @@ class Remark:
     message: str
 
 
-def blocks(spec: NetworkPoolSpec) -> list[tuple[Path, NetworkPoolSpec | SecondaryBlock]]:
+def blocks(spec: NetworkPoolSpec) -> list[tuple[Path, NetworkPoolSpec]]:
     """Return the blocks of a spec, one or one of each family, with where they are written."""
-    second = [] if spec.secondary is None else [(SECONDARY, spec.secondary)]
-    return [(SPEC, spec), *second]
+    return list(zip((SPEC, SECONDARY), spec.blocks, strict=False))
 
 
 def faults(spec: NetworkPoolSpec, max_addresses: int) -> list[Remark]:
@@ -67,9 +67,7 @@ def faults(spec: NetworkPoolSpec, max_addresses: int) -> list[Remark]:
     return []
 
 
-def _faults(
-    at: Path, block: NetworkPoolSpec | SecondaryBlock, max_addresses: int
-) -> Iterator[Remark]:
+def _faults(at: Path, block: NetworkPoolSpec, max_addresses: int) -> Iterator[Remark]:
     found = pool_faults(block.cidr, [one.cidr for one in block.reserved], block.spans())
     yield from (Remark(_in_spec(at, block, fault.path), fault.message) for fault in found)
     if found:
@@ -80,7 +78,7 @@ def _faults(
         yield Remark((*at, "cidr"), str(large))
 
 
-def _in_spec(at: Path, block: NetworkPoolSpec | SecondaryBlock, path: Path) -> Path:
+def _in_spec(at: Path, block: NetworkPoolSpec, path: Path) -> Path:
     """Return where in a pool's spec the allocator's path leads."""
     if path[0] != "ranges":
         return (*at, *path)
@@ -101,18 +99,14 @@ def spec_warnings(spec: NetworkPoolSpec, layouts: Sequence[Layout]) -> Iterator[
         yield from _block_warnings(at, block, layout)
 
 
-def _block_warnings(
-    at: Path, block: NetworkPoolSpec | SecondaryBlock, layout: Layout
-) -> Iterator[Remark]:
-    """Yield the warnings about a CIDR and its reservations: overlaps, host bits, none left."""
+def _block_warnings(at: Path, block: NetworkPoolSpec, layout: Layout) -> Iterator[Remark]:
+    """Yield the warnings about one block: overlaps, host bits, none left, edges handed out."""
     written: list[tuple[Path, str, AddressRange]] = [((*at, "cidr"), block.cidr, layout.cidr)]
-    # What is reserved for the gateway comes last, and is not among the spec's reservations.
-    for number, (reservation, parsed) in enumerate(
-        zip(block.reserved, layout.reserved, strict=False)
-    ):
+    listed = layout.reserved[: len(block.reserved)]
+    for number, (reservation, parsed) in enumerate(zip(block.reserved, listed, strict=True)):
         path = (*at, "reserved", number)
         written.append(((*path, "cidr"), reservation.cidr, parsed))
-        for earlier, other in enumerate(layout.reserved[:number]):
+        for earlier, other in enumerate(listed[:number]):
             if parsed.overlaps(other):
                 sentence = f"{parsed.text} overlaps reserved[{earlier}] ({other.text})"
                 yield Remark(path, sentence)
@@ -122,6 +116,17 @@ def _block_warnings(
     if layout.total == 0:
         sentence = "everything that tenants may draw from is reserved: nothing can be handed out"
         yield Remark(at, sentence)
+    offered = [
+        f"{address.start_text} ({name})"
+        for name, address in name_edge_addresses(layout.cidr).items()
+        if any(part.contains(address) for part in layout.blocks)
+    ]
+    if offered and block.excludeNetworkAndBroadcast is None:
+        sentence = (
+            f"the pool hands out {' and '.join(offered)}; set spec.{ranges.EXCLUDE_EDGES} to"
+            " true to leave such addresses out, or to false to confirm them"
+        )
+        yield Remark((*at, "cidr"), sentence)
 
 
 class _Pin(NamedTuple):

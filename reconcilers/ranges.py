@@ -25,6 +25,7 @@ from allocator import (
     PoolTooLarge,
     RequestRefused,
     Space,
+    name_edge_addresses,
 )
 from reconcilers.api.ipallocation import (
     PREFER_DUAL_STACK,
@@ -33,7 +34,7 @@ from reconcilers.api.ipallocation import (
     IPAllocation,
     IPAllocationSpec,
 )
-from reconcilers.api.networkpool import Assignment, NetworkPool, NetworkPoolSpec, SecondaryBlock
+from reconcilers.api.networkpool import Assignment, NetworkPool, NetworkPoolSpec
 from reconcilers.api.tenantcluster import Networking
 from reconcilers.conditions import Finding
 
@@ -53,36 +54,69 @@ def layouts(spec: NetworkPoolSpec, max_addresses: int) -> tuple[Layout, ...]:
         InvalidPool: the spec contradicts itself; `messages` says where.
         PoolTooLarge: a block has more than `max_addresses` addresses.
     """
-    first = layout(spec, max_addresses)
-    if spec.secondary is None:
-        return (first,)
-    try:
-        second = layout(spec.secondary, max_addresses)
-    except PoolTooLarge:
-        raise
-    except InvalidPool as invalid:
-        raise InvalidPool([f"secondary: {one}" for one in invalid.messages]) from invalid
-    if second.family == first.family:
+    first, *others = spec.blocks
+    found = [layout(first, max_addresses)]
+    for second in others:
+        try:
+            found.append(layout(second, max_addresses))
+        except PoolTooLarge:
+            raise
+        except InvalidPool as invalid:
+            raise InvalidPool([f"secondary: {one}" for one in invalid.messages]) from invalid
+    if len({one.family for one in found}) < len(found):
         raise InvalidPool(["the secondary CIDR is of the same family as cidr"])
-    return first, second
+    return tuple(found)
 
 
-def layout(spec: NetworkPoolSpec | SecondaryBlock, max_addresses: int) -> Layout:
-    """Return the geometry that a pool's spec declares, of its first block or of its second.
+def layout(spec: NetworkPoolSpec, max_addresses: int) -> Layout:
+    """Return the geometry of one block; a secondary block in `spec` has no effect.
+
+    Args:
+        spec: what is declared of the block.
+        max_addresses: the largest block, in addresses.
 
     Raises:
         InvalidPool: the spec contradicts itself; `messages` says where.
         PoolTooLarge: it has more than `max_addresses` addresses.
     """
-    reserved = [*(one.cidr for one in spec.reserved), *_gateway(spec)]
+    reserved = [one.cidr for one in reservations(spec)]
     return Layout.parse(spec.cidr, reserved, spec.spans(), max_addresses=max_addresses)
 
 
-def _gateway(spec: NetworkPoolSpec | SecondaryBlock) -> Iterator[str]:
-    """Yield the CIDR of the gateway alone, if there is one inside the pool."""
-    text = "" if isinstance(spec, SecondaryBlock) else spec.gateway or ""
-    alone, whole = parsed(text, text), parsed_entry(spec.cidr)
-    yield from (alone.text,) if alone and whole and whole.contains(alone) else ()
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A part of a pool's block that is never handed out.
+
+    Args:
+        cidr: the part.
+        text: the part as messages show it: as the spec writes it, or the address alone.
+        field: the field of the block that reserves it: `("reserved", 0)`.
+        note: why, for people.
+    """
+
+    cidr: str
+    text: str
+    field: tuple[str | int, ...]
+    note: str
+
+
+EXCLUDE_EDGES = "excludeNetworkAndBroadcast"
+"""The field of a pool's spec that keeps the addresses of `name_edge_addresses` from being used."""
+
+
+def reservations(spec: NetworkPoolSpec) -> Iterator[Reservation]:
+    """Yield what one block never hands out, in the order of its layout's `reserved`."""
+    for number, one in enumerate(spec.reserved):
+        yield Reservation(one.cidr, one.cidr, ("reserved", number), one.description)
+    whole = parsed_entry(spec.cidr)
+    if whole is None:
+        return
+    gateway = parsed(spec.gateway, spec.gateway) if spec.gateway else None
+    if spec.gateway and gateway is not None and whole.contains(gateway):
+        yield Reservation(gateway.text, spec.gateway, ("gateway",), "gateway")
+    if spec.excludeNetworkAndBroadcast:
+        for name, address in name_edge_addresses(whole).items():
+            yield Reservation(address.text, address.start_text, (EXCLUDE_EDGES,), name)
 
 
 def cidrs(spec: NetworkPoolSpec) -> list[AddressRange]:

@@ -178,11 +178,11 @@ def picture(
     except InvalidPool as invalid:
         return Picture(pool, (), "; ".join(invalid.messages))
     layers = [_Layer(one.first, one.last, "range") for one in layout.ranges]
-    # What is reserved for the gateway comes last, and is not among the spec's reservations.
-    reasons = [*(one.description for one in pool.spec.reserved), "gateway"]
     layers += [
-        _Layer(parsed.first, parsed.last, f"reserved:{why}")
-        for why, parsed in zip(reasons, layout.reserved, strict=False)
+        _Layer(parsed.first, parsed.last, f"reserved:{reservation.note}")
+        for reservation, parsed in zip(
+            ranges.reservations(pool.spec), layout.reserved, strict=True
+        )
     ]
     layers += [
         _Layer(*span, holder)

@@ -109,11 +109,6 @@ class SecondaryBlock:
     tenantAllocation: SecondaryAllocation | None = None
     """Restricts tenants to part of the block; the whole block if absent."""
 
-    def spans(self) -> tuple[tuple[str, str], ...]:
-        """Return the allocatable ranges as declared; empty means the whole CIDR."""
-        tenant = self.tenantAllocation
-        return tuple((span.start, span.end) for span in tenant.ranges) if tenant else ()
-
 
 @with_config(poolrules.POOL)
 @dataclass(frozen=True, slots=True)
@@ -130,6 +125,25 @@ class NetworkPoolSpec:
     """A block of the other family, for allocations of two families."""
     gateway: OptionalAddressText | None = None
     """The gateway that machines are told. It is never handed out."""
+    excludeNetworkAndBroadcast: bool | None = None
+    """Never hand out the network address and the broadcast address of an IPv4 CIDR, nor the first
+    address of an IPv6 CIDR (subnet-router anycast). False if absent. CIDRs of one or two addresses
+    have no such addresses (RFC 3021, RFC 6164)."""
+
+    @property
+    def blocks(self) -> tuple["NetworkPoolSpec", ...]:
+        """The spec, or a spec for each of its families: what is true of one block alone."""
+        second = self.secondary
+        if second is None:
+            return (self,)
+        tenant = second.tenantAllocation
+        other = NetworkPoolSpec(
+            cidr=second.cidr,
+            reserved=second.reserved,
+            tenantAllocation=TenantAllocation(ranges=tenant.ranges) if tenant else None,
+            excludeNetworkAndBroadcast=self.excludeNetworkAndBroadcast,
+        )
+        return replace(self, secondary=None), other
 
     def spans(self) -> tuple[tuple[str, str], ...]:
         """Return the allocatable ranges as declared; empty means the whole CIDR."""
@@ -361,16 +375,10 @@ class NetworkPool:
     @property
     def blocks(self) -> tuple["NetworkPool", ...]:
         """The pool, or a pool for each of its families: to count and to draw them one by one."""
-        second, counts = self.spec.secondary, self.status.secondary or SecondaryCounts()
-        if second is None:
+        if self.spec.secondary is None:
             return (self,)
-        tenant = second.tenantAllocation
-        spec = NetworkPoolSpec(
-            cidr=second.cidr,
-            reserved=second.reserved,
-            tenantAllocation=TenantAllocation(ranges=tenant.ranges) if tenant else None,
-        )
+        counts = self.status.secondary or SecondaryCounts()
         shown = {one.name: getattr(counts, one.name) for one in fields(counts)}
         status = replace(self.status, secondary=None, **shown)
-        first = replace(self, spec=replace(self.spec, secondary=None))
-        return first, replace(self, spec=spec, status=status)
+        first, second = self.spec.blocks
+        return replace(self, spec=first), replace(self, spec=second, status=status)

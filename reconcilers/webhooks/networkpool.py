@@ -22,11 +22,12 @@ from allocator.addresses import Span, address_text, minus, quoted
 from controller.errors import Cause
 from reconcilers import poolspec, ranges
 from reconcilers.api.ipallocation import ALLOCATED, RELEASED, IPAllocation
-from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec, SecondaryBlock
+from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.networkpool.offers import layout_offers
 from reconcilers.networkpool.protocol import settle
 from reconcilers.networkpool.view import HeldRange, View
 from reconcilers.poolspec import SECONDARY, SPEC, Path
+from reconcilers.ranges import Reservation
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks.verdict import Verdict, about, bounded, field, forbidden, invalid
 
@@ -247,21 +248,21 @@ class _LeftOut:
         at: the field that leaves it out.
         holder: the object that holds it.
         address: the address.
-        reserved: the reserved CIDR, or the gateway, that has it; empty if it is outside.
+        reserved: what reserves it; None if it is outside the ranges.
     """
 
     at: Path
     holder: str
     address: str
-    reserved: str = ""
+    reserved: Reservation | None = None
 
     def cause(self) -> Cause:
         """Return the refusal of the edit."""
-        if self.reserved:
-            what = (
-                f"cannot reserve {quoted(self.reserved)}: {self.holder} has address"
-                f" {self.address} in it"
-            )
+        if self.reserved is not None:
+            reserved = quoted(self.reserved.text)
+            if self.reserved.field == (ranges.EXCLUDE_EDGES,):
+                reserved = f"{self.reserved.note} {reserved}"
+            what = f"cannot reserve {reserved}: {self.holder} has address {self.address} in it"
         else:
             what = (
                 f"cannot narrow tenant allocation ranges: {self.holder} has address"
@@ -271,7 +272,9 @@ class _LeftOut:
 
     def warning(self) -> str:
         """Return the warning about the edit, where the holder does not depend on the pool."""
-        where = f"in {self.reserved}" if self.reserved else "outside the proposed ranges"
+        where = "outside the proposed ranges"
+        if self.reserved is not None:
+            where = f"in {self.reserved.text}"
         return (
             f"{field(self.at)}: {self.holder} has address {self.address} {where}; it keeps it, and"
             " the pool no longer counts it as in use"
@@ -323,7 +326,7 @@ def _had(before: Iterable[Layout], held: AddressRange) -> list[AddressRange]:
     return [AddressRange(*part, layout.family) for part in layout.clip(span)]
 
 
-def _field_of_ranges(at: Path, block: NetworkPoolSpec | SecondaryBlock) -> Path:
+def _field_of_ranges(at: Path, block: NetworkPoolSpec) -> Path:
     return (*at, "tenantAllocation") if block.spans() else (*at, "cidr")
 
 
@@ -333,10 +336,11 @@ def _outside(new: NetworkPool, at: Path, holder: str, address: str) -> _LeftOut:
 
 
 def _reserved(new: NetworkPool, at: Path, after: Layout, holder: str, address: int) -> _LeftOut:
-    """Return that a reserved CIDR, or a gateway, covers an allocation's address."""
-    number = next(i for i, held in enumerate(after.reserved) if held.contains(address))
+    """Return which reservation covers an allocation's address."""
     block = dict(poolspec.blocks(new.spec))[at]
-    listed = number < len(block.reserved)
-    reserved = block.reserved[number].cidr if listed else new.spec.gateway or ""
-    path = (*at, "reserved", number) if listed else (*at, "gateway")
-    return _LeftOut(path, holder, address_text(address, after.family), reserved)
+    pairs = zip(ranges.reservations(block), after.reserved, strict=True)
+    reservation = next(one for one, parsed in pairs if parsed.contains(address))
+    text = address_text(address, after.family)
+    if reservation.field[0] == "reserved":
+        return _LeftOut((*at, *reservation.field), holder, text, reservation)
+    return _LeftOut((*SPEC, *reservation.field), holder, text, reservation)

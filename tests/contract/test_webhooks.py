@@ -184,8 +184,9 @@ async def test_writes_are_judged_before_they_are_stored(site: Site) -> None:
 
         ends = {"start": "10.0.0.0", "end": "10.0.0.31"}
         spec = {"cidr": "10.0.0.0/24", "tenantAllocation": ends}
-        [warning] = warnings(await site.create("NetworkPool", "lab", spec))
-        assert "start and end are deprecated; write ranges: [{start:" in warning
+        deprecated, edge = warnings(await site.create("NetworkPool", "lab", spec))
+        assert "start and end are deprecated; write ranges: [{start:" in deprecated
+        assert "hands out 10.0.0.0 (network address); set spec.excludeNetworkAnd" in edge
 
         # A cache that has not heard of the pool yet must not lead to a refusal, nor to a pass.
         huge = await site.create("IPAllocation", "huge", request(count=64))
@@ -198,6 +199,12 @@ async def test_writes_are_judged_before_they_are_stored(site: Site) -> None:
         assert field == "spec.tenantAllocation"
         assert 'IPAllocation "a" has address 10.0.0.0 outside the proposed ranges' in message
         assert (await site.edit("NetworkPool", "lab", only(0, 15))).is_success
+
+        excluding = {"spec": {"excludeNetworkAndBroadcast": True}}
+        refused = await site.edit("NetworkPool", "lab", excluding)
+        [(field, message)] = causes(refused)
+        assert field == "spec.excludeNetworkAndBroadcast"
+        assert 'cannot reserve network address "10.0.0.0": IPAllocation "a" has' in message
 
         refused = await site.delete("NetworkPool", "lab")
         assert refused.status_code == 403

@@ -71,11 +71,17 @@ def pool(
     reserved: Sequence[str] = (),
     tenant: Mapping[str, Any] | None = None,
     secondary: Mapping[str, Any] | None = None,
+    edges: bool | None = False,
     status: Mapping[str, Any] | None = None,
     **meta: Any,
 ) -> NetworkPool:
-    """Return a pool that has its finalizer and a memory."""
+    """Return a pool that has its finalizer and a memory.
+
+    It confirms that it hands out network and broadcast addresses unless `edges` says otherwise.
+    """
     spec: dict[str, Any] = {"cidr": cidr, "reserved": [{"cidr": c} for c in reserved]}
+    if edges is not None:
+        spec["excludeNetworkAndBroadcast"] = edges
     if tenant is not None:
         spec["tenantAllocation"] = tenant
     if secondary is not None:

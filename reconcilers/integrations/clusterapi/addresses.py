@@ -9,7 +9,14 @@ blocks are runs, never one by one.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from allocator import AddressRange, Family, InvalidPool, InvalidRange, Layout
+from allocator import (
+    AddressRange,
+    Family,
+    InvalidPool,
+    InvalidRange,
+    Layout,
+    name_edge_addresses,
+)
 from allocator.addresses import BITS, Span, address_text, minus, parse_address, quoted, union
 from allocator.errors import MalformedText
 from reconcilers.integrations.clusterapi.api import IPPoolSpec, PrefixPoolSpec
@@ -97,7 +104,7 @@ def ip_space(spec: IPPoolSpec) -> PoolSpace:
     if not all(subnet.contains(one) for one in listed):
         raise InvalidPool(["provided address belongs to a different subnet than others"])
     if not spec.allocateReservedIPAddresses:
-        holes += reserved(subnet)
+        holes += name_edge_addresses(subnet).values()
     layout = _layout(listed, holes, family)
     return PoolSpace(layout, 0, spec.prefix, spec.gateway)
 
@@ -128,18 +135,6 @@ def subnet_of(address: int, prefix: int, family: Family) -> AddressRange:
     """Return the subnet that an address lies in, by the length of its prefix."""
     hosts = (1 << BITS[family] - prefix) - 1
     return AddressRange(address & ~hosts, address | hosts, family)
-
-
-def reserved(subnet: AddressRange) -> list[AddressRange]:
-    """Return which addresses of a subnet are reserved.
-
-    These are the first (the network's, or that of any router) and, in IPv4, the last (broadcast).
-    A subnet of two addresses or of one has none: RFC 3021, RFC 6164.
-    """
-    if subnet.size <= 2:
-        return []
-    ends = [subnet.first] + [subnet.last] * (subnet.family == 4)
-    return [AddressRange(end, end, subnet.family) for end in ends]
 
 
 def parse_entries(texts: Iterable[str]) -> list[AddressRange]:

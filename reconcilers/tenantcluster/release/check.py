@@ -154,8 +154,11 @@ class TenantReleaseCheck(ReleaseCheck):
             return False
         if unreadable_in_cache(self._allocations, deleted.pool_key):
             return False
-        second = pool.spec.secondary.reserved if pool.spec.secondary is not None else ()
-        reserved = (ranges.parsed_entry(one.cidr) for one in (*pool.spec.reserved, *second))
+        reserved = (
+            ranges.parsed_entry(reservation.cidr)
+            for block in pool.spec.blocks
+            for reservation in ranges.reservations(block)
+        )
         others = (
             span
             for one in self._allocations.by_index(POOL_INDEX, str(deleted.pool_key))

@@ -111,8 +111,11 @@ def thing(kind: str, name: str, spec: Mapping[str, Any], **more: Any) -> dict[st
 
 
 def pool(name: str = "lab", cidr: str = "10.40.0.0/24", **more: Any) -> dict[str, Any]:
-    """Return a NetworkPool; `tenant` and `reserved` go into its spec."""
-    spec: dict[str, Any] = {"cidr": cidr}
+    """Return a NetworkPool; `tenant`, `reserved` and `edges` go into its spec.
+
+    It confirms that it hands out network and broadcast addresses unless `edges` says otherwise.
+    """
+    spec: dict[str, Any] = {"cidr": cidr, "excludeNetworkAndBroadcast": more.pop("edges", False)}
     if "tenant" in more:
         spec["tenantAllocation"] = more.pop("tenant")
     if "reserved" in more:

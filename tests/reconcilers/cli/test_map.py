@@ -21,6 +21,19 @@ def extents(outcome: Outcome) -> list[tuple[str, str, str]]:
     return [(e["start"], e["end"], e["state"]) for e in one["extents"]]
 
 
+def test_excluded_network_and_broadcast_addresses_are_shown_with_their_reason(
+    tmp_path: Path,
+) -> None:
+    described = pool(cidr="10.0.0.0/29", edges=True)
+    outcome = ask(tmp_path, *("map", "lab", "-o", "json"), objects=(described,))
+    [shown] = json.loads(outcome.out)["items"]
+    assert [(e["start"], e["end"], e["state"], e.get("note", "")) for e in shown["extents"]] == [
+        ("10.0.0.0", "10.0.0.0", "reserved", "network address"),
+        ("10.0.0.1", "10.0.0.6", "free", ""),
+        ("10.0.0.7", "10.0.0.7", "reserved", "broadcast address"),
+    ]
+
+
 def test_the_gateway_of_a_pool_is_shown_as_reserved(tmp_path: Path) -> None:
     described = pool(cidr="10.0.0.0/29", reserved=["10.0.0.6/31"])
     described["spec"]["gateway"] = "10.0.0.1"

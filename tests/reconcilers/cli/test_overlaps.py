@@ -111,7 +111,8 @@ def test_a_networkpool_that_divides_a_subnet_with_pools_of_other_kinds_shares_no
 
 def test_the_second_family_of_a_networkpool_is_compared_too() -> None:
     second = {"cidr": "fd00:71::/64"}
-    pool = thing("NetworkPool", "np", {"cidr": "10.71.0.0/26", "secondary": second})
+    spec = {"cidr": "10.71.0.0/26", "secondary": second, "excludeNetworkAndBroadcast": False}
+    pool = thing("NetworkPool", "np", spec)
     prefixes = {"prefixes": ["fd00:71::/124"], "allocationPrefixLength": 126}
     other = body("ipam.cluster.x-k8s.io/v1alpha2", "GlobalInClusterPrefixPool", "pp", prefixes)
     sentence = "addresses are also handed out by GlobalInClusterPrefixPool pp (16 addresses)"

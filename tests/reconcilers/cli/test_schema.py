@@ -237,7 +237,8 @@ def test_an_unknown_field_is_a_warning_and_dropped() -> None:
         "spec.resrved: this field is unknown and ignored; did you mean reserved?",
         "extra: this field is unknown and ignored",
     ]
-    assert outcome.items["NetworkPool/x"]["spec"] == {"cidr": "10.40.0.0/24"}
+    kept = {"cidr": "10.40.0.0/24", "excludeNetworkAndBroadcast": False}
+    assert outcome.items["NetworkPool/x"]["spec"] == kept
 
 
 def test_free_form_values_are_kept_as_they_are() -> None:

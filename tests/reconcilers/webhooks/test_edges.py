@@ -1,0 +1,152 @@
+"""Network and broadcast addresses of a pool: left out on request, warned of otherwise."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allocator import AddressRange, Layout, PoolExhausted, Space, name_edge_addresses
+from reconcilers import ranges
+from reconcilers.networkpool.offers import offers_of
+from reconcilers.webhooks import networkpool
+from reconcilers.webhooks.verdict import Verdict
+from tests.reconcilers import make
+
+LIMIT = 1 << 20
+SECOND = {"cidr": "fd00::/120"}
+HINT = (
+    "; set spec.excludeNetworkAndBroadcast to true to leave such addresses out, or to false to"
+    " confirm them"
+)
+
+
+def offered(**spec: object) -> list[str]:
+    pool = make.pool(cidr="10.0.0.0/24", **({"edges": True} | spec))  # type: ignore[arg-type]
+    [offer] = offers_of(pool, LIMIT)
+    return [f"{part.start_text}-{part.end_text}" for part in offer.ranges]
+
+
+def created(cidr: str, **spec: object) -> Verdict:
+    pool = make.pool(cidr=cidr, **({"edges": None} | spec))  # type: ignore[arg-type]
+    return networkpool.created(pool, make.spaces(), LIMIT)
+
+
+def test_a_pool_that_excludes_them_offers_the_addresses_between() -> None:
+    assert offered() == ["10.0.0.1-10.0.0.254"]
+    assert offered(edges=False) == ["10.0.0.0-10.0.0.255"]
+    assert offered(edges=None) == ["10.0.0.0-10.0.0.255"]
+
+
+def test_the_first_address_of_a_block_of_ipv6_is_left_out_and_the_last_is_not() -> None:
+    assert offered(secondary=SECOND) == ["10.0.0.1-10.0.0.254", "fd00::1-fd00::ff"]
+
+
+@pytest.mark.parametrize("cidr", ["10.0.0.0/31", "10.0.0.0/32", "fd00::/127", "fd00::/128"])
+def test_a_cidr_of_one_or_two_addresses_loses_none_and_is_not_warned_of(cidr: str) -> None:
+    pool = make.pool(cidr=cidr, edges=True)
+    [layout] = ranges.layouts(pool.spec, LIMIT)
+    assert layout.total == layout.cidr.size
+    assert created(cidr).warnings == ()
+
+
+def test_a_request_for_every_address_between_is_served_and_no_further_one() -> None:
+    [layout] = ranges.layouts(make.pool(cidr="10.0.0.0/29", edges=True).spec, LIMIT)
+    space = Space(layout, [])
+    assert space.capacity().total == 6
+    assert space.allocate(6).text == "10.0.0.1-10.0.0.6"
+    assert space.capacity().available == 0
+
+
+def test_a_pool_that_does_not_say_is_warned_with_the_addresses_and_the_field() -> None:
+    both = "spec.cidr: the pool hands out 10.0.0.0 (network address) and 10.0.0.255 (broadcast"
+    assert created("10.0.0.0/24").warnings == (f"{both} address){HINT}",)
+    tenant = {"ranges": [{"start": "10.0.0.16", "end": "10.0.0.255"}]}
+    one = "spec.cidr: the pool hands out 10.0.0.255 (broadcast address)"
+    assert created("10.0.0.0/24", tenant=tenant).warnings == (f"{one}{HINT}",)
+    second = "spec.secondary.cidr: the pool hands out fd00:: (subnet-router anycast address)"
+    kept = created("10.0.0.0/24", reserved=["10.0.0.0/32", "10.0.0.255/32"], secondary=SECOND)
+    assert kept.warnings == (f"{second}{HINT}",)
+
+
+def test_a_pool_that_says_so_is_not_warned_of() -> None:
+    assert created("10.0.0.0/24", edges=True).warnings == ()
+    assert created("10.0.0.0/24", edges=False).warnings == ()
+    tenant = {"ranges": [{"start": "10.0.0.1", "end": "10.0.0.254"}]}
+    assert created("10.0.0.0/24", tenant=tenant).warnings == ()
+
+
+def excluded(first: str, last: str, cidr: str = "10.0.0.0/24") -> Verdict:
+    old, new = make.pool(cidr=cidr, edges=False), make.pool(cidr=cidr, edges=True)
+    held = make.allocation(
+        "a", status={"phase": "Allocated", "startAddress": first, "endAddress": last}
+    )
+    assert networkpool.gives_up_addresses(new, old, LIMIT)
+    return networkpool.updated(new, old, make.view(held), make.spaces(), LIMIT)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "address", "name"),
+    [
+        ("10.0.0.0", "10.0.0.7", "10.0.0.0", "network"),
+        ("10.0.0.248", "10.0.0.255", "10.0.0.255", "broadcast"),
+    ],
+)
+def test_excluding_an_address_that_is_held_is_refused_by_name(
+    first: str, last: str, address: str, name: str
+) -> None:
+    [cause] = excluded(first, last).causes
+    assert cause.field == "spec.excludeNetworkAndBroadcast"
+    assert cause.message == (
+        f'cannot reserve {name} address "{address}": IPAllocation "a" has address {address} in it.'
+        " Migrate or delete affected allocations first"
+    )
+
+
+def test_excluding_addresses_that_nobody_holds_is_allowed() -> None:
+    assert excluded("10.0.0.1", "10.0.0.254").allowed
+
+
+def test_a_pool_that_grows_may_hand_out_the_broadcast_address_of_its_old_cidr() -> None:
+    [layout] = ranges.layouts(make.pool(cidr="10.0.0.0/23", edges=True).spec, LIMIT)
+    assert [part.text for part in layout.blocks] == ["10.0.0.1-10.0.1.254"]
+
+
+@given(
+    base=st.sampled_from(["10.0.0.0", "fd00::"]),
+    length=st.integers(0, 8),
+    spans=st.lists(st.integers(0, 255), max_size=6, unique=True).map(sorted),
+    sizes=st.lists(st.integers(1, 40), max_size=30),
+)
+def test_excluded_addresses_are_never_handed_out_and_the_figures_add_up(
+    base: str, length: int, spans: list[int], sizes: list[int]
+) -> None:
+    bits = 128 if ":" in base else 32
+    whole = AddressRange.parse_cidr(f"{base}/{bits - length}")
+    inside = [whole.first + number for number in spans if number < whole.size]
+    pairs = zip(inside[::2], inside[1::2], strict=False)
+    tenant = {
+        "ranges": [
+            {"start": part.start_text, "end": part.end_text}
+            for part in (AddressRange(first, last, whole.family) for first, last in pairs)
+        ]
+    }
+    excluding, plain = (
+        ranges.layout(make.pool(cidr=whole.text, tenant=tenant, edges=edges).spec, LIMIT)
+        for edges in (True, False)
+    )
+    edges = name_edge_addresses(whole).values()
+    offered_edges = [one for one in edges if _offers(plain, one)]
+    assert excluding.total == plain.total - len(offered_edges)
+    space, taken = Space(excluding, []), list[AddressRange]()
+    for size in (*sizes, *[1] * excluding.total):
+        try:
+            taken.append(space.allocate(size))
+        except PoolExhausted:
+            continue
+    assert not [part for part in taken for edge in edges if part.overlaps(edge)]
+    assert sum(part.size for part in taken) == excluding.total
+    figures = space.capacity()
+    assert (figures.total, figures.allocated, figures.available) == (excluding.total,) * 2 + (0,)
+
+
+def _offers(layout: Layout, address: AddressRange) -> bool:
+    return any(part.contains(address) for part in layout.blocks)
