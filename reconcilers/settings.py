@@ -47,6 +47,9 @@ class PoolSettings:
     """Ranges handed out with one write of a pool."""
     width: int = 32
     """Status writes of allocations in flight at once, of all pools together."""
+    namespaces: tuple[str, ...] = ()
+    """The namespaces, separated by commas, that may hold NetworkPools and ProviderConfigs; empty
+    for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +211,7 @@ def checked(settings: Settings) -> Settings:
     """
     tenant = settings.tenant
     for what, text, form in (
+        *(("pool namespaces", namespace, "NAME") for namespace in settings.pool.namespaces),
         ("namespace", settings.namespace, "NAME"),
         ("metallb namespace", tenant.metallb_namespace, "NAME"),
         ("platform service", tenant.platform_service, "NAMESPACE/NAME, or empty"),

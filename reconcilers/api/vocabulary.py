@@ -47,6 +47,8 @@ WORDS: Mapping[str, Words] = {
                     "UnreadableAllocation": "False: what some allocation holds cannot be read, so"
                     " nothing is handed out",
                     "ForeignManager": "False: another controller writes these statuses",
+                    "NamespaceNotAllowed": "False: --pool-namespaces does not name the pool's"
+                    " namespace, so nothing is handed out",
                     "DefinitionOutdated": "False: the CustomResourceDefinition in force drops"
                     " what the pool has to remember",
                     "Deleting": "False: the pool waits for its allocations to be released",
@@ -184,6 +186,8 @@ WORDS: Mapping[str, Words] = {
                     " message names it",
                     "NetworkNotReady": "False: the ProviderConfig names no pools",
                     "ProviderAccessDenied": "False: the ProviderConfig is another team's",
+                    "NamespaceNotAllowed": "False: the ProviderConfig is in a namespace that"
+                    " --pool-namespaces does not name",
                 },
             ),
             Condition(
@@ -289,6 +293,7 @@ WORDS: Mapping[str, Words] = {
                     "PoolNotFound": "False: as for PoolAvailable",
                     "PoolUnreadable": "False: as for PoolAvailable",
                     "Reconciling": "False: as for PoolAvailable",
+                    "NamespaceNotAllowed": "False: --pool-namespaces does not name its namespace",
                     "ValidationFailed": "False: the spec contradicts itself, or names a team that"
                     " does not exist",
                 },

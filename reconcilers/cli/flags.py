@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from typing_extensions import override
 
 from reconcilers.cli import names
 from reconcilers.settings import INTEGRATIONS, Settings
@@ -44,6 +45,24 @@ def option(*declarations: str, **attributes: Any) -> Callable[[F], F]:
     attributes.setdefault("show_envvar", True)
     attributes.setdefault("show_default", True)
     return click.option(*declarations, **attributes)
+
+
+class NameList(click.ParamType[tuple[str, ...]]):
+    """Names separated by commas."""
+
+    name = "names"
+
+    @override
+    def convert(
+        self,
+        value: str | tuple[str, ...],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> tuple[str, ...]:
+        """Return each name once, in the order given."""
+        if isinstance(value, tuple):
+            return value
+        return tuple(dict.fromkeys(name for part in value.split(",") if (name := part.strip())))
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -221,8 +240,10 @@ def _option(setting: Setting) -> Callable[[F], F]:
         case int():
             share = setting.name == "percent"  # the only one that has a most, and may be 0
             more["type"] = click.IntRange(0, 100) if share else click.IntRange(min=1)
-        case tuple():
+        case tuple() if setting.name == "integration":
             more = {"type": click.Choice(INTEGRATIONS), "multiple": True}
+        case tuple() as default:
+            more = {"type": NameList(), "default": ",".join(default), "metavar": "NAMESPACE,..."}
         case _:
             pass
     return option(setting.flag, **more, help=setting.help)

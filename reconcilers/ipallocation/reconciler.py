@@ -48,6 +48,7 @@ from reconcilers.api.networkpool import Assignment, NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding, rendered, with_findings
 from reconcilers.ipallocation.release import InUse, ReleaseCheck
+from reconcilers.poolnamespaces import NAMESPACE_NOT_ALLOWED
 from reconcilers.references import describe_unreadable_pool
 from reconcilers.settings import AllocationSettings
 
@@ -243,9 +244,8 @@ def waiting_for(allocation: IPAllocation, pool: NetworkPool | None) -> Finding:
         return Finding(READY, False, "PoolNotReady", message)
     ready = find(pool.status.conditions, READY)
     if ready is not None and not is_true(pool.status.conditions, READY):
-        return Finding(
-            READY, False, "PoolNotReady", f"NetworkPool {where} is not ready: {ready.reason}"
-        )
+        why = ready.message if ready.reason == NAMESPACE_NOT_ALLOWED else ready.reason
+        return Finding(READY, False, "PoolNotReady", f"NetworkPool {where} is not ready: {why}")
     return Finding(
         READY, False, "Reconciling", f"waiting for NetworkPool {where} to assign a range"
     )

@@ -65,6 +65,7 @@ from reconcilers.networkpool.view import (
     View,
 )
 from reconcilers.networkpool.waitlog import WaitLog
+from reconcilers.poolnamespaces import NAMESPACE_NOT_ALLOWED, describe_refused_namespace
 from reconcilers.settings import PoolSettings
 from reconcilers.spaces.index import SpaceIndex
 
@@ -170,6 +171,9 @@ class NetworkPoolReconciler:
     async def _reconcile(self, pool: NetworkPool) -> Outcome:
         """Serve a pool that is not being deleted, unless its spec or status forbids it."""
         pool = await self._with_finalizer(pool)
+        refused = describe_refused_namespace(pool.metadata.namespace, self._settings.namespaces)
+        if refused:
+            return await self._block_namespace(pool, refused)
         try:
             geometry = self._specs.layouts(pool)
         except InvalidPool as invalid:
@@ -183,6 +187,13 @@ class NetworkPoolReconciler:
             return Blocked(OUTDATED, wait)
         pool, view = await self._with_memory(pool)
         return await self._serve(pool, view, geometry)
+
+    async def _block_namespace(self, pool: NetworkPool, why: str) -> Outcome:
+        """Hand out nothing in a namespace whose pools do not count; say so on the pool."""
+        wanted = status.namespace_not_allowed(pool, why, self._clock.now())
+        if status.differs(pool.status, wanted):
+            await self._client.patch_status(NETWORK_POOL, pool, wanted)
+        return Blocked(NAMESPACE_NOT_ALLOWED, self._settings.resync)
 
     async def _block_foreign(self, pool: NetworkPool, other: ForeignManager) -> Outcome:
         """Hand out nothing until the other controller has stopped writing; say so on the pool."""

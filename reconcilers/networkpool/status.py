@@ -19,6 +19,7 @@ from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding, rendered, wi
 from reconcilers.networkpool import problems
 from reconcilers.networkpool.protocol import Decision
 from reconcilers.networkpool.view import HeldRange, Unreadable, View
+from reconcilers.poolnamespaces import NAMESPACE_NOT_ALLOWED
 
 STALLED = "Stalled"
 NO_CAPACITY = "NoCapacity"
@@ -200,6 +201,12 @@ def definition_outdated(pool: NetworkPool, now: datetime) -> dict[str, Any]:
         " status.allocationsRevision; apply that of this version (butler-ipam crds)"
     )
     return _conditions_only(pool, [Finding(READY, False, "DefinitionOutdated", message)], now)
+
+
+def namespace_not_allowed(pool: NetworkPool, why: str, now: datetime) -> dict[str, Any]:
+    """Return the status of a pool in a namespace whose pools do not count."""
+    message = f"nothing is handed out, ranges from before are kept: {why}"
+    return _conditions_only(pool, [Finding(READY, False, NAMESPACE_NOT_ALLOWED, message)], now)
 
 
 def foreign_managed(

@@ -1,6 +1,6 @@
 """A ProviderConfig's conditions and capacity, as functions of what was read."""
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 
@@ -18,6 +18,7 @@ from reconcilers.api.providerconfig import (
     ProviderNetwork,
 )
 from reconcilers.conditions import READY, Finding
+from reconcilers.poolnamespaces import NAMESPACE_NOT_ALLOWED, describe_refused_namespace
 from reconcilers.references import (
     absent_pools,
     describe_absent_pools,
@@ -115,6 +116,17 @@ def validity(config: ProviderConfig) -> Finding | None:
     if verdict.allowed:
         return None
     return Finding(READY, False, VALIDATION_FAILED, f"validation errors: {verdict.sentence()}")
+
+
+def refused_namespace(config: ProviderConfig, allowed: Sequence[str]) -> Finding | None:
+    """Return the Ready condition of a provider whose namespace may hold none; None if it may.
+
+    Args:
+        config: the ProviderConfig.
+        allowed: the namespaces that may; empty for all.
+    """
+    why = describe_refused_namespace(config.metadata.namespace, allowed)
+    return Finding(READY, False, NAMESPACE_NOT_ALLOWED, why) if why else None
 
 
 def team(config: ProviderConfig) -> str:

@@ -114,7 +114,8 @@ class ProviderConfigReconciler:
     async def _evaluate(self, config: ProviderConfig) -> Evaluation:
         """Check the spec, the credentials Secret, the team and the pools of a ProviderConfig."""
         findings: list[Finding] = []
-        wrong = evaluation.validity(config) or await self._team(config)
+        wrong = evaluation.refused_namespace(config, self._settings.pool.namespaces)
+        wrong = wrong or evaluation.validity(config) or await self._team(config)
         if wrong is not None:
             findings.append(wrong)
         evaluated = evaluation.pools(config, self._pools.get, self._pools.unreadable)

@@ -6,7 +6,7 @@ the ProviderConfig named `default`
 the first one there is
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -27,6 +27,7 @@ from reconcilers.api.providerconfig import IPAM, ProviderConfig
 from reconcilers.api.resources import BUTLER_CONFIG
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding
+from reconcilers.poolnamespaces import NAMESPACE_NOT_ALLOWED, describe_refused_namespace
 from reconcilers.tenantcluster.status import network_ready
 
 TEAM = "team"
@@ -68,7 +69,15 @@ class ProviderUnreadable(ProviderUnknown):
 
 
 class Providers:
-    """Finds the ProviderConfig of tenants."""
+    """Finds the ProviderConfig of tenants.
+
+    Args:
+        client: for live reads of the platform's default.
+        configs: all ProviderConfigs.
+        clock: the time.
+        default_namespace: what a reference without a namespace means.
+        namespaces: the namespaces whose ProviderConfigs count; empty for all.
+    """
 
     def __init__(
         self,
@@ -76,8 +85,10 @@ class Providers:
         configs: Cache[ProviderConfig],
         clock: Clock,
         default_namespace: str,
+        namespaces: Sequence[str] = (),
     ) -> None:
         self._client = client
+        self._namespaces = namespaces
         self._clock = clock
         self._configs = configs
         self._namespace = default_namespace
@@ -163,6 +174,16 @@ class Providers:
         default = self._platform.key if self._platform is not None else None
         wanted = wanted_provider(tenant, self._namespace, default)
         return misconfigured(tenant, provider, wanted)
+
+    def denied(self, tenant: TenantCluster, provider: ProviderConfig | None) -> Finding | None:
+        """Return why the provider may not be used for `tenant`, None if it may."""
+        if provider is None:
+            return None
+        refused = describe_refused_namespace(provider.metadata.namespace, self._namespaces)
+        if refused:
+            message = f"ProviderConfig {provider.metadata.key} is not used: {refused}"
+            return network_ready(False, NAMESPACE_NOT_ALLOWED, message)
+        return denied(tenant, provider)
 
     async def _read(self) -> "_Default":
         """Read the default of ButlerConfig; none if there is no such object or no such kind.
@@ -300,7 +321,7 @@ def describe_absent(tenant: TenantCluster, wanted: Key | None) -> str:
 
 
 def denied(tenant: TenantCluster, provider: ProviderConfig | None) -> Finding | None:
-    """Return why the provider may not be used for `tenant`, None if it may.
+    """Return why the provider's scope excludes `tenant`, None if it does not.
 
     A provider of one team serves that team's clusters. A cluster that names no team is taken for
     its namespace's, which other controllers guard.

@@ -66,7 +66,6 @@ from reconcilers.tenantcluster.provider import (
     UNKNOWN_SECONDS,
     Providers,
     ProviderUnknown,
-    denied,
     provider_unknown,
 )
 from reconcilers.tenantcluster.release.teardown import Teardown, VanishedClusters
@@ -251,7 +250,8 @@ class TenantClusterReconciler:
         except ProviderUnknown as unknown:
             await self._write_problem(tenant, provider_unknown(unknown), PROVISIONING)
             return Blocked(unknown.reason, UNKNOWN_SECONDS)
-        problem = self._providers.misconfigured(tenant, provider) or denied(tenant, provider)
+        problem = self._providers.misconfigured(tenant, provider)
+        problem = problem or self._providers.denied(tenant, provider)
         if problem is not None or provider is None:
             return await self._block_misconfigured(tenant, problem)
         if provider.spec.networking.mode != IPAM:

@@ -150,15 +150,23 @@ def webhooks(
     """
     pools, allocations = caches.pools, caches.allocations
     home, limit = settings.namespace, settings.pool.max_addresses
+    allowed = settings.pool.namespaces
     providers = Providers(client, caches.providers, clock, home)
     pool_validator = PoolValidator(
-        client, pools, allocations, clock, limit, spaces=spaces, list_others=list_others
+        *(client, pools, allocations, clock, limit),
+        spaces=spaces,
+        list_others=list_others,
+        namespaces=allowed,
     )
+    allocation_validator = AllocationValidator(
+        client, pools, allocations, clock, limit, namespaces=allowed
+    )
+    cluster_validator = ClusterValidator(client, providers, spaces, allocations, home, allowed)
     return [
         webhook(NETWORK_POOL, pool_validator),
-        webhook(IP_ALLOCATION, AllocationValidator(client, pools, allocations, clock, limit)),
-        webhook(TENANT_CLUSTER, ClusterValidator(client, providers, spaces, allocations, home)),
-        webhook(PROVIDER_CONFIG, ProviderValidator(client, caches.clusters, home)),
+        webhook(IP_ALLOCATION, allocation_validator),
+        webhook(TENANT_CLUSTER, cluster_validator),
+        webhook(PROVIDER_CONFIG, ProviderValidator(client, caches.clusters, home, allowed)),
     ]
 
 

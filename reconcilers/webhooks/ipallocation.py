@@ -27,11 +27,16 @@ from reconcilers.api.ipallocation import (
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool.protocol import settle
 from reconcilers.networkpool.view import View
+from reconcilers.poolnamespaces import describe_refused_namespace
 from reconcilers.webhooks.verdict import Verdict, field, forbidden, invalid
 
 
 def created(
-    new: IPAllocation, pool: NetworkPool | None, view: Callable[[], View], max_addresses: int
+    new: IPAllocation,
+    pool: NetworkPool | None,
+    view: Callable[[], View],
+    max_addresses: int,
+    namespaces: Sequence[str] = (),
 ) -> Verdict:
     """Validate a new request.
 
@@ -40,12 +45,16 @@ def created(
         pool: the pool that it names; None if there is none.
         view: reads the pool's allocations; called only if the verdict depends on them.
         max_addresses: the largest pool, in addresses.
+        namespaces: the namespaces whose pools count; empty for all.
     """
     alone = validated_alone(new)
     if not alone.allowed:
         return alone
     if pool is None:
         what = f"NetworkPool {new.pool_key} does not exist; the request waits until it does"
+        return Verdict.from_causes(warnings=[f"spec.poolRef.name: {what}"])
+    if refused := describe_refused_namespace(pool.metadata.namespace, namespaces):
+        what = f"NetworkPool {new.pool_key} hands out nothing: {refused}"
         return Verdict.from_causes(warnings=[f"spec.poolRef.name: {what}"])
     try:
         geometry = ranges.layouts(pool.spec, max_addresses)

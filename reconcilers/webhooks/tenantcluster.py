@@ -33,11 +33,13 @@ class Provision:
             there is none.
         config: that object; None if it does not exist.
         unknown: why the default is not known; empty if it is, or is not needed.
+        refused: why ProviderConfigs of its namespace do not count; empty if they do.
     """
 
     key: Key | None
     config: ProviderConfig | None
     unknown: str = ""
+    refused: str = ""
 
 
 def review_spec(new: TenantCluster, provision: Provision, spaces: SpaceIndex) -> Verdict:
@@ -91,6 +93,10 @@ def _provider_warnings(new: TenantCluster, provision: Provision) -> Iterator[str
     """Yield warnings about a provider that is absent and a pool size that has no effect."""
     if provision.unknown:
         yield f"the platform's default ProviderConfig is not known: {provision.unknown}"
+        return
+    if provision.refused:
+        what = f"ProviderConfig {provision.key} is not used: {provision.refused}"
+        yield f"spec.providerConfigRef: {what}"
         return
     if provision.config is None:
         if provision.key is not None:

@@ -13,7 +13,7 @@ Warnings may be based on a cache that is behind; so may whatever a reconciler en
 ProviderConfig or a pool that is deleted too early is kept by its finalizer.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
@@ -34,6 +34,7 @@ from reconcilers.api.resources import (
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.networkpool.protocol import memory
 from reconcilers.networkpool.view import OtherHoldings, Reader, Unreadable, View
+from reconcilers.poolnamespaces import describe_refused_namespace
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.tenantcluster.allocations.membership import is_foreign, members
 from reconcilers.tenantcluster.provider import Providers, ProviderUnknown, refers_to
@@ -42,6 +43,20 @@ from reconcilers.webhooks.tenantcluster import Provision
 from reconcilers.webhooks.verdict import NOTHING, Verdict, forbidden
 
 T_contra = TypeVar("T_contra", contravariant=True)
+
+
+def refused_namespace(namespace: str, allowed: Sequence[str]) -> Verdict | None:
+    """Return the refusal of a NetworkPool or ProviderConfig by its namespace; None if it may be.
+
+    Args:
+        namespace: of the object.
+        allowed: the namespaces that may hold such objects; empty for all.
+    """
+    why = describe_refused_namespace(namespace, allowed)
+    if not why:
+        return None
+    what = f"{why}. Create it in one of these, or let an administrator add the namespace"
+    return Verdict.from_causes([forbidden(("metadata", "namespace"), what)])
 
 
 class Validator(Protocol[T_contra]):
@@ -69,6 +84,7 @@ class _Validator:
         allocations: all allocations, indexed by pool.
         clock: the time.
         max_addresses: the largest pool, in addresses.
+        namespaces: the namespaces whose pools count; empty for all.
     """
 
     def __init__(
@@ -78,7 +94,10 @@ class _Validator:
         allocations: Cache[IPAllocation],
         clock: Clock,
         max_addresses: int,
+        *,
+        namespaces: Sequence[str] = (),
     ) -> None:
+        self._namespaces = namespaces
         self._client = client
         self._pools = pools
         self._allocations = allocations
@@ -108,6 +127,7 @@ class PoolValidator(_Validator):
         max_addresses: the largest pool, in addresses.
         spaces: what pools of all kinds hand out.
         list_others: what others than IPAllocations hold of a pool.
+        namespaces: the namespaces whose pools count; empty for all.
     """
 
     def __init__(  # noqa: PLR0913 - what the rules read
@@ -120,17 +140,22 @@ class PoolValidator(_Validator):
         *,
         spaces: SpaceIndex,
         list_others: ListOtherHoldings = list_nothing,
+        namespaces: Sequence[str] = (),
     ) -> None:
-        super().__init__(client, pools, allocations, clock, max_addresses)
+        super().__init__(client, pools, allocations, clock, max_addresses, namespaces=namespaces)
         self._spaces = spaces
         self._list_others = list_others
 
     async def created(self, new: NetworkPool) -> Verdict:
         """Validate a new pool."""
+        if refused := refused_namespace(new.metadata.namespace, self._namespaces):
+            return refused
         return networkpool.created(new, self._spaces, self._limit)
 
     async def updated(self, new: NetworkPool, old: NetworkPool | None) -> Verdict:
         """Validate an edit; allocations are read only if the pool would lose addresses."""
+        if refused := refused_namespace(new.metadata.namespace, self._namespaces):
+            return refused
         others = OtherHoldings()
 
         def validated(view: View | None) -> Verdict:
@@ -196,14 +221,14 @@ class AllocationValidator(_Validator):
             return self._reader.cached(new.pool_key)
 
         pool = self._pools.get(new.pool_key)
-        verdict = ipallocation.created(new, pool, view, self._limit)
+        verdict = ipallocation.created(new, pool, view, self._limit, self._namespaces)
         if pool is not None and verdict.allowed:
             return verdict
         try:
             pool = await self._client.get(NETWORK_POOL, new.pool_key)
         except NotFound:
             pool = None
-        return ipallocation.created(new, pool, view, self._limit)
+        return ipallocation.created(new, pool, view, self._limit, self._namespaces)
 
     async def updated(self, new: IPAllocation, old: IPAllocation | None) -> Verdict:
         """Refuse a changed spec."""
@@ -223,6 +248,7 @@ class ClusterValidator:
         spaces: what pools of all kinds hand out.
         allocations: all allocations, indexed by tenant.
         default_namespace: what a reference without a namespace means.
+        namespaces: the namespaces whose ProviderConfigs count; empty for all.
     """
 
     def __init__(
@@ -232,7 +258,9 @@ class ClusterValidator:
         spaces: SpaceIndex,
         allocations: Cache[IPAllocation],
         default_namespace: str,
+        namespaces: Sequence[str] = (),
     ) -> None:
+        self._namespaces = namespaces
         self._client = client
         self._providers = providers
         self._spaces = spaces
@@ -282,14 +310,20 @@ class ClusterValidator:
             return Provision(None, None, str(unknown))
         named = cluster.spec.providerConfigRef
         if named is None:
-            return Provision(config.metadata.key if config is not None else None, config)
+            key = config.metadata.key if config is not None else None
+            return Provision(key, config, refused=self._refused(key))
         key = Key(named.namespace or self._namespace, named.name)
         if config is None:
             try:
                 config = await self._client.get(PROVIDER_CONFIG, key)
             except NotFound:
                 config = None
-        return Provision(key, config)
+        return Provision(key, config, refused=self._refused(key))
+
+    def _refused(self, provider: Key | None) -> str:
+        if provider is None:
+            return ""
+        return describe_refused_namespace(provider.namespace, self._namespaces)
 
 
 class ProviderValidator:
@@ -299,22 +333,30 @@ class ProviderValidator:
         client: for live reads.
         clusters: all TenantClusters.
         default_namespace: what a reference without a namespace means.
+        namespaces: the namespaces that may hold ProviderConfigs; empty for all.
     """
 
     def __init__(
-        self, client: Client, clusters: Cache[TenantCluster], default_namespace: str
+        self,
+        client: Client,
+        clusters: Cache[TenantCluster],
+        default_namespace: str,
+        namespaces: Sequence[str] = (),
     ) -> None:
+        self._namespaces = namespaces
         self._client = client
         self._clusters = clusters
         self._namespace = default_namespace
 
     async def created(self, new: ProviderConfig) -> Verdict:
         """Validate a new one."""
-        return providerconfig.review_spec(new)
+        refused = refused_namespace(new.metadata.namespace, self._namespaces)
+        return refused or providerconfig.review_spec(new)
 
     async def updated(self, new: ProviderConfig, old: ProviderConfig | None) -> Verdict:  # noqa: ARG002 - it must be sound, whatever it was
         """Validate an edit."""
-        return providerconfig.review_spec(new)
+        refused = refused_namespace(new.metadata.namespace, self._namespaces)
+        return refused or providerconfig.review_spec(new)
 
     async def deleted(self, old: ProviderConfig) -> Verdict:
         """Validate a deletion."""

@@ -71,7 +71,8 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
     """
     allocations = caches.allocations
     metrics = metrics or IpamMetrics()
-    choice = PoolChoice(caches.pools, allocations, settings.pool.max_addresses)
+    limit, allowed = settings.pool.max_addresses, settings.pool.namespaces
+    choice = PoolChoice(caches.pools, allocations, limit, allowed)
     requester = Requester(client, allocations, choice, metrics, recorder)
     services = TenantServices(caches.clusters, tenants, clock, settings.tenant)
     pools = PoolWatches(caches.clusters, tenants, clock, settings.tenant)
@@ -94,7 +95,7 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
         client,
         caches.clusters,
         allocations,
-        providers=Providers(client, caches.providers, clock, settings.namespace),
+        providers=Providers(client, caches.providers, clock, settings.namespace, allowed),
         requester=requester,
         projector=Projector(
             client,

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from controller.transport import Transport
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api import crd, names
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
-from reconcilers.settings import AllocationSettings, Settings, TenantSettings
+from reconcilers.settings import AllocationSettings, PoolSettings, Settings, TenantSettings
 from reconcilers.webhooks.admission import path
 from reconcilers.webhooks.configuration import NAME, SERVICE, VALIDATED, configuration
 from reconcilers.wiring import assemble
@@ -78,8 +79,8 @@ class Site:
         headers = {"Content-Type": "application/merge-patch+json"}
         return await self._http.patch(self._path(kind, name), json=change, headers=headers)
 
-    async def delete(self, kind: str, name: str) -> httpx.Response:
-        return await self._http.delete(self._path(kind, name))
+    async def delete(self, kind: str, name: str, *, namespace: str = HOME) -> httpx.Response:
+        return await self._http.delete(self._path(kind, name, namespace))
 
     async def until(self, kind: str, name: str, phase: str) -> None:
         """Wait until a watch has shown an object in a phase, or gone."""
@@ -254,3 +255,37 @@ async def test_while_webhooks_do_not_answer_only_changes_of_specs_are_refused(si
     freed = await site.edit("IPAllocation", "a", {"metadata": {"finalizers": None}})
     assert freed.is_success, freed.text
     assert (await site.delete("IPAllocation", "a")).status_code == 404
+
+
+async def test_pools_and_providers_count_only_in_the_listed_namespaces(site: Site) -> None:
+    listed = replace(SETTINGS, pool=PoolSettings(namespaces=(HOME,)))
+    why = (
+        "namespace team may not hold NetworkPools or ProviderConfigs; --pool-namespaces allows"
+        f" {HOME}"
+    )
+    spec = {"cidr": "10.0.0.0/24", "excludeNetworkAndBroadcast": True}
+    provider = {"provider": "local", "network": {"mode": "ipam", "poolRefs": [{"name": "lab"}]}}
+    # Stored while there was no webhook.
+    assert (await site.create("NetworkPool", "early", spec, namespace="team")).is_success
+    assert (await site.create("ProviderConfig", "early", provider, namespace="team")).is_success
+    async with site.judged(listed):
+        for kind, body in (("NetworkPool", spec), ("ProviderConfig", provider)):
+            refused = await site.create(kind, "late", body, namespace="team")
+            [(field, message)] = causes(refused)
+            assert field == "metadata.namespace"
+            assert message.startswith(why)
+            assert (await site.create(kind, "lab", body)).is_success
+        waits = request("early", count=2)
+        [warning] = warnings(await site.create("IPAllocation", "a", waits, namespace="team"))
+        assert f"spec.poolRef.name: NetworkPool team/early hands out nothing: {why}" in warning
+        cluster = {
+            "kubernetesVersion": "v1.33.1",
+            "workers": {"replicas": 1},
+            "providerConfigRef": {"name": "early", "namespace": "team"},
+        }
+        [warning] = warnings(await site.create("TenantCluster", "a", cluster, namespace="team"))
+        assert f"ProviderConfig team/early is not used: {why}" in warning
+        assert (await site.create("IPAllocation", "b", request(count=2))).is_success
+        await site.until("IPAllocation", "b", "Allocated")
+        deleted = await site.delete("NetworkPool", "early", namespace="team")
+        assert deleted.is_success, deleted.text

@@ -41,6 +41,7 @@ from reconcilers.networkpool.view import (
     OtherHolders,
     Reader,
 )
+from reconcilers.poolnamespaces import describe_refused_namespace
 
 UNKNOWN_RETRY = 0.5
 
@@ -92,11 +93,14 @@ class NetworkPoolClaims(PoolReconciler):
         if not has_finalizer(pool, names.FINALIZER_POOL) or pool.metadata.terminating:
             return SETTLED  # its own reconciler's write is an event
         if is_true(pool.status.conditions, FOREIGN_MANAGER):
-            return await self._block_foreign(pool)
+            return await self._block(pool, "another controller writes its status")
+        allowed = self._parts.settings.namespaces
+        if refused := describe_refused_namespace(pool.metadata.namespace, allowed):
+            return await self._block(pool, refused)
         return await super()._pass_once(pool)
 
-    async def _block_foreign(self, pool: NetworkPool) -> Outcome:
-        """Hand out nothing while another controller writes the pool's status; report it.
+    async def _block(self, pool: NetworkPool, why: str) -> Outcome:
+        """Hand out nothing while the pool's own reconciler does not; report it.
 
         The journal is restored all the same if it was lost. The pool's own pass needs it to find
         out what claims hold, and only that pass ends this condition.
@@ -104,7 +108,7 @@ class NetworkPoolClaims(PoolReconciler):
         if not is_paused(pool.metadata.annotations):
             with suppress(InvalidPool):  # its own pass reports that, and needs no journal for it
                 pool, _ = await self._with_memory(pool, self.geometry(pool))
-        await self._refuse_all(pool, "another controller writes its status")
+        await self._refuse_all(pool, why)
         return SETTLED
 
     @override

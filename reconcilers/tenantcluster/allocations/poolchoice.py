@@ -25,6 +25,7 @@ from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import Networking
 from reconcilers.networkpool.contents import Rows, place, row, waits
 from reconcilers.networkpool.protocol import Turns
+from reconcilers.poolnamespaces import describe_refused_namespace
 from reconcilers.tenantcluster.allocations.refusals import (
     PoolRefusal,
     PoolState,
@@ -279,6 +280,7 @@ class PoolChoice:
         pools: all of them.
         allocations: all of them, indexed by pool.
         max_addresses: the largest pool, in addresses.
+        namespaces: the namespaces whose pools count; empty for all.
     """
 
     def __init__(
@@ -286,7 +288,9 @@ class PoolChoice:
         pools: Cache[NetworkPool],
         allocations: Cache[IPAllocation],
         max_addresses: int,
+        namespaces: Sequence[str] = (),
     ) -> None:
+        self._namespaces = namespaces
         self._pools = pools
         self._allocations = allocations
         self._max_addresses = max_addresses
@@ -347,6 +351,8 @@ class PoolChoice:
         """Return why an existing pool does not serve a request."""
         if pool.metadata.terminating:
             return "is being deleted"
+        if refused := self._refused_namespace(pool):
+            return refused
         forecast = self._forecast(pool)
         if forecast is None:
             return "its spec is invalid"
@@ -395,8 +401,12 @@ class PoolChoice:
             if Key(namespace, name) in self._pools.unreadable:
                 return
             pool = self._pools.get(Key(namespace, name))
-            if pool is not None and not pool.metadata.terminating:
-                yield pool
+            if pool is None or pool.metadata.terminating or self._refused_namespace(pool):
+                continue
+            yield pool
+
+    def _refused_namespace(self, pool: NetworkPool) -> str:
+        return describe_refused_namespace(pool.metadata.namespace, self._namespaces)
 
     def _forecast(self, pool: NetworkPool) -> PoolForecast | None:
         """Return the forecast of a pool; None if its spec is invalid."""

@@ -1,0 +1,120 @@
+"""NetworkPools and ProviderConfigs count only in the namespaces of --pool-namespaces."""
+
+import pytest
+from click.testing import CliRunner
+
+from controller.errors import ConfigurationError
+from reconcilers.cli.run import run
+from reconcilers.settings import PoolSettings, Settings, TenantSettings, checked
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+
+HOME = make.NAMESPACE
+ELSEWHERE = Settings(
+    pool=PoolSettings(namespaces=("platform", "network")), tenant=TenantSettings(metallb_wait=0)
+)
+WHY = (
+    f"namespace {HOME} may not hold NetworkPools or ProviderConfigs; --pool-namespaces allows"
+    " platform, network"
+)
+
+
+def lab_with(settings: Settings) -> Lab:
+    lab = Lab(settings)
+    lab.server.add("networkpools", make.pool())
+    lab.server.add("providerconfigs", make.provider("lab"))
+    return lab
+
+
+def condition(lab: Lab, plural: str, name: str, kind: str, namespace: str = HOME) -> list[str]:
+    found = lab.condition(plural, name, kind, namespace)
+    return [found["status"], found["reason"], found["message"]]
+
+
+async def test_a_pool_elsewhere_hands_out_nothing_and_says_so() -> None:
+    lab = lab_with(ELSEWHERE)
+    lab.server.add("ipallocations", make.allocation("a", size=4))
+    await lab.pool()
+    await lab.allocation("a")
+    assert "startAddress" not in lab.see("ipallocations", "a")
+    message = f"nothing is handed out, ranges from before are kept: {WHY}"
+    assert condition(lab, "networkpools", "lab", "Ready") == [
+        "False",
+        "NamespaceNotAllowed",
+        message,
+    ]
+    assert condition(lab, "ipallocations", "a", "Ready") == [
+        "False",
+        "PoolNotReady",
+        f"NetworkPool {HOME}/lab is not ready: {message}",
+    ]
+    revision = lab.server.revision
+    await lab.pool()
+    assert lab.server.revision == revision
+
+
+async def test_a_pool_in_a_listed_namespace_is_served() -> None:
+    lab = lab_with(Settings(pool=PoolSettings(namespaces=("platform", HOME))))
+    lab.server.add("ipallocations", make.allocation("a", size=4))
+    await lab.pool()
+    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
+
+
+async def test_what_a_pool_handed_out_before_is_kept_and_its_deletion_works() -> None:
+    lab = lab_with(ELSEWHERE)
+    lab.server.add("ipallocations", make.allocation("a", held=("10.40.0.0", "10.40.0.7")))
+    await lab.rounds()
+    assert lab.see("ipallocations", "a")["startAddress"] == "10.40.0.0"
+    lab.server.delete("networkpools", "lab")
+    await lab.rounds()
+    assert lab.server.all("networkpools")
+    lab.server.delete("ipallocations", "a")
+    await lab.rounds()
+    assert not lab.server.all("ipallocations")
+    assert not lab.server.all("networkpools")
+
+
+async def test_a_provider_elsewhere_is_not_ready_and_its_clusters_ask_for_nothing() -> None:
+    lab = lab_with(ELSEWHERE)
+    lab.server.add("tenantclusters", make.tenant())
+    await lab.provider()
+    await lab.cluster()
+    assert condition(lab, "providerconfigs", "default", "Ready") == [
+        "False",
+        "NamespaceNotAllowed",
+        WHY,
+    ]
+    assert condition(lab, "tenantclusters", "a", "NetworkReady", "team") == [
+        "False",
+        "NamespaceNotAllowed",
+        f"ProviderConfig {HOME}/default is not used: {WHY}",
+    ]
+    assert not lab.server.all("ipallocations")
+    lab.server.delete("tenantclusters", "a", namespace="team")
+    lab.server.delete("providerconfigs", "default")
+    await lab.rounds()
+    assert not lab.server.all("tenantclusters")
+    assert not lab.server.all("providerconfigs")
+
+
+async def test_a_ready_cluster_keeps_its_addresses_when_its_namespace_is_no_longer_listed() -> (
+    None
+):
+    lab = lab_with(ELSEWHERE)
+    lab.server.add("tenantclusters", make.tenant(status={"phase": "Ready"}))
+    lab.server.add("ipallocations", make.allocation("team-a-lb", held=("10.40.0.0", "10.40.0.7")))
+    await lab.cluster()
+    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+    assert [one["metadata"]["name"] for one in lab.server.all("ipallocations")] == ["team-a-lb"]
+
+
+def test_a_namespace_that_can_be_none_is_refused_at_the_start() -> None:
+    with pytest.raises(ConfigurationError, match="pool namespaces: 'No Space' is not as objects"):
+        checked(Settings(pool=PoolSettings(namespaces=("platform", "No Space"))))
+
+
+def test_the_flag_takes_names_separated_by_commas() -> None:
+    option = next(one for one in run.params if "--pool-namespaces" in one.opts)
+    assert option.type.convert(" a, b,,a", None, None) == ("a", "b")
+    assert option.type.convert("", None, None) == ()
+    assert "--pool-namespaces" in CliRunner().invoke(run, ["--help"]).output
