@@ -57,8 +57,8 @@ class PoolStatuses:
         self._recorder = recorder
         self._clock = clock
         self._spaces = spaces
-        self._reported: dict[tuple[str, Key], str] = {}
-        """The overlaps of each pool that an event told of."""
+        self._reported: dict[tuple[str, Key], tuple[str, str]] = {}
+        """By kind and key of a pool: its uid, and the overlaps of the last event about it."""
         self._without_conditions: set[str] = set()
         """The kinds whose definition drops conditions."""
 
@@ -75,12 +75,14 @@ class PoolStatuses:
     def _report(self, kind: Resource[Any], pool: Any, found: Finding) -> None:
         """Record an event when other pools begin to overlap with one."""
         identity = kind.kind, pool.metadata.key
-        said = found.message if found.status else ""
-        before = self._reported.pop(identity, "")
-        if said:
-            self._reported[identity] = said
-        if said and said != before:
-            self._recorder.record(kind, pool, "Warning", "PoolsOverlap", said, action="Serving")
+        before = self._reported.pop(identity, None)
+        if not found.status:
+            return
+        now = self._reported[identity] = pool.metadata.uid, found.message
+        if now != before:
+            self._recorder.record(
+                kind, pool, "Warning", "PoolsOverlap", found.message, action="Serving"
+            )
 
     async def write(
         self,

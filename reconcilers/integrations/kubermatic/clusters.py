@@ -5,6 +5,7 @@ KKP's.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -61,6 +62,23 @@ def condition_of(cluster: Cluster, problems: Mapping[str, Problem | None]) -> Cl
     return ClusterCondition("True", ALLOCATED, f"addresses of {', '.join(sorted(problems))}")
 
 
+@dataclass(slots=True)
+class _Reported:
+    """What this process reported of one Cluster.
+
+    Args:
+        uid: of the Cluster.
+        events: by pool, the message of the last event.
+        failure: the condition that was written because requests of this process failed. Those of
+            another replica may succeed, or fail with other words. Each replica writes its own
+            failure once, or they would correct each other at every event.
+    """
+
+    uid: str
+    events: Mapping[str, str] = field(default_factory=dict)
+    failure: ClusterCondition | None = None
+
+
 class ClusterReconciler:
     """Writes the condition of Clusters.
 
@@ -78,13 +96,8 @@ class ClusterReconciler:
         self._caches = caches
         self._reports = reports
         self._clock = clock
-        self._recorded: dict[Key, Mapping[str, str]] = {}
-        self._reported_errors: dict[Key, ClusterCondition] = {}
-        """What was written of Clusters because requests of this process failed.
-
-        Those of another replica may succeed, or fail with other words. Each replica writes its own
-        failure once, or they would correct each other at every event.
-        """
+        self._reported: dict[Key, _Reported] = {}
+        """What this process reported of each Cluster."""
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring the condition of one Cluster up to date."""
@@ -92,8 +105,7 @@ class ClusterReconciler:
         is_unreadable = key in self._caches.clusters.unreadable
         if cluster is None and not is_unreadable:
             self._reports.forget_cluster(key)
-            self._recorded.pop(key, None)
-            self._reported_errors.pop(key, None)
+            self._reported.pop(key, None)
             return SETTLED
         if cluster is None or is_unreadable or not cluster.is_served(self._caches.worker):
             return SETTLED
@@ -101,25 +113,26 @@ class ClusterReconciler:
         wanted = condition_of(cluster, problems)
         if wanted.status == "True" and self._awaits_pools(cluster, problems):
             return SETTLED
-        self._record(cluster, problems)
-        # Only this process knows of it, so it is written once: see `_reported_errors`.
+        reported = self._reported_of(cluster)
+        self._record(cluster, problems, reported)
+        # Only this process knows of it, so it is written once: see `_Reported.failure`.
         is_own_failure = any(
             one is not None and one.reason == RECONCILING_ERROR for one in problems.values()
         )
         if not is_own_failure:
-            self._reported_errors.pop(key, None)
+            reported.failure = None
         has = cluster.status.conditions.get(CONDITION, ClusterCondition())
         is_shown = (has.status, has.reason, has.message) == (
             wanted.status,
             wanted.reason,
             wanted.message,
         )
-        if is_shown or self._reported_errors.get(key) == wanted:
+        if is_shown or reported.failure == wanted:
             return SETTLED
         try:
             await self._client.patch_status(CLUSTERS, cluster, self._status(has, wanted))
             if is_own_failure:
-                self._reported_errors[key] = wanted
+                reported.failure = wanted
         except Conflict:
             return Again(RETRY)
         except NotFound:
@@ -139,10 +152,18 @@ class ClusterReconciler:
             for pool in self._caches.pools_in([cluster.datacenter])
         )
 
-    def _record(self, cluster: Cluster, problems: Mapping[str, Problem | None]) -> None:
+    def _reported_of(self, cluster: Cluster) -> "_Reported":
+        """Return what was reported of a cluster; nothing of an earlier one of its name."""
+        meta = cluster.metadata
+        reported = self._reported.get(meta.key)
+        if reported is None or reported.uid != meta.uid:
+            reported = self._reported[meta.key] = _Reported(meta.uid)
+        return reported
+
+    def _record(
+        self, cluster: Cluster, problems: Mapping[str, Problem | None], reported: "_Reported"
+    ) -> None:
         """Record an event for what keeps a cluster from addresses, once until it changes."""
-        key = cluster.metadata.key
-        recorded = self._recorded.get(key, {})
         texts = {
             name: failure_message(cluster, name, one)
             for name, one in sorted(problems.items())
@@ -150,9 +171,9 @@ class ClusterReconciler:
         }
         for name, text in texts.items():
             pool = self._caches.pools.get(Key("", name))
-            if pool is not None and recorded.get(name) != text:
+            if pool is not None and reported.events.get(name) != text:
                 self._reports.record_error(cluster, pool, text)
-        self._recorded[key] = texts
+        reported.events = texts
 
     def _status(self, has: ClusterCondition, wanted: ClusterCondition) -> Mapping[str, Any]:
         now = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -200,7 +200,8 @@ class ConflictReconciler:
         self._pools = pools
         self._allocations = allocations
         self._recorder = recorder
-        self._recorded: dict[Key, str] = {}
+        self._recorded: dict[Key, tuple[str, str]] = {}
+        """By IPAMAllocation: its uid, and the message of the last event about it."""
 
     async def reconcile(self, key: Key) -> Outcome:
         """Record who shares addresses of one IPAMAllocation, once until that changes."""
@@ -212,8 +213,8 @@ class ConflictReconciler:
             self._recorded.pop(key, None)
             return SETTLED
         text = f"addresses of this allocation are also held by {', '.join(found)}"
-        if self._recorded.get(key) != text:
-            self._recorded[key] = text
+        if self._recorded.get(key) != (one.metadata.uid, text):
+            self._recorded[key] = one.metadata.uid, text
             self._recorder.record(ALLOCATIONS, one, "Warning", OVERLAPPING, text, action=ACTION)
         return SETTLED
 

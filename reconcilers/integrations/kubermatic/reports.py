@@ -33,8 +33,10 @@ class Reports:
         self._recorder = recorder
         self._clusters: dict[Key, dict[str, Problem | None]] = {}
         self._by_pool: dict[str, set[Key]] = {}
-        self._pools: dict[str, frozenset[Problem]] = {}
-        self._allocations: dict[str, dict[Key, Problem]] = {}
+        self._pools: dict[str, tuple[str, frozenset[Problem]]] = {}
+        """By pool: its uid, and the problems that events were recorded of."""
+        self._allocations: dict[str, dict[Key, tuple[str, Problem]]] = {}
+        """By pool and allocation: the uid of that, and the problem of the last event."""
         self.changed: Callable[[Key], None] = lambda _: None
         """Called with the key of a Cluster for which something else is noted."""
 
@@ -77,12 +79,14 @@ class Reports:
         for one in problems:
             texts.setdefault(one.reason, []).append(one.message)
         found = frozenset(Problem(reason, "; ".join(every)) for reason, every in texts.items())
-        known = self._pools.get(name, frozenset())
+        uid, known = self._pools.get(name, ("", frozenset()))
+        if uid != pool.metadata.uid:
+            known = frozenset()
         for problem in sorted(found - known, key=lambda one: (one.reason, one.message)):
             self._recorder.record(
                 POOLS, pool, "Warning", problem.reason, problem.message, action=ACTION
             )
-        self._pools[name] = found
+        self._pools[name] = pool.metadata.uid, found
 
     def record_allocations(
         self,
@@ -92,9 +96,13 @@ class Reports:
     ) -> None:
         """Record the problems of allocations that they did not have at the last pass."""
         known = self._allocations.get(pool, {})
+        recorded: dict[Key, tuple[str, Problem]] = {}
         for key, problem in problems.items():
             allocation = find(key)
-            if allocation is not None and known.get(key) != problem:
+            if allocation is None:
+                continue
+            recorded[key] = allocation.metadata.uid, problem
+            if known.get(key) != recorded[key]:
                 self._recorder.record(
                     ALLOCATIONS,
                     allocation,
@@ -103,7 +111,7 @@ class Reports:
                     problem.message,
                     action=ACTION,
                 )
-        self._allocations[pool] = dict(problems)
+        self._allocations[pool] = recorded
 
     def record_error(self, cluster: Cluster, pool: IPAMPool, message: str) -> None:
         """Record on a Cluster why it did not get addresses of a pool, with the words of KKP."""

@@ -87,7 +87,8 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         self._reader = reader
         self._writer = writer
         self._recorder = recorder
-        self._recorded: dict[Key, Problem] = {}
+        self._recorded: dict[Key, tuple[str, Problem]] = {}
+        """By network: its uid, and the problem of the last event about it."""
         self._shown = ShownAddresses(caches)
         self._statuses = NetworkStatuses(client, caches, recorder, clock, spaces=spaces)
 
@@ -230,11 +231,11 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
 
     def _record(self, network: NetworkNamespace, problem: Problem | None) -> None:
         """Record an event for what is wrong with a network, once until it changes."""
-        key = network.metadata.key
+        key, uid = network.metadata.key, network.metadata.uid
         if problem is None:
             self._recorded.pop(key, None)
-        elif self._recorded.get(key) != problem:
-            self._recorded[key] = problem
+        elif self._recorded.get(key) != (uid, problem):
+            self._recorded[key] = uid, problem
             self._recorder.record(
                 NETWORKS, network, "Warning", problem.reason, problem.message, action=ACTION
             )

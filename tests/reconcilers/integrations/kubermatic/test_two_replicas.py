@@ -5,7 +5,7 @@ import pytest
 from controller.cache import Cache
 from controller.client import Client
 from controller.events import Recorder
-from controller.meta import Key
+from controller.meta import Key, Version
 from controller.testing.api import FakeApi
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, CONDITION, POOLS
 from reconcilers.integrations.kubermatic.clusters import ClusterReconciler
@@ -43,6 +43,22 @@ class Replica:
         self.reports.note("p", {KEY: problem})
         await self._reconciler.reconcile(KEY)
         return (await self.client.get(CLUSTERS, KEY)).metadata.resourceVersion
+
+
+async def test_a_cluster_that_is_created_anew_is_told_the_same_failure_again() -> None:
+    clock = VirtualClock()
+    api = FakeApi(clock)
+    for kind in (POOLS, ALLOCATIONS, CLUSTERS):
+        api.serve(kind)
+    client, replica = Client(api), Replica(api, clock)
+    for _ in range(2):
+        body = {"metadata": {"name": "a"}, "spec": {"cloud": {"dc": "dc"}}}
+        made = await client.create(CLUSTERS, "", body)
+        await client.patch_status(CLUSTERS, made, {"namespaceName": "cluster-a"})
+        await replica.look(FAILURE)
+        cluster = await client.get(CLUSTERS, KEY)
+        assert cluster.status.conditions[CONDITION].reason == RECONCILING_ERROR
+        await client.delete(CLUSTERS, Version.from_object(cluster))
 
 
 @pytest.mark.parametrize(
