@@ -174,7 +174,7 @@ class _Cluster:
 
     key: Key
     transport: RenewableTransport
-    informers: Mapping[ClusterKind[Any], Informer[Any]]
+    informers: dict[ClusterKind[Any], Informer[Any]]
     client: Client
     used: float
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
@@ -336,6 +336,9 @@ class Clusters:
                     for informer in cluster.informers.values():
                         group.start_soon(informer.run)
         finally:
+            # The transport and the client lead back to the informers: without them all of these
+            # go by their reference counts, also where the garbage collector does not look.
+            cluster.informers.clear()
             with anyio.CancelScope(shield=True):
                 await cluster.transport.aclose()
 

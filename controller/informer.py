@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
+from weakref import WeakMethod
 
 import anyio
 import structlog
@@ -100,7 +101,9 @@ class Informer(Generic[T]):
         self.resource = resource
         self._clock = clock
         self._scope = Scope(namespace, labels, fields)
-        self.cache = Cache(resource, indexes=indexes, admits=self._admits)
+        # Weak, so that an informer of a closed cluster goes at once, by its reference count.
+        admits, listed = _weak(self._admits), _weak(self._listed)
+        self.cache = Cache(resource, indexes=indexes, admits=admits)
         """The objects."""
         self._selects = _label_predicate(labels)
         self._reflector = Reflector(
@@ -114,8 +117,8 @@ class Informer(Generic[T]):
             streams=streams,
             most_bytes=most_bytes,
             observer=observer,
-            listed=self._listed,
-            failed=self._note_attempt,
+            listed=listed,
+            failed=_weak(self._note_attempt),
         )
         # Our own writes: resourceVersion, and when (monotonic seconds) they were answered.
         self._own_writes: deque[tuple[int, float]] = deque()
@@ -461,3 +464,14 @@ def _label_predicate(labels: str) -> Callable[[Mapping[str, str]], bool]:
 
 def _described(resource: Resource[Any]) -> str:
     return f"{resource.type.__name__} of {resource.api_version}"
+
+
+def _weak(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls a method, but does not keep the method's object."""
+    reference = WeakMethod(method)
+
+    def call(*args: Any) -> Any:
+        bound = reference()
+        return bound(*args) if bound is not None else None
+
+    return call

@@ -1,6 +1,8 @@
 """Caches of other clusters: opened on demand, shared, limited in number, independent."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -85,6 +87,28 @@ async def test_a_closed_cluster_leaves_nothing_open_and_reports_no_deletions() -
         assert fleet.open_connections == 0
         assert fleet.clock.waiting == 0
     assert [(cluster.name, change.old) for cluster, change in received] == [("one", None)]
+
+
+async def test_a_closed_cluster_is_freed_though_its_objects_were_frozen() -> None:
+    fleet = Fleet()
+    key = fleet.cluster("one", "a", "b")
+    async with running(fleet):
+        fleet.clusters.open(key)
+        await fleet.clock.advance(5)
+        cache = fleet.widgets.cache(key)
+        assert cache is not None
+        reference = weakref.ref(cache)
+        del cache
+        # As the process does after a long collection: no later one looks at these objects.
+        gc.collect()
+        gc.freeze()
+        try:
+            fleet.clusters.close(key)
+            await fleet.clock.advance(5)
+            gc.collect()
+            assert reference() is None
+        finally:
+            gc.unfreeze()
 
 
 async def test_stopping_closes_all_clusters() -> None:

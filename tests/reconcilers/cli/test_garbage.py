@@ -1,11 +1,12 @@
 """Long collections of garbage freeze what they leave, so that the next one is short."""
 
 import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
 
-from reconcilers.cli.garbage import Freezer, short_collections
+from reconcilers.cli.garbage import THAW_SECONDS, Freezer, short_collections
 
 
 @pytest.fixture(autouse=True)
@@ -42,3 +43,24 @@ def test_after_the_run_garbage_is_collected_as_before() -> None:
         assert gc.get_freeze_count() > 0
     assert (gc.get_threshold(), list(gc.callbacks)) == before
     assert gc.get_freeze_count() == 0
+
+
+class _Knot:
+    """An object that only a garbage collection frees."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_a_frozen_cycle_that_fell_out_of_use_is_freed_after_the_next_thaw() -> None:
+    knot = _Knot()
+    reference = weakref.ref(knot)
+    gc.freeze()
+    del knot
+    times = iter((0.0, 1.0, 1.0, THAW_SECONDS, THAW_SECONDS))
+    freezer = Freezer(lambda: 0.0, lambda: next(times))
+    for expected in (True, False):
+        for phase in ("start", "stop"):
+            freezer.note(phase, {"generation": 2})
+        gc.collect()
+        assert (reference() is not None) is expected
