@@ -30,7 +30,7 @@ silence. And initial events that are not complete in time are given up.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -55,7 +55,7 @@ from controller.errors import ControllerError
 from controller.lists import STREAM_SECONDS, InitialEvents
 from controller.meta import Key, Object
 from controller.resource import Scope
-from controller.slices import SLICE, run_in_slices
+from controller.slices import SLICE, batches, run_in_slices
 from controller.transport import Transport
 from controller.watch import ENDED, SHORT, ReadLimit, WatchObserver, end_reason, read_lines
 
@@ -245,8 +245,6 @@ class Reflector(Generic[T]):
 
     async def _replace(self, page: Page[T], revision: str) -> None:
         """Put a complete list into the cache; `revision` is the one that was asked for."""
-        for key, reason in page.unreadable.items():
-            self._log_unreadable(key, reason)
         self.last_received = self._clock.monotonic()
         self._observer.listed()
         # The newest state is at least as new as all responses before the request for it.
@@ -259,6 +257,7 @@ class Reflector(Generic[T]):
                 page.items, page.revision, page.unreadable, replaced=replaced
             )
         )
+        await run_in_slices(self._log_all_unreadable(page.unreadable))
         # Not before: in between other tasks run, and meet the cache of before.
         self.last_error = self.failing_since = self.refused = None
         self._listed()
@@ -395,6 +394,13 @@ class Reflector(Generic[T]):
                 if isinstance(event, Unreadable):
                     self._log_unreadable(event.key, event.reason)
                 self._cache.apply(event)
+
+    def _log_all_unreadable(self, reasons: Mapping[Key, str]) -> Iterator[None]:
+        """Log the unreadable objects of a list, some of them at each step."""
+        for batch in batches(reasons.items()):
+            for key, reason in batch:
+                self._log_unreadable(key, reason)
+            yield
 
     def _log_unreadable(self, key: Key, reason: str) -> None:
         log.warning("cannot decode object", resource=self._kind, object=str(key), reason=reason)

@@ -18,7 +18,8 @@ from anyio.lowlevel import checkpoint
 from controller.client import Client
 from controller.codec import Page
 from controller.meta import Key
-from reconcilers.api.ipallocation import IPAllocation
+from controller.unreadables import UnreadableObjects
+from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, pool_index
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION
 
@@ -36,13 +37,13 @@ class ListedAllocations:
         revision: the resourceVersion of the LIST.
         by_pool: the allocations that name each pool.
         by_key: all allocations.
-        unreadable: those that cannot be decoded, with the reason.
+        unreadable: those that cannot be decoded, with the reason, indexed by pool.
     """
 
     revision: int
     by_pool: Mapping[Key, Sequence[IPAllocation]]
     by_key: Mapping[Key, IPAllocation]
-    unreadable: Mapping[Key, str]
+    unreadable: UnreadableObjects
 
     @classmethod
     async def from_page(cls, page: Page[IPAllocation]) -> "ListedAllocations":
@@ -54,7 +55,12 @@ class ListedAllocations:
             by_key[allocation.metadata.key] = allocation
             if number % SLICE == 0:
                 await checkpoint()
-        return cls(page.revision, by_pool, by_key, page.unreadable)
+        unreadable = UnreadableObjects({POOL_INDEX: pool_index})
+        for number, (key, reason) in enumerate(page.unreadable.items(), start=1):
+            unreadable.put(key, reason)
+            if number % SLICE == 0:
+                await checkpoint()
+        return cls(page.revision, by_pool, by_key, unreadable)
 
 
 class LiveLists:

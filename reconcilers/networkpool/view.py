@@ -20,6 +20,7 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.codec import DecodeFailure
 from controller.meta import Key, Object
+from controller.unreadables import UnreadableObjects
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import AllocationOutline
@@ -75,7 +76,7 @@ def _view_of(listed: ListedAllocations, pool: Key) -> View:
     Raises:
         UnreadableAllocations: some of what it lists cannot be decoded.
     """
-    if names := unreadable_of(listed.unreadable, pool):
+    if names := unreadable_near(listed.unreadable, pool):
         raise UnreadableAllocations(names)
     return View.from_allocations(
         listed.revision,
@@ -391,12 +392,11 @@ def unreadable_of(unreadable: Mapping[Key, str], pool: Key) -> tuple[str, ...]:
     )
 
 
-def unreadable_in_cache(allocations: Cache[IPAllocation], pool: Key) -> tuple[str, ...]:
-    """Return what `unreadable_of` does for the unreadable allocations of a cache.
+def unreadable_near(unreadable: UnreadableObjects, pool: Key) -> tuple[str, ...]:
+    """Return what `unreadable_of` does for unreadable allocations that are indexed by pool.
 
-    By the cache's index: thousands of unreadable allocations of other pools cost nothing.
+    So thousands of unreadable allocations of other pools cost nothing.
     """
-    unreadable = allocations.unreadable
     placed = unreadable.by_index(POOL_INDEX, str(pool))
     keys = (*placed, *unreadable.unplaced(POOL_INDEX))
     return unreadable_of({key: unreadable[key] for key in keys}, pool)
@@ -508,7 +508,7 @@ class Reader:
             ControllerError: the list failed.
         """
         key = pool.metadata.key
-        if names := unreadable_in_cache(self._cache, key):
+        if names := unreadable_near(self._cache.unreadable, key):
             raise UnreadableAllocations(names)
         if self._wait.has_read(self._cache, revision, key):
             self._lists.forget(key)

@@ -23,7 +23,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, POOL_INDEX, TENANT_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
-from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.api.resources import NETWORK_POOL, AllocationOutline
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.caches import Part
 from reconcilers.conditions import FOREIGN_MANAGER, READY
@@ -32,7 +32,7 @@ from reconcilers.ipallocation.release import ReleaseCheck
 from reconcilers.networkpool.contents import concerns_pool, waits
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
-from reconcilers.networkpool.view import OtherHolders
+from reconcilers.networkpool.view import OtherHolders, outline_of
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.tenantclients import TenantClients
 from reconcilers.tenantcluster.allocations.unreadable_members import UnreadableOwners
@@ -77,7 +77,12 @@ def add_networkpools(shared: Shared, others: OtherHolders | None = None) -> Cont
         return not serves or concerns_pool(change, shared.client.field_manager)
 
     def may_name(allocation: Key) -> Iterable[Key]:
-        # Which pool an allocation names may be unreadable, too.
+        outline = outline_of(allocations.cache.unreadable.get(allocation, ""))
+        if isinstance(outline, AllocationOutline):
+            older = allocations.cache.get(allocation)
+            named = (outline.pool_key, outline.pool_key if older is None else older.pool_key)
+            return dict.fromkeys(named)
+        # Which pool an allocation names may be unreadable, too; or the allocation is gone.
         keys = (pool.metadata.key for pool in pools.cache)
         return [pool for pool in keys if allocation.namespace in {"", pool.namespace}]
 

@@ -5,9 +5,11 @@ Turns of another task are counted, not time: a loop in slices gives it one turn 
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any, cast
 
 import anyio
+import msgspec
 import pytest
 from anyio.lowlevel import checkpoint
 from structlog.testing import capture_logs
@@ -115,6 +117,34 @@ async def test_other_tasks_run_while_a_long_list_enters_the_cache_and_it_counts_
     grown = set(turns.sizes) - {0, COUNT}
     assert len(grown) >= SLICES - 2, "the objects came in slices"
     assert {size for synced, size in turns.synced if synced} <= {COUNT}
+
+
+async def test_other_tasks_run_while_very_many_unreadable_objects_are_noted_and_logged() -> None:
+    items = [
+        {"metadata": {"name": f"odd-{number}", "resourceVersion": "1"}, "spec": {"size": "odd"}}
+        for number in range(COUNT)
+    ]
+    data = msgspec.json.encode({"metadata": {"resourceVersion": "9"}, "items": items})
+    informer = Informer(WIDGETS, Scripted([data]), VirtualClock())
+    noticed: list[Key] = []
+    informer.add_unreadable_handler(noticed.append)
+    seen, logged = [0], [0]
+
+    async def look() -> None:
+        while True:
+            seen.append(len(noticed))
+            logged.append(len(lines))
+            await checkpoint()
+
+    with capture_logs() as lines:
+        async with anyio.create_task_group() as group:
+            group.start_soon(look)
+            group.start_soon(informer.run)
+            await informer.wait_synced()
+            group.cancel_scope.cancel()
+    assert len(noticed) == len(lines) == COUNT
+    for counts in (seen, logged):
+        assert max(after - before for before, after in pairwise(counts)) <= 2 * SLICE
 
 
 def test_a_long_list_that_replaces_known_objects_confirms_no_mixed_state() -> None:

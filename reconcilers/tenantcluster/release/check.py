@@ -32,7 +32,7 @@ from reconcilers.caches import Caches
 from reconcilers.clusteridentity import is_of_another, management_note
 from reconcilers.conditions import READY
 from reconcilers.ipallocation.release import InUse, ReleaseCheck, Released
-from reconcilers.networkpool.view import unreadable_in_cache
+from reconcilers.networkpool.view import unreadable_near
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import FIRST_PAUSE, LONGEST_PAUSE, TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.allocations.membership import is_foreign
@@ -152,7 +152,7 @@ class TenantReleaseCheck(ReleaseCheck):
             return False
         if deleted.pool_key in self._pools.unreadable:
             return False
-        if unreadable_in_cache(self._allocations, deleted.pool_key):
+        if unreadable_near(self._allocations.unreadable, deleted.pool_key):
             return False
         reserved = (
             ranges.parsed_entry(reservation.cidr)
