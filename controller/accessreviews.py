@@ -15,9 +15,9 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from controller.clock import Clock
-from controller.codec import decode_json, encode
 from controller.errors import ControllerError
 from controller.httpserver import Response
+from controller.reviews import ask_review, is_access_allowed
 from controller.transport import Transport
 
 K = TypeVar("K")
@@ -86,7 +86,9 @@ class AccessReviewer:
         known = self._users.get(digest)
         if known is not None:
             return known
-        status = await self._review("TokenReview", _AUTHENTICATION, {"token": token})
+        status = await ask_review(
+            self._transport, _AUTHENTICATION, "TokenReview", {"token": token}
+        )
         if status.get("authenticated") is not True:
             return None  # not cached: the token may become valid (clocks, new keys)
         user = _parse_user(status.get("user") or {})
@@ -105,19 +107,11 @@ class AccessReviewer:
             "extra": {name: list(values) for name, values in user.extra},
             "nonResourceAttributes": {"path": path, "verb": verb},
         }
-        status = await self._review("SubjectAccessReview", _AUTHORIZATION, spec)
-        allowed = status.get("allowed") is True and status.get("denied") is not True
+        status = await ask_review(self._transport, _AUTHORIZATION, "SubjectAccessReview", spec)
+        allowed = is_access_allowed(status)
         seconds = ALLOWED_SECONDS if allowed else DENIED_SECONDS
         self._allowed.put((user, verb, path), allowed, seconds)
         return allowed
-
-    async def _review(self, kind: str, version: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """Create a review and return its status."""
-        body = {"apiVersion": version, "kind": kind, "spec": spec}
-        path = f"/apis/{version}/{kind.lower()}s"
-        answer = decode_json(await self._transport.request("POST", path, body=encode(body)))
-        status = answer.get("status") if isinstance(answer, dict) else None
-        return status if isinstance(status, dict) else {}
 
 
 def _parse_user(user: Mapping[str, Any]) -> _User:

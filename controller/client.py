@@ -29,6 +29,7 @@ from controller.lists import PAGE_SIZE, list_all
 from controller.meta import Key, Object, Version
 from controller.owners import check_owners
 from controller.resource import Resource
+from controller.reviews import ask_review, is_access_allowed
 from controller.watch import ReadLimit
 
 if TYPE_CHECKING:  # a client that is given its transport does not need to load aiohttp
@@ -378,6 +379,21 @@ class Client:
                 content_type=APPLY_PATCH,
             )
             return self._decode(resource, data)
+
+    async def may(self, subject: Mapping[str, Any], attributes: Mapping[str, str]) -> bool:
+        """Return whether a user may do a request, by a SubjectAccessReview.
+
+        Args:
+            subject: user, uid, groups and extra, with the names of that review's spec.
+            attributes: verb, group, resource, namespace, name and so on, with the names of its
+                `resourceAttributes`.
+
+        Raises:
+            ControllerError: the server did not say; it is not known.
+        """
+        spec = {**subject, "resourceAttributes": dict(attributes)}
+        version, kind = "authorization.k8s.io/v1", "SubjectAccessReview"
+        return is_access_allowed(await ask_review(self._transport, version, kind, spec))
 
     async def served(self, resource: Resource[Any]) -> bool:
         """Return whether the server serves the kind `resource`.

@@ -4,13 +4,15 @@ Each kind has a path, which manifests/webhook names: these are Butler's.
 
 What is never validated, whatever the rules say:
 
-- a write that leaves the spec as it is: status, labels, finalizers. A spec that was broken before
+- a write that leaves the spec as it is: status, labels, finalizers; but for the annotation that
+  releases a tenant's addresses (`releasing.py`). A spec that was broken before
   the rules existed must not keep its object from being reconciled, or deleted.
 - an object that is being deleted already, being deleted again
 - the deletion of what cannot be read
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -30,6 +32,7 @@ from reconcilers.caches import Caches
 from reconcilers.settings import Settings
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.tenantcluster.provider import Providers
+from reconcilers.webhooks.releasing import review_release
 from reconcilers.webhooks.validators import (
     AllocationValidator,
     ClusterValidator,
@@ -46,7 +49,13 @@ T = TypeVar("T", bound=Object)
 _UNFIT = (ValueError, RecursionError)
 
 
-def handler(resource: Resource[T], validator: Validator[T]) -> Handler[bytes]:
+Guard = Callable[[AdmissionRequest[bytes]], Awaitable[Verdict | None]]
+"""Returns the refusal of a write by what is not in its spec; None if there is none."""
+
+
+def handler(
+    resource: Resource[T], validator: Validator[T], guard: Guard | None = None
+) -> Handler[bytes]:
     """Return the handler of admission requests about one kind.
 
     It takes the objects' bytes, so that an object that cannot be decoded can still be compared
@@ -55,6 +64,7 @@ def handler(resource: Resource[T], validator: Validator[T]) -> Handler[bytes]:
     Args:
         resource: the kind.
         validator: decides about one request, given the decoded objects.
+        guard: asked before; None if the kind needs none.
     """
     read: Callable[[bytes], T] = msgspec.json.Decoder(resource.type).decode
 
@@ -66,6 +76,9 @@ def handler(resource: Resource[T], validator: Validator[T]) -> Handler[bytes]:
 
     async def verdict(request: AdmissionRequest[bytes]) -> Verdict:
         """Validate one request; what cannot be read is refused."""
+        refusal = await guard(request) if guard is not None else None
+        if refusal is not None:
+            return refusal
         if request.operation == "DELETE":
             old = stored(request.oldObjectBytes)
             return (
@@ -165,16 +178,19 @@ def webhooks(
     return [
         webhook(NETWORK_POOL, pool_validator),
         webhook(IP_ALLOCATION, allocation_validator),
-        webhook(TENANT_CLUSTER, cluster_validator),
+        webhook(TENANT_CLUSTER, cluster_validator, partial(review_release, client)),
         webhook(PROVIDER_CONFIG, ProviderValidator(client, caches.clusters, home, allowed)),
     ]
 
 
-def webhook(resource: Resource[Any], validator: Validator[Any]) -> Webhook[bytes]:
+def webhook(
+    resource: Resource[Any], validator: Validator[Any], guard: Guard | None = None
+) -> Webhook[bytes]:
     """Return the webhook of one kind.
 
     Args:
         resource: the kind.
         validator: decides about one request.
+        guard: asked before; None if the kind needs none.
     """
-    return Webhook(path(resource), handler(resource, validator), bytes)
+    return Webhook(path(resource), handler(resource, validator, guard), bytes)

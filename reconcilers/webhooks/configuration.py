@@ -17,6 +17,7 @@ from reconcilers.api.resources import (
 from reconcilers.integrations.clusterapi.api import POOLS
 from reconcilers.integrations.kubermatic.api import POOLS as IPAM_POOLS
 from reconcilers.webhooks.admission import path
+from reconcilers.webhooks.releasing import ADDS_RELEASE_ANYWAY
 
 NAME = "butler-ipam"
 SERVICE = "butler-ipam-webhook"
@@ -56,6 +57,15 @@ CHANGES_SPEC = {
 }
 """Who touches labels or finalizers alone does not need us to be there: an object can always be
 looked after, and can always go."""
+
+
+MATCH_CONDITIONS: Mapping[str, Mapping[str, str]] = {
+    TENANT_CLUSTER.kind: {
+        "name": "spec-changes-or-release",
+        "expression": f"{CHANGES_SPEC['expression']} || {ADDS_RELEASE_ANYWAY}",
+    }
+}
+"""By kind, where more than changes of the spec are asked about."""
 
 
 def service(name: str) -> dict[str, Any]:
@@ -110,7 +120,7 @@ def entries(
                 }
             ],
             "matchPolicy": "Equivalent",
-            "matchConditions": [dict(CHANGES_SPEC)],
+            "matchConditions": [dict(MATCH_CONDITIONS.get(kind.kind, CHANGES_SPEC))],
             "failurePolicy": "Fail",
             "sideEffects": "None",
             "timeoutSeconds": TIMEOUT_SECONDS,

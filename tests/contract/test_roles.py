@@ -287,6 +287,8 @@ async def play(stage: Stage, proxy: Proxy) -> None:
 
     await stage.until(lambda s: begun(s.objects("TenantCluster")["away"]))
     await stage.send("DELETE", "/api/v1/namespaces/team/secrets/away-admin-kubeconfig")
+    given_up = {"metadata": {"annotations": {names.ANNOTATION_RELEASE_ANYWAY: "true"}}}
+    await stage.send("PATCH", _path("TenantCluster", "lost", "team"), given_up)
     await stage.send("DELETE", _path("IPAllocation", "early"))
     for name in ("shop", "lost", "away", "early"):
         await stage.send("DELETE", _path("TenantCluster", name, "team"))

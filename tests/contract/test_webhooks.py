@@ -24,10 +24,12 @@ from reconcilers.settings import AllocationSettings, PoolSettings, Settings, Ten
 from reconcilers.webhooks.admission import path
 from reconcilers.webhooks.configuration import NAME, SERVICE, VALIDATED, configuration
 from reconcilers.wiring import assemble
+from tests.contract.roles import documents
 
 HOME = names.DEFAULT_NAMESPACE
 HOST = "127.0.0.1"
 LIMIT = 60.0
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
 GONE = "gone"
 SETTINGS = Settings(
     tenant=TenantSettings(requeue_deleting=0.1, requeue_waiting=0.1),
@@ -289,3 +291,64 @@ async def test_pools_and_providers_count_only_in_the_listed_namespaces(site: Sit
         await site.until("IPAllocation", "b", "Allocated")
         deleted = await site.delete("NetworkPool", "early", namespace="team")
         assert deleted.is_success, deleted.text
+
+
+async def test_who_lacks_the_verb_release_cannot_give_up_a_tenant(
+    site: Site, admin: httpx.AsyncClient
+) -> None:
+    for role in documents("rbac"):
+        if role["metadata"]["name"] in {"butler-ipam-editor", "butler-ipam-release"}:
+            made = await admin.post(f"{RBAC}/clusterroles", json=role)
+            assert made.status_code == 201, made.text
+    await bind(admin, "butler-ipam-editor", "editors")
+    await bind(admin, "butler-ipam-release", "releasers")
+    spec = {"kubernetesVersion": "v1.33.1", "workers": {"replicas": 1}}
+    where = f"/apis/{names.API_VERSION}/namespaces/team/tenantclusters"
+    mark = {"metadata": {"annotations": {names.ANNOTATION_RELEASE_ANYWAY: "true"}}}
+
+    async def annotate(change: Json, *groups: str) -> httpx.Response:
+        return await admin.patch(
+            f"{where}/a",
+            json=change,
+            headers=httpx.Headers(
+                [
+                    ("Content-Type", "application/merge-patch+json"),
+                    ("Impersonate-User", "jane"),
+                    *(("Impersonate-Group", group) for group in groups),
+                ]
+            ),
+        )
+
+    async with site.judged():
+        assert (await site.create("TenantCluster", "a", spec, namespace="team")).is_success
+        refused = await annotate(mark, "editors")
+        assert refused.status_code == 403, refused.text
+        assert refused.json()["message"] == (
+            'admission webhook "vtenantcluster.kb.io" denied the request: annotation'
+            " butler.butlerlabs.dev/release-anyway of TenantCluster team/a needs the verb release"
+            " on tenantclusters.butler.butlerlabs.dev in namespace team, which user jane lacks:"
+            " let an administrator bind ClusterRole butler-ipam-release there"
+        )
+        other = {"metadata": {"annotations": {"team.example/note": "x"}}}
+        assert (await annotate(other, "editors")).is_success
+        allowed = await annotate(mark, "editors", "releasers")
+        assert allowed.is_success, allowed.text
+        removed = {"metadata": {"annotations": {names.ANNOTATION_RELEASE_ANYWAY: None}}}
+        assert (await annotate(removed, "editors")).is_success
+
+
+async def bind(admin: httpx.AsyncClient, role: str, group: str) -> None:
+    """Give a group a ClusterRole in the namespace of the team."""
+    body = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": role},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": role,
+        },
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group}],
+    }
+    made = await admin.post(f"{RBAC}/namespaces/team/rolebindings", json=body)
+    assert made.status_code == 201, made.text
