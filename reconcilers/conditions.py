@@ -16,12 +16,22 @@ LONGEST_MESSAGE = 4_096
 characters, and what a tenant says may have any length."""
 
 
+_STATUSES = {True: "True", False: "False", None: "Unknown"}
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A condition as it should be now, without the time of its transition."""
+    """A condition as it should be now, without the time of its transition.
+
+    Args:
+        type: of the condition.
+        status: whether it holds; None if that is not known.
+        reason: one word.
+        message: a sentence.
+    """
 
     type: str
-    status: bool
+    status: bool | None
     reason: str
     message: str
 
@@ -33,7 +43,7 @@ class Finding:
         """Return the condition without a transition time."""
         return Condition(
             type=self.type,
-            status="True" if self.status else "False",
+            status=_STATUSES[self.status],
             reason=self.reason,
             message=self.message,
             lastTransitionTime=None,

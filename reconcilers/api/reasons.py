@@ -115,6 +115,7 @@ CLAIM_POOL = {
 CLAIM_OVERLAP = {
     "PoolsOverlap": "True: the message names them, and counts what both may hand out",
     "NoOverlap": "False: the message says pools of which kinds were compared",
+    "PoolsUnreadable": "Unknown: no pool that can be read overlaps; the message names the others",
 }
 CLAIM_POOL_KINDS = (
     "InClusterIPPool",

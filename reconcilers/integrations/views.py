@@ -4,7 +4,7 @@ An integration whose kinds are not served shows nothing. What KKP and vitistack 
 only where there is something of them: most commands meet neither, and should not wait for it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -166,9 +166,18 @@ def spaces_of(found: Found, pools: Iterable[NetworkPool]) -> SpaceIndex:
         for network in networks:
             name = PoolName("NetworkNamespace", network.metadata.key)
             spaces.put(name, vitistack.offers_of(network))
+    for name in _unreadable_pools(found):
+        spaces.note_unreadable(name, unreadable=True)
     for kinds in Kinds:
         spaces.settle(kinds)
     return spaces
+
+
+def _unreadable_pools(found: Found) -> Iterator[PoolName]:
+    """Yield the pools that could not be decoded."""
+    kinds = {*(kind.kind for kind in POOLS), "IPAMPool", "NetworkNamespace"}
+    for platform in (found.clusterapi, found.kubermatic, found.vitistack):
+        yield from (PoolName(kind, key) for kind, key in platform.unreadable if kind in kinds)
 
 
 def _views(

@@ -46,6 +46,7 @@ class SpaceIndex:
         """How many offers there are of each platform."""
         self._unknown: set[Kinds] = set()
         self._compared: set[Kinds] = set()
+        self._unreadable: set[PoolName] = set()
         self._listeners: list[Callable[[Sequence[Offer] | None], None]] = []
 
     def expect(self, kinds: Kinds) -> None:
@@ -85,6 +86,16 @@ class SpaceIndex:
         """Forget a pool that is gone."""
         self._replace(self._offers.pop(pool, ()), ())
 
+    def note_unreadable(self, pool: PoolName, *, unreadable: bool) -> None:
+        """Note whether a pool cannot be decoded, so that it is unknown what it hands out."""
+        if unreadable == (pool in self._unreadable):
+            return
+        if unreadable:
+            self._unreadable.add(pool)
+        else:
+            self._unreadable.discard(pool)
+        self._notify(None)
+
     def _replace(self, before: Sequence[Offer], after: Sequence[Offer]) -> None:
         gone = [offer for offer in before if offer not in after]
         new = [offer for offer in after if offer not in before]
@@ -111,7 +122,9 @@ class SpaceIndex:
         """
         if not self.is_known:
             return None
-        return overlapping_condition(self.sharing(offers), self._compared)
+        parts = tuple(offers)
+        own = {part.pool for part in parts}
+        return overlapping_condition(self.sharing(parts), self._compared, self._unreadable - own)
 
     def sharing(self, offers: Iterable[Offer]) -> Sharing:
         """Return the other pools that hand out addresses of a pool.

@@ -80,17 +80,30 @@ class Sharing:
 NOTHING_SHARED = Sharing()
 
 
-def overlapping_condition(sharing: Sharing, compared: Collection[Kinds]) -> Finding:
+def overlapping_condition(
+    sharing: Sharing, compared: Collection[Kinds], unreadable: Collection[PoolName] = ()
+) -> Finding:
     """Return the condition that says which other pools hand out addresses of a pool.
 
     Args:
         sharing: the other pools.
         compared: the kinds that were compared with the pool.
+        unreadable: other pools of these kinds that cannot be decoded.
     """
     if sharing.sentence:
         return Finding(OVERLAPPING, True, "PoolsOverlap", sharing.sentence)
-    message = f"no other {_alternatives(sorted(compared, key=list(Kinds).index))} hands out these"
-    return Finding(OVERLAPPING, False, "NoOverlap", f"{message} addresses")
+    kinds = _alternatives(sorted(compared, key=list(Kinds).index))
+    if not unreadable:
+        message = f"no other {kinds} hands out these addresses"
+        return Finding(OVERLAPPING, False, "NoOverlap", message)
+    labels = [f"{pool.kind} {pool.key}" for pool in sorted(unreadable)]
+    named = ", ".join(labels[:NAMED])
+    named += f" and {len(labels) - NAMED} more" if len(labels) > NAMED else ""
+    message = (
+        f"no other {kinds} that can be read hands out these addresses; what these pools hand out"
+        f" is unknown, as they cannot be read: {named}; correct or delete them"
+    )
+    return Finding(OVERLAPPING, None, "PoolsUnreadable", message)
 
 
 def _alternatives(kinds: Sequence[Kinds]) -> str:

@@ -1,11 +1,12 @@
 """Every replica knows what pools of other kinds hand out, and says nothing before it does."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 from controller.conditions import Condition, find
 from controller.errors import ControllerError, Forbidden, NoAnswer
-from controller.meta import Key, Version
+from controller.meta import Key, Untyped, Version
 from controller.resource import Resource
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api as clusterapi
@@ -143,6 +144,26 @@ async def test_a_condition_stays_as_it_is_until_the_pools_of_all_kinds_have_been
         second.link.failing = lambda _: None
         await home.pass_by(60)
         assert await overlapping(home, POOLS[0]) == said
+
+
+async def test_it_is_unknown_who_shares_addresses_with_an_unreadable_pool() -> None:
+    async with cluster(OBSERVED, IPAM_POOLS, ALLOCATIONS) as home:
+        untyped: Resource[Any] = replace(cast("Resource[Any]", IPAM_POOLS), type=Untyped)
+        body = {"metadata": {"name": "kkp"}, "spec": {"datacenters": 7}}
+        odd = await home.client.create(untyped, "", body)
+        home.start("a")
+        await home.pass_by(20)
+        condition = await overlapping(home, POOLS[0])
+        assert condition is not None
+        assert (condition.status, condition.reason) == ("Unknown", "PoolsUnreadable")
+        assert "cannot be read: IPAMPool kkp; correct or delete" in condition.message
+        settings = {"type": "range", "poolCidr": "10.0.0.0/28", "allocationRange": 4}
+        repaired = {"spec": {"datacenters": {"dc-1": settings}}}
+        await home.client.patch(untyped, Version.from_object(odd), repaired)
+        await home.pass_by(10)
+        condition = await overlapping(home, POOLS[0])
+        assert condition is not None
+        assert condition.status == "True"
 
 
 async def test_pools_that_may_not_be_read_are_compared_with_none_until_they_may() -> None:

@@ -179,6 +179,37 @@ def test_one_more_of_many_equal_pools_changes_what_almost_none_of_them_says() ->
     }
 
 
+def test_the_condition_is_unknown_while_another_pool_cannot_be_read_and_none_overlaps() -> None:
+    index, mine = SpaceIndex(), offer("a/p", "10.0.0.0-10.0.0.9")
+    index.put(mine.pool, [mine])
+    index.settle(Kinds.NETWORK_POOLS)
+    changes: list[object] = []
+    index.listen(changes.append)
+    for name in "abcdefg":
+        index.note_unreadable(offer(f"x/{name}").pool, unreadable=True)
+    index.note_unreadable(mine.pool, unreadable=True)
+    assert changes == [None] * 8, "any pool's condition may change"
+    found = index.finding([mine])
+    assert found is not None
+    assert found.condition(1).status == "Unknown"
+    assert found.message == (
+        "no other NetworkPool that can be read hands out these addresses; what these pools hand"
+        " out is unknown, as they cannot be read: NetworkPool x/a, NetworkPool x/b,"
+        " NetworkPool x/c, NetworkPool x/d, NetworkPool x/e and 2 more; correct or delete them"
+    )
+    other = offer("a/other", "10.0.0.9-10.0.0.20")
+    index.put(other.pool, [other])
+    found = index.finding([mine])
+    assert found is not None
+    assert found.status, "one that overlaps is known"
+    index.drop(other.pool)
+    for name in "abcdefg":
+        index.note_unreadable(offer(f"x/{name}").pool, unreadable=False)
+    found = index.finding([mine])
+    assert found is not None
+    assert found.reason == "NoOverlap", "its own version is what the pass reads"
+
+
 def test_the_condition_is_unknown_until_all_kinds_were_read_and_says_which_were_compared() -> None:
     index, mine = SpaceIndex(), offer("a/p", "10.0.0.0-10.0.0.9")
     index.put(mine.pool, [mine])
