@@ -5,16 +5,25 @@ shards by the replica that holds shard 0.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from controller.clock import Clock
+from controller.resource import Resource
 from reconcilers.caches import Part
 from reconcilers.integrations.clusterapi.api import POOLS, IPAddressClaim, PoolCounts
-from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key
+from reconcilers.integrations.clusterapi.caches import (
+    ClaimCaches,
+    check_readable,
+    kind_of,
+    pool_key,
+)
 from reconcilers.integrations.clusterapi.statuses import record_of
+from reconcilers.networkpool.view import find_unreadable
 
 LABELS = ["kind", "namespace", "pool"]
 POOL_GAUGES: tuple[tuple[str, str, Callable[[PoolCounts], int]], ...] = (
@@ -35,6 +44,10 @@ POOL_GAUGES: tuple[tuple[str, str, Callable[[PoolCounts], int]], ...] = (
         lambda one: one.outOfRange,
     ),
 )
+
+
+UNKNOWN_TOGETHER = {"butler_claim_pool_used", "butler_claim_pool_free"}
+"""What is not shown of a pool while an object that may hold some of it cannot be decoded."""
 
 
 class ClaimGauges(Collector):
@@ -69,11 +82,17 @@ class ClaimGauges(Collector):
             family = GaugeMetricFamily(name, text, labels=LABELS)
             for kind in POOLS:
                 for pool in self._caches.pools.get(kind.kind, ()):
-                    counts = pool.status.ipAddresses
-                    if counts is not None:
-                        meta = pool.metadata
-                        family.add_metric([kind.kind, meta.namespace, meta.name], value(counts))
+                    counts, meta = pool.status.ipAddresses, pool.metadata
+                    if counts is None or (name in UNKNOWN_TOGETHER and self._hides(kind, pool)):
+                        continue
+                    family.add_metric([kind.kind, meta.namespace, meta.name], value(counts))
             yield family
+
+    def _hides(self, kind: Resource[Any], pool: Any) -> bool:
+        """Return whether objects that cannot be decoded may hold addresses of a pool."""
+        claims, addresses = self._caches.claims.unreadable, self._caches.addresses.unreadable
+        check = partial(check_readable, kind, pool.metadata.key, claims, addresses)
+        return bool(find_unreadable(check))
 
     def _of_claims(self) -> Iterator[Metric]:
         """Yield the number and the greatest age, in seconds, of waiting claims by pool."""

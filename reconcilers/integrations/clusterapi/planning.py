@@ -23,6 +23,7 @@ from reconcilers.integrations.clusterapi.api import (
     ADDRESS_ALLOCATED,
     CLAIM_FINALIZER,
     GROUP,
+    HOLDERS_UNKNOWN,
     POOL_NOT_READY,
     AddressSpec,
     ClaimStatus,
@@ -38,12 +39,14 @@ from reconcilers.integrations.clusterapi.caches import (
 )
 from reconcilers.integrations.clusterapi.choosing import Chooser
 from reconcilers.integrations.clusterapi.offers import offers_of
+from reconcilers.integrations.clusterapi.pools import unknown
 from reconcilers.integrations.clusterapi.poolstatus import counts_of, patch_of, readiness
 from reconcilers.integrations.clusterapi.statuses import message_of, record_of
 from reconcilers.integrations.clusterapi.views import PoolContents, pools_of
 from reconcilers.integrations.core.journal import MOST_PROMISES
 from reconcilers.integrations.core.rules import Grant, View
 from reconcilers.integrations.core.views import Planned
+from reconcilers.networkpool.view import UnreadableHolders
 from reconcilers.spaces.index import SpaceIndex
 
 Held = Callable[[NetworkPool], Sequence[AddressRange]]
@@ -101,6 +104,9 @@ class Plan:
         """Serve the claims of one pool; repeat passes until one grants nothing."""
         if why_pool_stops(pool.pool):
             return
+        if pool.unreadable:
+            self._refuse_all(pool, reasons)
+            return
         also = self.held(pool.pool) if pool.kind == NETWORK_POOL else ()
         current: PoolContents | None = pool
         while current is not None and current.space is not None and current.contents is not None:
@@ -116,6 +122,12 @@ class Plan:
                 return
             mine = (one for one in pools_of(self.caches) if one.pool is pool.pool)
             current = next(mine, None)
+
+    def _refuse_all(self, pool: PoolContents, reasons: dict[Key, Finding]) -> None:
+        """Note, for each claim of a pool, which objects must be read before it gets an address."""
+        name = f"{pool.kind.kind} {pool.pool.metadata.name}"
+        text = f"{name} is not ready: {UnreadableHolders(pool.unreadable)}"
+        reasons.update((key, Finding(READY, False, POOL_NOT_READY, text)) for key in pool.claims)
 
     def _grant(self, grant: Grant[IPAddressClaim], space: PoolSpace) -> None:
         """Apply a grant to the planned state: the IPAddress, and the claim's status."""
@@ -189,7 +201,10 @@ class Plan:
     def _pool_status(self, one: PoolContents) -> Mapping[str, Any]:
         pool, counts = one.pool, None
         found = [Finding(READY, False, "ValidationFailed", one.fault)]
-        if one.space is not None and one.contents is not None:
+        if one.unreadable:
+            why = unknown(pool, str(UnreadableHolders(one.unreadable)))
+            found = [Finding(READY, False, HOLDERS_UNKNOWN, why)]
+        elif one.space is not None and one.contents is not None:
             counts = counts_of(one.space, one.contents)
             overlapping = self.spaces.finding(offers_of(one.kind, pool))
             found = [readiness(one.space), *([overlapping] if overlapping is not None else [])]

@@ -29,6 +29,10 @@ GAUGES: Sequence[tuple[str, str, Callable[[PoolFigures], float]]] = (
 )
 
 
+UNKNOWN_TOGETHER = {"used", "free"}
+"""What is not shown of a pool while an object that may hold some of it cannot be decoded."""
+
+
 class PoolGauges(Collector):
     """Collects the metrics of all pools at a scrape.
 
@@ -63,7 +67,8 @@ class PoolGauges(Collector):
                 f"{self._prefix}_{name}", text.format(self._what), labels=self._labels
             )
             for one in every:
-                family.add_metric(one.labels, value(one))
+                if one.is_known or name not in UNKNOWN_TOGETHER:
+                    family.add_metric(one.labels, value(one))
             yield family
 
 

@@ -71,6 +71,8 @@ class PoolFigures:
         outside: how many are in use that it may not hand out.
         waiting: how many wait for some.
         oldest: for how many seconds the oldest of these has waited.
+        is_known: False if objects that cannot be decoded may hold more: more may be in use, and
+            less free.
     """
 
     labels: tuple[str, ...]
@@ -80,6 +82,7 @@ class PoolFigures:
     outside: int
     waiting: int
     oldest: float
+    is_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)

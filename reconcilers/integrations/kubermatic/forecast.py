@@ -14,8 +14,10 @@ from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, POOLS
 from reconcilers.integrations.kubermatic.clusters import failure_message
 from reconcilers.integrations.kubermatic.holdings import Problem
 from reconcilers.integrations.kubermatic.planning import Content, Grant, plan
+from reconcilers.integrations.kubermatic.pools import HOLDERS_UNKNOWN, UNKNOWN
 from reconcilers.integrations.kubermatic.reading import KubermaticCaches
 from reconcilers.integrations.kubermatic.views import DatacenterContents, contents_of
+from reconcilers.networkpool.view import UnreadableHolders
 
 ALL = 1 << 30
 """A forecast is of all clusters, not of one batch."""
@@ -62,7 +64,7 @@ def _plan(caches: KubermaticCaches, one: DatacenterContents) -> Any:
 
 def _granted(caches: KubermaticCaches, one: DatacenterContents) -> Iterator[tuple[Grant, str]]:
     """Yield what a datacenter gives, with its text."""
-    if one.space is not None:
+    if one.space is not None and not one.unreadable:
         for grant in _plan(caches, one).grants:
             ranges = (part.text if one.space.prefixes else _span(part) for part in grant.ranges)
             yield grant, ", ".join(ranges)
@@ -78,6 +80,9 @@ def _refused(caches: KubermaticCaches, one: DatacenterContents) -> Iterator[Plan
     if one.space is None:
         problem = Problem("InvalidPool", one.fault)
         by_cluster = {cluster.metadata.key: problem for cluster in caches.served(one.name)}
+    elif one.unreadable:
+        problem = Problem(HOLDERS_UNKNOWN, f"{UNKNOWN}: {UnreadableHolders(one.unreadable)}")
+        by_cluster = {cluster.metadata.key: problem for cluster in one.waiting}
     else:
         by_cluster = _plan(caches, one).by_cluster
     for key, found in by_cluster.items():

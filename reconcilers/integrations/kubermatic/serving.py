@@ -95,6 +95,7 @@ class Kubermatic(AllocatingIntegration):
         )
         pools.cache.subscribe(figures.note)
         allocations.cache.subscribe(figures.note)
+        allocations.cache.subscribe_unreadable(figures.note)
 
         def note(change: Change[Cluster]) -> None:
             if concerns(change):

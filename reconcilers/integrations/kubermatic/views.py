@@ -161,7 +161,8 @@ def figures_of(one: DatacenterContents, now: datetime) -> PoolFigures:
     free, total = Space(one.space.layout, one.blocks()).free, one.space.layout.total
     parts = {part.range for part in one.held()}
     outside = sum(not one.space.hands_out(part) for part in parts)
-    return PoolFigures(labels, total, total - free, free, outside, len(one.waiting), oldest)
+    known, waiting = not one.unreadable, len(one.waiting)
+    return PoolFigures(labels, total, total - free, free, outside, waiting, oldest, known)
 
 
 def view_of(one: DatacenterContents, now: datetime) -> PoolView:

@@ -31,18 +31,19 @@ from reconcilers.integrations.vitistack.caches import (
     VitistackCaches,
     allocation_names,
     configuration_name,
+    interface_names,
     is_made_for,
-    name_of,
     problem_of,
     space_name,
     static_of,
 )
 from reconcilers.integrations.vitistack.configurations import allocation_for, network_of
 from reconcilers.integrations.vitistack.interfaces import by_interface
-from reconcilers.integrations.vitistack.networks import Taking
+from reconcilers.integrations.vitistack.networks import HOLDERS_UNKNOWN, UNKNOWN, Taking
 from reconcilers.integrations.vitistack.ranges import NetworkSpace
 from reconcilers.integrations.vitistack.views import NetworkContents, contents_of
 from reconcilers.integrations.vitistack.writing import given, refused
+from reconcilers.networkpool.view import UnreadableHolders
 
 Body = Mapping[str, Any]
 Outcome = tuple[IPAllocation, str, Problem | None]
@@ -83,25 +84,29 @@ def _made(
     taken = {one.metadata.key for one in caches.allocations}
     for one in sorted(caches.configurations, key=lambda each: each.metadata.key):
         meta, network = one.metadata, network_of(caches, one)
+        what = CONFIGURATIONS.group, CONFIGURATIONS.kind, meta.key
         if isinstance(network, str):
             named = f"{NETWORKS.kind} {meta.namespace}/{one.spec.networkNamespaceName}"
-            what = CONFIGURATIONS.group, CONFIGURATIONS.kind, meta.key
             planned.append(Planned(*what, named, "", network))
             continue
         how = network.spec.ipAllocation
         if how is None or how.type != STATIC or not _agree(one.spec.provider, how.provider):
             continue
         has = by_interface(one, caches.of_configuration(meta.key))
-        for index, interface in enumerate(one.spec.networkInterfaces):
-            if name_of(interface, index) not in has:
-                asks = name_of(interface, index)
-                name, other = allocation_names(meta.name, asks)
-                if Key(meta.namespace, name) in taken:
-                    name = other
-                key = Key(meta.namespace, name)
-                taken.add(key)
-                body = allocation_for(one, network, asks, name)
-                yield key, (_manifest(body, key), _object(body, meta))
+        lacking = [name for name in interface_names(one) if name not in has]
+        unreadable = caches.unreadable_of_machine(one, network, lacking)
+        if unreadable is not None:
+            named = f"{NETWORKS.kind} {network.metadata.key}"
+            planned.append(Planned(*what, named, "", str(unreadable)))
+            continue
+        for interface in lacking:
+            name, other = allocation_names(meta.name, interface)
+            if Key(meta.namespace, name) in taken:
+                name = other
+            key = Key(meta.namespace, name)
+            taken.add(key)
+            body = allocation_for(one, network, interface, name)
+            yield key, (_manifest(body, key), _object(body, meta))
 
 
 def _agree(one: str, other: str) -> bool:
@@ -130,7 +135,8 @@ def _with(caches: VitistackCaches, made: Sequence[IPAllocation]) -> VitistackCac
         return caches
     indexes = {SPACE_INDEX: space_name, CONFIGURATION_INDEX: configuration_name}
     allocations = Cache(ALLOCATIONS, indexes=indexes)
-    allocations.replace([*caches.allocations, *made], caches.allocations.position)
+    known = caches.allocations
+    allocations.replace([*known, *made], known.position, known.unreadable)
     return replace(caches, allocations=allocations)
 
 
@@ -149,12 +155,21 @@ def _shown(
 def _outcomes(caches: VitistackCaches) -> Iterator[Outcome]:
     """Yield what becomes of each IPAllocation that waits."""
     for found in contents_of(caches):
-        if found.contents is not None and not found.fault:
-            yield from _served(caches, found)
+        if found.contents is None or found.fault:
+            continue
+        yield from _unknown(found) if found.unreadable else _served(caches, found)
     for one in sorted(caches.allocations, key=lambda each: each.metadata.key):
         problem = problem_of(caches.network_of(one), one.spec.networkNamespaceName)
         if one.waits and problem is not None:
             yield one, "", problem
+
+
+def _unknown(found: NetworkContents) -> Iterator[Outcome]:
+    """Yield that no IPAllocation of a network gets anything until all holders can be read."""
+    why = f"{UNKNOWN}: {UnreadableHolders(found.unreadable)}"
+    for one in found.allocations.values():
+        if one.waits:
+            yield one, "", Problem(PENDING, HOLDERS_UNKNOWN, why)
 
 
 def _served(caches: VitistackCaches, found: NetworkContents) -> Iterator[Outcome]:

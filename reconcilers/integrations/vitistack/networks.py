@@ -51,6 +51,7 @@ from reconcilers.spaces.index import SpaceIndex
 
 POOL_EXHAUSTED = "PoolExhausted"
 HOLDERS_UNKNOWN = "HoldersUnknown"
+UNKNOWN = "nothing is handed out until it is known what these objects hold"
 ADDRESS_UNAVAILABLE = "AddressUnavailable"
 _NOTHING_SHOWN: Mapping[AddressRange, Key] = {}
 EXHAUSTED = "no available IP addresses in pool"
@@ -122,8 +123,7 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
     @override
     async def _report_unreadable(self, pool: NetworkNamespace, why: str) -> None:
         """Report it as an event on the network, and on each IPAllocation that waits."""
-        text = f"nothing is handed out until it is known what these objects hold: {why}"
-        problem = Problem(PENDING, HOLDERS_UNKNOWN, text)
+        problem = Problem(PENDING, HOLDERS_UNKNOWN, f"{UNKNOWN}: {why}")
         self._record(pool, problem)
         unreadable = self._caches.allocations.unreadable
         waiting = [

@@ -142,7 +142,8 @@ def figures_of(one: NetworkContents, now: datetime) -> PoolFigures:
             space.hold(promised)
         free = space.free
     total, outside = one.space.layout.total, one.contents.outside
-    return PoolFigures(labels, total, total - free, free, outside, len(waiting), oldest)
+    known = not one.unreadable
+    return PoolFigures(labels, total, total - free, free, outside, len(waiting), oldest, known)
 
 
 def view_of(one: NetworkContents, now: datetime) -> PoolView:
@@ -312,7 +313,11 @@ class NetworkFigures:
             free = contents.space.free
         total = space.layout.total
         waiting, age = contents.waiting, _age(contents.oldest, now)
-        return PoolFigures(labels, total, total - free, free, contents.outside, waiting, age)
+        check = partial(self._caches.check_readable, key, self._caches.allocations.unreadable)
+        known = not find_unreadable(check)
+        return PoolFigures(
+            labels, total, total - free, free, contents.outside, waiting, age, known
+        )
 
 
 def _space(network: NetworkNamespace) -> NetworkSpace | None:

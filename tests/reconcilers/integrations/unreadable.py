@@ -73,6 +73,13 @@ class Site:
         found = await self.home.client.get(untyped, key)
         await self.home.client.delete(untyped, Version.from_object(found))
 
+    def gauge(self, name: str) -> list[float]:
+        """Return the values of a metric that the newest replica shows, one for each pool."""
+        families = self.home.replicas[-1].manager.metrics.registry.collect()
+        return [
+            sample.value for family in families for sample in family.samples if sample.name == name
+        ]
+
     async def restart(self) -> None:
         """Replace the replica by one that lists everything anew."""
         self.stop()

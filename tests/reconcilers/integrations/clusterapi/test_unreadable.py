@@ -47,6 +47,19 @@ def address_of(place: Site, name: str, namespace: str = NAMESPACE) -> str:
     return str(place.see(ADDRESSES, name, namespace)["spec"]["address"])
 
 
+async def test_the_gauges_call_nothing_free_that_an_unreadable_address_may_be() -> None:
+    async with site(WITH_CLAIMS, *SERVED) as place:
+        await pool(place, "p", 0)
+        await claim(place, "a", "p")
+        await place.home.pass_by(5)
+        assert place.gauge("butler_claim_pool_free") == [4]
+        await place.edit(ADDRESSES, "a", {"spec": {"prefix": "many"}})
+        await place.home.pass_by(5)
+        for name in ("free", "used"):
+            assert place.gauge(f"butler_claim_pool_{name}") == []
+        assert place.gauge("butler_claim_pool_total") == [5]
+
+
 async def make_unreadable(place: Site, kind: str, *, pool_known: bool) -> None:
     """Make an object unreadable that alone shows what claim a of pool p holds."""
     resource, odd, _ = ODD[kind]

@@ -39,6 +39,19 @@ def condition(place: Site, cluster: str) -> Json:
     return dict(found.get(CONDITION, {}))
 
 
+async def test_the_gauges_call_nothing_free_that_an_unreadable_allocation_may_hold() -> None:
+    async with site(SERVING, *KINDS) as place:
+        await pool(place, "p", 0)
+        await cluster(place, "a")
+        await place.home.pass_by(5)
+        assert place.gauge("butler_kkp_pool_free") == [14]
+        await place.edit(ALLOCATIONS, "p", {"spec": {"type": 7}}, "cluster-a")
+        await place.home.pass_by(5)
+        for name in ("free", "used"):
+            assert place.gauge(f"butler_kkp_pool_{name}") == []
+        assert place.gauge("butler_kkp_pool_total") == [16]
+
+
 async def test_a_pool_hands_out_nothing_while_an_allocation_of_it_is_unreadable() -> None:
     async with site(SERVING, *KINDS) as place:
         await pool(place, "p", 0)

@@ -52,6 +52,19 @@ def shown(place: Site, name: str) -> list[str]:
     return [text for one in interfaces for text in one.get("ipv4Addresses", [])]
 
 
+async def test_the_gauges_call_nothing_free_that_an_unreadable_object_may_hold() -> None:
+    async with site(WITH_NETWORKS, *KINDS) as place:
+        await network(place, "n", 0)
+        await ask(place, "a", "n")
+        await place.home.pass_by(5)
+        assert place.gauge("butler_vitistack_network_used") == [1]
+        await place.edit(ALLOCATIONS, "a", {"status": {"prefix": "long"}})
+        await place.home.pass_by(5)
+        for name in ("free", "used"):
+            assert place.gauge(f"butler_vitistack_network_{name}") == []
+        assert place.gauge("butler_vitistack_network_total") == [253]
+
+
 @pytest.mark.parametrize("network_known", [True, False])
 async def test_a_network_hands_out_nothing_while_an_allocation_of_it_is_unreadable(
     network_known: bool,

@@ -1,0 +1,76 @@
+"""`plan` and the gauges while an object that may hold addresses of a pool cannot be decoded."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from reconcilers.integrations.clusterapi import api as clusterapi
+from reconcilers.integrations.core.views import Views
+from reconcilers.integrations.kubermatic import api as kubermatic
+from reconcilers.integrations.views import from_manifests
+from reconcilers.integrations.vitistack import api as vitistack
+
+Json = dict[str, Any]
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+CLAIMS, ADDRESSES = clusterapi.claims("v1beta2"), clusterapi.addresses("v1beta2")
+POOLS = clusterapi.IN_CLUSTER_IP_POOL
+REF = {"apiGroup": POOLS.group, "kind": POOLS.kind, "name": "p"}
+
+
+def manifest(kind: Any, name: str, spec: Json, **more: Any) -> Json:
+    metadata = {"name": name, "uid": f"{kind.kind}-{name}"}
+    if kind.namespaced:
+        metadata["namespace"] = "team"
+    head = {"apiVersion": kind.api_version, "kind": kind.kind}
+    return {**head, "metadata": metadata, "spec": spec, **more}
+
+
+DATACENTER = {"type": "range", "poolCidr": "10.2.0.0/28", "allocationRange": 2}
+STATIC = {"type": "static", "static": {"ipv4CIDR": "10.3.0.0/28"}}
+MACHINE = {"networkNamespaceName": "p", "networkInterfaces": [{"name": "eth0"}]}
+NETWORK = manifest(vitistack.NETWORKS, "p", {"ipAllocation": STATIC})
+WAITING = manifest(vitistack.ALLOCATIONS, "b", {"networkNamespaceName": "p"})
+SITES: dict[str, tuple[Json, Json, Json]] = {
+    "IPAddress": (
+        manifest(POOLS, "p", {"addresses": ["10.1.0.1-10.1.0.9"], "prefix": 24}),
+        manifest(CLAIMS, "b", {"poolRef": REF}),
+        manifest(ADDRESSES, "odd", {"poolRef": REF, "prefix": "many"}),
+    ),
+    "IPAMAllocation": (
+        manifest(kubermatic.POOLS, "p", {"datacenters": {"dc": DATACENTER}}),
+        manifest(kubermatic.CLUSTERS, "b", {"cloud": {"dc": "dc"}}),
+        manifest(kubermatic.ALLOCATIONS, "p", {"type": 7}),
+    ),
+    "ipallocations.vitistack.io": (
+        NETWORK,
+        WAITING,
+        manifest(vitistack.ALLOCATIONS, "odd", {**MACHINE, "interfaceName": 7}),
+    ),
+    "IPAllocation of a machine": (
+        NETWORK,
+        manifest(vitistack.CONFIGURATIONS, "b", MACHINE),
+        manifest(vitistack.ALLOCATIONS, "b-eth0", {**MACHINE, "interfaceName": 7}),
+    ),
+    "NetworkConfiguration": (
+        NETWORK,
+        WAITING,
+        manifest(vitistack.CONFIGURATIONS, "odd", {**MACHINE, "networkInterfaces": 7}),
+    ),
+}
+
+
+def views(*bodies: Json) -> Views:
+    return from_manifests(bodies, "team", [], NOW, held=lambda _: [])
+
+
+@pytest.mark.parametrize("holder", SITES)
+def test_a_plan_gives_nothing_of_a_pool_whose_holders_are_unknown(holder: str) -> None:
+    pool, request, odd = SITES[holder]
+    assert [bool(planned.gets) for planned in views(pool, request).planned] == [True]
+    shown = views(pool, request, odd)
+    [planned] = shown.planned
+    assert planned.gets == ""
+    assert "cannot be read; correct or delete it" in planned.reason
+    bodies = [(body["kind"], body["metadata"]["name"]) for body in shown.bodies]
+    assert len(bodies) == len(set(bodies)) <= 3
