@@ -21,7 +21,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.conditions import READY
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Drawing
-from reconcilers.networkpool.protocol import settle
+from reconcilers.networkpool.statusjournal import settle_pool
 from reconcilers.networkpool.view import UnreadableObject, View
 
 ALL_SIZES = 1 << 130
@@ -213,14 +213,13 @@ def holders(
     """Yield who holds what of a pool: by status, and by promises that are still open."""
     for one in allocations:
         yield from ((_holder(one), held) for held in ranges.all_held(one))
-    found = {one.metadata.name: one for one in allocations}
-    view = View.from_allocations(0, tuple(allocations), found.get)
-    for promise in settle(pool, view).open:
-        allocation = view.current(promise.name, promise.uid)
+    view = View.from_allocations(0, tuple(allocations))
+    for promise in settle_pool(pool, view).promises:
+        allocation = view.current(promise.key, promise.uid)
         if allocation is None or ranges.held(allocation) is not None:
             continue
         holder = _holder(allocation, promised=True)
-        yield from ((holder, promised) for promised in ranges.promised(promise))
+        yield from ((holder, promised.range) for promised in promise.ranges)
 
 
 def _holder(allocation: IPAllocation, *, promised: bool = False) -> Holder:

@@ -3,17 +3,19 @@
 A pool's status is the point where all replicas meet: a range is promised there first, with the
 pool's resourceVersion as precondition, and only then written to the allocation, with the version
 that the promise names. So two ranges never overlap, however many replicas believe they lead.
+`reconcilers/promises/` has the rules that hold for pools of all kinds.
 
     reconciler.py       one pass over one pool
     contents.py         what its allocations hold and wait for, kept from change to change
     view.py             its allocations, and up to which version they were read
     livelists.py        LISTs of allocations, each for all pools that need one at the same time
-    protocol.py         the rules as pure functions: what is settled, who waits, who gets what
+    statusjournal.py    its journal, which is a part of its status
+    protocol.py         the rules as pure functions: what is taken, who waits, who gets what
     problems.py         overlaps, ranges outside, fragmented free space, and other controllers that
                         write our statuses, as conditions
     status.py           what is written to the pool's status
-    pending_promises.py which promises are due, and the writes of allocations; a pool without
-                        memory hands out nothing until earlier promises are void
+    pending_promises.py the writes of allocations; a pool without memory hands out nothing until
+                        earlier promises are void
     events.py           events about what was handed out, and about how full the pool is
     orphans.py          allocations whose TenantCluster is gone are deleted
     owners.py           the owner of an allocation, as caches and live reads show it

@@ -5,7 +5,7 @@ waits and in what order, how much is held, who else writes their statuses. To re
 each pass would make one release cost as much as the pool is large. So these facts are kept, and a
 pass reads only the objects that changed since the last one.
 
-A change notes a name, nothing else. The next call of `contents` reads the named objects from the
+A change notes a key, nothing else. The next call of `contents` reads the noted objects from the
 cache, so any number of changes to an object cost one read, what is kept is never ahead of
 or behind the cache, and an error is an error of that pass, after which all is read anew. From time
 to time all is read anew anyway and compared: a difference is a bug, is reported, and what was read
@@ -13,15 +13,14 @@ replaces what was kept. The promises in a pool's status are no part of this: the
 object that a pass was given.
 
 Thousands may wait in a full pool, most for the same: so many addresses, of such families. They are
-kept in rows of requests that are alike, so that a pass need not try each (protocol.py, Turns).
+kept in rows of equal requests, so that a pass need not try each (reconcilers/promises/queue.py).
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import product
-from typing import Any, TypeVar
 
 from allocator import AddressRange, Layout, Space
 from controller.cache import Cache, Change
@@ -32,12 +31,10 @@ from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, POOL_INDEX, IPAllocation
 from reconcilers.conditions import READY
+from reconcilers.promises.queue import Row, Rows
 
-Place = tuple[datetime, str]
-"""A place in a pool's queue: since when a range is asked for, and the name as tie-break."""
-Row = Hashable
-"""What requests have in common that are alike."""
-P = TypeVar("P", bound=tuple[Any, ...])
+Place = tuple[datetime, Key]
+"""A place in a pool's queue: since when a range is asked for, and the key as tie-break."""
 
 
 def waits(allocation: IPAllocation) -> bool:
@@ -51,7 +48,7 @@ def waits(allocation: IPAllocation) -> bool:
 
 def place(allocation: IPAllocation) -> Place:
     """Return the place of an allocation among those that wait: oldest request first."""
-    return allocation.requested_at, allocation.metadata.name
+    return allocation.requested_at, allocation.metadata.key
 
 
 def shown_refusal(allocation: IPAllocation) -> tuple[str, str] | None:
@@ -70,24 +67,9 @@ def row(allocation: IPAllocation) -> Row:
     """
     spec = allocation.spec
     if spec.is_pinned or ranges.all_held(allocation):
-        return allocation.metadata.name
+        return allocation.metadata.key
     asked = (spec.type, spec.count, spec.prefixLength, spec.ipFamilyPolicy, spec.ipFamilies)
     return asked, shown_refusal(allocation)
-
-
-class Rows(dict[Row, list[P]]):
-    """The places of those that wait, in order, in rows of requests that are alike."""
-
-    def add(self, of: Row, place: P) -> None:
-        """Add a place to a row."""
-        insort(self.setdefault(of, []), place)
-
-    def remove(self, of: Row, place: P) -> None:
-        """Take a place out of a row."""
-        found = self[of]
-        del found[bisect_left(found, place)]
-        if not found:
-            del self[of]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -210,10 +192,10 @@ class Contents:
 
     def __init__(self, allocations: Iterable[IPAllocation] = (), ours: str = "") -> None:
         self._ours = ours
-        self._facts: dict[str, Facts] = {}
+        self._facts: dict[Key, Facts] = {}
         self.queue = Rows[Place]()
         """Those that wait; a walk along it ends at the next change."""
-        self._foreign: list[tuple[StatusWrite, str]] = []
+        self._foreign: list[tuple[StatusWrite, Key]] = []
         self._spaces: tuple[Space, ...] = ()
         self.allocated = 0
         """How many hold a range in phase Allocated."""
@@ -226,11 +208,11 @@ class Contents:
 
     def put(self, allocation: IPAllocation) -> None:
         """Replace an allocation of the pool by its present state."""
-        name, new = allocation.metadata.name, Facts.from_allocation(allocation, self._ours)
-        if self._facts.get(name) == new:
+        key, new = allocation.metadata.key, Facts.from_allocation(allocation, self._ours)
+        if self._facts.get(key) == new:
             return
-        self.remove(name)
-        self._facts[name] = new
+        self.remove(key)
+        self._facts[key] = new
         if new.held:
             self.holding += 1
             self.claimed += sum(one.size for one in new.held)
@@ -240,11 +222,11 @@ class Contents:
         if new.place is not None:
             self.queue.add(new.row, new.place)
         if new.foreign is not None:
-            insort(self._foreign, (new.foreign, name))
+            insort(self._foreign, (new.foreign, key))
 
-    def remove(self, name: str) -> None:
-        """Forget the allocation of that name, if there is one."""
-        old = self._facts.pop(name, None)
+    def remove(self, key: Key) -> None:
+        """Forget the allocation of that key, if there is one."""
+        old = self._facts.pop(key, None)
         if old is None:
             return
         if old.held:
@@ -256,16 +238,16 @@ class Contents:
         if old.place is not None:
             self.queue.remove(old.row, old.place)
         if old.foreign is not None:
-            del self._foreign[bisect_left(self._foreign, (old.foreign, name))]
+            del self._foreign[bisect_left(self._foreign, (old.foreign, key))]
 
     @property
-    def names(self) -> list[str]:
-        """The names of the pool's allocations, sorted."""
+    def keys(self) -> list[Key]:
+        """The keys of the pool's allocations, sorted."""
         return sorted(self._facts)
 
-    def holds(self, name: str, uid: str) -> bool:
-        """Return whether the allocation of that name and uid holds a range."""
-        facts = self._facts.get(name)
+    def holds(self, key: Key, uid: str) -> bool:
+        """Return whether the allocation of that key and uid holds a range."""
+        facts = self._facts.get(key)
         return facts is not None and facts.uid == uid and bool(facts.held)
 
     @property
@@ -295,7 +277,7 @@ class Contents:
             layouts: for which the spaces are compared too.
         """
         found: dict[str, object] = {
-            f"IPAllocation {name}": facts for name, facts in self._facts.items()
+            f"IPAllocation {key.name}": facts for key, facts in self._facts.items()
         }
         found["queue"] = self.queue
         found["writes by others"] = self._foreign
@@ -315,7 +297,7 @@ def differences(kept: Contents, read: Contents) -> list[str]:
 class _Kept:
     contents: Contents
     checked_at: float
-    changed: set[str] = field(default_factory=set)
+    changed: set[Key] = field(default_factory=set)
 
 
 class KeptContents:
@@ -352,10 +334,10 @@ class KeptContents:
         """
         # Taken out until all is up to date: should anything raise, the next call reads all anew.
         kept = self._pools.pop(pool, None) or self._read(pool)
-        for name in kept.changed:
-            allocation = self._allocations.get(Key(pool.namespace, name))
+        for key in kept.changed:
+            allocation = self._allocations.get(key)
             if allocation is None or allocation.pool_key != pool:
-                kept.contents.remove(name)
+                kept.contents.remove(key)
             else:
                 kept.contents.put(allocation)
         kept.changed.clear()
@@ -371,7 +353,7 @@ class KeptContents:
             if allocation is not None:
                 kept = self._pools.get(allocation.pool_key)
                 if kept is not None:
-                    kept.changed.add(allocation.metadata.name)
+                    kept.changed.add(allocation.metadata.key)
 
     def _read(self, pool: Key) -> _Kept:
         found = self._allocations.by_index(POOL_INDEX, str(pool))

@@ -1,9 +1,4 @@
-"""Promises that are not written to their allocations yet: which are due now, and the writes.
-
-A replica writes its own promises at once. Those of other replicas it writes only after it saw them
-unchanged for a while, so that two live replicas do not double every write. One whose write was
-refused for good stays in the pool's status and is tried again once per resync: what refused it, an
-admission webhook say, may accept it later.
+"""The writes of allocations: ranges that are promised, refusals, and the fence.
 
 A range is written to an allocation only with exactly the promise's resourceVersion as
 precondition. A conflict is not an error: the object has moved on, so the promise is settled.
@@ -17,7 +12,7 @@ then does the pool get a memory.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
 from functools import partial
@@ -47,12 +42,12 @@ from reconcilers.api.ipallocation import (
     REQUIRE_DUAL_STACK,
     IPAllocation,
 )
-from reconcilers.api.networkpool import Assignment, NetworkPool, capped
+from reconcilers.api.networkpool import NetworkPool, capped
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.conditions import READY, Finding, rendered, with_findings
 from reconcilers.networkpool.protocol import Refusal
 from reconcilers.networkpool.view import View
-from reconcilers.settings import PoolSettings
+from reconcilers.promises.journal import Promise
 
 T = TypeVar("T")
 
@@ -84,7 +79,7 @@ class WriteResult(Enum):
 class Promised:
     """A promise, and the allocation at exactly the version that it names."""
 
-    promise: Assignment
+    promise: Promise
     allocation: IPAllocation
 
 
@@ -171,8 +166,7 @@ class AllocationWriter:
 
 
 def _granted(promised: Promised, pool: NetworkPool, now: datetime) -> dict[str, Any]:
-    given = ranges.promised(promised.promise)
-    assert given, "only promises that parse are granted"
+    given = tuple(part.range for part in promised.promise.ranges)
     return granted_status(promised.allocation, pool, given, now)
 
 
@@ -250,84 +244,13 @@ def new_refusals(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:
     return tuple(refusal for refusal in refusals if refusal.is_new)
 
 
-RETRY = 1.0
-
-Identity = tuple[str, str]
-"""The uid and resourceVersion of a promise."""
-
-
-def identity(promise: Assignment) -> Identity:
-    """Return the key that identifies a promise."""
-    return promise.uid, promise.resourceVersion
-
-
-@dataclass(slots=True)
-class PendingPromises:
-    """What one replica remembers of one pool's promises; losing it only delays some writes.
-
-    Args:
-        settings: the delays.
-        promised_at: monotonic time of the last new promises.
-    """
-
-    settings: PoolSettings
-    promised_at: float
-    _own: set[Identity] = field(default_factory=set)
-    _seen: dict[Identity, float] = field(default_factory=dict)
-    _refused: dict[Identity, float] = field(default_factory=dict)
-
-    def add_own(self, promises: Iterable[Assignment], now: float) -> None:
-        """Remember the new promises with which the pool is about to be written."""
-        self._own.update(identity(promise) for promise in promises)
-        self.promised_at = now
-
-    def due(self, pool: NetworkPool, view: View, now: float) -> list[Promised]:
-        """Return the promises in the pool's status that are to be written now."""
-        known = {identity(promise) for promise in pool.status.assignments}
-        self._own &= known
-        self._seen = {one: self._seen.get(one, now) for one in known}
-        self._refused = {one: at for one, at in self._refused.items() if one in known}
-        return [
-            promised
-            for promise in pool.status.assignments
-            if self.wait(promise, now) <= 0
-            for promised in at_version(promise, view)
-        ]
-
-    def wait(self, promise: Assignment, now: float) -> float:
-        """Return in how many seconds the promise is to be written; 0 or less for now."""
-        one = identity(promise)
-        if one in self._refused:
-            return self._refused[one] + self.settings.resync - now
-        if one in self._own:
-            return 0.0
-        return self._seen.get(one, now) + self.settings.foreign_patience - now
-
-    def note_refused(self, written: Iterable[Written], now: float) -> None:
-        """Remember which writes were refused for good."""
-        for one in written:
-            if one.result is WriteResult.REFUSED:
-                meta = one.allocation.metadata
-                self._refused[meta.uid, meta.resourceVersion] = now
-
-    def next_in(self, still_open: Sequence[Assignment], now: float) -> float | None:
-        """Return in how many seconds the next open promise is to be tried; None if none is open.
-
-        One that is due but could not be written, because the view had not read that far, is tried
-        again after a second.
-        """
-        waits = [self.wait(promise, now) for promise in still_open]
-        return min((wait if wait > 0 else RETRY for wait in waits), default=None)
-
-
-def at_version(promise: Assignment, view: View) -> list[Promised]:
+def at_version(promise: Promise, view: View) -> list[Promised]:
     """Return the promise with its allocation if the view shows it at the promised version."""
-    allocation = view.current(promise.name, promise.uid)
+    allocation = view.current(promise.key, promise.uid)
     if (
         allocation is None
         or allocation.metadata.terminating
         or allocation.metadata.resourceVersion != promise.resourceVersion
-        or not ranges.promised(promise)
     ):
         return []
     return [Promised(promise, allocation)]

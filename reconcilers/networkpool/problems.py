@@ -130,9 +130,9 @@ def holdings(view: View, decision: Decision) -> Iterator[HeldRange]:
         for held in ranges.all_held(allocation):
             holders.add(allocation.metadata.uid)
             yield HeldRange(f"IPAllocation {allocation.metadata.name}", held)
-    for promise in decision.promises:
-        for promised in () if promise.uid in holders else ranges.promised(promise):
-            yield HeldRange(f"IPAllocation {promise.name}", promised)
+    for promise in decision.journal.promises:
+        for part in () if promise.uid in holders else promise.ranges:
+            yield HeldRange(f"IPAllocation {promise.key.name}", part.range)
 
 
 def ranges_overlap_condition(held: Iterable[HeldRange]) -> Finding:

@@ -1,10 +1,9 @@
 """The rules by which two ranges never overlap, as pure functions of what was read.
 
-    settle   which promises are kept open, and how far a later reader must have read
     taken    what may not be handed out
     Waiting  which allocations wait for a range, oldest first
     choose   which of them gets what: best fit, lowest address on ties
-    decide   all four, for one pass
+    decide   all three, and which promises stay open, for one pass
     blockers what a pool's deletion waits for
 
 A promise (an assignment in the pool's status) takes effect at most once: it may be written only
@@ -12,11 +11,9 @@ to the very version of the allocation that it names. It is settled for good when
 moved on or is gone.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
 from itertools import chain, product
 
 from typing_extensions import override
@@ -34,28 +31,12 @@ from allocator import (
 )
 from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.networkpool import MAX_ASSIGNMENTS, Assignment, NetworkPool
-from reconcilers.networkpool.contents import P, shown_refusal
+from reconcilers.api.networkpool import MAX_ASSIGNMENTS, NetworkPool
+from reconcilers.networkpool.contents import shown_refusal
+from reconcilers.networkpool.statusjournal import KIND, memory, settle_pool
 from reconcilers.networkpool.view import Named, View
-
-
-@dataclass(frozen=True, slots=True)
-class Settlement:
-    """What became of the promises in a pool's status.
-
-    Args:
-        open: the promises that may still take effect.
-        revision: the highest resourceVersion of the objects that settled others; never lowered.
-    """
-
-    open: tuple[Assignment, ...]
-    revision: int
-
-
-def memory(pool: NetworkPool) -> int | None:
-    """Return the pool's allocationsRevision; None if it has none, or one that is no number."""
-    text = pool.status.allocationsRevision
-    return int(text) if text.isdecimal() else None
+from reconcilers.promises.journal import Journal, Promise, PromisedRange, ranges_of
+from reconcilers.promises.queue import Turns
 
 
 class MemoryDropped(Exception):
@@ -82,32 +63,9 @@ def with_memory_kept(written: NetworkPool) -> NetworkPool:
     return written
 
 
-def settle(pool: NetworkPool, view: View) -> Settlement:
-    """Sort the pool's promises by what the view shows of their allocations.
-
-    A promise is settled when its uid is seen at a higher resourceVersion, in whatever state, or
-    when the view has read as far as the promise's version and the uid is not there. An allocation
-    that cannot be decoded is there: its promise stays open. Only an allocation that is seen at a
-    higher resourceVersion raises the revision: a position is a bookmark's or a list's number, and
-    a reader that has seen the objects need not have seen those.
-    """
-    revision = memory(pool) or 0
-    still_open = []
-    for promise in pool.status.assignments:
-        if not promise.resourceVersion.isdecimal() or not ranges.promised(promise):
-            continue  # edited by hand into something that cannot be written
-        version = int(promise.resourceVersion)
-        seen = view.current(promise.name, promise.uid)
-        if seen is not None and seen.metadata.revision > version:
-            revision = max(revision, seen.metadata.revision)
-        elif seen is not None or view.position < version or promise.name in view.unreadable:
-            still_open.append(promise)
-    return Settlement(tuple(still_open), revision)
-
-
 @contextmanager
 def taken(
-    view: View, promises: Iterable[Assignment], geometry: Sequence[Layout]
+    view: View, promises: Iterable[Promise], geometry: Sequence[Layout]
 ) -> Iterator[Sequence[Space]]:
     """Give the pool's addresses, by family, with everything taken that may not be handed out.
 
@@ -122,53 +80,9 @@ def taken(
     with ExitStack() as trials:
         for space in spaces:
             trials.enter_context(space.trial())
-        for found in chain.from_iterable(map(ranges.promised, promises)):
-            for space in spaces:
-                space.hold(found)
+        for space, promised in product(spaces, ranges_of(promises)):
+            space.hold(promised)
         yield spaces
-
-
-class Turns(Iterator[P]):
-    """A walk along the places of all rows in order, in which the rest of a row can be left out.
-
-    Args:
-        rows: the places of each row, in order; they do not change meanwhile.
-    """
-
-    def __init__(self, rows: Iterable[list[P]]) -> None:
-        self._heads = [(places[0], 0, places) for places in rows]
-        heapify(self._heads)
-        self._last: tuple[P, int, list[P]] | None = None
-        self._left_out: list[list[P]] = []
-
-    @override
-    def __next__(self) -> P:
-        """Return the next place."""
-        if self._last is not None:
-            _, at, places = self._last
-            self._resume(places, at + 1)
-        self._last = heappop(self._heads) if self._heads else None
-        if self._last is None:
-            raise StopIteration
-        return self._last[0]
-
-    def leave_out(self, *, until_granted: bool = False) -> None:
-        """Leave out the rest of the last one's row; or only until `granted` is called."""
-        assert self._last is not None, "one of the row was tried"
-        if until_granted:
-            self._left_out.append(self._last[2])
-        self._last = None
-
-    def granted(self) -> None:
-        """Take up the rows that were left out until now, behind the last one."""
-        assert self._last is not None, "it was tried"
-        for places in self._left_out:
-            self._resume(places, bisect_right(places, self._last[0]))
-        self._left_out.clear()
-
-    def _resume(self, places: list[P], at: int) -> None:
-        if at < len(places):
-            heappush(self._heads, (places[at], at, places))
 
 
 class Waiting(Iterator[IPAllocation]):
@@ -179,7 +93,7 @@ class Waiting(Iterator[IPAllocation]):
         promises: who is promised a range does not wait.
     """
 
-    def __init__(self, view: View, promises: Iterable[Assignment]) -> None:
+    def __init__(self, view: View, promises: Iterable[Promise]) -> None:
         self.turns = Turns(view.contents.queue.values())
         self._find = view.find
         self._promised = {promise.uid for promise in promises}
@@ -187,8 +101,8 @@ class Waiting(Iterator[IPAllocation]):
     @override
     def __next__(self) -> IPAllocation:
         """Return the next one."""
-        for _, name in self.turns:
-            found = self._find(name)
+        for _, key in self.turns:
+            found = self._find(key)
             if found is not None and found.metadata.uid not in self._promised:
                 return found
         raise StopIteration
@@ -206,23 +120,14 @@ class Grant:
 
     allocation: IPAllocation
     ranges: tuple[AddressRange, ...]
-    promise: Assignment
+    promise: Promise
 
     @classmethod
     def from_choice(cls, allocation: IPAllocation, chosen: tuple[AddressRange, ...]) -> "Grant":
         """Return the grant of what was chosen for an allocation."""
         meta = allocation.metadata
-        first, *others = chosen
-        second = others[0] if others else None
-        promise = Assignment(
-            name=meta.name,
-            uid=meta.uid,
-            resourceVersion=meta.resourceVersion,
-            startAddress=first.start_text,
-            endAddress=first.end_text,
-            secondaryStartAddress=second.start_text if second else None,
-            secondaryEndAddress=second.end_text if second else None,
-        )
+        promised = tuple(PromisedRange(part, ranges.WORDS[part.family]) for part in chosen)
+        promise = Promise(KIND, meta.key, meta.uid, meta.resourceVersion, promised)
         return cls(allocation, chosen, promise)
 
 
@@ -304,7 +209,7 @@ class Decision:
     """What one pass found and chose.
 
     Args:
-        settlement: the promises of earlier passes.
+        settled: the journal as it was, without promises that are over.
         choice: the new ones.
         layouts: what the pool may hand out of each family, its first one first.
         capacities: how full each is with everything that is held or promised.
@@ -312,7 +217,7 @@ class Decision:
         named: returns what allocations of other controllers hold, by their names.
     """
 
-    settlement: Settlement
+    settled: Journal
     choice: Choice
     layouts: tuple[Layout, ...]
     capacities: tuple[Capacity, ...]
@@ -325,9 +230,9 @@ class Decision:
         return self.capacities[0]
 
     @property
-    def promises(self) -> tuple[Assignment, ...]:
-        """Everything that the pool's status has to carry: open promises, then new ones."""
-        return (*self.settlement.open, *(grant.promise for grant in self.choice.grants))
+    def journal(self) -> Journal:
+        """The journal that the pool's status has to carry: open promises, then new ones."""
+        return self.settled.with_promises([grant.promise for grant in self.choice.grants])
 
 
 def decide(
@@ -348,20 +253,20 @@ def decide(
         also_held: what others than allocations hold.
         named: returns that by name, where allocations may hold it as well.
     """
-    settlement = settle(pool, view)
-    promised = chain.from_iterable(map(ranges.promised, settlement.open))
+    settled = settle_pool(pool, view)
+    promised = ranges_of(settled.promises)
     claimed = view.contents.claimed + sum(one.size for one in chain(promised, also_held))
-    with taken(view, settlement.open, geometry) as spaces:
+    with taken(view, settled.promises, geometry) as spaces:
         for space, one in product(spaces, also_held):
             space.hold(one)
-        room = min(batch, MAX_ASSIGNMENTS - len(settlement.open))
-        choice = choose(pool, Waiting(view, settlement.open), spaces, room)
+        room = min(batch, MAX_ASSIGNMENTS - len(settled.promises))
+        choice = choose(pool, Waiting(view, settled.promises), spaces, room)
         capacities = tuple(space.capacity() for space in spaces)
-        return Decision(settlement, choice, tuple(geometry), capacities, claimed, named)
+        return Decision(settled, choice, tuple(geometry), capacities, claimed, named)
 
 
 def blockers(pool: NetworkPool, view: View) -> int:
     """Return how many allocations hold, or may still come to hold, a range of the pool."""
-    promised = {promise.uid: promise.name for promise in settle(pool, view).open}
-    only_promised = [uid for uid, name in promised.items() if not view.contents.holds(name, uid)]
+    promised = {promise.uid: promise.key for promise in settle_pool(pool, view).promises}
+    only_promised = [uid for uid, key in promised.items() if not view.contents.holds(key, uid)]
     return view.contents.holding + len(only_promised)

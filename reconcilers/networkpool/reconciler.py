@@ -36,13 +36,11 @@ from reconcilers.networkpool import status
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.offers import layout_offers, network_pool_spaces
 from reconcilers.networkpool.pending_promises import (
-    RETRY,
     AllocationWriter,
-    PendingPromises,
     Promised,
     WriteResult,
     Written,
-    identity,
+    at_version,
     new_refusals,
     raise_fence,
 )
@@ -52,10 +50,9 @@ from reconcilers.networkpool.protocol import (
     MemoryDropped,
     blockers,
     decide,
-    memory,
-    settle,
     with_memory_kept,
 )
+from reconcilers.networkpool.statusjournal import memory, read_journal, settle_pool
 from reconcilers.networkpool.view import (
     Behind,
     ListUnderWay,
@@ -66,6 +63,8 @@ from reconcilers.networkpool.view import (
 )
 from reconcilers.networkpool.waitlog import WaitLog
 from reconcilers.poolnamespaces import NAMESPACE_NOT_ALLOWED, describe_refused_namespace
+from reconcilers.promises.due import RETRY, DuePromises
+from reconcilers.promises.journal import Promise
 from reconcilers.settings import PoolSettings
 from reconcilers.spaces.index import SpaceIndex
 
@@ -113,7 +112,7 @@ class NetworkPoolReconciler:
         self._specs = PoolSpecs(pools, settings.max_addresses)
         self._spaces = spaces or network_pool_spaces(pools, settings.max_addresses)
         self._writer = AllocationWriter(client, settings.width)
-        self._pending: dict[Key, PendingPromises] = {}
+        self._due: dict[Key, DuePromises] = {}
         self._not_before: dict[Key, float] = {}
         self._waits = WaitLog(NETWORK_POOL.kind, clock)
         self._foreign = ForeignManagers(client.field_manager, settings.foreign_silence)
@@ -150,7 +149,7 @@ class NetworkPoolReconciler:
 
     def forget(self, key: Key) -> None:
         """Forget a pool that is gone, or that another replica works on from now on."""
-        self._pending.pop(key, None)
+        self._due.pop(key, None)
         self._reader.forget(key)
         self._foreign.forget(key)
         self._not_before.pop(key, None)
@@ -254,43 +253,55 @@ class NetworkPoolReconciler:
             return pool
         if decision.choice.grants:
             promises = [grant.promise for grant in decision.choice.grants]
-            self._pending_of(pool).add_own(promises, self._clock.monotonic())
+            self._due_of(pool).add_own(promises, self._clock.monotonic())
         written = with_memory_kept(await self._client.patch_status(NETWORK_POOL, pool, wanted))
         self._events.capacity.status_written(pool, written)
         self._events.allocations.foreign_manager(pool, written)
         self._events.allocations.overlapping(pool, written)
         return written
 
-    def _pending_of(self, pool: NetworkPool) -> PendingPromises:
-        return self._pending.setdefault(
-            pool.metadata.key, PendingPromises(self._settings, self._clock.monotonic())
-        )
+    def _due_of(self, pool: NetworkPool) -> DuePromises:
+        settings, now = self._settings, self._clock.monotonic()
+        fresh = DuePromises(settings.foreign_patience, settings.resync, now)
+        return self._due.setdefault(pool.metadata.key, fresh)
 
     def _should_drop_settled(self, pool: NetworkPool, decision: Decision) -> bool:
         """Return whether settled promises are to be dropped by a write of their own.
 
         They are once nothing was promised for a quiet while; before, the next write drops them.
         """
-        settled = len(pool.status.assignments) - len(decision.settlement.open)
-        quiet = self._clock.monotonic() - self._pending_of(pool).promised_at
-        return settled > 0 and quiet >= self._settings.quiet_period
+        dropped = len(pool.status.assignments) - len(decision.settled.promises)
+        quiet = self._clock.monotonic() - self._due_of(pool).promised_at
+        return dropped > 0 and quiet >= self._settings.quiet_period
 
     async def _write_promised(
         self, pool: NetworkPool, view: View, decision: Decision
     ) -> list[Written]:
         """Write the new promises to their allocations, and those earlier ones that are due."""
-        pending = self._pending_of(pool)
         fresh = [Promised(grant.promise, grant.allocation) for grant in decision.choice.grants]
-        new = {identity(one.promise) for one in fresh}
-        still_open = {identity(promise) for promise in decision.settlement.open}
-        due = [
-            one
-            for one in pending.due(pool, view, self._clock.monotonic())
-            if identity(one.promise) in still_open - new
-        ]
+        new = {grant.promise.identity for grant in decision.choice.grants}
+        earlier = [promise for promise in decision.settled.promises if promise.identity not in new]
+        due = self._due_promises(pool, view, earlier)
         written = await self._writer.grant(pool, [*due, *fresh], self._clock.now())
-        pending.note_refused(written, self._clock.monotonic())
+        for write in written:
+            if write.result is WriteResult.REFUSED:
+                meta = write.allocation.metadata
+                identity = meta.uid, meta.resourceVersion
+                self._due_of(pool).note_rejected(identity, self._clock.monotonic())
         return written
+
+    def _due_promises(
+        self, pool: NetworkPool, view: View, still_open: Sequence[Promise]
+    ) -> list[Promised]:
+        """Return the open promises that are due, with their allocations."""
+        identities = {promise.identity for promise in still_open}
+        due = self._due_of(pool).due(read_journal(pool).promises, self._clock.monotonic())
+        return [
+            promised
+            for promise in due
+            if promise.identity in identities
+            for promised in at_version(promise, view)
+        ]
 
     def _next(self, pool: NetworkPool, decision: Decision, written: list[Written]) -> Outcome:
         """Return when the next pass is due."""
@@ -303,10 +314,12 @@ class NetworkPoolReconciler:
             return Again(0)
         if any(one.result is WriteResult.UNKNOWN for one in written):
             return Again(RETRY)
-        left = [promise for promise in decision.promises if identity(promise) not in done]
+        unwritten = [
+            promise for promise in decision.journal.promises if promise.identity not in done
+        ]
         settings = self._settings
         rest = settings.requeue_after_work if decision.choice.grants else settings.resync
-        promise = self._pending_of(pool).next_in(left, self._clock.monotonic())
+        promise = self._due_of(pool).next_in(unwritten, self._clock.monotonic())
         event = self._events.capacity.record_due(pool)
         return Again(min(wait for wait in (rest, promise, event) if wait is not None))
 
@@ -372,10 +385,8 @@ class NetworkPoolReconciler:
         wanted = status.deleting(pool, count, self._clock.now(), others)
         if status.differs(pool.status, wanted):
             pool = await self._client.patch_status(NETWORK_POOL, pool, wanted)
-        still_open = {identity(promise) for promise in settle(pool, view).open}
-        due = self._pending_of(pool).due(pool, view, self._clock.monotonic())
-        kept = [one for one in due if identity(one.promise) in still_open]
-        await self._writer.grant(pool, kept, self._clock.now())
+        due = self._due_promises(pool, view, settle_pool(pool, view).promises)
+        await self._writer.grant(pool, due, self._clock.now())
         return Blocked("Deleting", self._settings.requeue_deleting)
 
     async def _blockers(self, pool: NetworkPool) -> tuple[int, View]:

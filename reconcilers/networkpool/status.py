@@ -1,14 +1,13 @@
 """A pool's status: counters, conditions, promises. A function of the objects alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 from allocator import Capacity
 from controller.conditions import find, remove_condition
 from reconcilers.api.networkpool import (
-    Assignment,
     ExactCounts,
     NetworkPool,
     NetworkPoolStatus,
@@ -18,6 +17,7 @@ from reconcilers.api.networkpool import (
 from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding, rendered, with_findings
 from reconcilers.networkpool import problems
 from reconcilers.networkpool.protocol import Decision
+from reconcilers.networkpool.statusjournal import render_journal
 from reconcilers.networkpool.view import HeldRange, Unreadable, View
 from reconcilers.poolnamespaces import NAMESPACE_NOT_ALLOWED
 
@@ -115,7 +115,7 @@ def _counts(counts: Mapping[str, int], before: ExactCounts | None) -> dict[str, 
 
 def summary(view: View, decision: Decision) -> Summary:
     """Return what the pool's status says once this pass' promises are kept."""
-    return Summary(decision.capacities, view.contents.allocated + len(decision.promises))
+    return Summary(decision.capacities, view.contents.allocated + len(decision.journal.promises))
 
 
 def served(
@@ -147,7 +147,7 @@ def served(
         **found.counters(pool.status),
         "observedGeneration": pool.metadata.generation,
         "conditions": rendered(conditions),
-        **promises(decision.promises, decision.settlement.revision),
+        **render_journal(decision.journal),
     }
 
 
@@ -241,24 +241,6 @@ def _conditions_only(
     generation = pool.metadata.generation
     conditions = with_findings(pool.status.conditions, findings, generation, now)
     return {"observedGeneration": generation, "conditions": rendered(conditions)}
-
-
-def promises(assignments: Sequence[Assignment], revision: int) -> dict[str, Any]:
-    """Return the part of a status that other replicas rely on."""
-    return {
-        "assignments": [_promise(one) for one in assignments],
-        "allocationsRevision": str(revision),
-    }
-
-
-def _promise(promise: Assignment) -> dict[str, str]:
-    """Return a promise as the status carries it, without the range that it does not have."""
-    # Not by asdict, which copies each text: a status has hundreds of promises.
-    found = ((name, getattr(promise, name)) for name in _PROMISE)
-    return {name: value for name, value in found if value is not None}
-
-
-_PROMISE = tuple(one.name for one in fields(Assignment))
 
 
 def differs(status: NetworkPoolStatus, wanted: dict[str, Any]) -> bool:

@@ -36,37 +36,37 @@ class View:
     Args:
         position: the revision up to which watch or list delivered everything.
         contents: what those that name the pool hold and wait for.
-        find: finds any allocation of the namespace by name, whichever pool it names.
-        unreadable: the names of allocations of the namespace that cannot be decoded; `find` may
-            return an older version of them, or None.
+        find: returns an allocation by its key, whichever pool it names.
+        unreadable: the allocations that cannot be decoded; `find` may return an older version of
+            them, or None.
     """
 
     position: int
     contents: Contents
-    find: Callable[[str], IPAllocation | None]
-    unreadable: Container[str] = frozenset()
+    find: Callable[[Key], IPAllocation | None]
+    unreadable: Container[Key] = frozenset()
 
     @classmethod
     def from_allocations(
         cls,
         position: int,
         of_pool: Sequence[IPAllocation],
-        find: Callable[[str], IPAllocation | None] | None = None,
-        unreadable: Container[str] = frozenset(),
+        find: Callable[[Key], IPAllocation | None] | None = None,
+        unreadable: Container[Key] = frozenset(),
     ) -> "View":
         """Return the view of these allocations; `find` finds them and others, by default them."""
-        found = find or {one.metadata.name: one for one in of_pool}.get
-        return cls(position, Contents(of_pool), found, unreadable)
+        by_key = {allocation.metadata.key: allocation for allocation in of_pool}
+        return cls(position, Contents(of_pool), find or by_key.get, unreadable)
 
     @property
     def of_pool(self) -> tuple[IPAllocation, ...]:
         """The allocations that name the pool, sorted by name; costs as much as there are."""
-        found = map(self.find, self.contents.names)
+        found = map(self.find, self.contents.keys)
         return tuple(one for one in found if one is not None)
 
-    def current(self, name: str, uid: str) -> IPAllocation | None:
-        """Return the allocation of this name if it is still the one with this uid."""
-        found = self.find(name)
+    def current(self, key: Key, uid: str) -> IPAllocation | None:
+        """Return the allocation of this key if it is still the one with this uid."""
+        found = self.find(key)
         return found if found is not None and found.metadata.uid == uid else None
 
 
@@ -81,26 +81,9 @@ def _view_of(listed: ListedAllocations, pool: Key) -> View:
     return View.from_allocations(
         listed.revision,
         listed.by_pool.get(pool, ()),
-        lambda name: listed.by_key.get(Key(pool.namespace, name)),
-        NamesIn(pool.namespace, listed.unreadable),
+        listed.by_key.get,
+        listed.unreadable.keys(),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class NamesIn(Container[str]):
-    """The names of the objects in a namespace; costs nothing, however many objects there are.
-
-    Args:
-        namespace: the namespace.
-        keys: the objects of all namespaces.
-    """
-
-    namespace: str
-    keys: Container[Key]
-
-    @override
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and Key(self.namespace, name) in self.keys
 
 
 RETRY_SECONDS = 0.1
@@ -473,8 +456,8 @@ class Reader:
         return View(
             self._cache.position,
             contents,
-            lambda name: self._cache.get(Key(pool.namespace, name)),
-            NamesIn(pool.namespace, self._cache.unreadable),
+            self._cache.get,
+            self._cache.unreadable.keys(),
         )
 
     async def live(self, pool: Key) -> View:

@@ -25,7 +25,7 @@ from reconcilers.api.ipallocation import (
     IPAllocationSpec,
 )
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.networkpool.protocol import settle
+from reconcilers.networkpool.statusjournal import settle_pool
 from reconcilers.networkpool.view import View
 from reconcilers.poolnamespaces import describe_refused_namespace
 from reconcilers.webhooks.verdict import Verdict, field, forbidden, invalid
@@ -158,5 +158,5 @@ def _held(pool: NetworkPool, view: View) -> Iterator[tuple[str, AddressRange]]:
     """Yield the ranges that allocations hold or are promised, with the allocations' names."""
     for one in view.of_pool:
         yield from ((one.metadata.name, held) for held in ranges.all_held(one))
-    for promise in settle(pool, view).open:
-        yield from ((promise.name, found) for found in ranges.promised(promise))
+    for promise in settle_pool(pool, view).promises:
+        yield from ((promise.key.name, promised.range) for promised in promise.ranges)

@@ -24,7 +24,7 @@ from reconcilers import poolspec, ranges
 from reconcilers.api.ipallocation import ALLOCATED, RELEASED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.networkpool.offers import layout_offers
-from reconcilers.networkpool.protocol import settle
+from reconcilers.networkpool.statusjournal import settle_pool
 from reconcilers.networkpool.view import HeldRange, View
 from reconcilers.poolspec import SECONDARY, SPEC, Path
 from reconcilers.ranges import Reservation
@@ -129,10 +129,11 @@ def deleted(
             phase += "" if phase == ALLOCATED else ", yet holds a range"
             what = f"{opening} {quoted(one.metadata.name)} in namespace {namespace}"
             causes.append(forbidden((), f"{what} is still in phase {phase}"))
-    for promise in settle(old, view).open:
+    for promise in settle_pool(old, view).promises:
         if promise.uid not in named:
-            what = f"{opening} {quoted(promise.name)} in namespace {namespace}"
-            causes.append(forbidden((), f"{what} was promised {promise.startAddress}"))
+            what = f"{opening} {quoted(promise.key.name)} in namespace {namespace}"
+            promised = promise.ranges[0].range.start_text
+            causes.append(forbidden((), f"{what} was promised {promised}"))
     for holding in claimed:
         if holding.foreign:
             continue  # it does not depend on the pool
@@ -230,9 +231,9 @@ def _holders(old: NetworkPool | None, view: View) -> Iterator[HeldRange]:
         for one in view.of_pool
         for held in ranges.all_held(one)
     }
-    for promise in settle(old, view).open if old is not None else ():
-        holder = _allocation(promise.name)
-        found |= {HeldRange(holder, promised) for promised in ranges.promised(promise)}
+    for promise in settle_pool(old, view).promises if old is not None else ():
+        holder = _allocation(promise.key.name)
+        found |= {HeldRange(holder, promised.range) for promised in promise.ranges}
     yield from sorted(found, key=lambda one: (one.holder, one.range.first, one.range.last))
 
 

@@ -32,7 +32,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.networkpool.protocol import memory
+from reconcilers.networkpool.statusjournal import memory
 from reconcilers.networkpool.view import OtherHoldings, Reader, Unreadable, View
 from reconcilers.poolnamespaces import describe_refused_namespace
 from reconcilers.spaces.index import SpaceIndex

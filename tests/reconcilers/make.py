@@ -162,7 +162,7 @@ def view(*allocations: IPAllocation, position: int = 10**9, of: str = "lab") -> 
     return View.from_allocations(
         position,
         tuple(a for a in allocations if a.spec.poolRef.name == of),
-        {a.metadata.name: a for a in allocations}.get,
+        {a.metadata.key: a for a in allocations}.get,
     )
 
 

@@ -35,8 +35,14 @@ from reconcilers.conditions import Finding, rendered, with_findings
 from reconcilers.ipallocation.reconciler import pending_status, waiting_for
 from reconcilers.networkpool import status
 from reconcilers.networkpool.offers import layout_offers
-from reconcilers.networkpool.pending_promises import granted_status, new_refusals, refused_status
+from reconcilers.networkpool.pending_promises import (
+    at_version,
+    granted_status,
+    new_refusals,
+    refused_status,
+)
 from reconcilers.networkpool.protocol import Decision, blockers, decide
+from reconcilers.networkpool.statusjournal import render_journal
 from reconcilers.networkpool.view import View
 from reconcilers.providerconfig import evaluation
 from reconcilers.settings import Settings
@@ -149,7 +155,7 @@ class Forecast:
         return View.from_allocations(
             allocations.read_up_to,
             allocations.cache.by_index(POOL_INDEX, str(pool)),
-            lambda name: allocations.cache.get(Key(pool.namespace, name)),
+            allocations.cache.get,
         )
 
     def _carry_out(self, pool: NetworkPool, view: View, decision: Decision) -> bool:
@@ -158,13 +164,11 @@ class Forecast:
         It may where a range was handed out and another request was refused or not looked at yet.
         """
         given = [(grant.allocation, grant.ranges) for grant in decision.choice.grants]
-        for promise in decision.settlement.open:
-            allocation = view.current(promise.name, promise.uid)
-            promised = ranges.promised(promise)
-            if allocation is None or not promised or allocation.metadata.terminating:
-                continue
-            if allocation.metadata.resourceVersion == promise.resourceVersion:
-                given.append((allocation, promised))
+        given += [
+            (promised.allocation, tuple(part.range for part in promise.ranges))
+            for promise in decision.settled.promises
+            for promised in at_version(promise, view)
+        ]
         for allocation, found in given:
             self.ledger.allocations.write_status(
                 allocation, granted_status(allocation, pool, found, self.now)
@@ -174,7 +178,7 @@ class Forecast:
             self.ledger.allocations.write_status(
                 refusal.allocation, refused_status(refusal, self.now)
             )
-        others = decision.choice.refusals or decision.choice.more or decision.settlement.open
+        others = decision.choice.refusals or decision.choice.more or decision.settled.promises
         return bool(others and (given or refused))
 
     def _write(self, pool: NetworkPool, view: View, decision: Decision) -> None:
@@ -186,10 +190,9 @@ class Forecast:
         overlapping = self.spaces.finding(layout_offers(pool, decision.layouts))
         wanted = status.served(pool, view, decision, self.now, overlapping)
         for name in ("assignments", "allocationsRevision"):
-            del wanted[name]
+            wanted.pop(name, None)
         if pool.status.assignments:
-            open_ = status.promises(decision.settlement.open, 0)["assignments"]
-            wanted["assignments"] = open_ or None
+            wanted["assignments"] = render_journal(decision.settled)["assignments"] or None
         self.ledger.pools.write_status(pool, wanted)
 
     def _wait(self) -> None:

@@ -17,6 +17,7 @@ from reconcilers.api.fields import MODEL, Conditions, int32
 from reconcilers.api.markers import with_config
 from reconcilers.integrations.clusterapi import schema
 from reconcilers.integrations.clusterapi.schema import requiring
+from reconcilers.promises.journal import AnnotatedJournal
 
 GROUP = "ipam.cluster.x-k8s.io"
 POOL_VERSION = "v1alpha2"
@@ -48,6 +49,8 @@ POOL_EXHAUSTED = "PoolExhausted"
 ALLOCATION_FAILED = "AllocationFailed"
 
 DEFAULT_BLOCK = 64
+JOURNALS = AnnotatedJournal("IPAddressClaim")
+"""The journals of the pools of this platform."""
 """The length of the prefixes that a prefix pool hands out, unless it says otherwise."""
 
 

@@ -25,7 +25,7 @@ from reconcilers.integrations.clusterapi.api import (
     PoolRef,
     is_paused,
 )
-from reconcilers.integrations.clusterapi.statuses import record_of, waits
+from reconcilers.integrations.clusterapi.statuses import record_of, shown_reason, waits
 from reconcilers.integrations.core.contents import Holding
 from reconcilers.networkpool.view import check_holders
 
@@ -126,7 +126,8 @@ def claim_holding(claim: IPAddressClaim, space: PoolSpace) -> Holding:
     created = claim.metadata.creationTimestamp
     if created is None or not waits(claim):
         return Holding()
-    return Holding(place=(created, claim.metadata.key))
+    # What a claim gets depends on its pool alone, unless an IPAddress has its name.
+    return Holding(place=(created, claim.metadata.key), row=shown_reason(claim))
 
 
 def address_holding(address: IPAddress, space: PoolSpace) -> Holding:

@@ -10,19 +10,22 @@ from typing import Any
 
 from allocator import AddressRange, PoolExhausted
 from controller.resource import Resource
+from reconcilers.conditions import READY, Finding
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.answers import why_not
 from reconcilers.integrations.clusterapi.api import (
     ALLOCATION_FAILED,
+    JOURNALS,
     POOL_EXHAUSTED,
     IPAddress,
     IPAddressClaim,
 )
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, Standing
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
-from reconcilers.integrations.core.journal import journal_of
-from reconcilers.integrations.core.rules import Choice, Refused, View, choose, settle
+from reconcilers.integrations.clusterapi.statuses import shows
+from reconcilers.integrations.core.rules import Choice, Refusal, Refused, View, choose
 from reconcilers.networkpool.view import UnreadableObject
+from reconcilers.promises.settling import settle
 
 
 def blocks_of(space: PoolSpace, addresses: AddressRange) -> AddressRange:
@@ -36,6 +39,10 @@ def addresses_of(space: PoolSpace, blocks: AddressRange) -> AddressRange:
     shift = space.shift
     last = (blocks.last + 1 << shift) - 1
     return AddressRange(blocks.first << shift, last, blocks.family)
+
+
+def _is_shown(refusal: Refusal[IPAddressClaim]) -> bool:
+    return shows(refusal.request, Finding(READY, False, refusal.reason, refusal.message))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +65,31 @@ class Chooser:
     view: View[IPAddressClaim]
     restored: RestoredClaims | None = None
 
-    def choose(self, also_held: Sequence[AddressRange], batch: int) -> Choice[IPAddressClaim]:
+    def choose(
+        self, also_held: Sequence[AddressRange], batch: int, *, refuse_each: bool = False
+    ) -> Choice[IPAddressClaim]:
         """Return which claims get which addresses, and which get none.
 
         Args:
             also_held: blocks that others than claims and IPAddresses hold.
             batch: the most to serve at once.
+            refuse_each: include the refusals of claims that show them already.
         """
-        journal = journal_of(self.pool.metadata)
+        journal = JOURNALS.read(self.pool.metadata)
         promised = [
-            blocks_of(self.space, promise.range)
-            for promise in settle(journal, self.view).promises
-            if promise.range is not None
+            blocks_of(self.space, part.range)
+            for promise in settle(journal, JOURNALS.kind, self.view).promises
+            for part in promise.ranges
         ]
         return choose(
             journal,
+            JOURNALS.kind,
             self.view,
             to_blocks=partial(blocks_of, self.space),
             to_addresses=partial(addresses_of, self.space),
             also_held=also_held,
             take=lambda claim: self._take_blocks(claim, promised, also_held),
+            shows=lambda refusal: not refuse_each and _is_shown(refusal),
             batch=batch,
         )
 

@@ -29,10 +29,10 @@ from reconcilers.integrations.clusterapi.choosing import blocks_of
 from reconcilers.integrations.clusterapi.claimevents import ClaimEvents, Reported
 from reconcilers.integrations.clusterapi.statuses import message_of, shows, with_ready
 from reconcilers.integrations.core.concurrency import run_concurrently
-from reconcilers.integrations.core.journal import Promise
 from reconcilers.integrations.core.passes import Kept
 from reconcilers.integrations.core.rules import Refusal
 from reconcilers.networkpool.pending_promises import WriteResult
+from reconcilers.promises.journal import Promise
 
 Granted = tuple[Promise, IPAddressClaim]
 """A promise, and the claim at exactly the version that it names."""
@@ -103,13 +103,14 @@ class Granting:
         space: PoolSpace,
     ) -> Reported:
         """Make sure that the IPAddress is there as promised, then write the claim."""
-        spec = spec_of(promise.startAddress, space.prefix, space.gateway)
+        [promised] = promise.in_space()
+        spec = spec_of(promised.start_text, space.prefix, space.gateway)
         address = await self._answers.ensure(claim, pool, pool_kind, spec)
         held = space.held(address.spec.address, address.spec.prefix)
-        if promise.range is None or held != blocks_of(space, promise.range):
+        if held != blocks_of(space, promised):
             raise NotOurs(
                 f"IPAddress {address.metadata.key} exists and is {address.spec.address},"
-                f" not {promise.startAddress}"
+                f" not {promised.start_text}"
             )
         # What an adopted one says counts, to the letter: it may have another prefix than the pool.
         text = message_of(address.spec.address, address.spec.prefix, claim.spec.poolRef)

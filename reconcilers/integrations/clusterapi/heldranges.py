@@ -14,13 +14,17 @@ from controller.meta import Key
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
-from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, IPAddress, IPAddressClaim
+from reconcilers.integrations.clusterapi.api import (
+    CONTRACT_VERSIONS,
+    JOURNALS,
+    IPAddress,
+    IPAddressClaim,
+)
 from reconcilers.integrations.clusterapi.caches import check_readable, space_name, space_of
 from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.core.discovery import find_served
-from reconcilers.integrations.core.journal import journal_of
-from reconcilers.integrations.core.rules import settle
 from reconcilers.networkpool.view import HeldRange, OtherHoldings, find_unreadable
+from reconcilers.promises.settling import settle
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +73,11 @@ def held_ranges(
         key, claim_name = address.metadata.key, address.spec.claimRef.name
         holder = _claim(Key(key.namespace, claim_name)) if claim_name else f"IPAddress {key}"
         note(holder, address.spec.address)
-    journal = journal_of(pool.metadata)
-    for promise in settle(journal, _ClaimsRead(position, by_key, unreadable)).promises:
-        note(_claim(promise.key), promise.startAddress)
+    journal = JOURNALS.read(pool.metadata)
+    claims_read = _ClaimsRead(position, by_key, unreadable)
+    for promise in settle(journal, JOURNALS.kind, claims_read).promises:
+        for promised in promise.in_space():
+            note(_claim(promise.key), promised.start_text)
     return sorted(holdings, key=_order)
 
 

@@ -23,10 +23,15 @@ from reconcilers.integrations.clusterapi.answers import (
     is_left_over,
     is_made_for_claim,
 )
-from reconcilers.integrations.clusterapi.api import ALLOCATION_FAILED, IPAddress, IPAddressClaim
+from reconcilers.integrations.clusterapi.api import (
+    ALLOCATION_FAILED,
+    JOURNALS,
+    IPAddress,
+    IPAddressClaim,
+)
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key
-from reconcilers.integrations.core.journal import Promise, journal_of
 from reconcilers.integrations.core.rules import Choice, View
+from reconcilers.promises.journal import Promise
 
 PATIENCE_SECONDS = 60.0
 
@@ -96,7 +101,7 @@ class Leftovers:
         same = address.spec.poolRef == claim.spec.poolRef
         try:
             pool = await self._client.get(kind, pool_key(kind, claim))
-            promises = journal_of(pool.metadata).promises if same else ()
+            promises = JOURNALS.read(pool.metadata).promises if same else ()
             if any(one.key == key and _is_of(one, address) for one in promises):
                 return False
             found = await self._client.get(self._caches.claim_kind, key)
@@ -127,11 +132,9 @@ def _blocked(
 def _is_of(promise: Promise, address: IPAddress) -> bool:
     """Return whether a promise is of what an IPAddress says, in whatever spelling."""
     said = ranges.parsed(address.spec.address, address.spec.address)
-    promised = promise.range
-    return (
-        said is not None
-        and promised is not None
-        and (said.family, said.first) == (promised.family, promised.first)
+    return said is not None and any(
+        (said.family, said.first) == (promised.family, promised.first)
+        for promised in promise.in_space()
     )
 
 

@@ -25,16 +25,13 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.conditions import FOREIGN_MANAGER, Finding
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
-from reconcilers.integrations.clusterapi.api import is_paused
+from reconcilers.integrations.clusterapi.api import JOURNALS, is_paused
 from reconcilers.integrations.clusterapi.caches import space_name
 from reconcilers.integrations.clusterapi.choosing import blocks_of
 from reconcilers.integrations.clusterapi.heldranges import held_ranges, promised_ranges
 from reconcilers.integrations.clusterapi.pools import PoolParts, PoolReconciler
 from reconcilers.integrations.core.contents import SPACE_INDEX
-from reconcilers.integrations.core.journal import journal_of
-from reconcilers.integrations.core.rules import settle
-from reconcilers.networkpool.protocol import memory
-from reconcilers.networkpool.protocol import settle as settle_assignments
+from reconcilers.networkpool.statusjournal import memory, settle_pool
 from reconcilers.networkpool.view import (
     Behind,
     HeldRange,
@@ -42,6 +39,8 @@ from reconcilers.networkpool.view import (
     Reader,
 )
 from reconcilers.poolnamespaces import describe_refused_namespace
+from reconcilers.promises.journal import ranges_of
+from reconcilers.promises.settling import settle
 
 UNKNOWN_RETRY = 0.5
 
@@ -126,9 +125,9 @@ class NetworkPoolClaims(PoolReconciler):
         held = [*self._others.held(pool)]
         if view.position < revision:
             raise Behind
-        open_promises = settle_assignments(pool, view).open
+        open_promises = settle_pool(pool, view).promises
         held += chain.from_iterable(map(ranges.all_held, view.of_pool))
-        held += chain.from_iterable(map(ranges.promised, open_promises))
+        held += ranges_of(open_promises)
         found = (one.in_family(space.layout.family) for one in held)
         return [one for one in found if one is not None]
 
@@ -153,19 +152,20 @@ class NetworkPoolClaims(PoolReconciler):
             UnreadableHolders: claims or IPAddresses that may be the pool's cannot be decoded.
         """
         claims, space = self._parts.caches.claims, self.geometry(pool)
-        journal = journal_of(pool.metadata)
-        if journal.revision is None and not is_paused(pool.metadata.annotations):
+        journal = JOURNALS.read(pool.metadata)
+        revision = journal.revisions.get(JOURNALS.kind)
+        if revision is None and not is_paused(pool.metadata.annotations):
             raise Behind(UNKNOWN_RETRY, "the pass over its claims has not fenced it yet")
         caches = self._parts.caches
         is_complete = caches.synced and caches.history_confirmed
-        if not is_complete or claims.position < (journal.revision or 0):
+        if not is_complete or claims.position < (revision or 0):
             raise Behind(UNKNOWN_RETRY, "the caches of claims have not read far enough")
         self._parts.reader.check_cached(NETWORK_POOL, pool.metadata.key)
         view = self._parts.reader.cached(NETWORK_POOL, pool.metadata.key, space)
         promised = {
-            blocks_of(space, promise.range)
-            for promise in settle(journal, view).promises
-            if promise.range is not None
+            blocks_of(space, part.range)
+            for promise in settle(journal, JOURNALS.kind, view).promises
+            for part in promise.ranges
         }
         return [*promised.union(view.contents.held())]
 

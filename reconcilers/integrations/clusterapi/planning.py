@@ -43,10 +43,10 @@ from reconcilers.integrations.clusterapi.pools import unknown
 from reconcilers.integrations.clusterapi.poolstatus import counts_of, patch_of, readiness
 from reconcilers.integrations.clusterapi.statuses import message_of, record_of
 from reconcilers.integrations.clusterapi.views import PoolContents, pools_of
-from reconcilers.integrations.core.journal import MOST_PROMISES
 from reconcilers.integrations.core.rules import Grant, View
 from reconcilers.integrations.core.views import Planned
 from reconcilers.networkpool.view import UnreadableHolders
+from reconcilers.promises.journal import MOST_RANGES
 from reconcilers.spaces.index import SpaceIndex
 
 Held = Callable[[NetworkPool], Sequence[AddressRange]]
@@ -112,7 +112,7 @@ class Plan:
         while current is not None and current.space is not None and current.contents is not None:
             found = View(0, current.contents, self.caches.claims.get, self.caches.addresses.get)
             chooser = Chooser(self.caches, pool.kind, pool.pool, current.space, found)
-            choice = chooser.choose(also, MOST_PROMISES)
+            choice = chooser.choose(also, MOST_RANGES, refuse_each=True)
             for refusal in choice.refusals:
                 finding = Finding(READY, False, refusal.reason, refusal.message)
                 reasons[refusal.request.metadata.key] = finding
@@ -134,7 +134,8 @@ class Plan:
         claim, key = grant.request, grant.request.metadata.key
         address = self.caches.addresses.get(key)
         if address is None:
-            gateway, start = space.gateway, grant.promise.startAddress
+            [promised] = grant.promise.in_space()
+            gateway, start = space.gateway, promised.start_text
             meta = replace(claim.metadata, finalizers=(), annotations={})
             ref = claim.spec.poolRef
             spec = AddressSpec(NameRef(key.name), ref, start, space.prefix, gateway)

@@ -36,6 +36,7 @@ from reconcilers.conditions import READY, Finding
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.api import (
     HOLDERS_UNKNOWN,
+    JOURNALS,
     POOL_FINALIZER,
     POOL_NOT_READY,
     IPAddressClaim,
@@ -55,7 +56,6 @@ from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.clusterapi.statuses import waits
 from reconcilers.integrations.core.contents import SPACE_INDEX
-from reconcilers.integrations.core.journal import Journal, journal_of
 from reconcilers.integrations.core.passes import JournalReconciler
 from reconcilers.integrations.core.rules import Choice, Refusal, View
 from reconcilers.networkpool.pending_promises import WriteResult
@@ -99,7 +99,14 @@ class PoolReconciler(JournalReconciler[Any]):
 
     def __init__(self, kind: Resource[Any], parts: PoolParts) -> None:
         pools = parts.caches.pools[kind.kind]
-        super().__init__(pools, parts.caches, parts.client, parts.clock, parts.settings)
+        super().__init__(
+            pools,
+            JOURNALS,
+            caches=parts.caches,
+            client=parts.client,
+            clock=parts.clock,
+            settings=parts.settings,
+        )
         self._parts = parts
 
     @override
@@ -179,14 +186,14 @@ class PoolReconciler(JournalReconciler[Any]):
     async def _with_memory(self, pool: Any, space: PoolSpace) -> tuple[Any, View[IPAddressClaim]]:
         """Return the pool with a memory, and a view that has read as far as that."""
         key, reader = pool.metadata.key, self._parts.reader
-        revision = journal_of(pool.metadata).revision
+        revision = JOURNALS.revision(pool.metadata)
         if revision is not None:
             view = await reader.at_least(self.kind, key, space, revision)
             if view.position >= revision:
                 return pool, view
             # A LIST has not got there: the number is of another cluster, or of a lost history.
         pool = await self._fenced(pool)
-        revision = journal_of(pool.metadata).revision or 0
+        revision = JOURNALS.revision(pool.metadata) or 0
         return pool, await reader.at_least(self.kind, key, space, revision)
 
     async def _fenced(self, pool: Any) -> Any:
@@ -203,7 +210,7 @@ class PoolReconciler(JournalReconciler[Any]):
         if idle:
             claims = await reader.claims(self.kind, key)
         revision = max((claim.metadata.revision for claim in claims), default=0)
-        return await self._write_journal(pool, Journal(revision))
+        return await self._write_journal(pool, JOURNALS.with_revision(revision))
 
     async def _serve(self, pool: Any, space: PoolSpace, view: View[IPAddressClaim]) -> Outcome:
         """Write promises to the pool, then addresses and refusals to claims, then the status."""
@@ -233,9 +240,7 @@ class PoolReconciler(JournalReconciler[Any]):
         fresh = [(grant.promise, grant.request) for grant in choice.grants]
         due = self._earlier(pool, choice.journal, (promise for promise, _ in fresh))
         earlier = [
-            (promise, claim)
-            for promise in due
-            if promise.range is not None and (claim := view.at_version(promise)) is not None
+            (promise, claim) for promise in due if (claim := view.at_version(promise)) is not None
         ]
         granting = self._parts.granting
         return self._note(pool, await granting.keep([*earlier, *fresh], pool, self.kind, space))
@@ -271,8 +276,8 @@ class PoolReconciler(JournalReconciler[Any]):
         if not count:
             claims = await reader.claims(self.kind, key)
             idle = [claim for claim in claims if waits(claim)]
-            open_to = {promise.uid for promise in journal_of(pool.metadata).promises}
-            known = journal_of(pool.metadata).revision is not None
+            open_to = {promise.uid for promise in JOURNALS.read(pool.metadata).promises}
+            known = JOURNALS.revision(pool.metadata) is not None
             risky = [one for one in idle if not known or one.metadata.uid in open_to]
             await self._parts.granting.void(risky, space_name(self.kind, key))
             count = await reader.count_live(self.kind, key) if risky else 0

@@ -93,6 +93,11 @@ def legacy(condition: Condition) -> dict[str, Any]:
 
 def shows(claim: IPAddressClaim, finding: Finding) -> bool:
     """Return whether a claim's Ready condition says this already."""
-    ready = find(claim.status.conditions, READY)
     wanted = (TRUE if finding.status else "False", finding.reason, finding.message)
-    return ready is not None and (ready.status, ready.reason, ready.message) == wanted
+    return shown_reason(claim) == wanted
+
+
+def shown_reason(claim: IPAddressClaim) -> tuple[str, str, str]:
+    """Return status, reason and message of a claim's Ready condition; empty without condition."""
+    ready = find(claim.status.conditions, READY)
+    return ("", "", "") if ready is None else (ready.status, ready.reason, ready.message)

@@ -19,7 +19,7 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.conditions import READY
 from reconcilers.integrations.clusterapi.addresses import PoolSpace, subnet_of
 from reconcilers.integrations.clusterapi.answers import RELEASED_AT
-from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
+from reconcilers.integrations.clusterapi.api import JOURNALS, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import (
     KINDS,
     ClaimCaches,
@@ -35,7 +35,6 @@ from reconcilers.integrations.clusterapi.poolstatus import counts_of
 from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.core.contents import SPACE_INDEX, Contents
 from reconcilers.integrations.core.drawings import Request, drawing, not_drawn
-from reconcilers.integrations.core.journal import journal_of
 from reconcilers.integrations.core.views import (
     Drawing,
     PoolView,
@@ -85,10 +84,11 @@ class PoolContents:
         found: dict[AddressRange, dict[Key, str]] = {}
         if self.space is None:
             return {}
-        for promise in journal_of(self.pool.metadata).promises:
+        for promise in JOURNALS.read(self.pool.metadata).promises:
             claim = self.claims.get(promise.key)
-            if claim and promise.range and claim.metadata.uid == promise.uid:
-                blocks = self.space.held(promise.startAddress, self.space.prefix)
+            if claim and claim.metadata.uid == promise.uid:
+                [promised] = promise.in_space()
+                blocks = self.space.held(promised.start_text, self.space.prefix)
                 if blocks is not None and record_of(claim) is None:
                     found.setdefault(blocks, {})[promise.key] = "promised"
         for key, claim in self.claims.items():

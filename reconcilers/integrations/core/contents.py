@@ -11,9 +11,8 @@ changed, not what the space holds. What cannot be parsed or lies outside holds n
 be handed out, and blocks no request.
 """
 
-from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -22,6 +21,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from allocator import AddressRange, Layout, Space
 from controller.cache import Cache, Change
 from controller.meta import Key, Object
+from reconcilers.promises.queue import Row, Rows, Turns
 
 Place = tuple[datetime, Key]
 """A place in the queue: since when an address is requested, and the key as tie-break."""
@@ -34,12 +34,14 @@ class Holding:
     Args:
         blocks: what it holds, in blocks of the space; None for nothing.
         place: its place in the queue; None if it does not wait.
+        row: its row in the queue; None for a row of its own.
         counted: whether it is one of the objects that the space's `used` counts.
         outside: what it holds outside of what the space may hand out; None for nothing.
     """
 
     blocks: AddressRange | None = None
     place: Place | None = None
+    row: Row | None = None
     counted: bool = False
     outside: Hashable | None = None
 
@@ -63,26 +65,29 @@ class Contents:
         self._holdings: dict[tuple[str, Key], Holding] = {}
         self._holders: dict[AddressRange, dict[Key, int]] = {}
         self._large = 0
-        self._queue: list[Place] = []
+        self._sources: set[str] = set()
+        self._rows = Rows[Place]()
+        self._queued: dict[Key, tuple[Row, Place]] = {}
+        """Row and place of each key that waits."""
 
     @property
     def outside(self) -> int:
         """How many different things are held outside of what may be handed out."""
         return len(self._outside)
 
-    def queue(self) -> Iterator[Key]:
-        """Yield the keys of those that wait, the oldest first."""
-        return (key for _, key in list(self._queue))
+    def turns(self) -> Turns[Place]:
+        """Return a walk along the requests that wait, the oldest first; it ends at any change."""
+        return Turns(self._rows.values())
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
-        return len(self._queue)
+        """How many requests wait."""
+        return len(self._queued)
 
     @property
     def oldest(self) -> datetime | None:
         """Since when the oldest request has waited; None if none waits."""
-        return self._queue[0][0] if self._queue else None
+        return min((places[0][0] for places in self._rows.values()), default=None)
 
     def held(self) -> Iterable[AddressRange]:
         """Return the ranges of blocks that are held."""
@@ -103,10 +108,11 @@ class Contents:
         old = self._holdings.get((source, key), NOTHING)
         if old == new:
             return
+        self._sources.add(source)
         self._holdings[source, key] = new
         if new == NOTHING:
             del self._holdings[source, key]
-        self._move_place(old.place, new.place)
+        self._queue(key)
         self.used += new.counted - old.counted
         if old.blocks != new.blocks:
             self._hold(key, new.blocks)
@@ -125,13 +131,24 @@ class Contents:
             found = (k for k in self._holders.get(blocks, {}))
         return next((one for one in found if one != key), None)
 
-    def _move_place(self, old: Place | None, new: Place | None) -> None:
+    def _queue(self, key: Key) -> None:
+        """Put a request into its row: one of its own, if other objects of its name say more."""
+        stored = (self._holdings.get((source, key)) for source in self._sources)
+        holdings = [holding for holding in stored if holding is not None]
+        new: tuple[Row, Place] | None = None
+        for holding in holdings:
+            if holding.place is not None:
+                is_alone = len(holdings) > 1 or holding.row is None
+                new = (key if is_alone else holding.row, holding.place)
+        old = self._queued.get(key)
         if old == new:
             return
         if old is not None:
-            del self._queue[bisect_left(self._queue, old)]
+            self._rows.remove(*old)
+            del self._queued[key]
         if new is not None:
-            insort(self._queue, new)
+            self._rows.add(*new)
+            self._queued[key] = new
 
     def _hold(self, key: Key, blocks: AddressRange | None) -> None:
         """Note a holder; in the space, what several hold is held once."""

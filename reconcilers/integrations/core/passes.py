@@ -6,11 +6,6 @@ is written with the version that was read.
 
 While an object that may hold addresses of the pool cannot be decoded, nothing is handed out: what
 it holds is unknown. The pass is called again when that object changes.
-
-Of the promises that are open one replica writes its own at once. Those of others it writes only
-after it saw them unchanged for a while, so that two live replicas do not double every write. One
-whose write was refused for good, by an admission webhook for example, is tried again once per
-resync.
 """
 
 from abc import ABC, abstractmethod
@@ -25,73 +20,21 @@ from controller.clock import Clock
 from controller.errors import Conflict, NotFound
 from controller.meta import Key, Object, Version
 from controller.outcome import SETTLED, Again, Blocked, Outcome
-from reconcilers.integrations.core.journal import Journal, Promise, journal_of, journal_patch
 from reconcilers.networkpool.pending_promises import WriteResult
 from reconcilers.networkpool.view import Behind, Unreadable
 from reconcilers.networkpool.waitlog import WaitLog
+from reconcilers.promises.due import RETRY, DuePromises
+from reconcilers.promises.journal import ANNOTATION, AnnotatedJournal, Journal, Promise
 from reconcilers.settings import PoolSettings
 
 ATTEMPTS = 5
 """So often a pass begins anew before its key is queued again."""
 
-RETRY = 1.0
-"""Seconds until an open promise that was due and could not be written is tried again."""
-
 log = structlog.get_logger(__name__)
 
-Identity = tuple[str, str]
 PoolT = TypeVar("PoolT", bound=Object)
 Kept = tuple[Promise, WriteResult]
 """A promise, and the result of the write that was to keep it."""
-
-
-class DuePromises:
-    """What one replica remembers of the promises of one journal; losing it only delays writes.
-
-    Args:
-        patience: seconds that a promise of others is left alone.
-        resync: seconds until one that was refused is tried again.
-        now: monotonic seconds.
-    """
-
-    def __init__(self, patience: float, resync: float, now: float) -> None:
-        self._patience = patience
-        self._resync = resync
-        self.promised_at = now
-        """Monotonic seconds of the last promise that this replica made."""
-        self._own: set[Identity] = set()
-        self._seen: dict[Identity, float] = {}
-        self._refused: dict[Identity, float] = {}
-
-    def add_own(self, promises: Iterable[Promise], now: float) -> None:
-        """Note the promises with which the journal is about to be written."""
-        self._own.update(promise.identity for promise in promises)
-        self.promised_at = now
-
-    def due(self, promises: Sequence[Promise], now: float) -> list[Promise]:
-        """Return which of the promises in the journal are to be written now."""
-        known = {promise.identity for promise in promises}
-        self._own &= known
-        self._seen = {one: self._seen.get(one, now) for one in known}
-        self._refused = {one: at for one, at in self._refused.items() if one in known}
-        return [promise for promise in promises if self._wait(promise, now) <= 0]
-
-    def note_refused(self, promise: Promise, now: float) -> None:
-        """Note that the write of a promise was refused for good."""
-        self._refused[promise.identity] = now
-
-    def next_in(self, promises: Sequence[Promise], now: float) -> float | None:
-        """Return in how many seconds the next of these is to be tried; None if there are none."""
-        waits = [self._wait(promise, now) for promise in promises]
-        return min((wait if wait > 0 else RETRY for wait in waits), default=None)
-
-    def _wait(self, promise: Promise, now: float) -> float:
-        one = promise.identity
-        if one in self._refused:
-            return self._refused[one] + self._resync - now
-        if one in self._own:
-            return 0.0
-        return self._seen.get(one, now) + self._patience - now
 
 
 class PassCaches(Protocol):
@@ -107,6 +50,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
 
     Args:
         pools: the cache of the objects.
+        journals: reads and writes their journals.
         caches: all caches that a pass reads.
         client: for the requests.
         clock: the time.
@@ -116,6 +60,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
     def __init__(
         self,
         pools: Cache[PoolT],
+        journals: AnnotatedJournal,
         caches: PassCaches,
         client: Client,
         clock: Clock,
@@ -124,6 +69,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
         self.kind = pools.resource
         """The kind of the objects."""
         self._pools = pools
+        self._journals = journals
         self._pass_caches = caches
         self._client = client
         self._clock = clock
@@ -208,9 +154,18 @@ class JournalReconciler(ABC, Generic[PoolT]):
         self._forget(key)
 
     async def _write_journal(self, pool: PoolT, journal: Journal) -> PoolT:
-        """Write the journal with the version of `pool` as precondition; return the new version."""
-        patch = journal_patch(pool.metadata, journal)
-        return await self._client.patch(self.kind, Version.from_object(pool), patch)
+        """Write the journal with the version of `pool` as precondition; return the new version.
+
+        Raises:
+            Behind: the server stored the pool without it, so no other replica would know of it.
+            ControllerError: the write failed.
+        """
+        patch = self._journals.patch(pool.metadata, journal)
+        written = await self._client.patch(self.kind, Version.from_object(pool), patch)
+        if self._journals.revision(written.metadata) is None:
+            reason = f"the API server stores no annotation {ANNOTATION} for it"
+            raise Behind(self._settings.resync, reason)
+        return written
 
     def _due_of(self, pool: PoolT) -> DuePromises:
         settings, now = self._settings, self._clock.monotonic()
@@ -235,7 +190,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
         if added:
             due.add_own(added, now)
             return await self._write_journal(pool, journal)
-        dropped = len(journal_of(pool.metadata).promises) - len(settled.promises)
+        dropped = len(self._journals.read(pool.metadata).promises) - len(settled.promises)
         if dropped > 0 and now - due.promised_at >= self._settings.quiet_period:
             return await self._write_journal(pool, journal)
         return pool
@@ -253,7 +208,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
         due, now = self._due_of(pool), self._clock.monotonic()
         for promise, result in kept:
             if result is WriteResult.REFUSED:
-                due.note_refused(promise, now)
+                due.note_rejected(promise.identity, now)
         return [result for _, result in kept]
 
     def _next(
@@ -271,7 +226,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
             return Again(0)
         if WriteResult.UNKNOWN in results or more:
             return Again(RETRY)
-        if not journal_of(pool.metadata).promises:
+        if not self._journals.read(pool.metadata).promises:
             return SETTLED
         quiet = self._settings.quiet_period
         wait = self._due_of(pool).next_in(settled.promises, self._clock.monotonic())

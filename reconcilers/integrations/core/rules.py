@@ -6,34 +6,15 @@ effect at most once, and is settled for good when that object has moved on or is
 
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from allocator import AddressRange
 from controller.meta import Key, Object
 from reconcilers.integrations.core.contents import Contents
-from reconcilers.integrations.core.journal import MOST_PROMISES, Journal, Promise
+from reconcilers.promises.journal import MOST_RANGES, Journal, Promise, PromisedRange
+from reconcilers.promises.settling import settle
 
 R = TypeVar("R", bound=Object)
-Found_co = TypeVar("Found_co", bound=Object, covariant=True)
-
-
-class Requests(Protocol[Found_co]):
-    """Requests of a space, as they were read."""
-
-    @property
-    def position(self) -> int:
-        """The revision up to which all of them were read."""
-        ...
-
-    @property
-    def find(self) -> Callable[[Key], Found_co | None]:
-        """Returns a request by its key."""
-        ...
-
-    @property
-    def unreadable(self) -> Container[Key]:
-        """The requests that exist and cannot be decoded."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,44 +44,18 @@ class View(Generic[R]):
         return found if same else None
 
 
-def settle(journal: Journal, view: Requests[Object]) -> Journal:
-    """Return the journal without the promises that can no longer take effect.
-
-    A promise is settled when its uid is seen at a higher resourceVersion, in whatever state, or
-    when the view has read as far as the promise's version and the uid is not there. A request that
-    cannot be decoded is there: its promise stays open. Only a request that is seen at a higher
-    resourceVersion raises the revision, as a position is a bookmark's or a list's number.
-    """
-    revision = journal.revision or 0
-    still_open = []
-    for promise in journal.promises:
-        version = promise.version
-        if version is None or promise.range is None:
-            continue  # edited by hand into something that cannot be written
-        seen = view.find(promise.key)
-        if seen is not None and seen.metadata.uid != promise.uid:
-            seen = None
-        if seen is not None and seen.metadata.revision > version:
-            revision = max(revision, seen.metadata.revision)
-        elif seen is not None or view.position < version or promise.key in view.unreadable:
-            still_open.append(promise)
-    return Journal(revision, tuple(still_open))
-
-
-def needs_fence(journal: Journal, position: int, *, wanted: bool) -> bool:
+def needs_fence(revision: int | None, position: int, *, wanted: bool) -> bool:
     """Return whether what an object may have promised has to be voided before it hands out.
 
     Its journal was never written, is lost, or is of another cluster's history. One of the latter
     is fenced even if nothing is to be handed out, or each pass would list to find out.
 
     Args:
-        journal: of the object.
+        revision: that the object's journal remembers; None without memory.
         position: the revision up to which all requests were read, by a list if the caches had not.
         wanted: whether something is to be handed out.
     """
-    if journal.revision is None:
-        return wanted
-    return position < journal.revision
+    return wanted if revision is None else position < revision
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +82,7 @@ class Choice(Generic[R]):
     Args:
         settled: the journal as it was, without what is settled.
         grants: at most a batch.
-        refusals: which cannot be served now.
+        refusals: which cannot be served now; of equal requests that show it already, the first.
         more: whether a full batch left others for the next pass.
     """
 
@@ -140,7 +95,7 @@ class Choice(Generic[R]):
     def journal(self) -> Journal:
         """What the journal has to hold before anything is written."""
         made = tuple(grant.promise for grant in self.grants)
-        return Journal(self.settled.revision, (*self.settled.promises, *made))
+        return self.settled.with_promises(made)
 
 
 class Refused(Exception):
@@ -158,28 +113,32 @@ Take = Callable[[R], AddressRange | None]
 
 def choose(  # noqa: PLR0913 - what was read, and the space
     journal: Journal,
+    kind: str,
     view: View[R],
     *,
     to_blocks: Callable[[AddressRange], AddressRange],
     to_addresses: Callable[[AddressRange], AddressRange],
     also_held: Sequence[AddressRange],
     take: Take[R],
+    shows: Callable[[Refusal[R]], bool],
     batch: int,
 ) -> Choice[R]:
-    """Serve those who wait, the oldest first, from what is neither held nor promised.
+    """Serve the requests that wait, the oldest first, from what is neither held nor promised.
 
     Args:
         journal: of the object that the choice will be written to.
+        kind: of the requests.
         view: what was read, at least as far as the journal says.
         to_blocks: from addresses to the blocks of the space that they touch.
         to_addresses: from blocks to their addresses.
         also_held: blocks that others hold than those whom the view shows.
         take: takes blocks for one request.
+        shows: returns whether the object of a request shows a refusal already.
         batch: the most to serve in one pass.
     """
-    settled = settle(journal, view)
+    settled = settle(journal, kind, view)
     promised = {promise.uid for promise in settled.promises}
-    room = min(batch, MOST_PROMISES - len(settled.promises))
+    room = min(batch, MOST_RANGES - settled.range_count)
     grants: list[Grant[R]] = []
     refusals: list[Refusal[R]] = []
     space = view.contents.space
@@ -187,9 +146,10 @@ def choose(  # noqa: PLR0913 - what was read, and the space
         for blocks in also_held:
             space.hold(blocks)
         for promise in settled.promises:
-            if promise.range is not None:
-                space.hold(to_blocks(promise.range))
-        for key in view.contents.queue():
+            for part in promise.ranges:
+                space.hold(to_blocks(part.range))
+        turns = view.contents.turns()
+        for _, key in turns:
             request = view.find(key)
             if request is None or request.metadata.uid in promised:
                 continue
@@ -199,19 +159,16 @@ def choose(  # noqa: PLR0913 - what was read, and the space
                 blocks_taken = take(request)
             except Refused as refused:
                 refusals.append(Refusal(request, refused.reason, refused.message))
+                if shows(refusals[-1]):
+                    turns.leave_out()  # free addresses only get fewer, so no equal one would fit
                 continue
             if blocks_taken is not None:
-                grants.append(Grant(request, _promise(request, to_addresses(blocks_taken))))
+                addresses = to_addresses(blocks_taken)
+                grants.append(Grant(request, _promise(kind, request, addresses)))
     return Choice(settled, grants, refusals, more=False)
 
 
-def _promise(request: Object, addresses: AddressRange) -> Promise:
+def _promise(kind: str, request: Object, addresses: AddressRange) -> Promise:
     meta = request.metadata
-    return Promise(
-        meta.namespace,
-        meta.name,
-        meta.uid,
-        meta.resourceVersion,
-        addresses.start_text,
-        addresses.end_text,
-    )
+    promised = (PromisedRange(addresses),)
+    return Promise(kind, meta.key, meta.uid, meta.resourceVersion, promised)

@@ -20,12 +20,12 @@ from controller.errors import (
 from controller.meta import OwnerReference, Version
 from reconcilers.api import names
 from reconcilers.integrations.core.concurrency import run_concurrently
-from reconcilers.integrations.core.journal import Promise
 from reconcilers.integrations.core.owners import owner_reference, rendered_owner
 from reconcilers.integrations.core.passes import Kept
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     GROUP,
+    JOURNALS,
     POOLS,
     PREFIX,
     Datacenter,
@@ -34,6 +34,7 @@ from reconcilers.integrations.kubermatic.api import (
 )
 from reconcilers.integrations.kubermatic.planning import Grant
 from reconcilers.networkpool.pending_promises import WriteResult
+from reconcilers.promises.journal import Promise, PromisedRange
 
 VOIDED = names.ANNOTATION_PROMISES_VOID
 """Annotation: no promise made before then can be kept; it goes with the next addresses."""
@@ -82,25 +83,20 @@ def content(
     return {**spec, "addresses": [*kept, *added], "cidr": None}
 
 
-def promises_of(grant: Grant, allocation: IPAMAllocation) -> list[Promise]:
-    """Return the promises of what a cluster gets to its allocation, as it is."""
+def promise_of(grant: Grant, allocation: IPAMAllocation) -> Promise:
+    """Return the promise of the ranges that a cluster gets to its allocation, as it is."""
     meta = allocation.metadata
-    return [
-        Promise(
-            meta.namespace,
-            meta.name,
-            meta.uid,
-            meta.resourceVersion,
-            one.start_text,
-            one.end_text,
-            grant.datacenter,
-        )
-        for one in grant.ranges
-    ]
+    promised = tuple(PromisedRange(granted, grant.datacenter) for granted in grant.ranges)
+    return Promise(JOURNALS.kind, meta.key, meta.uid, meta.resourceVersion, promised)
 
 
-Work = tuple[Sequence[Promise], IPAMAllocation, str]
-"""Promises to one allocation, it at exactly the version that they name, and its datacenter."""
+def datacenter_of(promise: Promise) -> str:
+    """Return the datacenter whose addresses a promise is of."""
+    return promise.ranges[0].space
+
+
+Granted = tuple[Promise, IPAMAllocation]
+"""A promise, and the allocation at exactly the version that it names."""
 
 
 class Allocations:
@@ -150,14 +146,15 @@ class Allocations:
         await run_concurrently([partial(make_one, one) for one in grants], self._width)
         return made, failed
 
-    async def keep(self, work: Sequence[Work], pool: IPAMPool) -> list[Kept]:
+    async def keep(self, granted: Sequence[Granted], pool: IPAMPool) -> list[Kept]:
         """Write what is promised; return what became of each."""
         results: list[Kept] = []
 
-        async def keep_one(one: Work) -> None:
-            promises, allocation, datacenter = one
-            ranges = [promise.range for promise in promises if promise.range is not None]
-            spec = content(allocation, datacenter, pool.spec.datacenters[datacenter], ranges)
+        async def keep_one(promise: Promise, allocation: IPAMAllocation) -> None:
+            # Not the cluster's datacenter: it may have moved since, or a cache be behind.
+            datacenter = datacenter_of(promise)
+            promised = promise.in_space(datacenter)
+            spec = content(allocation, datacenter, pool.spec.datacenters[datacenter], promised)
             metadata = {**owners_patch(allocation, pool), "annotations": {VOIDED: None}}
             if VOIDED not in allocation.metadata.annotations:
                 del metadata["annotations"]
@@ -167,11 +164,11 @@ class Allocations:
                     Version.from_object(allocation),
                     {"metadata": metadata, "spec": spec},
                 )
-                results.append((promises[0], WriteResult.WRITTEN))
+                results.append((promise, WriteResult.WRITTEN))
             except ControllerError as error:
-                results.append((promises[0], WriteResult.of_error(error)))
+                results.append((promise, WriteResult.of_error(error)))
 
-        await run_concurrently([partial(keep_one, one) for one in work], self._width)
+        await run_concurrently([partial(keep_one, *one) for one in granted], self._width)
         return results
 
     async def repair(self, found: Sequence[tuple[IPAMAllocation, str]], pool: IPAMPool) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from controller.meta import Key, ObjectMeta
 from controller.resource import Resource
+from reconcilers.promises.journal import AnnotatedJournal
 
 GROUP = "kubermatic.k8c.io"
 VERSION = "v1"
@@ -16,6 +17,8 @@ RANGE = "range"
 PREFIX = "prefix"
 WORKER_LABEL = "worker-name"
 CONDITION = "IPAMControllerReconciledSuccessfully"
+JOURNALS = AnnotatedJournal("IPAMAllocation")
+"""The journals of the pools of this platform."""
 
 
 @dataclass(frozen=True, slots=True)

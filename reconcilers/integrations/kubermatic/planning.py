@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from allocator import AddressRange, PoolExhausted, Space
 from controller.meta import Key
-from reconcilers.integrations.core.journal import Journal
 from reconcilers.integrations.kubermatic.api import Cluster, IPAMAllocation
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, Problem, held, problems
 from reconcilers.integrations.kubermatic.spaces import DatacenterSpace
+from reconcilers.promises.journal import Journal
 
 POOL_EXHAUSTED = "PoolExhausted"
 MOST_PARTS = 200

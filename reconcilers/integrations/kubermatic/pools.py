@@ -20,17 +20,18 @@ from controller.errors import ControllerError
 from controller.meta import Key
 from controller.outcome import Again, Outcome
 from reconcilers.integrations.core.concurrency import run_concurrently
-from reconcilers.integrations.core.journal import MOST_PROMISES, Journal, Promise, journal_of
-from reconcilers.integrations.core.passes import RETRY, JournalReconciler
-from reconcilers.integrations.core.rules import needs_fence, settle
+from reconcilers.integrations.core.passes import JournalReconciler
+from reconcilers.integrations.core.rules import needs_fence
 from reconcilers.integrations.kubermatic.allocations import (
     Allocations,
-    Work,
+    Granted,
+    datacenter_of,
     is_owned,
-    promises_of,
+    promise_of,
 )
 from reconcilers.integrations.kubermatic.api import (
     CLUSTERS,
+    JOURNALS,
     POOLS,
     Cluster,
     IPAMAllocation,
@@ -56,6 +57,9 @@ from reconcilers.integrations.kubermatic.reports import RECONCILING_ERROR, Repor
 from reconcilers.integrations.kubermatic.spaces import NO_DATACENTERS, space_of
 from reconcilers.networkpool.pending_promises import WriteResult
 from reconcilers.networkpool.view import Behind
+from reconcilers.promises.due import RETRY
+from reconcilers.promises.journal import MOST_RANGES, Journal, Promise
+from reconcilers.promises.settling import settle
 from reconcilers.settings import PoolSettings
 from reconcilers.spaces.index import SpaceIndex
 
@@ -89,7 +93,14 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         spaces: SpaceIndex,
     ) -> None:
         self._spaces = spaces
-        super().__init__(caches.pools, caches, client, clock, settings)
+        super().__init__(
+            caches.pools,
+            JOURNALS,
+            caches=caches,
+            client=client,
+            clock=clock,
+            settings=settings,
+        )
         self._caches = caches
         self._reader = reader
         self._reports = reports
@@ -106,13 +117,13 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
 
     @override
     async def _pass(self, pool: IPAMPool) -> Outcome:
-        journal = journal_of(pool.metadata)
-        view = await self._reader.at_least(pool.metadata.name, journal.revision or 0)
+        revision = JOURNALS.revision(pool.metadata)
+        view = await self._reader.at_least(pool.metadata.name, revision or 0)
         decided = self._decide(pool, view)
-        if needs_fence(journal, view.position, wanted=bool(decided.grants)):
+        if needs_fence(revision, view.position, wanted=bool(decided.grants)):
             pool = await self._fenced(pool)
             view = await self._reader.at_least(
-                pool.metadata.name, journal_of(pool.metadata).revision or 0
+                pool.metadata.name, JOURNALS.revision(pool.metadata) or 0
             )
             decided = self._decide(pool, view)
         return await self._serve(pool, view, decided)
@@ -153,15 +164,14 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         if touched:
             view = await self._reader.live(name)
         revision = max((one.metadata.revision for one in view.allocations), default=0)
-        return await self._write_journal(pool, Journal(revision))
+        return await self._write_journal(pool, JOURNALS.with_revision(revision))
 
     def _decide(
         self, pool: IPAMPool, view: View, without: Collection[Key] = frozenset()
     ) -> Decided:
         """Decide about all datacenters of a pool; nothing is for the clusters `without`."""
-        decided = Decided(settle(journal_of(pool.metadata), view))
-        open_promises = decided.journal.promises
-        room = min(self._settings.batch, MOST_PROMISES - len(open_promises))
+        decided = Decided(settle(JOURNALS.read(pool.metadata), JOURNALS.kind, view))
+        room = min(self._settings.batch, MOST_RANGES - decided.journal.range_count)
         if not pool.spec.datacenters:
             decided.problems.append(Problem(INVALID_POOL, NO_DATACENTERS))
         for name in sorted(pool.spec.datacenters):
@@ -206,9 +216,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         here = [one for one in view.allocations if one.spec.dc == name]
         promised: dict[str, list[AddressRange]] = {}
         for promise in decided.journal.promises:
-            mine = promised.setdefault(promise.uid, [])
-            if promise.part == name and promise.range is not None:
-                mine.append(promise.range)
+            promised.setdefault(promise.uid, []).extend(promise.in_space(name))
         content = Content(
             pool.metadata.name,
             name,
@@ -223,11 +231,9 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         """Write promises to the pool, then addresses to allocations, then report what is wrong."""
         view, decided, granted, failed = await self._make(pool, view, decided)
         await self._delete_leftovers(pool, view, decided)
-        fresh: list[Work] = [
-            (promises_of(grant, one), one, grant.datacenter) for grant, one in granted
-        ]
-        added = [promise for promises, _, _ in fresh for promise in promises]
-        journal = Journal(decided.journal.revision, (*decided.journal.promises, *added))
+        fresh: list[Granted] = [(promise_of(grant, one), one) for grant, one in granted]
+        added = [promise for promise, _ in fresh]
+        journal = decided.journal.with_promises(added)
         pool = await self._promise(pool, journal, added, decided.journal)
         results = await self._keep(pool, view, journal, fresh)
         await self._allocations.repair(self._complete(pool, view, journal), pool)
@@ -280,7 +286,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         Raises:
             Behind: the cache has begun anew meanwhile.
         """
-        revision = journal_of(pool.metadata).revision or 0
+        revision = JOURNALS.revision(pool.metadata) or 0
         view = await self._reader.at_least(pool.metadata.name, revision)
         if view.position < revision:
             raise Behind
@@ -325,36 +331,24 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         return confirmed
 
     async def _keep(
-        self, pool: IPAMPool, view: View, journal: Journal, fresh: Sequence[Work]
+        self, pool: IPAMPool, view: View, journal: Journal, fresh: Sequence[Granted]
     ) -> list[WriteResult]:
         """Keep the new promises, and those earlier ones that are due."""
-        new = (promise for promises, _, _ in fresh for promise in promises)
-        earlier: dict[tuple[str, str], list[Promise]] = {}
-        for promise in self._earlier(pool, journal, new):
-            earlier.setdefault(promise.identity, []).append(promise)
-        work = [*fresh, *self._still_possible(pool, view, journal, earlier.values())]
-        return self._note(pool, await self._allocations.keep(work, pool))
+        earlier = self._earlier(pool, journal, (promise for promise, _ in fresh))
+        granted = [*fresh, *self._still_possible(pool, view, earlier)]
+        return self._note(pool, await self._allocations.keep(granted, pool))
 
     def _still_possible(
-        self,
-        pool: IPAMPool,
-        view: View,
-        journal: Journal,
-        found: Iterable[Sequence[Promise]],
-    ) -> Iterable[Work]:
-        """Yield those promises whose allocation is at their version, and of the pool."""
-        for promises in found:
-            allocation = view.find(promises[0].key)
+        self, pool: IPAMPool, view: View, promises: Iterable[Promise]
+    ) -> Iterable[Granted]:
+        """Yield the promises whose allocation is at their version, and of the pool."""
+        for promise in promises:
+            allocation = view.find(promise.key)
             if allocation is None or allocation.metadata.terminating:
                 continue
             version = allocation.metadata.uid, allocation.metadata.resourceVersion
-            if version != promises[0].identity:
-                continue
-            # Not the cluster's: it may have moved since, or a cache be behind.
-            datacenter = promises[0].part
-            if datacenter in pool.spec.datacenters:
-                whole = [one for one in journal.promises if one.identity == version]
-                yield whole, allocation, datacenter
+            if version == promise.identity and datacenter_of(promise) in pool.spec.datacenters:
+                yield promise, allocation
 
     def _complete(
         self, pool: IPAMPool, view: View, journal: Journal

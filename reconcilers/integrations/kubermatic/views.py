@@ -12,7 +12,6 @@ from allocator import AddressRange, InvalidPool, Space
 from controller.meta import Key
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.integrations.core.drawings import Request, drawing, not_drawn
-from reconcilers.integrations.core.journal import journal_of
 from reconcilers.integrations.core.stretches import HeldPart, stretches
 from reconcilers.integrations.core.views import (
     HOST_BITS,
@@ -29,6 +28,7 @@ from reconcilers.integrations.core.views import (
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     CLUSTERS,
+    JOURNALS,
     POOLS,
     Cluster,
     IPAMAllocation,
@@ -86,11 +86,12 @@ class DatacenterContents:
             for part in held(one.spec).ranges:
                 yield _held(part, "held", one.metadata.key)
         by_uid = {one.metadata.uid: one for one in self.allocations}
-        for promise in journal_of(self.pool.metadata).promises:
+        for promise in JOURNALS.read(self.pool.metadata).promises:
             found = by_uid.get(promise.uid)
             version = found.metadata.resourceVersion if found is not None else ""
-            if version == promise.resourceVersion and promise.range is not None:
-                yield _held(promise.range, "promised", promise.key)
+            if version == promise.resourceVersion:
+                for promised in promise.ranges:
+                    yield _held(promised.range, "promised", promise.key)
 
     def blocks(self) -> list[AddressRange]:
         """Return what is held and what is promised, in blocks of the space."""

@@ -12,6 +12,7 @@ from typing import Any
 from controller.conditions import Condition
 from controller.meta import Key, ObjectMeta
 from controller.resource import Resource
+from reconcilers.promises.journal import AnnotatedJournal
 
 GROUP = "vitistack.io"
 FINALIZER = "vitistack.io/static-ip-finalizer"
@@ -25,6 +26,8 @@ ALLOCATED = "Allocated"
 RELEASED = "Released"
 ERROR = "Error"
 DEFAULT_TTL = 3600
+JOURNALS = AnnotatedJournal("IPAllocation")
+"""The journals of the pools of this platform."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,10 @@ def holding(allocation: IPAllocation, space: NetworkSpace) -> Holding:
     outside = None
     if status.address and (address is None or not space.hands_out(address)):
         outside = status.address
-    return Holding(address, place, counted=allocation.holds, outside=outside)
+    # A request for a certain address, or one that shows an address, is answered by itself.
+    is_alone = bool(allocation.spec.requestedAddress or status.address)
+    row = None if is_alone else (status.phase, status.message)
+    return Holding(address, place, row=row, counted=allocation.holds, outside=outside)
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,7 +183,7 @@ def _served(caches: VitistackCaches, found: NetworkContents) -> Iterator[Outcome
     with found.contents.space.trial():
         for had in shown:
             found.contents.space.hold(had)
-        for key in found.contents.queue():
+        for _, key in found.contents.turns():
             one = found.allocations[key]
             try:
                 address = taking.take(replace(one, status=replace(one.status, phase=PENDING)))

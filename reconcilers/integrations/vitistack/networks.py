@@ -24,11 +24,11 @@ from controller.clock import Clock
 from controller.events import Recorder
 from controller.meta import Key
 from controller.outcome import SETTLED, Outcome
-from reconcilers.integrations.core.journal import Journal, journal_of
 from reconcilers.integrations.core.passes import JournalReconciler
-from reconcilers.integrations.core.rules import Choice, Refused, View, choose, needs_fence, settle
+from reconcilers.integrations.core.rules import Choice, Refused, View, choose, needs_fence
 from reconcilers.integrations.vitistack.api import (
     ERROR,
+    JOURNALS,
     NETWORKS,
     PENDING,
     IPAllocation,
@@ -44,8 +44,14 @@ from reconcilers.integrations.vitistack.caches import (
 )
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
 from reconcilers.integrations.vitistack.reading import Reader, ShownAddresses
-from reconcilers.integrations.vitistack.writing import ACTION, NetworkStatuses, Writer
+from reconcilers.integrations.vitistack.writing import (
+    ACTION,
+    NetworkStatuses,
+    Writer,
+    has_problem,
+)
 from reconcilers.networkpool.pending_promises import WriteResult
+from reconcilers.promises.settling import settle
 from reconcilers.settings import PoolSettings
 from reconcilers.spaces.index import SpaceIndex
 
@@ -83,7 +89,14 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         settings: PoolSettings,
         spaces: SpaceIndex,
     ) -> None:
-        super().__init__(caches.networks, caches, client, clock, settings)
+        super().__init__(
+            caches.networks,
+            JOURNALS,
+            caches=caches,
+            client=client,
+            clock=clock,
+            settings=settings,
+        )
         self._caches = caches
         self._reader = reader
         self._writer = writer
@@ -112,11 +125,11 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
                 await self._statuses.write_overlaps(network)
             return SETTLED
         space = space_of(static)
-        journal = journal_of(network.metadata)
-        view = await self._reader.at_least(network.metadata.key, space, journal.revision or 0)
-        if needs_fence(journal, view.position, wanted=view.contents.waiting > 0):
+        revision = JOURNALS.revision(network.metadata)
+        view = await self._reader.at_least(network.metadata.key, space, revision or 0)
+        if needs_fence(revision, view.position, wanted=view.contents.waiting > 0):
             network = await self._fenced(network)
-            revision = journal_of(network.metadata).revision or 0
+            revision = JOURNALS.revision(network.metadata) or 0
             view = await self._reader.at_least(network.metadata.key, space, revision)
         return await self._serve(network, static, space, view)
 
@@ -147,7 +160,7 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         if idle:
             found, _ = await self._reader.live(key)
         revision = max((one.metadata.revision for one in found.values()), default=0)
-        return await self._write_journal(network, Journal(revision))
+        return await self._write_journal(network, JOURNALS.with_revision(revision))
 
     async def _serve(
         self,
@@ -163,7 +176,7 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
             # Another operator may have given a machine an address that the cache does not show.
             # What IPAllocations hold is read again: the choice must not mix two moments.
             shown = await self._shown.read_live(self._client, key)
-            revision = journal_of(network.metadata).revision or 0
+            revision = JOURNALS.revision(network.metadata) or 0
             view = await self._reader.at_least(key, space, revision)
             choice, again = self._choose(network, space, view, shown)
         promised = [grant.promise for grant in choice.grants]
@@ -194,8 +207,12 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
             shown_texts: addresses that machines show, and the machines.
         """
         again: list[IPAllocation] = []
-        journal = journal_of(network.metadata)
-        promised = [one.range for one in settle(journal, view).promises if one.range is not None]
+        journal = JOURNALS.read(network.metadata)
+        promised = [
+            promised_range
+            for promise in settle(journal, JOURNALS.kind, view).promises
+            for promised_range in promise.in_space()
+        ]
         shown = {
             address: configuration
             for text, configuration in shown_texts.items()
@@ -205,11 +222,15 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         taking = Taking(network.metadata.name, space, view, promised, again, shown)
         choice = choose(
             journal,
+            JOURNALS.kind,
             view,
             to_blocks=lambda addresses: addresses,
             to_addresses=lambda blocks: blocks,
             also_held=list(shown),
             take=taking.take,
+            shows=lambda refusal: has_problem(
+                refusal.request, _problem(refusal.reason, refusal.message)
+            ),
             batch=self._settings.batch,
         )
         return choice, again

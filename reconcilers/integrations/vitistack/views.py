@@ -16,8 +16,6 @@ from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation as OurAllocation
 from reconcilers.integrations.core.contents import Contents
 from reconcilers.integrations.core.drawings import Request, drawing, not_drawn
-from reconcilers.integrations.core.journal import journal_of
-from reconcilers.integrations.core.rules import settle
 from reconcilers.integrations.core.stretches import HeldPart, stretches
 from reconcilers.integrations.core.views import (
     HOST_BITS,
@@ -34,6 +32,7 @@ from reconcilers.integrations.vitistack.allocations import moment
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     CONFIGURATIONS,
+    JOURNALS,
     NETWORKS,
     RELEASED,
     IPAllocation,
@@ -48,6 +47,7 @@ from reconcilers.integrations.vitistack.caches import (
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
 from reconcilers.integrations.vitistack.reading import Reader
 from reconcilers.networkpool.view import UnreadableObject, find_unreadable
+from reconcilers.promises.settling import settle
 from reconcilers.spaces.offers import PoolName
 
 METRICS = "butler_vitistack_network"
@@ -85,11 +85,12 @@ class NetworkContents:
             address = self.space.address(text) if text else None
             if address is not None:
                 yield _held(address, "held", key)
-        for promise in journal_of(self.network.metadata).promises:
+        for promise in JOURNALS.read(self.network.metadata).promises:
             found = self.allocations.get(promise.key)
             version = (found.metadata.uid, found.metadata.resourceVersion) if found else None
-            if version == promise.identity and promise.range is not None:
-                yield _held(promise.range, "promised", promise.key)
+            if version == promise.identity:
+                for promised in promise.in_space():
+                    yield _held(promised, "promised", promise.key)
 
     def promised(self) -> list[AddressRange]:
         """Return what is promised and not written yet."""
@@ -307,9 +308,10 @@ class NetworkFigures:
         view = self._reader.cached(key, space)
         contents = view.contents
         with contents.space.trial():
-            for promise in settle(journal_of(network.metadata), view).promises:
-                if promise.range is not None:
-                    contents.space.hold(promise.range)
+            journal = JOURNALS.read(network.metadata)
+            for promise in settle(journal, JOURNALS.kind, view).promises:
+                for promised in promise.in_space():
+                    contents.space.hold(promised)
             free = contents.space.free
         total = space.layout.total
         waiting, age = contents.waiting, _age(contents.oldest, now)

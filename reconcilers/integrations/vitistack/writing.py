@@ -23,7 +23,6 @@ from controller.events import Recorder
 from reconcilers.conditions import Finding, rendered, with_findings
 from reconcilers.integrations.core.concurrency import run_concurrently
 from reconcilers.integrations.core.contents import Contents
-from reconcilers.integrations.core.journal import Promise
 from reconcilers.integrations.core.passes import Kept
 from reconcilers.integrations.vitistack.api import (
     ALLOCATED,
@@ -41,6 +40,7 @@ from reconcilers.integrations.vitistack.caches import Problem, VitistackCaches
 from reconcilers.integrations.vitistack.offers import offers_of
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
 from reconcilers.networkpool.pending_promises import WriteResult
+from reconcilers.promises.journal import Promise
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.sharing import OVERLAPPING
 
@@ -130,7 +130,8 @@ class Writer:
         results: list[Kept] = []
 
         async def keep_one(promise: Promise, one: IPAllocation) -> None:
-            status = given(static, promise.startAddress, self._clock.now())
+            [promised] = promise.in_space()
+            status = given(static, promised.start_text, self._clock.now())
             try:
                 await self._client.patch_status(ALLOCATIONS, one, status)
                 results.append((promise, WriteResult.WRITTEN))

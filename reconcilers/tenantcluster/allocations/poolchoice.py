@@ -23,9 +23,9 @@ from reconcilers.api.ipallocation import POOL_INDEX, PREFER_DUAL_STACK, IPAlloca
 from reconcilers.api.networkpool import Assignment, NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import Networking
-from reconcilers.networkpool.contents import Rows, place, row, waits
-from reconcilers.networkpool.protocol import Turns
+from reconcilers.networkpool.contents import place, row, waits
 from reconcilers.poolnamespaces import describe_refused_namespace
+from reconcilers.promises.queue import Rows, Turns
 from reconcilers.tenantcluster.allocations.refusals import (
     PoolRefusal,
     PoolState,
@@ -57,7 +57,7 @@ class PoolForecast:
         self._promised = _promises(pool)
         self._placed: dict[str, tuple[AddressRange, ...]] = {}
         self._unplaced: dict[str, IPAllocation] = {}
-        self._queue = Rows[tuple[datetime, str, str]]()
+        self._queue = Rows[tuple[datetime, Key, str]]()
         self._known: dict[str, IPAllocation] = {a.metadata.uid: a for a in allocations}
         for allocation in self._known.values():
             exact = self._exact(allocation)

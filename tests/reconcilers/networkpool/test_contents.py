@@ -154,7 +154,7 @@ async def test_contents_that_are_wrong_are_reported_and_replaced(
     reader = lab.pools._reader
     assert reader._kept is not None
     kept = reader._kept._pools[make.key("lab")].contents
-    kept.remove("held")
+    kept.remove(make.key("held"))
     lab.server.add("ipallocations", make.allocation("a"))
     with structlog.testing.capture_logs() as logs:
         await lab.pool()
@@ -181,10 +181,10 @@ def test_a_check_is_made_once_per_interval(contents_differences: Differences) ->
     kept = KeptContents(cache, OURS, clock, 600.0, lambda *found: reported.append(found))
     kept._check_interval = 600.0
     cache.replace([make.allocation("a")], 2000)
-    kept.contents(make.key("lab")).remove("a")
-    assert kept.contents(make.key("lab")).names == []
+    kept.contents(make.key("lab")).remove(make.key("a"))
+    assert kept.contents(make.key("lab")).keys == []
     clock._elapsed += 600 * 10**9
-    assert kept.contents(make.key("lab")).names == ["a"]
+    assert kept.contents(make.key("lab")).keys == [make.key("a")]
     assert len(reported) == 1
     clock._elapsed += 599 * 10**9
     kept.contents(make.key("lab"))
@@ -205,14 +205,14 @@ def test_after_an_error_all_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(ZeroDivisionError):
             kept.contents(make.key("lab"))
     assert Contents.put is put
-    assert kept.contents(make.key("lab")).names == ["a", "b"]
+    assert kept.contents(make.key("lab")).keys == [make.key("a"), make.key("b")]
 
 
 def test_a_range_is_held_by_the_allocation_of_that_uid_and_not_by_another_of_its_name() -> None:
     held = make.allocation("a", held=("10.40.0.0", "10.40.0.7"))
     kept = Contents([held])
-    assert kept.holds("a", held.metadata.uid)
-    assert not kept.holds("a", "another")
+    assert kept.holds(make.key("a"), held.metadata.uid)
+    assert not kept.holds(make.key("a"), "another")
 
 
 def test_the_contents_of_a_pool_that_is_gone_are_kept_no_longer() -> None:

@@ -7,6 +7,7 @@ import pytest
 from reconcilers import ranges
 from reconcilers.networkpool import protocol, status
 from reconcilers.networkpool.pending_promises import granted_status
+from reconcilers.networkpool.statusjournal import settle_pool
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 
@@ -70,7 +71,7 @@ def test_a_promise_of_which_a_part_was_edited_is_none(second: dict[str, str]) ->
     allocation = make.allocation("a", asks=REQUIRE, size=1)
     old = make.listed(make.promise(allocation, "10.40.0.0", "10.40.0.0")) | second
     pool = make.pool(secondary=SECOND, status={"assignments": [old]})
-    assert protocol.settle(pool, make.view(allocation)).open == ()
+    assert settle_pool(pool, make.view(allocation)).promises == ()
     [grant] = decide(pool, allocation).choice.grants
     assert [one.text for one in grant.ranges] == ["10.40.0.0/32", "fd00::/128"]
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from reconcilers import ranges
 from reconcilers.api.networkpool import Assignment
 from reconcilers.networkpool import protocol
+from reconcilers.networkpool.statusjournal import KIND, settle_pool
 from tests.reconcilers import make
 
 
@@ -34,26 +35,26 @@ def _decide(pool: Any, *allocations: Any, position: int = 10**9, batch: int = 25
 def test_a_promise_stays_open_while_its_allocation_is_at_the_promised_version() -> None:
     waiting = make.allocation("a")
     pool = _pool(make.promise(waiting, "10.40.0.0", "10.40.0.7"))
-    found = protocol.settle(pool, make.view(waiting))
-    assert [p.name for p in found.open] == ["a"]
-    assert found.revision == 7
+    found = settle_pool(pool, make.view(waiting))
+    assert [p.key.name for p in found.promises] == ["a"]
+    assert found.revisions == {KIND: 7}
 
 
 def test_a_promise_is_settled_by_any_later_version_and_that_raises_the_revision() -> None:
     edited = make.allocation("a", resourceVersion="900")
     pool = _pool(make.promise(edited, "10.40.0.0", "10.40.0.7", version="899"))
-    found = protocol.settle(pool, make.view(edited))
-    assert found.open == ()
-    assert found.revision == 900
+    found = settle_pool(pool, make.view(edited))
+    assert found.promises == ()
+    assert found.revisions == {KIND: 900}
 
 
 def test_a_promise_to_an_absent_allocation_is_open_until_the_view_has_read_that_far() -> None:
     gone = make.allocation("a", resourceVersion="500")
     pool = _pool(make.promise(gone, "10.40.0.0", "10.40.0.7"))
-    assert protocol.settle(pool, make.view(position=499)).open
-    late = protocol.settle(pool, make.view(position=500))
-    assert late.open == ()
-    assert late.revision == 7, "a position is no object's version and is never remembered"
+    assert settle_pool(pool, make.view(position=499)).promises
+    late = settle_pool(pool, make.view(position=500))
+    assert late.promises == ()
+    assert late.revisions == {KIND: 7}, "a position is no object's version and is never remembered"
 
 
 def test_a_promise_to_an_earlier_allocation_of_the_same_name_is_not_the_new_ones() -> None:
@@ -61,14 +62,14 @@ def test_a_promise_to_an_earlier_allocation_of_the_same_name_is_not_the_new_ones
     new = make.allocation("a", resourceVersion="600", uid="another")
     pool = _pool(make.promise(old, "10.40.0.0", "10.40.0.7"))
     decision = _decide(pool, new, position=550)
-    assert decision.settlement.open == ()
+    assert decision.settled.promises == ()
     assert [g.ranges[0].text for g in decision.choice.grants] == ["10.40.0.0/29"]
 
 
 def test_the_revision_is_never_lowered() -> None:
     old = make.allocation("a", resourceVersion="5")
     pool = _pool(make.promise(old, "10.40.0.0", "10.40.0.7", version="4"))
-    assert protocol.settle(pool, make.view(old)).revision == 7
+    assert settle_pool(pool, make.view(old)).revisions == {KIND: 7}
 
 
 def test_a_garbled_promise_is_dropped_and_stops_no_other() -> None:
@@ -192,7 +193,7 @@ def test_the_status_never_carries_more_promises_than_the_schema_allows() -> None
     ]
     pool = make.pool(cidr="10.40.0.0/22")
     pool = type(pool)(pool.metadata, pool.spec, _pool(*open_ones).status)
-    assert len(_decide(pool, *waiting).promises) == 512
+    assert len(_decide(pool, *waiting).journal.promises) == 512
 
 
 @given(

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from allocator import AllocatorError, Space
+from allocator import AddressRange, AllocatorError, Space
 from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation, IPAllocationSpec
-from reconcilers.api.networkpool import Assignment, NetworkPool
+from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool import protocol
 from reconcilers.networkpool.contents import KeptContents, place, row, waits
 from reconcilers.networkpool.pending_promises import (
@@ -22,6 +22,7 @@ from reconcilers.networkpool.pending_promises import (
 )
 from reconcilers.networkpool.protocol import Choice, Grant, Refusal
 from reconcilers.networkpool.view import View
+from reconcilers.promises.journal import Promise
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab, Replica
 from tests.reconcilers.networkpool.test_pass_cost import calls_of
@@ -34,7 +35,7 @@ SIZES = st.integers(1, 5)
 def choose_by_trying_all(
     pool: NetworkPool,
     view: View,
-    promises: Sequence[Assignment],
+    promises: Sequence[Promise],
     spaces: Sequence[Space],
     room: int,
 ) -> Choice:
@@ -119,8 +120,9 @@ class PoolPasses:
     def pass_(self, promised: Sequence[str], room: int) -> None:
         """Choose both ways, compare, and write what was chosen."""
         view = make.view(*self.shown.values())
+        taken = AddressRange.parse(make.address(20), make.address(20))
         promises = [
-            make.promise(one, make.address(20), make.address(20))
+            Grant.from_choice(one, (taken,)).promise
             for name, one in self.shown.items()
             if name in promised
         ]

@@ -6,9 +6,14 @@ import msgspec
 from typing_extensions import override
 
 from controller.meta import ObjectMeta
-from reconcilers.integrations.clusterapi.api import CLAIM_FINALIZER, POOL_FINALIZER, IPAddressClaim
+from reconcilers.integrations.clusterapi.api import (
+    CLAIM_FINALIZER,
+    JOURNALS,
+    POOL_FINALIZER,
+    IPAddressClaim,
+)
 from reconcilers.integrations.clusterapi.statuses import record_of
-from reconcilers.integrations.core.journal import ANNOTATION, Promise, journal_of
+from reconcilers.promises.journal import ANNOTATION, Promise
 from tests.reconcilers.simulation.laws import FIRST, SPANS, Judge
 from tests.reconcilers.simulation.model import ADDRESSES, CLAIM_POOLS, CLAIMS, Json, ModelServer
 
@@ -73,7 +78,7 @@ def promises(pool: Json) -> tuple[Promise, ...]:
     """Return the promises in a pool's journal."""
     if ANNOTATION not in (pool["metadata"].get("annotations") or {}):
         return ()
-    return journal_of(msgspec.convert(pool["metadata"], ObjectMeta)).promises
+    return JOURNALS.read(msgspec.convert(pool["metadata"], ObjectMeta)).promises
 
 
 def address_of(model: ModelServer, claim: Json) -> str | None:

@@ -14,8 +14,8 @@ from reconcilers.integrations.clusterapi import caches, choosing, pools, reading
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.reading import Reader
-from reconcilers.integrations.core import journal
-from reconcilers.integrations.core.journal import Journal
+from reconcilers.promises import journal
+from reconcilers.promises.journal import AnnotatedJournal, Journal
 from tests.reconcilers.simulation.journalrules import (
     promises_dropped_at_once,
     unreadable_requests_are_gone,
@@ -90,15 +90,14 @@ def fence_voids_nothing(mp: Patch) -> None:
 
 def memory_of_others_believed(mp: Patch) -> None:
     """A journal that came with a copy of the pool, or from a backup, counts as its own."""
-    read = journal.journal_of
+    read = AnnotatedJournal.read
 
-    def credulous(meta: Any) -> Journal:
+    def credulous(self: AnnotatedJournal, meta: Any) -> Journal:
         text = meta.annotations.get(journal.ANNOTATION)
         stored = journal._decoder.decode(text) if text else None
-        return read(replace(meta, uid=stored.uid)) if stored is not None else read(meta)
+        return read(self, replace(meta, uid=stored.uid) if stored is not None else meta)
 
-    for module in (choosing, pools, journal):
-        mp.setattr(module, "journal_of", credulous)
+    mp.setattr(AnnotatedJournal, "read", credulous)
 
 
 def vanished_claims_unseen(mp: Patch) -> None:

@@ -12,7 +12,7 @@ from reconcilers.integrations.clusterapi.api import (
     PoolOutlineSpec,
     PoolRef,
 )
-from reconcilers.integrations.core.journal import ANNOTATION
+from reconcilers.promises.journal import ANNOTATION
 from tests.reconcilers.simulation.claimchaos import ClaimReplica, ref
 from tests.reconcilers.simulation.claimlaws import ClaimJudge, given_twice
 from tests.reconcilers.simulation.laws import FIRST, SPANS, Judge

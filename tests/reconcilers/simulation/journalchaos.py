@@ -16,7 +16,7 @@ from controller.meta import Object, ObjectMeta, Version
 from controller.resource import Resource
 from controller.runner import Reconcile
 from reconcilers.api import names
-from reconcilers.integrations.core.journal import ANNOTATION, Journal, journal_patch
+from reconcilers.promises.journal import ANNOTATION, AnnotatedJournal
 from reconcilers.settings import PoolSettings
 from tests.clock import VirtualClock
 from tests.reconcilers.simulation.chaos import Run
@@ -163,7 +163,8 @@ class JournalRun(Run):
         pool = self.model.get(self.pools, "p")
         if pool is not None:
             meta = msgspec.convert(pool["metadata"], ObjectMeta)
-            patch = journal_patch(meta, Journal(self.model.revision + 100_000))
+            journals = AnnotatedJournal("")  # the stored journal does not name the kind
+            patch = journals.patch(meta, journals.with_revision(self.model.revision + 100_000))
             self.model.patch(self.pools, "p", dict(patch), guarded=False)
 
     @override

@@ -8,7 +8,8 @@ import pytest
 
 from reconcilers.integrations.core import rules
 from reconcilers.integrations.core.contents import Contents
-from reconcilers.integrations.core.journal import Journal
+from reconcilers.promises import settling
+from reconcilers.promises.journal import Journal
 from tests.reconcilers.simulation.model import ModelServer
 
 Patch = pytest.MonkeyPatch
@@ -22,9 +23,9 @@ def promises_dropped_at_once(mp: Patch, user: ModuleType) -> None:
         user: the module of the integration that writes journals.
     """
 
-    def nothing(of: Journal, view: Any) -> Journal:
+    def nothing(journal: Journal, kind: str, view: Any) -> Journal:
         del view
-        return Journal(of.revision or 0)
+        return Journal({kind: journal.revisions.get(kind, 0)})
 
     mp.setattr(rules, "settle", nothing)
     mp.setattr(user, "settle", nothing)
@@ -37,10 +38,10 @@ def unreadable_requests_are_gone(mp: Patch, user: ModuleType) -> None:
         mp: puts everything back afterwards.
         user: the module of the integration that writes journals.
     """
-    settle = rules.settle
+    settle = settling.settle
 
-    def careless(of: Journal, view: Any) -> Journal:
-        return settle(of, replace(view, unreadable=frozenset()))
+    def careless(journal: Journal, kind: str, view: Any) -> Journal:
+        return settle(journal, kind, replace(view, unreadable=frozenset()))
 
     mp.setattr(rules, "settle", careless)
     mp.setattr(user, "settle", careless)
@@ -53,10 +54,10 @@ def revision_not_raised(mp: Patch, user: ModuleType = rules) -> None:
         mp: puts everything back afterwards.
         user: the module that settles journals before they are written.
     """
-    settle = rules.settle
+    settle = settling.settle
 
-    def low(of: Journal, view: Any) -> Journal:
-        return Journal(of.revision or 0, settle(of, view).promises)
+    def low(journal: Journal, kind: str, view: Any) -> Journal:
+        return replace(settle(journal, kind, view), revisions=journal.revisions)
 
     mp.setattr(user, "settle", low)
 

@@ -170,10 +170,11 @@ def written_for_where_the_cluster_is(mp: Patch) -> None:
     possible = PoolReconciler._still_possible
 
     def elsewhere(self: PoolReconciler, *read: Any) -> Any:
-        for promises, allocation, _ in possible(self, *read):
+        for promise, allocation in possible(self, *read):
             cluster = self._caches.cluster_in(allocation.metadata.namespace)
             assert cluster is not None
-            yield promises, allocation, cluster.datacenter
+            moved = (replace(part, space=cluster.datacenter) for part in promise.ranges)
+            yield replace(promise, ranges=tuple(moved)), allocation
 
     mp.setattr(PoolReconciler, "_still_possible", elsewhere)
 

@@ -6,7 +6,7 @@ from typing import Any
 from typing_extensions import override
 
 from controller.meta import Key
-from reconcilers.integrations.core.journal import ANNOTATION
+from reconcilers.promises.journal import ANNOTATION
 from tests.reconcilers.simulation.kkpchaos import KkpReplica, make_cluster, make_pool
 from tests.reconcilers.simulation.kkplaws import DATACENTERS, KkpJudge, both_have, held
 from tests.reconcilers.simulation.laws import Judge

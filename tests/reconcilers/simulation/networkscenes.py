@@ -6,8 +6,8 @@ from typing import Any
 from typing_extensions import override
 
 from controller.codec import DecodeFailure
-from reconcilers.integrations.core.journal import ANNOTATION
 from reconcilers.integrations.vitistack.api import AllocationOutline, AllocationOutlineSpec
+from reconcilers.promises.journal import ANNOTATION
 from tests.reconcilers.simulation.laws import Judge
 from tests.reconcilers.simulation.model import INTERFACES, NETWORK_ADDRESSES, NETWORKS, Json
 from tests.reconcilers.simulation.networkchaos import NetworkReplica, make_network

@@ -4,7 +4,6 @@ The letters follow ARCHITECTURE.md's numbers: 1 read, 2 taken, 3 choose, 4 promi
 6 drop, 7 fence, 8 own answers.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -19,7 +18,7 @@ from controller.meta import Object, Version
 from controller.outcome import Outcome
 from reconcilers import ranges
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
-from reconcilers.api.networkpool import Assignment, NetworkPool, NetworkPoolStatus
+from reconcilers.api.networkpool import NetworkPool, NetworkPoolStatus
 from reconcilers.networkpool import (
     contents,
     livelists,
@@ -27,12 +26,14 @@ from reconcilers.networkpool import (
     protocol,
     reconciler,
     status,
+    statusjournal,
 )
 from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
 from reconcilers.networkpool.pending_promises import Promised
-from reconcilers.networkpool.protocol import Settlement
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from reconcilers.networkpool.statusjournal import KIND, memory, read_journal
 from reconcilers.networkpool.view import Reader, View
+from reconcilers.promises.journal import Journal, Promise
 from tests.reconcilers.simulation.model import POOLS, Json, ModelServer
 
 Patch = pytest.MonkeyPatch
@@ -151,11 +152,11 @@ def while_terminating(mp: Patch) -> None:
         return bool(allocation.metadata.finalizers) and ranges.held(allocation) is None
 
     mp.setattr(contents, "waits", asks)
-    mp.setattr(pending_promises, "at_version", _at_version_though_terminating)
+    mp.setattr(reconciler, "at_version", _at_version_though_terminating)
 
 
-def _at_version_though_terminating(promise: Assignment, view: View) -> list[Promised]:
-    found = view.current(promise.name, promise.uid)
+def _at_version_though_terminating(promise: Promise, view: View) -> list[Promised]:
+    found = view.current(promise.key, promise.uid)
     same = found is not None and found.metadata.resourceVersion == promise.resourceVersion
     return [Promised(promise, found)] if found is not None and same else []
 
@@ -227,20 +228,20 @@ def refused_without_proof(mp: Patch) -> None:
 
 def one_family_at_a_time(mp: Patch) -> None:
     """Each family is promised by itself, the second one when the first is written."""
-    settled, grant = status.promises, pending_promises._granted
+    render, grant = statusjournal.render_journal, pending_promises._granted
 
-    def apart(assignments: Sequence[Assignment], revision: int) -> dict[str, Any]:
-        return settled([_first_of(one) for one in assignments], revision)
+    def apart(journal: Journal) -> dict[str, Any]:
+        return render(replace(journal, promises=tuple(map(_first_of, journal.promises))))
 
     def granted(promised: Promised, pool: NetworkPool, now: datetime) -> dict[str, Any]:
         return grant(replace(promised, promise=_first_of(promised.promise)), pool, now)
 
-    mp.setattr(status, "promises", apart)
+    mp.setattr(status, "render_journal", apart)
     mp.setattr(pending_promises, "_granted", granted)
 
 
-def _first_of(promise: Assignment) -> Assignment:
-    return replace(promise, secondaryStartAddress=None, secondaryEndAddress=None)
+def _first_of(promise: Promise) -> Promise:
+    return replace(promise, ranges=promise.ranges[:1])
 
 
 # 5. Write.
@@ -249,46 +250,46 @@ def _first_of(promise: Assignment) -> Assignment:
 def unbound_promises(mp: Patch) -> None:
     """A promise is kept to whatever the allocation has become, until it is seen to be kept."""
 
-    def settle(pool: NetworkPool, view: View) -> Settlement:
+    def settle(pool: NetworkPool, view: View) -> Journal:
         return _settled(pool, view, lambda seen, _: seen.status.phase == ALLOCATED)
 
-    def current(promise: Assignment, view: View) -> list[Promised]:
-        found = view.current(promise.name, promise.uid)
+    def current(promise: Promise, view: View) -> list[Promised]:
+        found = view.current(promise.key, promise.uid)
         if found is None or found.metadata.terminating or ranges.held(found) is not None:
             return []
         return [Promised(promise, found)]
 
     _settling(mp, settle)
-    mp.setattr(pending_promises, "at_version", current)
+    mp.setattr(reconciler, "at_version", current)
 
 
 # 6. Drop.
 
 
-def _settled(pool: NetworkPool, view: View, done: Any) -> Settlement:
+def _settled(pool: NetworkPool, view: View, done: Any) -> Journal:
     """Settle as the rule does, except that `done` says of a promise to one that is there."""
-    revision = protocol.memory(pool) or 0
+    revision = memory(pool) or 0
     kept = []
-    for promise in pool.status.assignments:
-        seen = view.current(promise.name, promise.uid)
+    for promise in read_journal(pool).promises:
+        seen = view.current(promise.key, promise.uid)
         if seen is not None and done(seen, promise):
             revision = max(revision, seen.metadata.revision)
-        elif seen is not None or view.position < int(promise.resourceVersion):
+        elif seen is not None or view.position < promise.revision:
             kept.append(promise)
-    return Settlement(tuple(kept), revision)
+    return Journal({KIND: revision}, tuple(kept))
 
 
 def _settling(mp: Patch, settle: Any) -> None:
     for module in (protocol, reconciler):
-        mp.setattr(module, "settle", settle)
+        mp.setattr(module, "settle_pool", settle)
 
 
-_rule = protocol.settle
+_rule = statusjournal.settle_pool
 
 
 def never_kept(mp: Patch) -> None:
     """Promises are forgotten with the next write, settled or not."""
-    _settling(mp, lambda pool, _: Settlement((), protocol.memory(pool) or 0))
+    _settling(mp, lambda pool, _: Journal({KIND: memory(pool) or 0}))
 
 
 def kept_until_fulfilled(mp: Patch) -> None:
@@ -302,7 +303,7 @@ def kept_until_fulfilled(mp: Patch) -> None:
 def dropped_when_absent(mp: Patch) -> None:
     """A promise to one that the cache does not show goes, however far the cache has read."""
 
-    def settle(pool: NetworkPool, view: View) -> Settlement:
+    def settle(pool: NetworkPool, view: View) -> Journal:
         return _rule(pool, replace(view, position=10**9))
 
     _settling(mp, settle)
@@ -311,16 +312,18 @@ def dropped_when_absent(mp: Patch) -> None:
 def revision_not_raised(mp: Patch) -> None:
     """What settled a promise need not have been read by others."""
     _settling(
-        mp, lambda pool, view: Settlement(_rule(pool, view).open, protocol.memory(pool) or 0)
+        mp,
+        lambda pool, view: replace(_rule(pool, view), revisions={KIND: memory(pool) or 0}),
     )
 
 
 def revision_of_lists(mp: Patch) -> None:
     """The revision is raised to the reader's position, a LIST's number too."""
 
-    def settle(pool: NetworkPool, view: View) -> Settlement:
-        found = _rule(pool, view)
-        return Settlement(found.open, max(found.revision, view.position))
+    def settle(pool: NetworkPool, view: View) -> Journal:
+        settled = _rule(pool, view)
+        raised = max(settled.revisions.get(KIND, 0), view.position)
+        return replace(settled, revisions={KIND: raised})
 
     _settling(mp, settle)
     differs = status.differs
@@ -337,7 +340,8 @@ def revision_of_lists(mp: Patch) -> None:
 
 def no_fence(mp: Patch) -> None:
     """A pool without memory hands out what looks free."""
-    mp.setattr(reconciler, "memory", lambda pool: protocol.memory(pool) or 0)
+    for module in (reconciler, statusjournal):
+        mp.setattr(module, "memory", lambda pool: memory(pool) or 0)
 
 
 def memory_of_others_believed(mp: Patch) -> None:
@@ -345,7 +349,7 @@ def memory_of_others_believed(mp: Patch) -> None:
     with_memory = NetworkPoolReconciler._with_memory
 
     async def trusting(self: NetworkPoolReconciler, pool: NetworkPool) -> tuple[NetworkPool, View]:
-        revision = protocol.memory(pool)
+        revision = memory(pool)
         if revision is None:
             return await with_memory(self, pool)
         return pool, await self._reader.at_least(pool, revision)

@@ -12,6 +12,7 @@ from reconcilers.integrations.clusterapi import networkpools
 from reconcilers.integrations.clusterapi.choosing import Chooser
 from reconcilers.integrations.clusterapi.networkpools import ClaimHolders, NetworkPoolClaims
 from reconcilers.integrations.clusterapi.reading import Reader
+from reconcilers.promises.journal import Journal
 
 Patch = pytest.MonkeyPatch
 
@@ -43,11 +44,7 @@ def adopted_though_allocated(mp: Patch) -> None:
 
 def promises_to_allocations_free(mp: Patch) -> None:
     """What is promised to allocations may be given to claims."""
-
-    class Nothing:
-        open = ()
-
-    mp.setattr(networkpools, "settle_assignments", lambda pool, view: Nothing())
+    mp.setattr(networkpools, "settle_pool", lambda pool, view: Journal())
 
 
 def view_kept_while_allocations_are_listed(mp: Patch) -> None:

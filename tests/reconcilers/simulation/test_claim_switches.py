@@ -1,7 +1,5 @@
 """Each rule by which claims get their addresses, switched off: the simulation must notice."""
 
-from dataclasses import replace
-
 import pytest
 
 from tests.numbers import Note
@@ -13,7 +11,7 @@ from tests.reconcilers.simulation.claimchaos import ClaimRun
 from tests.reconcilers.simulation.clusterchaos import RESTING, ClusterRun
 from tests.reconcilers.simulation.stage import played
 from tests.reconcilers.simulation.switch import Switch, check, check_scene
-from tests.reconcilers.simulation.test_switches import _CYCLED, _LAGGING, _QUIET, _SHARP, BOTH
+from tests.reconcilers.simulation.test_switches import _LAGGING, _QUIET, _SHARP, BOTH
 
 BOTH_HAVE = BOTH.replace("hold", "have")
 _FORCED = Plan(force=True)
@@ -57,9 +55,9 @@ SWITCHES = {
     "4b": Switch(
         "after a conflict one chooses anew",
         rules.choice_sent_again,
-        "without its finalizer",
-        replace(_CYCLED, wipes=True, restores=True),
-        2,
+        BOTH_HAVE,
+        _LAGGING,
+        75,
     ),
     "5": Switch(
         "a claim is written at the version that was promised for",

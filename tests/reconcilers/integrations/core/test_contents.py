@@ -43,9 +43,32 @@ def test_who_waits_is_in_the_order_of_age_then_name_and_leaves_when_served() -> 
     found = contents()
     found.put("claims", B, Holding(place=(EARLY, B)))
     found.put("claims", A, Holding(place=(LATE, A)))
-    assert list(found.queue()) == [B, A]
+    assert queued(found) == [B, A]
     found.put("claims", B, Holding(blocks(0, 0)))
-    assert list(found.queue()) == [A]
+    assert queued(found) == [A]
+
+
+def queued(found: Contents) -> list[Key]:
+    return [key for _, key in found.turns()]
+
+
+def test_equal_requests_wait_in_one_row_unless_another_object_has_their_name() -> None:
+    found = contents()
+    for key, created in ((A, LATE), (B, EARLY)):
+        found.put("claims", key, Holding(place=(created, key), row="equal"))
+    turns = found.turns()
+    assert next(turns) == (EARLY, B)
+    turns.leave_out()
+    assert list(turns) == []
+    found.put("addresses", A, Holding(blocks(0, 0)))
+    turns = found.turns()
+    assert next(turns) == (EARLY, B)
+    turns.leave_out()
+    assert list(turns) == [(LATE, A)]
+    found.put("addresses", A, NOTHING)
+    found.put("claims", B, NOTHING)
+    assert queued(found) == [A]
+    assert (found.waiting, found.oldest) == (1, LATE)
 
 
 def test_different_things_outside_are_counted_each_once() -> None:

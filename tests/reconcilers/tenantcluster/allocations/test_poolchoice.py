@@ -52,9 +52,7 @@ class PoolCaches:
         """Let the pool serve who waits, as its own pass does."""
         pool = next(iter(self.pools))
         found = self.allocations.by_index(POOL_INDEX, str(pool.metadata.key))
-        view = View.from_allocations(
-            self.allocations.position, found, lambda n: self.allocations.get(make.key(n))
-        )
+        view = View.from_allocations(self.allocations.position, found, self.allocations.get)
         for grant in decide(pool, view, layouts(pool.spec, LIMIT), 8).choice.grants:
             name = grant.allocation.metadata.name
             self.put(

@@ -1,0 +1,13 @@
+"""The promise protocol: how an address is allocated to one request only.
+
+A pool records a range for a request before the range is written to that request. The record is a
+*promise*: it names the request at one resourceVersion. All open promises of a pool are its
+*journal*, which is stored in the pool and written with the pool's resourceVersion as precondition.
+docs/design/promises.md describes the protocol; ARCHITECTURE.md, "Two ranges never overlap", proves
+it.
+
+    journal   promises, journals, and the journal as an annotation
+    settling  which promises are over
+    queue     the askers that wait, in rows of equal askers
+    due       which open promises a replica writes to their requests now
+"""

@@ -1,0 +1,227 @@
+"""Promises and journals, and the journal as an annotation of a pool.
+
+The journal of a kind that is not ours is an annotation, not a part of the status. The definitions
+of those kinds belong to other projects, and drop fields that they do not declare. An annotation
+leaves the generation of the pool alone. It is written with the pool's resourceVersion as
+precondition, as every promise has to be. Annotations may have 256 KiB: MOST_RANGES keeps the
+journal below half of that with names of ordinary length, and below 256 KiB with the longest names.
+
+An annotation travels: `clusterctl move`, backups and copied manifests carry it to other objects,
+where its resourceVersions belong to another history. So the journal names the uid of its pool. A
+journal with another uid counts as lost, and a pool without journal is fenced before it allocates.
+The same goes for tools that replace all annotations: a lost journal costs a fence, nothing else.
+
+Rejected: an object of our own for each pool (two objects cannot be written with one precondition,
+and its deletion would have to follow the pool's), and promises in the requests (a request does not
+serialise the writers of its pool).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from allocator import AddressRange
+from controller.meta import Key, ObjectMeta
+from reconcilers import ranges
+from reconcilers.api import names
+
+ANNOTATION = names.ANNOTATION_PROMISES
+MOST_RANGES = 400
+"""The most ranges that the open promises of one annotation may have together."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromisedRange:
+    """A range of a promise.
+
+    Args:
+        range: the addresses.
+        space: the name of the space that allocates them, for a pool with several; else empty.
+    """
+
+    range: AddressRange
+    space: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """Ranges for one request, at exactly one of its versions.
+
+    Args:
+        kind: the kind of the request.
+        key: namespace and name of the request.
+        uid: of the request.
+        resourceVersion: of the request as it was read when the ranges were chosen; a number.
+        ranges: at least one. They are written to the request together.
+    """
+
+    kind: str
+    key: Key
+    uid: str
+    resourceVersion: str
+    ranges: tuple[PromisedRange, ...]
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """The uid and resourceVersion: a request has at most one promise for each version."""
+        return self.uid, self.resourceVersion
+
+    @property
+    def revision(self) -> int:
+        """The resourceVersion as a number."""
+        return int(self.resourceVersion)
+
+    def in_space(self, space: str = "") -> tuple[AddressRange, ...]:
+        """Return the promised ranges of one space."""
+        return tuple(part.range for part in self.ranges if part.space == space)
+
+
+NO_REVISIONS: Mapping[str, int] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """The open promises of a pool, and how far a reader must have read its requests.
+
+    Args:
+        revisions: by request kind, the highest resourceVersion of the requests that settled
+            earlier promises. A replica allocates only after it has read that far. A kind without
+            revision has no memory: nothing may be allocated before a fence.
+        promises: the promises that may still take effect.
+    """
+
+    revisions: Mapping[str, int] = field(default_factory=lambda: NO_REVISIONS)
+    promises: tuple[Promise, ...] = ()
+
+    def with_promises(self, promises: Sequence[Promise]) -> "Journal":
+        """Return the journal with further promises."""
+        return Journal(self.revisions, (*self.promises, *promises))
+
+    @property
+    def range_count(self) -> int:
+        """How many ranges are promised."""
+        return sum(len(promise.ranges) for promise in self.promises)
+
+
+def ranges_of(promises: Iterable[Promise]) -> Iterator[AddressRange]:
+    """Yield all ranges of these promises."""
+    return (part.range for promise in promises for part in promise.ranges)
+
+
+def parse_promise(
+    kind: str,
+    key: Key,
+    uid: str,
+    resource_version: str,
+    spans: Sequence[tuple[str, str, str]],
+) -> Promise | None:
+    """Return a promise as it was stored; None if an edit by hand made it unusable.
+
+    Args:
+        kind: the kind of the request.
+        key: namespace and name of the request.
+        uid: of the request.
+        resource_version: of the request.
+        spans: first address, last address and space of each range.
+    """
+    if not resource_version.isdecimal() or not spans:
+        return None
+    promised = []
+    for start, end, space in spans:
+        parsed = ranges.parsed(start, end)
+        if parsed is None:
+            return None
+        promised.append(PromisedRange(parsed, space))
+    return Promise(kind, key, uid, resource_version, tuple(promised))
+
+
+class _StoredRange(msgspec.Struct, array_like=True, omit_defaults=True):
+    start: str
+    end: str
+    space: str = ""
+
+
+class _StoredPromise(msgspec.Struct, array_like=True):
+    """The fields of a promise in their order, without names, which would be half of it."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    ranges: list[_StoredRange]
+
+
+class _Stored(msgspec.Struct):
+    uid: str
+    revision: str
+    promises: list[_StoredPromise] = []
+
+
+_decoder = msgspec.json.Decoder(_Stored)
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatedJournal:
+    """Reads and writes journals that are an annotation of their pool.
+
+    Args:
+        kind: the kind of the requests; such a pool has one.
+    """
+
+    kind: str
+
+    def read(self, meta: ObjectMeta) -> Journal:
+        """Return the journal of a pool; one without memory if the pool has none of its own."""
+        text = meta.annotations.get(ANNOTATION)
+        if not text:
+            return Journal()
+        try:
+            stored = _decoder.decode(text)
+        except ValueError:  # edited by hand: as if it were wiped
+            return Journal()
+        if stored.uid != meta.uid or not stored.revision.isdecimal():
+            return Journal()
+        promises = (self._parse(promise) for promise in stored.promises)
+        return self.with_revision(
+            int(stored.revision), [promise for promise in promises if promise is not None]
+        )
+
+    def with_revision(self, revision: int, promises: Sequence[Promise] = ()) -> Journal:
+        """Return a journal with this memory and these promises."""
+        return Journal({self.kind: revision}, tuple(promises))
+
+    def revision(self, meta: ObjectMeta) -> int | None:
+        """Return the revision that a pool remembers; None without memory."""
+        return self.read(meta).revisions.get(self.kind)
+
+    def patch(self, meta: ObjectMeta, journal: Journal) -> Mapping[str, Any]:
+        """Return the JSON merge patch that writes the journal of a pool.
+
+        Args:
+            meta: of the pool.
+            journal: with memory: only a fence may give a pool one.
+        """
+        promises = [
+            _StoredPromise(
+                promise.key.namespace,
+                promise.key.name,
+                promise.uid,
+                promise.resourceVersion,
+                [
+                    _StoredRange(part.range.start_text, part.range.end_text, part.space)
+                    for part in promise.ranges
+                ],
+            )
+            for promise in journal.promises
+        ]
+        stored = _Stored(meta.uid, str(journal.revisions[self.kind]), promises)
+        text = msgspec.json.encode(stored).decode()
+        return {"metadata": {"annotations": {ANNOTATION: text}}}
+
+    def _parse(self, stored: _StoredPromise) -> Promise | None:
+        key = Key(stored.namespace, stored.name)
+        spans = [(part.start, part.end, part.space) for part in stored.ranges]
+        return parse_promise(self.kind, key, stored.uid, stored.resource_version, spans)

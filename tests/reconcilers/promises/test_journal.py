@@ -1,0 +1,100 @@
+"""The journal of a space is its object's own, and fits into an annotation."""
+
+import pytest
+
+from allocator import AddressRange
+from controller.meta import Key, ObjectMeta
+from reconcilers.promises.journal import (
+    ANNOTATION,
+    MOST_RANGES,
+    AnnotatedJournal,
+    Journal,
+    Promise,
+    PromisedRange,
+    parse_promise,
+)
+
+JOURNALS = AnnotatedJournal("Claim")
+ADDRESS = AddressRange.parse("10.0.0.1", "10.0.0.1")
+
+
+def promise(number: int = 1, name: str = "a") -> Promise:
+    key = Key("team", name)
+    return Promise("Claim", key, f"uid-{number}", str(number), (PromisedRange(ADDRESS),))
+
+
+def stored(uid: str, journal: Journal) -> ObjectMeta:
+    """Return the metadata of an object as it is after the journal was written."""
+    written = JOURNALS.patch(ObjectMeta(uid=uid), journal)["metadata"]["annotations"]
+    return ObjectMeta(uid=uid, annotations=written)
+
+
+def test_what_was_written_is_read() -> None:
+    journal = JOURNALS.with_revision(17, [promise(1), promise(2)])
+    assert JOURNALS.read(stored("u", journal)) == journal
+
+
+def test_all_ranges_of_a_promise_are_read_with_their_spaces() -> None:
+    both = AddressRange.parse("10.0.0.4", "10.0.0.7"), AddressRange.parse("fd00::1", "fd00::1")
+    ranges = (PromisedRange(both[0], "east"), PromisedRange(both[1], "west"))
+    of_parts = Promise("Claim", Key("team", "a"), "uid", "1", ranges)
+    journal = JOURNALS.with_revision(17, [of_parts, promise(2)])
+    assert JOURNALS.read(stored("u", journal)) == journal
+
+
+def test_an_object_without_a_journal_has_no_memory() -> None:
+    assert JOURNALS.read(ObjectMeta(uid="u")) == Journal()
+
+
+def test_the_journal_of_another_object_is_no_memory() -> None:
+    copied = stored("of the original", JOURNALS.with_revision(17, [promise()])).annotations
+    assert JOURNALS.read(ObjectMeta(uid="of the copy", annotations=copied)) == Journal()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "nonsense",
+        "{}",
+        '{"uid":"u","revision":"x"}',
+        '{"uid":"u","revision":"1"',
+        '{"uid":"u","revision":"1","promises":[["team","a","u","1","10.0.0.1"]]}',
+    ],
+)
+def test_a_journal_that_was_edited_into_nonsense_is_no_memory(text: str) -> None:
+    assert JOURNALS.read(ObjectMeta(uid="u", annotations={ANNOTATION: text})) == Journal()
+
+
+def test_as_many_promises_as_may_be_open_fit_into_the_annotations_of_an_object() -> None:
+    address = AddressRange.parse(*["ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"] * 2)
+    promised = (PromisedRange(address, "d" * 63),)
+    longest = Promise("Claim", Key("n" * 63, "a" * 253), "u" * 36, "9" * 19, promised)
+    journal = JOURNALS.with_revision(10**18, [longest] * MOST_RANGES)
+    [text] = stored("u" * 36, journal).annotations.values()
+    assert len(text) < 256 * 1024 * 7 // 8
+
+
+@pytest.mark.parametrize(
+    ("version", "spans"),
+    [
+        ("1x", [("10.0.0.1", "10.0.0.1", "")]),
+        ("1", [("10.0.0.9", "10.0.0.1", "")]),
+        ("1", [("10.0.0.1", "10.0.0.1", ""), ("nonsense", "10.0.0.1", "")]),
+        ("1", []),
+    ],
+)
+def test_a_promise_that_was_edited_into_nonsense_is_none(
+    version: str, spans: list[tuple[str, str, str]]
+) -> None:
+    assert parse_promise("Claim", Key("t", "a"), "u", version, spans) is None
+
+
+def test_a_promise_that_was_edited_into_nonsense_leaves_the_others() -> None:
+    text = (
+        '{"uid":"u","revision":"1","promises":['
+        '["team","b","u-b","x",[["10.0.0.2","10.0.0.2"]]],'
+        '["team","a","uid-1","1",[["10.0.0.1","10.0.0.1"]]]]}'
+    )
+    journal = JOURNALS.read(ObjectMeta(uid="u", annotations={ANNOTATION: text}))
+    assert journal == JOURNALS.with_revision(1, [promise()])
