@@ -25,11 +25,11 @@ def lost_journal_believed(mp: Patch) -> None:
 def lost_journal_kept(mp: Patch) -> None:
     """A journal that was lost is not restored while another controller writes the status."""
 
-    async def block(self: NetworkPoolClaims, pool: Any) -> Outcome:
-        await self._refuse_all(pool, "another controller writes its status")
+    async def block(self: NetworkPoolClaims, pool: Any, why: str) -> Outcome:
+        await self._refuse_all(pool, why)
         return SETTLED
 
-    mp.setattr(NetworkPoolClaims, "_block_foreign", block)
+    mp.setattr(NetworkPoolClaims, "_block", block)
 
 
 def adopted_though_allocated(mp: Patch) -> None:
