@@ -52,6 +52,8 @@ class Extension:
             the same kinds have.
         readiness: the checks behind the manager's /readyz; those of our informers are added while
             they run.
+        running_informers: those of the manager and of its extensions; ours are added while they
+            run.
     """
 
     def __init__(  # noqa: PLR0913 - what its manager shares with it
@@ -66,6 +68,7 @@ class Extension:
         shards: Shards | None,
         streams: bool,
         readiness: list[Check],
+        running_informers: list[Informers],
         measured: bool = True,
     ) -> None:
         self._clock = clock
@@ -79,6 +82,7 @@ class Extension:
         self._sharded_jobs = jobs
         self._shards = shards
         self._readiness = readiness
+        self._running_informers = running_informers
         self._is_measured = measured
 
         def show(resource: Resource[Any], obj: Object) -> None:
@@ -147,10 +151,12 @@ class Extension:
         jobs = list(self._jobs.values())
         self._sharded_jobs += jobs
         self._readiness += checks
+        self._running_informers.append(self._informers)
         try:
             async with running(tasks), running(lasting):
                 await anyio.sleep_forever()
         finally:
+            self._running_informers.remove(self._informers)
             for job in jobs:
                 self._sharded_jobs.remove(job)
             for check in checks:

@@ -210,6 +210,10 @@ class Informer(Generic[T]):
         if not scope.query or version.key in self.cache:
             self.cache.mark_deleted(version)
 
+    def retry_now(self) -> None:
+        """Retry a list or watch that failed at once: what the server serves has changed."""
+        self._reflector.retry_now()
+
     def on_cluster_changed(self) -> None:
         """List the newest state at the next request: the transport leads to another cluster now.
 
@@ -441,6 +445,15 @@ class Informers:
             lambda: sum(not sibling.cache.synced for sibling in alike.values()),
         )
         return informer
+
+    def retry_now(self, full_name: str) -> None:
+        """Retry lists and watches of a kind that failed at once.
+
+        Args:
+            full_name: plural and group of the kind.
+        """
+        for informer in self._informers.get(full_name, {}).values():
+            informer.retry_now()
 
     def apply_own_write(self, resource: Resource[Any], obj: Object) -> None:
         """Show the response to a request of ours in the caches of its kind and type."""

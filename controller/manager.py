@@ -101,6 +101,7 @@ class Manager:
             streams=self.options.stream_lists,
             metrics=self.metrics.informer,
         )
+        self._running_informers = [self._informers]
         self.client = Client(
             transport,
             on_object=self._informers.apply_own_write,
@@ -259,7 +260,20 @@ class Manager:
             streams=self.options.stream_lists,
             measured=measured,
             readiness=self._serving.readiness,
+            running_informers=self._running_informers,
         )
+
+    def retry_informers(self, full_name: str) -> None:
+        """Retry lists and watches of a kind that failed at once, those of extensions too.
+
+        For a caller that knows that they may succeed now: the kind's CustomResourceDefinition has
+        changed, for example. Otherwise an informer that has failed for long waits half a minute.
+
+        Args:
+            full_name: plural and group of the kind.
+        """
+        for informers in self._running_informers:
+            informers.retry_now(full_name)
 
     def recorder(self, component: str, *, client: Client | None = None) -> Recorder:
         """Return a recorder of events, which runs in every replica with this manager.

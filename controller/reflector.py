@@ -35,6 +35,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import anyio
 import structlog
 from anyio.lowlevel import checkpoint
 
@@ -153,6 +154,7 @@ class Reflector(Generic[T]):
         self._bookmarks_seen = False
         self._empty_watches = 0
         self._cluster_changed = False
+        self._retry = anyio.Event()
         self._streams = streams
         self._limit = ReadLimit(most_bytes)
         self._cut_streams = 0
@@ -206,6 +208,11 @@ class Reflector(Generic[T]):
     def restart(self) -> None:
         """Begin with a list again, after an exception that this loop does not handle."""
         self.state = Expired() if self._cache.synced else Empty()
+
+    def retry_now(self) -> None:
+        """Retry a list or watch that failed at once; something has changed at the server."""
+        self._backoff.reset()
+        self._retry.set()
 
     def on_cluster_changed(self) -> None:
         """List the newest state at the next step: the transport leads to another cluster."""
@@ -423,4 +430,6 @@ class Reflector(Generic[T]):
             error=str(self.last_error),
             retry_seconds=round(seconds, 1),
         )
-        await self._clock.sleep(seconds)
+        self._retry = anyio.Event()
+        with self._clock.move_on_after(seconds):
+            await self._retry.wait()

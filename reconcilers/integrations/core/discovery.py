@@ -122,6 +122,7 @@ class Discovery(Generic[S]):
         doubt: Callable[[], None],
         clock: Clock,
     ) -> None:
+        self._manager = manager
         self._groups = groups
         self._find_served = find_served
         self._suffices = suffices
@@ -161,6 +162,8 @@ class Discovery(Generic[S]):
             self._poll_until = self._clock.monotonic() + SETTLING_SECONDS
             self._note_doubt()
             self._changed.set()
+            # While a definition is replaced, requests for its kind fail; from now on they may not.
+            self._manager.retry_informers(definition.metadata.name)
 
     def _note_doubt(self) -> None:
         """Doubt that what is needed is absent, if the last answer was that it is."""
