@@ -364,6 +364,10 @@ MARKS: Mapping[str, tuple[str, str]] = {
         _SELF,
         "annotation: since when shrink gives it back; projections leave it out",
     ),
+    names.ANNOTATION_MARKER_CREATION: (
+        _SELF,
+        "annotation: a replica is creating `butler-ipam-marker` in the tenant",
+    ),
     names.ANNOTATION_IDLE_SINCE: (_SELF, "annotation: since when no Service uses it"),
     names.ANNOTATION_RELEASE_ANYWAY: (
         "TenantCluster",

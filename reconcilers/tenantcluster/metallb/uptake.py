@@ -18,15 +18,16 @@ the last one, may have the number of that one: MetalLB then counts by its old co
 finds under the name. So a new marker proves nothing before it was given a second number.
 
 A replica that lags behind must not create the marker again after another one has torn down the
-cluster: nobody would delete it. So the holder of the range is read live before the marker is
-created, and again afterwards; if the holder is gone by then, the new marker is deleted.
+cluster: nobody would delete it. So the creation is recorded on the holder of the range before, and
+the record is removed afterwards (`markerrecord.py`); if the holder is gone by then, the new marker
+is deleted. A range whose holder has a record of another process is not free yet.
 
 An older MetalLB shows nothing. Its pools are checked here instead, and a while is waited; as it is
 where MetalLB's kinds are not served any more, for the process that may have read them before.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from itertools import islice, pairwise
 from typing import Any
@@ -34,6 +35,7 @@ from typing import Any
 from allocator import AddressRange
 from controller.client import Client
 from controller.clock import Clock
+from controller.errors import ApiError, ServerFailure
 from controller.meta import Key, Version
 from reconcilers import ranges
 from reconcilers.api import names
@@ -46,6 +48,7 @@ from reconcilers.api.resources import (
 )
 from reconcilers.clusteridentity import is_of_another, management_of
 from reconcilers.settings import TenantSettings
+from reconcilers.tenantcluster.metallb.markerrecord import MarkerRecord
 from reconcilers.tenantcluster.metallb.projection import POOL_NAME, basis_of, is_ours
 
 MARKER = names.METALLB_MARKER
@@ -226,7 +229,7 @@ class Uptake:
         allocation: tuple[str, int],
         basis: int,
         owner: Mapping[str, str],
-        is_held: Callable[[], Awaitable[bool]],
+        record: MarkerRecord,
     ) -> str:
         """Return what is waited for; empty if MetalLB has read that the range is out.
 
@@ -236,7 +239,7 @@ class Uptake:
             allocation: its uid, and the resourceVersion at which it was marked.
             basis: every range that was marked at or before this is out of our pool now.
             owner: annotations of the marker that say for whom it is.
-            is_held: returns whether a live read shows the allocation, so that a marker is needed.
+            record: of the creation of a marker, on the allocation.
 
         Raises:
             Conflict: the marker changed since `pools` were read.
@@ -256,7 +259,7 @@ class Uptake:
         if step is Step.MARK and marker is not None:
             await self._mark(client, marker, pools, basis, owner)
         elif step is Step.MARK:
-            await self._create(client, pools, basis, owner, is_held)
+            await self._create(client, pools, basis, owner, record)
         return await self._not_read(client, pools)
 
     async def _counts(self, client: Client, pools: Mapping[str, IPAddressPool]) -> bool:
@@ -282,18 +285,23 @@ class Uptake:
         pools: Mapping[str, IPAddressPool],
         basis: int,
         owner: Mapping[str, str],
-        is_held: Callable[[], Awaitable[bool]],
+        record: MarkerRecord,
     ) -> None:
         """Create the marker, unless the range has no holder any more."""
-        if not await is_held():
+        if not await record.begin():
             return
         body = _marker_content(pools, basis, owner)
         body["metadata"] |= {
             "name": MARKER,
             "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY},
         }
-        created = await client.create(IP_ADDRESS_POOL, self._settings.metallb_namespace, body)
-        if not await is_held():
+        try:
+            created = await client.create(IP_ADDRESS_POOL, self._settings.metallb_namespace, body)
+        except ApiError as error:
+            if not isinstance(error, ServerFailure):  # which may have come too late
+                await record.end()
+            raise
+        if not await record.end():
             await client.delete(IP_ADDRESS_POOL, Version.from_object(created))
 
     async def _not_read(self, client: Client, pools: Mapping[str, IPAddressPool]) -> str:

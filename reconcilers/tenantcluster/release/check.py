@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from itertools import product, starmap
 
 import structlog
@@ -13,7 +12,7 @@ from allocator import AddressRange
 from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import find
-from controller.errors import Conflict, ControllerError, MalformedAnswer, NotFound
+from controller.errors import Conflict, MalformedAnswer, NotFound
 from controller.events import Recorder
 from controller.meta import Key
 from reconcilers import ranges
@@ -37,6 +36,7 @@ from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import FIRST_PAUSE, LONGEST_PAUSE, TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.allocations.membership import is_foreign
 from reconcilers.tenantcluster.elastic.demand import SERVICES_PER_TURN, addresses, is_ours
+from reconcilers.tenantcluster.metallb.markerrecord import MarkerRecord, UnresolvedCreations
 from reconcilers.tenantcluster.metallb.projection import (
     POOL_NAME,
     MetalLB,
@@ -92,6 +92,7 @@ class TenantReleaseCheck(ReleaseCheck):
         self._clock = clock
         self._settings = settings
         self._uptake = Uptake(clock, settings)
+        self._creations = UnresolvedCreations(clock)
         # Since when each allocation of a deleted cluster is held up, by its uid. Lost with the
         # process, which begins the grace anew: rather too long than too short.
         self._held_since: dict[str, float] = {}
@@ -338,6 +339,7 @@ class TenantReleaseCheck(ReleaseCheck):
             shown = f"Service {user.metadata.key} still shows an address of the range"
             return InUse(shown, by_service=True)
         who = (allocation.metadata.uid, mark)
+        is_unresolved = self._creations.may_arrive(allocation)
         if absent:
             waits = self._uptake.end(who)
             return InUse(waits) if waits else Released(absent)
@@ -354,19 +356,11 @@ class TenantReleaseCheck(ReleaseCheck):
             who,
             basis,
             management_note(management) if taken else owner_note(allocation, management),
-            partial(self._is_held, allocation),
+            MarkerRecord(self._client, allocation, self._creations),
         )
+        if is_unresolved and not waits:
+            waits = f"another replica may still create IPAddressPool {names.METALLB_MARKER}"
         return InUse(waits) if waits else Released("the tenant no longer uses the range")
-
-    async def _is_held(self, allocation: IPAllocation) -> bool:
-        """Return whether a live read shows the allocation; False if there is no answer."""
-        try:
-            live = await self._client.find(IP_ALLOCATION, allocation.metadata.key)
-        except ControllerError as error:
-            # Not the tenant's failure, for which it would be left alone a while.
-            _log.info("cannot read an IPAllocation live", error=str(error))
-            return False
-        return live is not None and live.metadata.uid == allocation.metadata.uid
 
     async def _user(self, client: Client, ours: Callable[[AddressRange], bool]) -> Service | None:
         page = await client.list(SERVICE)

@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
 from controller.errors import NoAnswer, ServerFailure
+from reconcilers.api import names
 from reconcilers.tenantcluster.metallb.uptake import MARKER
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, service
@@ -132,6 +135,61 @@ async def test_a_marker_that_is_created_while_its_cluster_is_torn_down_is_delete
     await other.allocations.reconcile(make.key("team-a-lb"))
     assert not lab.server.has("ipallocations", "team-a-lb")
     assert tenant.count(verb="post", plural="ipaddresspools") == 2, "the pool, and the marker"
+    assert not _has_marker(tenant)
+
+
+def _count_marker(tenant: Server) -> None:
+    """Let MetalLB count the marker's addresses, if the marker exists."""
+    if _has_marker(tenant):
+        pool = tenant.see("ipaddresspools", MARKER, namespace="metallb-system")
+        size = int(pool["spec"]["addresses"][0].rpartition(".")[2])
+        status = {"status": {"assignedIPv4": 0, "availableIPv4": size}}
+        tenant.edit("ipaddresspools", MARKER, status, namespace="metallb-system")
+
+
+async def _tear_down(lab: Lab, tenant: Server, seconds: int) -> None:
+    """Let the first leader tear down the cluster for so long, while MetalLB counts."""
+    for _ in range(seconds):
+        await lab.rounds_of("a", 1)
+        _count_marker(tenant)
+
+
+async def test_a_marker_whose_creator_dies_before_its_second_look_goes_with_the_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lab, other, tenant = await _deleting_lab()
+    other.hold(*other.caches)
+    await lab.clusters.reconcile(CLUSTER)
+    request, dying = tenant.request, anyio.CancelScope()
+
+    async def request_late(method: str, path: str, **options: Any) -> bytes:
+        if method != "POST":
+            return await request(method, path, **options)
+        monkeypatch.setattr(tenant, "request", request)
+        await _tear_down(lab, tenant, 40)
+        answer = await request(method, path, **options)
+        dying.cancel()
+        await checkpoint()
+        return answer
+
+    monkeypatch.setattr(tenant, "request", request_late)
+    with dying:
+        await other.allocations.reconcile(make.key("team-a-lb"))
+    assert dying.cancelled_caught, "the process died with its request under way"
+    assert _has_marker(tenant)
+    await _tear_down(lab, tenant, 200)
+    assert not lab.server.has("tenantclusters", "a", namespace="team")
+    assert not _has_marker(tenant)
+
+
+async def test_the_record_of_a_marker_is_gone_once_the_marker_is_made() -> None:
+    lab, _, tenant = await _deleting_lab()
+    await lab.rounds_of("a", 2)
+    assert _has_marker(tenant)
+    allocation = lab.server.see("ipallocations", "team-a-lb")
+    assert names.ANNOTATION_MARKER_CREATION not in allocation["metadata"].get("annotations", {})
+    await _tear_down(lab, tenant, 30)
+    assert not lab.server.has("tenantclusters", "a", namespace="team")
     assert not _has_marker(tenant)
 
 
