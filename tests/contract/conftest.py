@@ -8,7 +8,6 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api import crd
 from tests.servers import SERVERS, running
@@ -17,7 +16,7 @@ from tests.servers import SERVERS, running
 @pytest.fixture
 async def plane() -> AsyncIterator[Plane]:
     """A control plane of its own for every test: embedded, or real binaries."""
-    async with ControlPlane.start() as started:
+    async with running() as started:
         yield started
 
 

@@ -19,7 +19,6 @@ from controller.manager import Manager
 from controller.meta import Key
 from controller.options import ManagerOptions, SelfSigned
 from controller.transport import Transport
-from envtest import ControlPlane
 from envtest.faults import Call, Proxy
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api import crd, names
@@ -44,6 +43,7 @@ from reconcilers.settings import (
 from reconcilers.webhooks.admission import path
 from reconcilers.webhooks.configuration import NAME, SERVICE, VALIDATED, configuration
 from reconcilers.wiring import assemble
+from tests import servers
 from tests.contract.roles import (
     HOME,
     Json,
@@ -308,7 +308,7 @@ async def test_the_whole_flow_needs_every_rule_of_the_shipped_roles_and_no_other
 ) -> None:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        tenant = await enter(ControlPlane.start())
+        tenant = await enter(servers.running())
         proxy = await enter(Proxy.before(plane))
         await plane.install_crds(crd.crds())
         http, inside = await enter(client(plane)), await enter(client(tenant))
