@@ -215,3 +215,10 @@ def test_commands_that_select_the_allocations_of_a_cluster_select_its_team_too()
             labels = expected(Key(team, cluster.name), "lab", "loadbalancer")
             matches = all(labels.get(name) == value for name, value in selector.items())
             assert matches is is_selected, command.place
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_logs_are_read_of_all_replicas_and_each_line_names_its_own(document: str) -> None:
+    lines = [command.text for command in commands(document) if " logs " in command.text]
+    of_kubectl = [line for line in lines if line.startswith("kubectl")]
+    assert [line for line in of_kubectl if " -l " not in line or "--prefix" not in line] == []

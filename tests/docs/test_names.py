@@ -42,8 +42,8 @@ FOREIGN = {
     *("ValidatingWebhookConfiguration", "ServiceMonitor", "NodePort", "PostgreSQL"),
 }
 """Words in CamelCase that are others': kinds of Kubernetes and of MetalLB."""
-HELMS = ("--set", "--take-ownership")
-"""Flags of Helm that sentences name."""
+OTHERS = ("--set", "--take-ownership", "--prefix")
+"""Flags of Helm and of kubectl that sentences name."""
 
 
 def paths(document: str) -> list[str]:
@@ -109,7 +109,7 @@ def test_every_flag_is_one_of_some_command(document: str) -> None:
     named = {
         found.group(0)
         for word in quoted(document)
-        if (found := re.match(r"--[a-z][a-z-]+", word)) and not word.startswith(HELMS)
+        if (found := re.match(r"--[a-z][a-z-]+", word)) and not word.startswith(OTHERS)
     }
     assert named - options()["flags"] == set()
 

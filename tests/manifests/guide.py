@@ -12,6 +12,7 @@ from tests.servers import program
 
 GUIDE = "OPERATIONS.md"
 _NODES = "no node runs pods here"
+_OURS = "-l app.kubernetes.io/name=butler-controller,app.kubernetes.io/component=ipam"
 _NAME = "the name of a command in a sentence, without what it needs"
 NOT_TYPED: Mapping[str, str] = {
     "docker build -f Containerfile --build-arg VERSION=0.1.0"
@@ -22,10 +23,11 @@ NOT_TYPED: Mapping[str, str] = {
     "python -m tests.bench": "takes minutes, and a quiet machine",
     "kubectl -n butler-system rollout status deployment/butler-ipam": _NODES,
     "kubectl -n butler-system rollout undo deployment/butler-ipam": "no controller of Deployments",
-    "kubectl logs -n butler-system -l app.kubernetes.io/name=butler-controller --tail=100"
-    " | grep -i shrink": _NODES,
-    'kubectl -n butler-system logs deploy/butler-ipam | grep \'"level":"error"\'': _NODES,
-    "kubectl -n butler-system exec deploy/butler-ipam -- sh -c 'kill -USR1 1'": _NODES,
+    f"kubectl logs -n butler-system {_OURS} --prefix --tail=-1 | grep -i shrink": _NODES,
+    f'kubectl logs -n butler-system {_OURS} --prefix --tail=-1 | grep \'"level":"error"\'': _NODES,
+    "leader=$(kubectl -n butler-system get lease butler-ipam -o jsonpath='{.spec.holderIdentity}'"
+    " | cut -d_ -f1)": "for the next line alone",
+    "kubectl -n butler-system exec \"$leader\" -- sh -c 'kill -USR1 1'": _NODES,
     "kubectl --kubeconfig tenant.kubeconfig get ipaddresspool -n metallb-system default-pool"
     " -o jsonpath='{.spec.addresses}'": "needs a tenant; tests/metallb has some",
     "kubectl --kubeconfig=tenant.kubeconfig -n metallb-system annotate ipaddresspools default-pool"
