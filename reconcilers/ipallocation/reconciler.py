@@ -50,6 +50,7 @@ from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding, rendered, wi
 from reconcilers.ipallocation.release import InUse, ReleaseCheck
 from reconcilers.poolnamespaces import NAMESPACE_NOT_ALLOWED
 from reconcilers.references import describe_unreadable_pool
+from reconcilers.releaselog import release_fields
 from reconcilers.settings import AllocationSettings
 
 SHORTEST_LOOK = 2.0
@@ -190,7 +191,7 @@ class IPAllocationReconciler:
                 answer = await self._release_check.check(allocation, self._mark(allocation))
                 if isinstance(answer, InUse):
                     return await self._wait_for_tenant(allocation, answer)
-                _log.info("releasing IPAllocation", reason=answer.reason)
+                _log.info("releasing IPAllocation", **release_fields(allocation, answer.reason))
             allocation = await self._client.patch_status(
                 IP_ALLOCATION, allocation, released_status(allocation, self._clock.now())
             )

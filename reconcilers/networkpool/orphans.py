@@ -40,6 +40,7 @@ from reconcilers.networkpool.owners import (
     owner_state,
 )
 from reconcilers.networkpool.window import MinuteWindow
+from reconcilers.releaselog import release_fields
 from reconcilers.settings import OrphanSettings
 
 SUSPENDED = "OrphanCollectionSuspended"
@@ -174,9 +175,8 @@ class OrphanCollector:
                 return False
             _log.info(
                 "garbage collecting orphaned IPAllocation",
-                allocation=name,
-                owner=str(owner.key),
                 uid=noted_uid(allocation),
+                **release_fields(allocation, "its TenantCluster is gone"),
             )
             await self._client.delete(IP_ALLOCATION, Version.from_object(allocation))
         except (Conflict, NotFound):

@@ -27,6 +27,7 @@ from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.metrics import IpamMetrics
+from reconcilers.releaselog import release_fields
 from reconcilers.tenantcluster.allocations.membership import members
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
 from reconcilers.tenantcluster.allocations.refusals import Refusal
@@ -185,7 +186,7 @@ class Requester:
         for one in members(self._allocations, tenant):
             idle = ranges.held(one) is None and not one.spec.is_pinned
             if idle and not one.metadata.terminating:
-                _log.info("request withdrawn, mode is not ipam", allocation=one.metadata.name)
+                _log.info("request withdrawn", **release_fields(one, "the mode is not ipam"))
                 await self._client.delete(IP_ALLOCATION, Version.from_object(one))
 
     async def grow(
@@ -316,7 +317,8 @@ class Requester:
             return tenant
         if not self._planner.should_move(tenant, provider, count, existing):
             return tenant
-        _log.info("LB allocation failed, cleaning up", allocation=existing.metadata.name)
+        fields = release_fields(existing, "another pool has room for it now")
+        _log.info("request withdrawn", **fields)
         tenant = await note_moving(self._client, tenant, existing)
         await self._client.delete(IP_ALLOCATION, Version.from_object(existing))
         return tenant

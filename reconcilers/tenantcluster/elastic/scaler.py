@@ -29,6 +29,7 @@ from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER, Service
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.caches import Caches
 from reconcilers.conditions import Finding
+from reconcilers.releaselog import release_fields
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantcluster.allocations.membership import members
 from reconcilers.tenantcluster.allocations.requester import Requester
@@ -272,7 +273,7 @@ class Scaler:
         if change.add:
             return await self._add_range(seen, target, change)
         for allocation in change.release:
-            await self._begin_release(seen, allocation)
+            await self._begin_release(seen, allocation, f"the tenant asks for {size}")
         if change.release or change.surplus:
             return fixedsize.shrinking(target, change)
         held = self._held(tenant)
@@ -473,7 +474,8 @@ class Scaler:
         """Keep marked ranges where addresses are needed; deleted allocations stay deleted."""
         for one in self._members(seen.tenant):
             if not one.metadata.terminating and one.releasing and ranges.held(one) is not None:
-                _log.info("elastic IPAM: shrink withdrawn", allocation=one.metadata.name)
+                fields = release_fields(one, "Services need addresses")
+                _log.info("elastic IPAM: shrink withdrawn", **fields)
                 marks = {names.ANNOTATION_RELEASING: None, names.ANNOTATION_IDLE_SINCE: None}
                 await self._annotate(one, marks)
 
@@ -512,17 +514,13 @@ class Scaler:
         waiting = seen.waited_at_least(self._settings.growth_after, seen.demand.waiting)
         if waiting and ranges.held(allocation) is not None:
             await self._note_unserved(seen, waiting)
-        await self._begin_release(seen, allocation)
+        reason = f"no Service has used it since {shrink.remembered(allocation)}"
+        await self._begin_release(seen, allocation, reason)
 
-    async def _begin_release(self, seen: _Observed, allocation: IPAllocation) -> None:
+    async def _begin_release(self, seen: _Observed, allocation: IPAllocation, reason: str) -> None:
         """Mark an allocation whose range is to leave the tenant."""
-        _log.info(
-            "elastic IPAM: shrinking unused allocation",
-            allocation=allocation.metadata.name,
-            tenant=str(seen.tenant.metadata.key),
-            range=", ".join(span.text for span in ranges.all_held(allocation)),
-            idle_since=shrink.remembered(allocation),
-        )
+        fields = release_fields(allocation, reason)
+        _log.info("elastic IPAM: shrinking unused allocation", **fields)
         await self._annotate(allocation, {names.ANNOTATION_RELEASING: rfc3339(seen.now)})
 
     async def _note_unserved(self, seen: _Observed, waiting: Sequence[Service]) -> None:

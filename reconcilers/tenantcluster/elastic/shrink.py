@@ -24,6 +24,7 @@ from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.ipallocation.release import InUse, ReleaseCheck
 from reconcilers.metrics import IpamMetrics
+from reconcilers.releaselog import release_fields
 from reconcilers.tenantcluster.allocations.membership import members
 from reconcilers.tenantcluster.elastic.demand import Demand
 
@@ -146,9 +147,7 @@ class MarkedReleaser:
             return True
         if not answer.by_service:
             return False
-        _log.info(
-            "elastic IPAM: shrink withdrawn", allocation=allocation.metadata.name, why=answer.why
-        )
+        _log.info("elastic IPAM: shrink withdrawn", **release_fields(allocation, answer.why))
         marks = {names.ANNOTATION_RELEASING: None, names.ANNOTATION_IDLE_SINCE: None}
         await self._client.patch(
             IP_ALLOCATION, Version.from_object(allocation), {"metadata": {"annotations": marks}}
@@ -157,9 +156,7 @@ class MarkedReleaser:
 
     async def _delete(self, allocation: IPAllocation, why: str) -> None:
         _log.info(
-            "elastic IPAM: deleting the unused allocation",
-            allocation=allocation.metadata.name,
-            why=why,
+            "elastic IPAM: deleting the unused allocation", **release_fields(allocation, why)
         )
         try:
             await self._client.delete(IP_ALLOCATION, Version.from_object(allocation))

@@ -32,6 +32,7 @@ from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster, TenantClusterSpec
 from reconcilers.api.tenantmachines import Workers
 from reconcilers.networkpool.owners import LiveOwners
+from reconcilers.releaselog import release_fields
 from reconcilers.tenantcluster.allocations.membership import is_foreign, members
 from reconcilers.tenantcluster.allocations.unreadable_members import (
     unreadable_in_list,
@@ -152,7 +153,7 @@ class Teardown:
         if self._deleted_at.get(meta.key, ("", 0))[0] != meta.uid:
             self._deleted_at[meta.key] = (meta.uid, meta.revision)
         found = members(self._allocations, tenant)
-        await self._delete(found)
+        await self._delete(found, "the TenantCluster is being deleted")
         return sum(one.spec.type == names.TYPE_LOADBALANCER for one in found)
 
     async def delete_leftovers(
@@ -168,15 +169,16 @@ class Teardown:
         going = [one for one in left if not one.metadata.terminating]
         if going and await LiveOwners(self._client).is_gone(meta.key, meta.uid):
             _log.info("TenantCluster was removed before its finalizer", uid=meta.uid)
-            await self._delete(going)
+            await self._delete(going, "the TenantCluster is gone")
 
-    async def _delete(self, found: Iterable[IPAllocation]) -> None:
+    async def _delete(self, found: Iterable[IPAllocation], reason: str) -> None:
         """Delete all of these allocations, then raise the first error, if there was one."""
         failures = []
         for allocation in found:
             if allocation.metadata.terminating:
                 continue
-            _log.info("deleted IPAllocation during cleanup", allocation=allocation.metadata.name)
+            fields = release_fields(allocation, reason)
+            _log.info("deleting IPAllocation during cleanup", **fields)
             try:
                 await self._client.delete(IP_ALLOCATION, Version.from_object(allocation))
             except NotFound:

@@ -1,0 +1,89 @@
+"""Each log line about a range that is given back has the range, the tenant and the reason."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from structlog.testing import capture_logs
+
+import reconcilers
+from tests.reconcilers import make
+from tests.reconcilers.balancer import Balancer
+from tests.reconcilers.networkpool.test_orphans import _lab, _orphan
+from tests.reconcilers.tenantcluster.elastic.site import become_ready, elastic_platform
+
+FIELDS = {"allocation", "range", "pool", "tenant", "reason"}
+ROOT = Path(reconcilers.__file__).parent
+
+
+def _about(lines: list[Any], *texts: str) -> dict[str, dict[str, Any]]:
+    return {line["event"]: line for line in lines if line["event"] in texts}
+
+
+async def test_a_range_that_shrinks_and_the_teardown_of_its_cluster_are_logged_in_full() -> None:
+    platform, tenant = elastic_platform()
+    Balancer(tenant)
+    texts = (
+        "elastic IPAM: shrinking unused allocation",
+        "elastic IPAM: deleting the unused allocation",
+        "deleting IPAllocation during cleanup",
+        "releasing IPAllocation",
+    )
+    with capture_logs() as lines:
+        async with platform.running():
+            await become_ready(platform, tenant, "one", "two", "three")
+            tenant.vanish("services", "three", namespace="default")
+            await platform.clock.advance(700)
+            for name in ("one", "two"):
+                tenant.vanish("services", name, namespace="default")
+            platform.server.delete("tenantclusters", "a", namespace="team")
+            await platform.clock.advance(60)
+    found = _about(lines, *texts)
+    assert set(found) == set(texts)
+    for line in found.values():
+        assert line.keys() >= FIELDS
+        assert line["tenant"] == "team/a"
+        assert line["range"].startswith("10.40.0.")
+
+
+async def test_a_collected_orphan_is_logged_in_full() -> None:
+    lab = _lab(_orphan())
+    with capture_logs() as lines:
+        await lab.orphans.sweep()
+    [line] = _about(lines, "garbage collecting orphaned IPAllocation").values()
+    assert {name: line[name] for name in FIELDS} == {
+        "allocation": "butler-system/lb",
+        "range": "10.40.0.0/32",
+        "pool": "butler-system/lab",
+        "tenant": "team/a",
+        "reason": "its TenantCluster is gone",
+    }
+
+
+async def test_an_allocation_that_was_deleted_by_hand_is_logged_in_full() -> None:
+    lab = _lab(_orphan(finalizers=["butler.butlerlabs.dev/ipallocation"]), owner=make.tenant())
+    lab.server.delete("ipallocations", "lb")
+    with capture_logs() as lines:
+        await lab.allocation("lb")
+    [line] = _about(lines, "releasing IPAllocation").values()
+    assert line.keys() >= FIELDS
+    assert line["reason"] == "no Service has it"
+
+
+def _deletions() -> Iterator[tuple[str, bool]]:
+    """Yield each function that deletes IPAllocations, and whether it logs all fields."""
+    for path in ROOT.rglob("*.py"):
+        if "cli" in path.parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.AsyncFunctionDef):
+                text = ast.unparse(node)
+                if ".delete(IP_ALLOCATION," in text:
+                    yield f"{path.stem}.{node.name}", "release_fields(" in text
+
+
+def test_whatever_deletes_an_allocation_logs_all_fields() -> None:
+    deletions = dict(_deletions())
+    assert len(deletions) >= 5
+    assert [name for name, is_logged in deletions.items() if not is_logged] == []
