@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 from pydantic.dataclasses import dataclass
 
-from controller.conditions import is_true
+from controller.conditions import is_true, rfc3339
 from controller.meta import Key, Object, ObjectMeta
 from controller.resource import Resource
 from reconcilers import adoption, labels, ranges
 from reconcilers.addressmap.extents import Extent, Picture, State
 from reconcilers.addressmap.objects import Objects
-from reconcilers.addressmap.poolpictures import PoolPicture, network_pool_pictures
+from reconcilers.addressmap.poolpictures import PoolPicture
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -87,11 +87,16 @@ class Finding:
     since: str | None = None
 
 
-def audit(objects: Objects) -> list[Finding]:
-    """Return everything that is wrong, gravest first, then by kind and name."""
+def audit(objects: Objects, pictures: Sequence[PoolPicture]) -> list[Finding]:
+    """Return everything that is wrong, gravest first, then by kind and name.
+
+    Args:
+        objects: the objects.
+        pictures: their NetworkPools.
+    """
     found = [
         *_unreadable(objects),
-        *_pools(objects),
+        *_pools(objects, pictures),
         *_taking_over(objects),
         *_references(objects),
         *_of_integrations(objects),
@@ -117,10 +122,10 @@ def _unreadable(objects: Objects) -> Iterator[Finding]:
         yield Finding("Unreadable", "error", Subject(kind, key.namespace, key.name), sentence)
 
 
-def _pools(objects: Objects) -> Iterator[Finding]:
+def _pools(objects: Objects, pictures: Sequence[PoolPicture]) -> Iterator[Finding]:
     """Yield the findings about pools, each by itself and among each other."""
     sound_pools = list[PoolPicture]()
-    for pool in network_pool_pictures(objects):
+    for pool in pictures:
         if fault := pool.picture.fault:
             subject = Subject.from_object(NETWORK_POOL, pool.pool)
             yield Finding("InvalidPool", "error", subject, f"hands out nothing: {fault}")
@@ -186,7 +191,8 @@ def _of_integrations(objects: Objects) -> Iterator[Finding]:
         version = meta.uid, meta.resourceVersion
         subject = Subject(one.subject, one.key.namespace, one.key.name, *version)
         choices: tuple[Action, ...] = ("none", "delete") if one.removable else ("none",)
-        yield Finding(one.kind, one.severity, subject, one.sentence, choices=choices)
+        since = rfc3339(one.since) if one.since is not None else None
+        yield Finding(one.kind, one.severity, subject, one.sentence, choices=choices, since=since)
 
 
 def _overlaps(pool: PoolPicture, objects: Objects) -> Iterator[Finding]:

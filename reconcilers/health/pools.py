@@ -1,14 +1,14 @@
 """Pools that hand out nothing, overlap, or have no room for what waits."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from controller.conditions import Condition, find
 from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.addressmap.audit import Finding, Severity, Subject
 from reconcilers.addressmap.objects import Objects
-from reconcilers.addressmap.poolpictures import network_pool_pictures
+from reconcilers.addressmap.poolpictures import PoolPicture
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.conditions import READY
@@ -29,11 +29,11 @@ _TRUE_IS_WRONG: Mapping[str, Severity] = {
 """Conditions of NetworkPools that report something wrong while they are True."""
 
 
-def largest_free_blocks(objects: Objects) -> dict[Key, int]:
+def largest_free_blocks(pictures: Iterable[PoolPicture]) -> dict[Key, int]:
     """Return the largest free block of each NetworkPool of which everything could be read."""
     return {
         picture.name.key: picture.usage.capacity.largest_free
-        for picture in network_pool_pictures(objects)
+        for picture in pictures
         if not picture.picture.fault and not picture.not_read
     }
 

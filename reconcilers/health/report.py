@@ -7,6 +7,7 @@ from typing import Literal
 
 from reconcilers.addressmap.audit import Finding, audit, finding_order
 from reconcilers.addressmap.objects import Objects
+from reconcilers.addressmap.poolpictures import PoolPicture, network_pool_pictures
 from reconcilers.health.pools import largest_free_blocks, pool_findings
 from reconcilers.health.requests import request_findings
 from reconcilers.health.tenants import tenant_findings
@@ -18,7 +19,7 @@ AREAS: Sequence[tuple[str, tuple[str, ...]]] = (
     ("tenants", ("TenantUnreachable", "TenantOutOfStep")),
     ("services", ("ServicesWait", "TenantSizeNotMet")),
     ("requests", ("RequestWaits", "RequestsWait")),
-    ("releases", ("ReleaseWaits",)),
+    ("releases", ("ReleaseWaits", "StuckRelease")),
     ("controllers", ("ControllersNotReady", "NoLeader", "WebhooksNotReady")),
 )
 """The kinds of findings of each area; all others are of the area pools."""
@@ -42,13 +43,23 @@ class AreaState:
 
 def all_findings(objects: Objects, now: datetime) -> list[Finding]:
     """Return what waits or fails, and everything that the audit finds, gravest first."""
-    return sorted([*audit(objects), *_health_findings(objects, now)], key=finding_order)
+    pictures = network_pool_pictures(objects)
+    findings = [*audit(objects, pictures), *_health_findings(objects, pictures, now)]
+    return sorted(findings, key=finding_order)
 
 
 def status_findings(objects: Objects, now: datetime) -> list[Finding]:
-    """Return what waits or fails, and the errors of the audit, gravest first."""
-    errors = [finding for finding in audit(objects) if finding.severity == "error"]
-    return sorted([*_health_findings(objects, now), *errors], key=finding_order)
+    """Return what waits or fails, and the errors of the audit, gravest first.
+
+    Of the audit's warnings those are included that are about something that waits.
+    """
+    pictures = network_pool_pictures(objects)
+    audited = [
+        finding
+        for finding in audit(objects, pictures)
+        if finding.severity == "error" or area_of(finding) != POOLS
+    ]
+    return sorted([*_health_findings(objects, pictures, now), *audited], key=finding_order)
 
 
 def findings_in(namespace: str, findings: Iterable[Finding]) -> list[Finding]:
@@ -62,9 +73,11 @@ def findings_in(namespace: str, findings: Iterable[Finding]) -> list[Finding]:
     return [finding for finding in findings if not namespace or finding.subject.namespace in shown]
 
 
-def _health_findings(objects: Objects, now: datetime) -> Iterator[Finding]:
+def _health_findings(
+    objects: Objects, pictures: Sequence[PoolPicture], now: datetime
+) -> Iterator[Finding]:
     """Yield what waits or fails."""
-    largest_free = largest_free_blocks(objects)
+    largest_free = largest_free_blocks(pictures)
     allocations = objects.allocations.values()
     yield from tenant_findings(objects.clusters.values(), now)
     yield from pool_findings(objects, largest_free)

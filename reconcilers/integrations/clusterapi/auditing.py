@@ -126,7 +126,7 @@ def _claims(caches: ClaimCaches, now: datetime) -> Iterator[Trouble]:
         if since is not None and now - since > STUCK_AFTER:
             minutes = int((now - since).total_seconds() // 60)
             sentence = f"has been deleted for {minutes} minutes and is not gone"
-            yield Trouble("StuckRelease", "warning", CLAIM, key, sentence, claim)
+            yield Trouble("StuckRelease", "warning", CLAIM, key, sentence, claim, since=since)
 
 
 def _addresses(caches: ClaimCaches) -> Iterator[Trouble]:

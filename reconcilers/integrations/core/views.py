@@ -215,6 +215,7 @@ class Trouble:
         sentence: what is wrong, and what becomes of it.
         seen: the object as it was read; None if it could not be.
         removable: whether a person may want the object deleted for it.
+        since: since when it is so; None if that is not known.
     """
 
     kind: str
@@ -224,6 +225,7 @@ class Trouble:
     sentence: str
     seen: Object | None = None
     removable: bool = False
+    since: datetime | None = None
 
 
 def unreadable_troubles(unreadable: Mapping[tuple[str, Key], str]) -> Iterator[Trouble]:

@@ -7,6 +7,7 @@ import pytest
 
 from reconcilers.addressmap.audit import audit
 from reconcilers.addressmap.objects import Objects
+from reconcilers.addressmap.poolpictures import network_pool_pictures
 from reconcilers.api import names
 from tests.reconcilers import make
 from tests.reconcilers.networkpool.test_orphans import LABELS, OWNER, _lab
@@ -48,7 +49,8 @@ async def test_label_drift_is_reported_if_and_only_if_a_sweep_repairs_it(
     pools, allocations, clusters, _ = (
         {obj.metadata.key: obj for obj in cache} for cache in lab.caches.values()
     )
-    reported = [finding.kind for finding in audit(Objects(pools, allocations, clusters, {}))]
+    objects = Objects(pools, allocations, clusters, {})
+    reported = [finding.kind for finding in audit(objects, network_pool_pictures(objects))]
     await lab.orphans.sweep()
     [stored] = lab.server.all("ipallocations")
     is_repaired = stored["metadata"]["labels"][names.LABEL_TEAM] == "team"

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from reconcilers.addressmap.extents import picture
 from tests.reconcilers.cli.commandline import Outcome, allocation, holding, pool
 from tests.reconcilers.cli.saved import ask, cluster, held
+from tests.reconcilers.cli.test_claims import BORN, claim, ip_pool
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -222,3 +224,27 @@ def test_tenants_shows_the_worst_condition_and_counts_what_is_wanted(tmp_path: P
     heads, first, second = (line.split() for line in table.splitlines())
     assert dict(zip(heads, first, strict=True))["READY"] == "False"
     assert dict(zip(heads, second, strict=True))["WAITING"] == "1"
+
+
+def test_a_claim_that_does_not_go_is_a_release_that_waits(tmp_path: Path) -> None:
+    going = claim("a", "p", metadata={"deletionTimestamp": BORN, "finalizers": ["x/y"]})
+    outcome = ask(tmp_path, "status", "-o", "json", objects=(ip_pool("p", "10.0.0.1"), going))
+    found = _findings(outcome)["StuckRelease"]
+    assert (found["subject"]["kind"], found["since"]) == ("IPAddressClaim", BORN)
+    assert _states(outcome)["releases"] == "warning"
+    assert outcome.code == 3
+
+
+@pytest.mark.parametrize("command", ["check", "status"])
+def test_the_space_of_each_pool_is_worked_out_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    drawn: list[str] = []
+
+    def counted(networkpool: Any, *rest: Any, **options: Any) -> Any:
+        drawn.append(networkpool.metadata.name)
+        return picture(networkpool, *rest, **options)
+
+    monkeypatch.setattr("reconcilers.addressmap.poolpictures.picture", counted)
+    ask(tmp_path, command, objects=(_pool(), held("a", "10.40.0.0", "10.40.0.7")))
+    assert drawn == ["lab"]

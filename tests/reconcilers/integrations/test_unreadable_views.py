@@ -14,7 +14,7 @@ from controller.testing.clock import VirtualClock
 from reconcilers.addressmap.audit import audit
 from reconcilers.addressmap.extents import State
 from reconcilers.addressmap.objects import Objects, read_objects
-from reconcilers.addressmap.poolpictures import PoolPicture, pool_pictures
+from reconcilers.addressmap.poolpictures import PoolPicture, network_pool_pictures, pool_pictures
 from reconcilers.api.resources import (
     IP_ALLOCATION,
     NETWORK_POOL,
@@ -118,7 +118,7 @@ async def test_nothing_that_an_unreadable_object_may_hold_is_called_free(holder:
         asked = AddressRange.parse(address, address)
         [(_, stretch)] = objects.integrations.at(asked)
         assert stretch.state == "unknown"
-    kinds = {finding.kind for finding in audit(objects)}
+    kinds = {finding.kind for finding in audit(objects, network_pool_pictures(objects))}
     assert "Unreadable" in kinds
     assert "StatusDrift" not in kinds
     others = [one for one in pool_pictures(objects) if one.name != pool.name]
