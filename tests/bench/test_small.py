@@ -14,6 +14,7 @@ from tests.bench import (
     bench_held,
     bench_shards,
     bench_start,
+    bench_status,
     bench_tenants,
 )
 from tests.bench.bench_envtest import server as serving
@@ -84,6 +85,19 @@ async def test_a_first_start_serves_all_pools_with_few_lists(
     assert took.longest > 0
     bench_start.show("embedded", case, took)
     assert "60 of 60 allocations" in capsys.readouterr().out
+
+
+async def test_the_page_of_the_state_is_asked_for_in_few_requests(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    few = bench_start.Case(pools=2, allocations=4, tenants=2)
+    many = bench_start.Case(pools=2, allocations=4, tenants=8)
+    costs = [await bench_status.measure(embedded, case) for case in (few, many)]
+    assert len({status.requests for status, _ in costs}) == 1
+    assert all(nothing.requests == 0 for _, nothing in costs)
+    assert "8 TenantClusters" in costs[1][0].printed
+    bench_status.show("embedded", many, *costs[1])
+    assert "20 IPAllocations" in capsys.readouterr().out
 
 
 async def test_all_claims_are_served_and_all_addresses_released() -> None:

@@ -164,8 +164,11 @@ def in_cluster(where: Scope, what: str, work: Callable[[Any], Awaitable[R]]) -> 
     Raises:
         Problem: the cluster cannot be reached, or refuses.
     """
+    results: list[R] = []
 
-    async def asked() -> R:
+    async def ask() -> None:
+        # The result is not the task's: asyncio.Runner prints the task into the message of an
+        # error that it swallows, and that is as long as all of the cluster's objects.
         from controller.client import Client
         from controller.config import connected
 
@@ -174,13 +177,14 @@ def in_cluster(where: Scope, what: str, work: Callable[[Any], Awaitable[R]]) -> 
                 transport = await stack.enter_async_context(
                     connected(where.kubeconfig, where.context, user_agent="butler-ipam")
                 )
-            return await work(Client(transport, field_manager="butler-ipam"))
+            results.append(await work(Client(transport, field_manager="butler-ipam")))
 
     try:
         with progress(what):
-            return anyio.run(asked)
+            anyio.run(ask)
     except (ConfigurationError, ControllerError) as error:
         raise Problem(_why_not(error, where)) from error
+    return results[0]
 
 
 def _of_files(where: Scope) -> Objects:

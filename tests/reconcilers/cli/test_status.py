@@ -1,13 +1,16 @@
 """`status`: one page that is red if something waits or fails, and its exit code says so too."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from reconcilers.addressmap.extents import picture
+from reconcilers.cli.cluster.objects import Scope, in_cluster
 from tests.reconcilers.cli.commandline import Outcome, allocation, holding, pool
 from tests.reconcilers.cli.saved import ask, cluster, held
 from tests.reconcilers.cli.test_claims import BORN, claim, ip_pool
@@ -248,3 +251,30 @@ def test_the_space_of_each_pool_is_worked_out_once(
     monkeypatch.setattr("reconcilers.addressmap.poolpictures.picture", counted)
     ask(tmp_path, command, objects=(_pool(), held("a", "10.40.0.0", "10.40.0.7")))
     assert drawn == ["lab"]
+
+
+class _Huge:
+    """What was read of a large cluster; it counts how often it was made into a text."""
+
+    texts = 0
+
+    @override
+    def __repr__(self) -> str:
+        self.texts += 1
+        return ""
+
+
+def test_what_was_read_of_a_cluster_is_not_made_into_a_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @asynccontextmanager
+    async def connected(*_: Any, **__: Any) -> AsyncIterator[None]:
+        yield None
+
+    async def read(_: Any) -> _Huge:
+        return huge
+
+    huge = _Huge()
+    monkeypatch.setattr("controller.config.connected", connected)
+    assert in_cluster(Scope(), "reading", read) is huge
+    assert huge.texts == 0

@@ -1,0 +1,114 @@
+"""What `butler-ipam status` costs: requests, CPU time of its process, and seconds.
+
+A controller first serves 300 TenantClusters and as many allocations again. Then `status` runs in
+a process of its own, and as a comparison `--version`, which reads nothing: the difference is what
+the page costs. The goal is a page within a second, and requests that grow with pages alone.
+
+    python -m tests.bench status
+"""
+
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+import anyio
+import click
+
+from tests.bench.bench_real import ours
+from tests.bench.bench_start import Case, prepare
+from tests.bench.driver import Driver, View, named
+from tests.bench.places import Open, places
+from tests.bench.processes import environment, running, with_a_kubeconfig
+from tests.program import script
+
+CASE = Case(pools=10, allocations=300, tenants=300)
+PATIENCE = 600.0
+MAY_FIND = {0, 1, 3}
+_COUNTED = """
+import json, sys, time
+from pathlib import Path
+from controller import transport
+from reconcilers.cli.main import main
+file, sent, request = Path(sys.argv.pop(1)), [], transport.HttpTransport.request
+async def counted(self, method, path, **rest):
+    sent.append(path)
+    return await request(self, method, path, **rest)
+transport.HttpTransport.request = counted
+try:
+    main()
+finally:
+    file.write_text(json.dumps({"requests": len(sent), "cpu": time.process_time()}))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one command cost.
+
+    Attributes:
+        requests: how many it sent.
+        cpu: CPU seconds of its process.
+        seconds: from its start to its end.
+        printed: what it printed.
+    """
+
+    requests: int
+    cpu: float
+    seconds: float
+    printed: str
+
+
+async def measure(place: Open, case: Case) -> tuple[Cost, Cost]:
+    """Return what `status` costs, and what a command costs that reads nothing."""
+    async with place() as home:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            driver = Driver(home.session)
+            async with driver.watching() as view:
+                await prepare(driver, case)
+                view.unserved |= {named(number) for number in range(case.allocations)}
+                command = ours(home.access, folder)
+                async with running(command, folder / "controller.log"):
+                    with anyio.fail_after(PATIENCE):
+                        await driver.done()
+                        await view.until(lambda: _are_all_served(view, case), "all allocations")
+            with_a_kubeconfig(home.access, folder)
+            there = f"--kubeconfig={folder / 'kubeconfig'}"
+            return await _run(folder, "status", there), await _run(folder, "--version")
+
+
+def _are_all_served(view: View, case: Case) -> bool:
+    """Return whether the allocations hold ranges, those that the TenantClusters asked for too."""
+    served = [seen for seen in view.seen.values() if seen.allocated is not None]
+    return len(served) == case.allocations + 2 * case.tenants
+
+
+async def _run(folder: Path, *arguments: str) -> Cost:
+    result = folder / "cost.json"
+    begun = perf_counter()
+    done = await anyio.run_process(
+        script(_COUNTED, str(result), *arguments), check=False, env=environment({})
+    )
+    seconds = perf_counter() - begun
+    if done.returncode not in MAY_FIND:
+        raise click.ClickException(done.stderr.decode())
+    counted = json.loads(await anyio.Path(result).read_text())
+    return Cost(counted["requests"], counted["cpu"], seconds, done.stdout.decode())
+
+
+def show(name: str, case: Case, status: Cost, nothing: Cost) -> None:
+    """Print what the page costs."""
+    click.echo(
+        f"{name:9} status of {case.tenants} TenantClusters, {case.allocations + 2 * case.tenants}"
+        f" IPAllocations: {status.requests} requests, {status.cpu:.2f} s of CPU"
+        f" ({nothing.cpu:.2f} s of it without reading anything: ratio"
+        f" {status.cpu / nothing.cpu:.1f}), {status.seconds:.2f} s  goal: <= 1 s"
+    )
+
+
+def run() -> None:
+    """Print what `butler-ipam status` costs."""
+    for name, place in places().items():
+        show(name, CASE, *anyio.run(measure, place, CASE))
