@@ -1,7 +1,7 @@
 """`butler-ipam status`: one page on what waits or fails, red if something does."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -92,13 +92,12 @@ def status(
         followed(
             where,
             output,
-            lambda objects: _page(objects, where),
+            lambda objects: page(objects, where.namespace).text,
             required=(TENANT_CLUSTER,),
         )
         return
     if tenants and where.files:
         raise click.UsageError("--tenants asks the tenants: it needs a cluster, not files")
-    now = datetime.now(UTC)
     controllers: AreaState | None = None
     more: list[Finding] = []
     if where.files:
@@ -107,66 +106,84 @@ def status(
         objects, controllers, more = in_cluster(
             where,
             "reading the cluster's objects",
-            lambda client: _read(client, where, controller_namespace, now, tenants=tenants),
+            lambda client: _read(client, where, controller_namespace, tenants=tenants),
         )
         report_not_read(objects)
-    findings = sorted([*_select(objects, where), *more], key=finding_order)
-    areas = area_states(_shown(objects, where), findings, controllers)
-    named = ((found.subject.kind.lower(), found.subject.name) for found in findings)
+    shown = page(objects, where.namespace, controllers, more)
+    named = ((found.subject.kind.lower(), found.subject.name) for found in shown.findings)
     show(
         output,
         lambda: report(
             "Status",
-            areas=map(asdict, areas),
-            findings=(_document(finding) for finding in findings),
+            areas=map(asdict, shown.areas),
+            findings=(_document(finding) for finding in shown.findings),
         ),
         named,
-        lambda: _text(areas, findings),
+        lambda: shown.text,
     )
-    ctx.exit(_exit_code(ctx, findings))
+    # What may not be read counts as a warning.
+    ctx.exit(shown.exit_code or (EXIT_WARNING if ctx.meta.get(NOT_READ) else 0))
 
 
-def _exit_code(ctx: click.Context, findings: Sequence[Finding]) -> int:
-    """Return the exit code: by severity; what may not be read counts as a warning."""
-    if any(finding.severity == "error" for finding in findings):
-        return EXIT_PROBLEM
-    return EXIT_WARNING if findings or ctx.meta.get(NOT_READ) else 0
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What `status` shows.
+
+    Args:
+        areas: the state of each area.
+        findings: what waits or fails, gravest first.
+    """
+
+    areas: Sequence[AreaState]
+    findings: Sequence[Finding]
+
+    @property
+    def text(self) -> str:
+        """The page for people."""
+        return tables(table(_AREAS, self.areas), table(_FINDINGS, self.findings))
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code, by severity."""
+        if any(finding.severity == "error" for finding in self.findings):
+            return EXIT_PROBLEM
+        return EXIT_WARNING if self.findings else 0
+
+
+def page(
+    objects: Objects,
+    namespace: str,
+    controllers: AreaState | None = None,
+    more: Sequence[Finding] = (),
+) -> Page:
+    """Return what `status` shows of a namespace; an empty one means all of them.
+
+    Args:
+        objects: all of a cluster's.
+        namespace: the namespace.
+        controllers: the state of the controllers; None if it was not asked for.
+        more: findings of live reads.
+    """
+    about_objects = findings_in(namespace, status_findings(objects, datetime.now(UTC)))
+    findings = sorted([*about_objects, *more], key=finding_order)
+    shown = objects.within(namespace).of_tenants(namespace)
+    return Page(area_states(shown, findings, controllers), findings)
 
 
 async def _read(
-    client: Any, where: Scope, controller_namespace: str, now: datetime, *, tenants: bool
+    client: Any, where: Scope, controller_namespace: str, *, tenants: bool
 ) -> tuple[Objects, AreaState, list[Finding]]:
     """Return the objects, the state of the controllers, and what only live reads show."""
     from reconcilers.health.controllers import read_controllers
 
     objects = await read_objects(client, where.namespace, required=(TENANT_CLUSTER,))
+    now = datetime.now(UTC)
     state, findings = await read_controllers(client, controller_namespace, LEASE_NAME, now)
     if tenants:
         from reconcilers.cli.cluster.tenantdrift import tenant_drift
 
         findings += await tenant_drift(client, objects, where.namespace)
     return objects, state, findings
-
-
-def _page(objects: Objects, where: Scope) -> str:
-    """Return the page for people, without the controllers."""
-    findings = _select(objects, where)
-    return _text(area_states(_shown(objects, where), findings, None), findings)
-
-
-def _text(areas: Sequence[AreaState], findings: Sequence[Finding]) -> str:
-    """Return the page for people."""
-    return tables(table(_AREAS, areas), table(_FINDINGS, findings))
-
-
-def _shown(objects: Objects, where: Scope) -> Objects:
-    """Return the objects of the namespace of -n; all of them without it."""
-    return objects.within(where.namespace).of_tenants(where.namespace)
-
-
-def _select(objects: Objects, where: Scope) -> list[Finding]:
-    """Return the findings about what -n selects; all objects were read to find them."""
-    return findings_in(where.namespace, status_findings(objects, datetime.now(UTC)))
 
 
 def _document(finding: Finding) -> dict[str, Any]:

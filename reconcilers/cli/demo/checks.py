@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from controller.conditions import Condition, find
 from controller.meta import Key
 from reconcilers import ranges
+from reconcilers.addressmap.objects import Objects
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.cli.demo.view import NotYet, PlatformView, existing, of_view
 from reconcilers.cli.local.metallb import is_established
 from reconcilers.cli.standin.pools import NAMESPACE as METALLB_NAMESPACE
+from reconcilers.cli.status import page
 from reconcilers.conditions import READY
 from reconcilers.tenantcluster.metallb.projection import ADVERTISEMENT_NAME, POOL_NAME
 
@@ -55,6 +57,24 @@ def capacity(view: PlatformView, name: str) -> list[str]:
     available = _condition(whose, conditions, "PoolAvailable", "True")
     _condition(whose, conditions, READY, "True")
     return [f"{whose}: {available.message}"]
+
+
+@of_view
+def status(view: PlatformView, namespace: str, exit_code: int, *words: str) -> list[str]:
+    """Check what `butler-ipam status -n NAMESPACE` shows, and its exit code."""
+    objects = Objects(
+        {pool.metadata.key: pool for pool in view.pools},
+        {allocation.metadata.key: allocation for allocation in view.allocations},
+        {cluster.metadata.key: cluster for cluster in view.clusters},
+        {provider.metadata.key: provider for provider in view.providers},
+    )
+    shown = page(objects, namespace)
+    missing = [word for word in words if word not in shown.text]
+    if shown.exit_code != exit_code or missing:
+        found = "; ".join(f"{one.kind}: {one.sentence}" for one in shown.findings) or "nothing"
+        raise NotYet(f"`butler-ipam status -n {namespace}` finds {found}")
+    head = f"$ butler-ipam status -n {namespace}"
+    return [head, *(f"  {line}" for line in shown.text.splitlines()), f"  exit code {exit_code}"]
 
 
 @of_view

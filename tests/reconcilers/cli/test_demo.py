@@ -77,7 +77,7 @@ async def test_the_demo_plays_all_its_steps_on_the_servers_that_the_environment_
     for tenant in ("team-a/web", "team-b/shop"):
         assert re.search(rf"^ +{tenant} +https://\S+ +{server}, {metallb}$", printed, re.MULTILINE)
     assert "no two ranges ever overlapped" in printed
-    assert "All 26 steps happened" in printed
+    assert "All 28 steps happened" in printed
     assert "2 s, not 30 s, until a Service without an address makes its tenant grow" in printed
     assert done.stderr == b""
 
@@ -93,7 +93,7 @@ async def test_a_demo_that_fails_names_the_step_and_shows_the_end_of_the_log() -
     done = await call("demo", "--step-timeout=0s")
     complained = done.stderr.decode()
     assert done.returncode == 1
-    assert "error: step 1 of 26 (An administrator declares two pools) did not happen" in complained
+    assert "error: step 1 of 28 (An administrator declares two pools) did not happen" in complained
     assert "    log: " in complained
     assert "Traceback" not in complained
 
@@ -156,7 +156,7 @@ async def test_a_step_explains_itself_and_shows_on_a_terminal_what_it_waits_for(
 
 def test_every_step_explains_itself_to_who_has_never_seen_it() -> None:
     steps = story(OverlapWatch(), ReleaseWatch(PlatformView.__new__(PlatformView)), "")
-    assert len(steps) == 26
+    assert len(steps) == 28
     for step in steps:
         assert len(step.text.split()) >= 15, step.title
         assert step.text.endswith("."), step.title

@@ -156,7 +156,7 @@ async def test_the_story_happens_on_real_servers_with_the_stand_in(parts: Parts)
     done = await call("demo", "--step-timeout=60s", seconds=300.0)
     printed = done.stdout.decode()
     assert done.returncode == 0, printed + done.stderr.decode()
-    assert "All 26 steps happened" in printed
+    assert "All 28 steps happened" in printed
     assert "Service storefront has 10.40.0.16 (stand-in for MetalLB)" in printed
 
 
