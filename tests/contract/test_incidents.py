@@ -10,15 +10,26 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx
 
 from controller.conditions import find
 from controller.meta import Key, Version
 from controller.resource import Resource
 from envtest.plane import ControlPlane as Plane
-from reconcilers.api.resources import NETWORK_POOL, PROVIDER_CONFIG, SERVICE, TENANT_CLUSTER
+from reconcilers.api.resources import (
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    PROVIDER_CONFIG,
+    SERVICE,
+    TENANT_CLUSTER,
+)
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.tenantcluster.status import DEMAND_MET, NETWORK_READY
+from reconcilers.ui.watched import READ_EVENTS
 from tests.contract.test_static_flow import HOME, SETTINGS, Site, _cluster, site
+from tests.manifests.test_running import free_port
+from tests.polling import until
+from tests.reconcilers.cli.commands import started
 
 __all__ = ["site"]
 
@@ -60,6 +71,14 @@ async def _status(kubeconfig: Path, *options: str) -> tuple[int, dict[str, dict[
     code, document, _ = await _ask("status", kubeconfig, *options)
     found = document["findings"]
     return code, {f"{one['kind']} {one['subject']['name']}": one for one in found}
+
+
+async def metric(port: int, series: str) -> float | None:
+    """Return the value of a series that a controller on this machine serves; None for none."""
+    async with httpx.AsyncClient() as client:
+        text = (await client.get(f"http://127.0.0.1:{port}/metrics")).text
+    values = [line.split()[-1] for line in text.splitlines() if line.startswith(series)]
+    return float(values[0]) if values else None
 
 
 async def _team_kubeconfig(plane: Plane, site: Site, folder: Path) -> Path:
@@ -151,3 +170,51 @@ async def _service(site: Site, name: str, address: str | None) -> None:
         await site.client.patch(
             SERVICE, Version.from_object(created), status, subresource="status"
         )
+
+
+async def test_a_pool_full_but_for_one_address_is_red_for_a_request_for_more(
+    site: Site, plane: Plane, tmp_path: Path
+) -> None:
+    await _platform(site, "10.40.0.0/28")
+    admin, port = plane.write_kubeconfig(tmp_path / "admin"), free_port()
+    flags = (
+        f"--kubeconfig={admin}",
+        f"--metrics-bind-address=127.0.0.1:{port}",
+        "--health-probe-bind-address=0",
+        "--tenant-requeue-waiting=200ms",
+    )
+    spec = {
+        "poolRef": {"name": "lab"},
+        "tenantClusterRef": {"name": "fixtures", "namespace": "datacenter"},
+        "type": "nodes",
+        "count": 15,
+    }
+    async with site.controllers(managers=0), started("run", *flags):
+        await site.create(IP_ALLOCATION, HOME, "most", spec=spec)
+        await site.until(lambda: site.phase("ipallocations", "most") == "Allocated")
+        code, found = await _status(admin)
+        assert not [finding for finding in found.values() if finding["severity"] == "error"], found
+        await site.create(TENANT_CLUSTER, "team", "a", **_cluster())
+        await site.until(lambda: _reason(site, "a", NETWORK_READY) == "PoolExhausted")
+        code, found = await _status(admin)
+        assert code == 1
+        assert "lab: largest free block 1" in found["TenantWaitsForAddresses a"]["sentence"]
+        assert "largest free block is 1" in found["PoolHasNoRoomForWaiting lab"]["sentence"]
+        assert "PoolCapacityExhausted lab" not in found, "by percentage the pool is not full"
+        await until(
+            lambda: metric(port, "butler_network_pool_largest_waiting_request{"),
+            lambda value: value is not None and value > 1,
+        )
+        assert await metric(port, "butler_network_pool_largest_free_block{") == 1
+        events = await until(
+            lambda: site.client.list(READ_EVENTS, namespace="team"),
+            lambda page: any(one.regarding.name == "a" for one in page.items),
+        )
+        [event] = [one for one in events.items if one.type == "Warning"]
+        assert "lab: largest free block 1" in event.note
+
+        most = await site.client.get(IP_ALLOCATION, Key(HOME, "most"))
+        await site.client.delete(IP_ALLOCATION, Version.from_object(most))
+        await site.until(lambda: _reason(site, "a", NETWORK_READY) == "Ready")
+        _, found = await _status(admin)
+        assert not [finding for finding in found.values() if "Wait" in finding["kind"]]
