@@ -59,6 +59,11 @@ OFTEN = Settings(
 """Each object is looked at twice a second, not when it has changed only."""
 REWORDED = {
     "no other pool hands out these addresses": "no other NetworkPool hands out these addresses",
+    # Rounded to the nearest percent then, and down now.
+    "2% (13/767 IPs)": "1% (13/767 IPs)",
+    "17% (16/96 IPs)": "16% (16/96 IPs)",
+    "3% (26/959 IPs)": "2% (26/959 IPs)",
+    "3% (7/240 IPs)": "2% (7/240 IPs)",
 }
 """Messages of that version, and what this version says instead: it writes them once."""
 LEFT_ALONE = {"Secret", "IPAllocation"}
