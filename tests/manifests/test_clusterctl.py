@@ -1,7 +1,7 @@
 """What clusterctl installs of ours, and the objects with which tests go on from there."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from copy import deepcopy
 from pathlib import Path
@@ -107,10 +107,22 @@ async def controller(cluster: Cluster) -> AsyncIterator[None]:
         assert await running.stop() == 0
 
 
-async def claimed(cluster: Cluster, name: str, *owners: Json) -> Json:
-    """Make a claim of the pool for the Cluster."""
+async def claimed(cluster: Cluster, name: str, *owners: Json, served_before: bool = False) -> Json:
+    """Make a claim of the pool for the Cluster.
+
+    Args:
+        cluster: where.
+        name: of the claim.
+        owners: of the claim.
+        served_before: whether it has the finalizer of a provider, as a claim that is restored;
+            then it waits for its IPAddress. A client creates a claim without.
+    """
     spec = {"poolRef": REFERENCE, "clusterName": "lab"}
-    return await create(cluster, f"{IPAM}/v1beta2", "IPAddressClaim", name, spec, *owners)
+    kind = "IPAddressClaim"
+    finalizers = FINALIZERS if served_before else {}
+    return await create(
+        cluster, f"{IPAM}/v1beta2", kind, name, spec, *owners, finalizers=finalizers
+    )
 
 
 async def populate(cluster: Cluster, *, answered: bool = True) -> None:
@@ -135,7 +147,7 @@ async def populate(cluster: Cluster, *, answered: bool = True) -> None:
     spec = {"addresses": ["10.0.0.10-10.0.0.19"], "prefix": 24, "gateway": "10.0.0.1"}
     pool = await create(cluster, f"{IPAM}/v1alpha2", "InClusterIPPool", "lab", spec)
     for name, address in (("a", "10.0.0.10"), ("b", "10.0.0.15")):
-        claim = await claimed(cluster, name, made)
+        claim = await claimed(cluster, name, made, served_before=answered)
         if answered:
             held = {"address": address, "prefix": 24, "gateway": "10.0.0.1"}
             spec = held | {"claimRef": {"name": name}, "poolRef": REFERENCE}
@@ -143,7 +155,13 @@ async def populate(cluster: Cluster, *, answered: bool = True) -> None:
 
 
 async def create(
-    cluster: Cluster, version: str, kind: str, name: str, spec: Json, *owners: Json
+    cluster: Cluster,
+    version: str,
+    kind: str,
+    name: str,
+    spec: Json,
+    *owners: Json,
+    finalizers: Mapping[str, str] = FINALIZERS,
 ) -> Json:
     """Create an object with owners, the first of them the controlling one; return it."""
     references = [
@@ -158,7 +176,7 @@ async def create(
         for at, owner in enumerate(owners)
     ]
     meta: Json = {"name": name, "namespace": NAMESPACE, "ownerReferences": references}
-    meta["finalizers"] = [FINALIZERS[kind]] if kind in FINALIZERS else []
+    meta["finalizers"] = [finalizers[kind]] if kind in finalizers else []
     body = {"apiVersion": version, "kind": kind, "metadata": meta, "spec": spec}
     made: Json = json.loads(
         await cluster.kubectl("create", "-o", "json", "-f", "-", stdin=written(body))
