@@ -145,6 +145,8 @@ def _webhooks() -> str:
         service = webhook["clientConfig"]["service"]
         service["name"] = service["name"].replace("butler-ipam", FULLNAME)
         service["namespace"] = NAMESPACE
+        if webhook["failurePolicy"] == "Ignore":
+            continue  # it never holds a write up, whatever the values are
         webhook["failurePolicy"] = "{{ .Values.webhooks.failurePolicy }}"
         webhook["timeoutSeconds"] = "{{ .Values.webhooks.timeoutSeconds }}"
     text = _templated(configuration).replace(LABELS, LABELS + INJECTED)

@@ -10,6 +10,9 @@ from reconcilers.api.markers import FieldSchema, with_config
 MOST_RANGES = 256
 """Ranges that are listed; the counters count the others, too."""
 
+MOST_SERVICES = 5
+"""Services that are listed of a range."""
+
 
 @with_config(MODEL)
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,9 @@ class TenantRange:
     """The addresses: first-last."""
     releasing: bool = False
     """Whether the range is leaving the cluster."""
+    services: Annotated[tuple[str, ...], FieldSchema(max_length=MOST_SERVICES)] = ()
+    """Services in the cluster that have addresses of it, as namespace/name, those with the lowest
+    addresses; at most 5 are listed. Brought up to date every ten minutes at most."""
 
 
 @with_config(MODEL)

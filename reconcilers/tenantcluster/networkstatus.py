@@ -4,12 +4,15 @@ It is a function of the objects and of what the tenant's Services show. Times ar
 status before, so two passes over the same objects write the same.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from typing import Any
 
+from allocator import AddressRange
 from controller.conditions import rfc3339
 from reconcilers import ranges
 from reconcilers.api import names
@@ -19,6 +22,7 @@ from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.api.tenantnetwork import (
     MOST_RANGES,
+    MOST_SERVICES,
     NetworkRefusal,
     TenantAddresses,
     TenantLoadBalancerAddresses,
@@ -34,15 +38,42 @@ from reconcilers.tenantcluster.allocations.requests import AllocationState
 RECONCILING = "Reconciling"
 
 
+class AddressUsers:
+    """Names the Services that have addresses of a range, without a look at each.
+
+    Args:
+        users: addresses with the namespace/name of a Service that has them.
+    """
+
+    def __init__(self, users: Iterable[tuple[AddressRange, str]] = ()) -> None:
+        self._sorted: dict[int, list[tuple[int, str]]] = {4: [], 6: []}
+        for address, name in users:
+            self._sorted[address.family].append((address.first, name))
+        for pairs in self._sorted.values():
+            pairs.sort()
+
+    def names_in(self, span: AddressRange, most: int) -> tuple[str, ...]:
+        """Return up to `most` Services that have addresses of `span`, by address, then name."""
+        pairs = self._sorted[span.family]
+        names: dict[str, None] = {}
+        for number, name in islice(pairs, bisect_left(pairs, (span.first, "")), None):
+            if number > span.last or len(names) == most:
+                break
+            names[name] = None
+        return tuple(names)
+
+
 @dataclass(frozen=True, slots=True)
 class ServicesSeen:
     """What the Services of a tenant show.
 
     Args:
         waiting: how many have long been without an address.
+        users: the Services that have addresses.
     """
 
     waiting: int
+    users: AddressUsers = field(default_factory=AddressUsers, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +101,7 @@ def network_status(  # noqa: PLR0913 - the parts of a status
     services: ServicesSeen | None,
     growth: RefusedGrowth | None,
     is_unread: bool,
+    is_naming_due: bool,
     now: datetime,
 ) -> TenantNetwork:
     """Return status.network of a cluster.
@@ -85,6 +117,8 @@ def network_status(  # noqa: PLR0913 - the parts of a status
         is_unread: whether its Services could not be read: what they showed last, and the growth
             that was refused, stay. Else a replica that cannot read them, and one that can,
             would overwrite each other's status.
+        is_naming_due: whether the Services of each range are named anew; else the names of before
+            stay, because a tenant's Services may change all the time.
         now: the time.
     """
     before = tenant.status.network or TenantNetwork()
@@ -94,6 +128,10 @@ def network_status(  # noqa: PLR0913 - the parts of a status
         waiting.append(_waiting_growth(growth, provider))
     elif is_unread:
         waiting += [request for request in before.waiting if request.role == names.ROLE_GROWTH]
+    is_seen = services is not None
+    users: RangeUsers = partial(_known_users, before) if is_seen or is_unread else _no_users
+    if services is not None and is_naming_due:
+        users = partial(_seen_users, services.users)
     services_waiting = before.loadBalancer.servicesWaiting if is_unread else None
     return TenantNetwork(
         nodes=TenantAddresses(_addresses(members, names.TYPE_NODES), quota.maxNodeIPs),
@@ -102,7 +140,7 @@ def network_status(  # noqa: PLR0913 - the parts of a status
             quota.maxLoadBalancerIPs,
             capped(services.waiting) if services is not None else services_waiting,
         ),
-        ranges=_ranges(tenant, members),
+        ranges=_ranges(tenant, members, users),
         waiting=tuple(_with_time(request, before.waiting, now) for request in waiting),
         lastRefusal=_last_refusal(before, states, growth, now),
     )
@@ -128,7 +166,7 @@ def status_without_requests(
         before,
         nodes=replace(before.nodes, addresses=_addresses(members, names.TYPE_NODES)),
         loadBalancer=replace(before.loadBalancer, addresses=balancers, servicesWaiting=None),
-        ranges=_ranges(tenant, members),
+        ranges=_ranges(tenant, members, partial(_known_users, before)),
         waiting=(),
     )
 
@@ -154,12 +192,46 @@ def removed_ranges(before: TenantNetwork | None, after: TenantNetwork) -> list[T
     return [shown for shown in before.ranges if (shown.allocation, shown.range) not in present]
 
 
-def _ranges(tenant: TenantCluster, members: Iterable[IPAllocation]) -> tuple[TenantRange, ...]:
+RangeUsers = Callable[[IPAllocation, AddressRange], tuple[str, ...]]
+"""Returns the Services that have addresses of an allocation's range, as namespace/name."""
+
+
+def _no_users(allocation: IPAllocation, span: AddressRange) -> tuple[str, ...]:
+    del allocation, span
+    return ()
+
+
+def _seen_users(
+    users: AddressUsers, allocation: IPAllocation, span: AddressRange
+) -> tuple[str, ...]:
+    """Return the Services that were just seen to have addresses of a load-balancer range."""
+    is_balancer = allocation.spec.type == names.TYPE_LOADBALANCER
+    return users.names_in(span, MOST_SERVICES) if is_balancer else ()
+
+
+def _known_users(
+    before: TenantNetwork, allocation: IPAllocation, span: AddressRange
+) -> tuple[str, ...]:
+    """Return the Services that the status names for a range so far."""
+    key, text = allocation.metadata.key, _range_text(span)
+    shown = (r for r in before.ranges if (r.namespace, r.allocation, r.range) == (*key, text))
+    return next((known.services for known in shown), ())
+
+
+def _range_text(span: AddressRange) -> str:
+    return f"{span.start_text}-{span.end_text}"
+
+
+def _ranges(
+    tenant: TenantCluster, members: Iterable[IPAllocation], users: RangeUsers
+) -> tuple[TenantRange, ...]:
     """Return the ranges that a cluster holds, as many as are listed."""
-    return tuple(islice(_all_ranges(tenant, members), MOST_RANGES))
+    return tuple(islice(_all_ranges(tenant, members, users), MOST_RANGES))
 
 
-def _all_ranges(tenant: TenantCluster, members: Iterable[IPAllocation]) -> Iterator[TenantRange]:
+def _all_ranges(
+    tenant: TenantCluster, members: Iterable[IPAllocation], users: RangeUsers
+) -> Iterator[TenantRange]:
     for allocation in members:
         for span in ranges.all_held(allocation):
             yield TenantRange(
@@ -169,8 +241,9 @@ def _all_ranges(tenant: TenantCluster, members: Iterable[IPAllocation]) -> Itera
                 type=allocation.spec.type,
                 role=membership.role(allocation, tenant),
                 family=ranges.WORDS[span.family],
-                range=f"{span.start_text}-{span.end_text}",
+                range=_range_text(span),
                 releasing=allocation.releasing,
+                services=users(allocation, span),
             )
 
 
@@ -266,6 +339,7 @@ def _rendered(network: TenantNetwork) -> dict[str, Any]:
                 "family": shown.family,
                 "range": shown.range,
                 "releasing": shown.releasing,
+                **({"services": list(shown.services)} if shown.services else {}),
             }
             for shown in network.ranges
         ],

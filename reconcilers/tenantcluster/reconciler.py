@@ -70,6 +70,8 @@ from reconcilers.tenantcluster.provider import (
 )
 from reconcilers.tenantcluster.release.teardown import Teardown, VanishedClusters
 
+NAMING_SECONDS = 600.0
+"""Between two times that the Services of a cluster's ranges are named in its status."""
 SOON = 1.0
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -121,6 +123,7 @@ class TenantClusterReconciler:
     ) -> None:
         self._client = client
         self._logged = logged
+        self._named_at: dict[Key, float] = {}
         self._clusters = clusters
         self._allocations = allocations
         self._providers = providers
@@ -238,6 +241,7 @@ class TenantClusterReconciler:
 
     def _close(self, key: Key) -> None:
         """Close a cluster's watches, and forget all but what was logged of it."""
+        self._named_at.pop(key, None)
         self._resizer.forget(key)
         self._projector.forget(key)
         self._teardown.forget(key)
@@ -420,8 +424,22 @@ class TenantClusterReconciler:
             services=resized.services if resized is not None else None,
             growth=resized.refused if resized is not None else None,
             is_unread=resized is not None and resized.services is None,
+            is_naming_due=resized is not None
+            and resized.services is not None
+            and self._take_naming_turn(tenant.metadata.key),
             now=self._clock.now(),
         )
+
+    def _take_naming_turn(self, key: Key) -> bool:
+        """Return whether the Services of a cluster's ranges are named now, and note it.
+
+        Not in each pass: a Service that is served at once costs the management cluster nothing.
+        """
+        now = self._clock.monotonic()
+        if now - self._named_at.get(key, -NAMING_SECONDS) < NAMING_SECONDS:
+            return False
+        self._named_at[key] = now
+        return True
 
     def _next(
         self,
@@ -533,6 +551,7 @@ class TenantClusterReconciler:
         if left == 0:
             await self._projector.remove_marker(tenant)
         if left == 0 and await self._teardown.remove_finalizer(tenant):
+            self._named_at.pop(tenant.metadata.key, None)
             self._resizer.forget(tenant.metadata.key)
             self._projector.forget(tenant.metadata.key)
             self._installer.forget(tenant.metadata.uid)

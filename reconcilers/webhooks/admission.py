@@ -172,7 +172,9 @@ def webhooks(
         namespaces=allowed,
     )
     allocation_validator = AllocationValidator(
-        client, pools, allocations, clock, limit, namespaces=allowed
+        *(client, pools, allocations, clock, limit),
+        clusters=caches.clusters,
+        namespaces=allowed,
     )
     cluster_validator = ClusterValidator(client, providers, spaces, allocations, home, allowed)
     return [

@@ -30,10 +30,13 @@ VALIDATED: Validated = {
     "vtenantcluster.kb.io": (TENANT_CLUSTER, ("CREATE", "UPDATE")),
     "vproviderconfig.kb.io": (PROVIDER_CONFIG, ("CREATE", "UPDATE", "DELETE")),
 }
-"""By the webhook's name: the kind, and which writes.
+"""By the webhook's name: the kind, and which writes."""
 
-Deletions that are never refused are not asked about: nothing is gained by making them wait for us.
-"""
+ADVISED: Validated = {"deletion.vipallocation.kb.io": (IP_ALLOCATION, ("DELETE",))}
+"""Writes that are never refused, and may get a warning. They do not depend on us: the API server
+goes on without an answer."""
+ADVICE_SECONDS = 3
+"""How long the API server waits for such a warning."""
 
 CLUSTER_API: Validated = {
     f"validation.{resource.kind.lower()}.{resource.group}": (
@@ -70,7 +73,7 @@ MATCH_CONDITIONS: Mapping[str, Mapping[str, str]] = {
 
 def service(name: str) -> dict[str, Any]:
     """Return how the API server reaches the webhook called `name`, in a cluster."""
-    kind, _ = {**VALIDATED, **CLUSTER_API, **KUBERMATIC}[name]
+    kind, _ = {**VALIDATED, **ADVISED, **CLUSTER_API, **KUBERMATIC}[name]
     where = {
         "name": SERVICE,
         "namespace": names.DEFAULT_NAMESPACE,
@@ -78,6 +81,12 @@ def service(name: str) -> dict[str, Any]:
         "port": 443,
     }
     return {"service": where}
+
+
+def path_of(name: str) -> str:
+    """Return the path of the webhook called `name`, one of our own kinds."""
+    kind, _ = {**VALIDATED, **ADVISED}[name]
+    return path(kind)
 
 
 def configuration(
@@ -93,18 +102,27 @@ def configuration(
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": name},
-        "webhooks": list(entries(VALIDATED, client)),
+        "webhooks": [
+            *entries(VALIDATED, client),
+            *entries(ADVISED, client, failure_policy="Ignore", seconds=ADVICE_SECONDS),
+        ],
     }
 
 
 def entries(
-    validated: Validated, client: Callable[[str], Mapping[str, Any]] = service
+    validated: Validated,
+    client: Callable[[str], Mapping[str, Any]] = service,
+    *,
+    failure_policy: str = "Fail",
+    seconds: int = TIMEOUT_SECONDS,
 ) -> Iterator[dict[str, Any]]:
     """Yield the entries of a configuration.
 
     Args:
         validated: the webhooks.
         client: gives the clientConfig of a webhook, by its name.
+        failure_policy: what the API server does without an answer: Fail or Ignore.
+        seconds: how long it waits for one.
     """
     for webhook, (kind, operations) in validated.items():
         yield {
@@ -121,8 +139,8 @@ def entries(
             ],
             "matchPolicy": "Equivalent",
             "matchConditions": [dict(MATCH_CONDITIONS.get(kind.kind, CHANGES_SPEC))],
-            "failurePolicy": "Fail",
+            "failurePolicy": failure_policy,
             "sideEffects": "None",
-            "timeoutSeconds": TIMEOUT_SECONDS,
+            "timeoutSeconds": seconds,
             "admissionReviewVersions": ["v1"],
         }

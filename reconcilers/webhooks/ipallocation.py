@@ -4,7 +4,8 @@
     updated   any change of spec
 
 A pool that does not exist (it may come later), hands out nothing now, or is only full is worth a
-warning: the request waits. Deletion is never refused; the finalizer sees to its order.
+warning: the request waits. Deletion is never refused; the finalizer sees to its order. Where the
+range is in use, the deletion gets a warning that names who uses it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,8 @@ from reconcilers.api.ipallocation import (
     IPAllocationSpec,
 )
 from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.api.tenantnetwork import MOST_SERVICES
 from reconcilers.networkpool.statusjournal import settle_pool
 from reconcilers.networkpool.view import View
 from reconcilers.poolnamespaces import describe_refused_namespace
@@ -103,6 +106,37 @@ def updated(new: IPAllocation, old: IPAllocation | None) -> Verdict:
         return Verdict()
     what = "spec cannot be changed: delete the IPAllocation, ask again"
     return Verdict.from_causes([forbidden(("spec",), what)])
+
+
+def deleted(old: IPAllocation, cluster: TenantCluster | None) -> Verdict:
+    """Warn about the deletion of a request whose range is in use; never refuse it.
+
+    Args:
+        old: the request.
+        cluster: its TenantCluster, as the cache shows it; None if it has none.
+    """
+    held = ranges.all_held(old)
+    if not held or old.releasing or cluster is None or cluster.metadata.terminating:
+        return Verdict()
+    text = " and ".join(span.text for span in held)
+    where = f"IPAllocation {old.metadata.key} has {text}, which"
+    key, network = cluster.metadata.key, cluster.status.network
+    shown = network.ranges if network is not None else ()
+    services = dict.fromkeys(
+        name
+        for known in shown
+        if (known.namespace, known.allocation) == old.metadata.key
+        for name in known.services
+    )
+    if services:
+        names = list(services)[:MOST_SERVICES]
+        more = " and perhaps others" if len(services) >= MOST_SERVICES else ""
+        what = f"{where} Services {', '.join(names)}{more} of TenantCluster {key} use"
+        return Verdict.from_causes(warnings=[f"{what}; they lose these addresses"])
+    if cluster.is_ready:
+        what = f"{where} may be in use: TenantCluster {key} is Ready"
+        return Verdict.from_causes(warnings=[what])
+    return Verdict()
 
 
 def _waiting_warnings(

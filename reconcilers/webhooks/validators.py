@@ -212,7 +212,31 @@ class PoolValidator(_Validator):
 
 
 class AllocationValidator(_Validator):
-    """Validates IPAllocations."""
+    """Validates IPAllocations.
+
+    Args:
+        client: for live reads.
+        pools: all pools.
+        allocations: all allocations, indexed by pool.
+        clock: the time.
+        max_addresses: the largest pool, in addresses.
+        clusters: all TenantClusters.
+        namespaces: the namespaces whose pools count; empty for all.
+    """
+
+    def __init__(  # noqa: PLR0913 - what the rules read
+        self,
+        client: Client,
+        pools: Cache[NetworkPool],
+        allocations: Cache[IPAllocation],
+        clock: Clock,
+        max_addresses: int,
+        *,
+        clusters: Cache[TenantCluster],
+        namespaces: Sequence[str] = (),
+    ) -> None:
+        super().__init__(client, pools, allocations, clock, max_addresses, namespaces=namespaces)
+        self._clusters = clusters
 
     async def created(self, new: IPAllocation) -> Verdict:
         """Validate a new request, by the pool as it is if what the cache shows is against it."""
@@ -234,9 +258,12 @@ class AllocationValidator(_Validator):
         """Refuse a changed spec."""
         return ipallocation.updated(new, old)
 
-    async def deleted(self, old: IPAllocation) -> Verdict:  # noqa: ARG002 - whatever it is
-        """Refuse nothing: the finalizer sees to the order."""
-        return NOTHING
+    async def deleted(self, old: IPAllocation) -> Verdict:
+        """Refuse nothing, as the finalizer sees to the order; warn if the range is in use."""
+        cluster = self._clusters.get(old.spec.tenantClusterRef.key)
+        if cluster is not None and is_foreign(old, cluster):
+            cluster = None
+        return ipallocation.deleted(old, cluster)
 
 
 class ClusterValidator:

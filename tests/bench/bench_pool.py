@@ -149,7 +149,9 @@ async def everything_else() -> None:
         replica = filled(allocations, tenants, pools)
         known, held, clusters, providers = replica.caches.values()
         gauges = Gauges(known, held, providers, clusters, replica.lab.clock, lambda: True)
-        judge = AllocationValidator(replica.client, known, held, replica.lab.clock, 1 << 20)
+        judge = AllocationValidator(
+            *(replica.client, known, held, replica.lab.clock, 1 << 20), clusters=clusters
+        )
         wanted = make.allocation("new", of="pool-000", size=SIZE)
 
         async def scrape(shown: Gauges = gauges) -> None:

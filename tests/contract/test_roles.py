@@ -40,8 +40,7 @@ from reconcilers.settings import (
     Settings,
     TenantSettings,
 )
-from reconcilers.webhooks.admission import path
-from reconcilers.webhooks.configuration import NAME, SERVICE, VALIDATED, configuration
+from reconcilers.webhooks.configuration import NAME, SERVICE, configuration, path_of
 from reconcilers.wiring import assemble
 from tests import servers
 from tests.contract.roles import (
@@ -228,8 +227,7 @@ async def call_webhooks(stage: Stage, proxy: Proxy, port: int | None) -> None:
     """Let the API server ask the webhooks, and wait until it has been told whom to trust."""
 
     def called(webhook: str) -> Json:
-        kind, _ = VALIDATED[webhook]
-        return {"url": f"https://127.0.0.1:{port}{path(kind)}"}
+        return {"url": f"https://127.0.0.1:{port}{path_of(webhook)}"}
 
     await stage.create(configuration(called))
     with anyio.fail_after(LIMIT):

@@ -21,8 +21,7 @@ from envtest.plane import ControlPlane as Plane
 from reconcilers.api import crd, names
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.settings import AllocationSettings, PoolSettings, Settings, TenantSettings
-from reconcilers.webhooks.admission import path
-from reconcilers.webhooks.configuration import NAME, SERVICE, VALIDATED, configuration
+from reconcilers.webhooks.configuration import NAME, SERVICE, configuration, path_of
 from reconcilers.wiring import assemble
 from tests.contract.roles import documents
 
@@ -81,8 +80,11 @@ class Site:
         headers = {"Content-Type": "application/merge-patch+json"}
         return await self._http.patch(self._path(kind, name), json=change, headers=headers)
 
-    async def delete(self, kind: str, name: str, *, namespace: str = HOME) -> httpx.Response:
-        return await self._http.delete(self._path(kind, name, namespace))
+    async def delete(
+        self, kind: str, name: str, *, namespace: str = HOME, dry: bool = False
+    ) -> httpx.Response:
+        query = {"dryRun": "All"} if dry else {}
+        return await self._http.delete(self._path(kind, name, namespace), params=query)
 
     async def until(self, kind: str, name: str, phase: str) -> None:
         """Wait until a watch has shown an object in a phase, or gone."""
@@ -118,8 +120,7 @@ class Site:
 
     async def _configure(self, port: int | None) -> None:
         def called(webhook: str) -> Json:
-            kind, _ = VALIDATED[webhook]
-            return {"url": f"https://{HOST}:{port}{path(kind)}"}
+            return {"url": f"https://{HOST}:{port}{path_of(webhook)}"}
 
         where = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
         made = await self._http.post(where, json=configuration(called))
@@ -352,3 +353,33 @@ async def bind(admin: httpx.AsyncClient, role: str, group: str) -> None:
     }
     made = await admin.post(f"{RBAC}/namespaces/team/rolebindings", json=body)
     assert made.status_code == 201, made.text
+
+
+async def test_the_deletion_of_a_range_in_use_is_warned_about_and_never_waits(
+    site: Site, admin: httpx.AsyncClient
+) -> None:
+    spec = {"kubernetesVersion": "v1.33.1", "workers": {"replicas": 1}}
+    where = f"/apis/{names.API_VERSION}/namespaces/team/tenantclusters"
+    async with site.judged():
+        pool = {"cidr": "10.0.0.0/24", "excludeNetworkAndBroadcast": True}
+        assert (await site.create("NetworkPool", "lab", pool)).is_success
+        assert (await site.create("TenantCluster", "a", spec, namespace="team")).is_success
+        for name in ("early", "late"):
+            wanted = request(count=4, type="loadbalancer")
+            assert (await site.create("IPAllocation", name, wanted)).is_success
+            await site.until("IPAllocation", name, "Allocated")
+        ready = {"status": {"phase": "Ready"}}
+        headers = {"Content-Type": "application/merge-patch+json"}
+        made = await admin.patch(f"{where}/a/status", json=ready, headers=headers)
+        assert made.is_success, made.text
+        # The cache of the webhook may be behind; a dry run deletes nothing.
+        shown: list[str] = []
+        with anyio.fail_after(LIMIT):
+            while not shown:
+                shown = warnings(await site.delete("IPAllocation", "early", dry=True))
+        [warning] = shown
+        assert warning.startswith("IPAllocation butler-system/early has 10.0.0.1-10.0.0.4, which")
+        assert warning.endswith("TenantCluster team/a is Ready")
+        assert (await site.delete("IPAllocation", "early")).is_success
+    # No server answers the webhooks any more.
+    assert (await site.delete("IPAllocation", "late")).is_success

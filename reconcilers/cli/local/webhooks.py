@@ -21,8 +21,7 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.cli.local.objects import apply
 from reconcilers.cli.local.servers import ApiServer
 from reconcilers.cli.problems import Problem
-from reconcilers.webhooks.admission import path
-from reconcilers.webhooks.configuration import NAME, SERVICE, VALIDATED, configuration
+from reconcilers.webhooks.configuration import NAME, SERVICE, configuration, path_of
 
 HOST = "127.0.0.1"
 SECRET = "butler-ipam-webhook-certificates"  # noqa: S105 - a name
@@ -86,8 +85,7 @@ async def redirect(client: Client, port: int) -> None:
 
 
 def _url(name: str, port: int) -> str:
-    kind, _ = VALIDATED[name]
-    return f"https://{HOST}:{port}{path(kind)}"
+    return f"https://{HOST}:{port}{path_of(name)}"
 
 
 async def _why_not(server: ApiServer) -> str:

@@ -70,6 +70,7 @@ class Demand:
         elsewhere: the Services without one that it could not, however large it were.
         shown: the addresses that Services of any class have.
         unexamined: how many Services without one are in neither, as that has MOST_SERVICES.
+        users: the addresses that Services of any class have, with the Services' namespace/name.
     """
 
     used: frozenset[AddressRange]
@@ -77,6 +78,7 @@ class Demand:
     elsewhere: tuple["Elsewhere", ...] = ()
     shown: frozenset[AddressRange] = frozenset()
     unexamined: int = 0
+    users: tuple[tuple[AddressRange, str], ...] = field(default=(), repr=False, compare=False)
     _used_counter: "AddressCounter" = field(init=False, repr=False, compare=False)
     _shown_counter: "AddressCounter" = field(init=False, repr=False, compare=False)
 
@@ -136,11 +138,13 @@ class DemandReader:
         self._waiting: list[Service] = []
         self._elsewhere: list[Elsewhere] = []
         self._unexamined = 0
+        self._users: list[tuple[AddressRange, str]] = []
 
     def add(self, service: Service) -> None:
         """Note what one Service shows, or what it waits for."""
         shown = addresses(service)
         self._shown.update(shown)
+        self._users += ((address, str(service.metadata.key)) for address in shown)
         if is_ours(service, self._ours):
             self._used.update(shown)
         if not _is_without(service):
@@ -163,6 +167,7 @@ class DemandReader:
             elsewhere=tuple(self._elsewhere),
             shown=frozenset(self._shown),
             unexamined=self._unexamined,
+            users=tuple(self._users),
         )
 
 

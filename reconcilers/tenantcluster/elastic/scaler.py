@@ -50,7 +50,7 @@ from reconcilers.tenantcluster.elastic.findings import (
     with_unexamined,
 )
 from reconcilers.tenantcluster.elastic.unserved_growth import UnservedGrowth
-from reconcilers.tenantcluster.networkstatus import RefusedGrowth, ServicesSeen
+from reconcilers.tenantcluster.networkstatus import AddressUsers, RefusedGrowth, ServicesSeen
 from reconcilers.tenantcluster.status import demand_met
 
 _log = structlog.get_logger(__name__)
@@ -241,7 +241,7 @@ class Scaler:
     def _services_seen(self, seen: _Observed) -> ServicesSeen:
         """Return what status.network says of the tenant's Services."""
         waiting = seen.waited_at_least(self._settings.growth_after, seen.demand.waiting)
-        return ServicesSeen(len(waiting) + seen.demand.unexamined)
+        return ServicesSeen(len(waiting) + seen.demand.unexamined, AddressUsers(seen.demand.users))
 
     def _static_demand(self, seen: _Observed, due: Sequence[Service]) -> Finding:
         """Return the condition of a static tenant whose Services have waited for long."""

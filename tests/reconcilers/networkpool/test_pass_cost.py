@@ -155,8 +155,10 @@ async def test_a_judgement_of_a_request_by_count_reads_no_allocations() -> None:
     calls = {}
     for count in (FEW, MANY):
         replica = _filled(count)
-        pools, allocations, *_ = replica.caches.values()
-        judge = AllocationValidator(replica.client, pools, allocations, replica.lab.clock, 1 << 20)
+        pools, allocations, clusters, _ = replica.caches.values()
+        judge = AllocationValidator(
+            *(replica.client, pools, allocations, replica.lab.clock, 1 << 20), clusters=clusters
+        )
 
         async def judged(by: AllocationValidator = judge) -> None:
             assert (await by.created(make.allocation("new", size=8))).allowed

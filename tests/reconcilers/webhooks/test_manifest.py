@@ -46,3 +46,20 @@ def test_webhooks_are_not_called_for_statuses() -> None:
 
 def test_no_bundle_is_shipped_that_would_overwrite_the_injected_one() -> None:
     assert all("caBundle" not in one["clientConfig"] for one in configuration()["webhooks"])
+
+
+def test_only_the_warning_about_deletions_may_go_unanswered() -> None:
+    policies = {one["name"]: one["failurePolicy"] for one in configuration()["webhooks"]}
+    lenient = {name for name, policy in policies.items() if policy == "Ignore"}
+    assert lenient == {"deletion.vipallocation.kb.io"}
+    [advice] = [one for one in configuration()["webhooks"] if one["name"] in lenient]
+    assert [rule["operations"] for rule in advice["rules"]] == [["DELETE"]]
+    strict = [one for one in configuration()["webhooks"] if one["name"] not in lenient]
+    deleting = {
+        kind
+        for one in strict
+        for rule in one["rules"]
+        if "DELETE" in rule["operations"]
+        for kind in rule["resources"]
+    }
+    assert "ipallocations" not in deleting

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from controller.meta import Key
+from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.networkpool.offers import network_pool_spaces
@@ -43,7 +44,8 @@ def pools(of: Replica) -> PoolValidator:
 def allocations(of: Replica) -> AllocationValidator:
     caches = of.caches
     return AllocationValidator(
-        of.client, caches["networkpools"], caches["ipallocations"], of.lab.clock, LIMIT
+        *(of.client, caches["networkpools"], caches["ipallocations"], of.lab.clock, LIMIT),
+        clusters=caches["tenantclusters"],
     )
 
 
@@ -244,3 +246,18 @@ async def test_a_provider_may_go_after_a_cluster_that_went_just_now(lab: Lab) ->
 async def test_deletions_of_all_other_kinds_are_allowed(lab: Lab) -> None:
     assert (await allocations(lab).deleted(make.allocation("a"))).allowed
     assert (await clusters(lab).deleted(make.tenant())).allowed
+
+
+@pytest.mark.parametrize("owner", ["ours", "another"])
+async def test_a_deletion_is_warned_about_by_the_cluster_that_the_allocation_is_of(
+    lab: Lab, owner: str
+) -> None:
+    tenant = make.tenant(status={"phase": "Ready"})
+    lab.server.add("tenantclusters", tenant)
+    uid = tenant.metadata.uid if owner == "ours" else "of-a-cluster-before"
+    held = make.allocation(
+        "a", held=("10.40.0.0", "10.40.0.7"), annotations={names.ANNOTATION_TENANT_UID: uid}
+    )
+    verdict = await allocations(lab).deleted(held)
+    assert verdict.allowed
+    assert bool(verdict.warnings) is (owner == "ours")

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.tenantcluster.elastic.fixedsize import SizedAllocation, decide
+from reconcilers.tenantcluster.reconciler import NAMING_SECONDS
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer
 from tests.reconcilers.platform import Platform
@@ -191,7 +192,8 @@ async def test_at_rest_a_static_tenant_writes_nothing() -> None:
     async with platform.running():
         await become_ready(platform, tenant, "a", "b", "c", "d", "e")
         _ask(platform, 2)
-        await platform.clock.advance(300)
+        # Until its status names the Services of its ranges.
+        await platform.clock.advance(NAMING_SECONDS + 300)
         writes = len(platform.server.history), len(tenant.history)
         await platform.clock.advance(2 * 3600)
         assert (len(platform.server.history), len(tenant.history)) == writes

@@ -2,6 +2,7 @@
 
 from controller.errors import NoAnswer, Unauthorized
 from reconcilers.api import names
+from reconcilers.tenantcluster.reconciler import NAMING_SECONDS
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, address_of, service
 from tests.reconcilers.tenantcluster.elastic.site import (
@@ -84,7 +85,8 @@ async def test_at_rest_an_elastic_tenant_is_read_once_per_tier_and_nothing_is_wr
     Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "one", "two", "three")
-        await platform.clock.advance(120)
+        # Until its status names the Services of its ranges.
+        await platform.clock.advance(NAMING_SECONDS + 120)
         platform.server.requests.clear()
         tenant.requests.clear()
         writes = len(platform.server.history), len(tenant.history)

@@ -8,6 +8,7 @@ from controller.errors import NoAnswer
 from reconcilers.api import names
 from reconcilers.tenantcluster.elastic.demand import demand_of
 from reconcilers.tenantcluster.elastic.shrink import Disuse, disuse
+from reconcilers.tenantcluster.reconciler import NAMING_SECONDS
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, address_of, pool_entries, service
 from tests.reconcilers.server import Json
@@ -227,6 +228,8 @@ async def test_with_all_addresses_in_use_nothing_oscillates() -> None:
     Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "traefik", "web")
+        # Until its status names the Services of its ranges.
+        await platform.clock.advance(NAMING_SECONDS + 120)
         writes = len(platform.server.history), len(tenant.history)
         await platform.clock.advance(2 * 3600)
         assert (len(platform.server.history), len(tenant.history)) == writes

@@ -1,0 +1,66 @@
+"""The deletion of an IPAllocation in use gets a warning that names who uses it."""
+
+from typing import Any
+
+import pytest
+
+from reconcilers.webhooks import ipallocation
+from tests.reconcilers import make
+
+RANGE = ("10.40.0.0", "10.40.0.7")
+HAS = "IPAllocation butler-system/a has 10.40.0.0/29, which"
+
+
+def warnings(status: dict[str, Any], *, meta: Any = None, **allocation: Any) -> list[str]:
+    cluster = make.tenant(status=status, **(meta or {}))
+    old = make.allocation("a", **({"held": RANGE} | allocation))
+    verdict = ipallocation.deleted(old, cluster)
+    assert verdict.allowed
+    return list(verdict.warnings)
+
+
+def used_by(*services: str, allocation: str = "a", **status: Any) -> dict[str, Any]:
+    shown = {
+        "allocation": allocation,
+        "namespace": make.NAMESPACE,
+        "pool": "lab",
+        "type": "loadbalancer",
+        "role": "growth",
+        "family": "IPv4",
+        "range": "10.40.0.0-10.40.0.7",
+        "services": list(services),
+    }
+    return {"phase": "Ready", "network": {"ranges": [shown]}} | status
+
+
+def test_the_services_that_use_the_range_are_named() -> None:
+    assert warnings(used_by("shop/web", "shop/api")) == [
+        f"{HAS} Services shop/web, shop/api of TenantCluster team/a use; they lose these addresses"
+    ]
+
+
+def test_of_many_services_some_are_named() -> None:
+    [warning] = warnings(used_by(*(f"shop/s{number}" for number in range(5))))
+    assert "shop/s4 and perhaps others of TenantCluster team/a" in warning
+
+
+@pytest.mark.parametrize(
+    "status",
+    [{"phase": "Ready"}, used_by(), used_by("shop/web", allocation="b")],
+    ids=["nothing known", "no Service named", "a Service of another range"],
+)
+def test_without_names_a_ready_cluster_is_named(status: dict[str, Any]) -> None:
+    assert warnings(status) == [f"{HAS} may be in use: TenantCluster team/a is Ready"]
+
+
+def test_services_are_named_though_the_cluster_is_not_ready() -> None:
+    assert "shop/web" in warnings(used_by("shop/web", phase="Provisioning"))[0]
+
+
+def test_what_is_not_in_use_is_deleted_without_a_warning() -> None:
+    ready = {"phase": "Ready"}
+    assert warnings({"phase": "Provisioning"}) == []
+    assert warnings(ready, held=None) == []
+    gone = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    assert warnings(used_by("shop/web"), meta=gone) == []
+    assert ipallocation.deleted(make.allocation("a", held=RANGE), None).warnings == ()
