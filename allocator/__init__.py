@@ -28,7 +28,7 @@ from allocator.errors import (
     RequestRefused,
 )
 from allocator.layout import MAX_ADDRESSES, Fault, Layout, pool_faults, validate_pool
-from allocator.space import Capacity, Space, utilization_percent
+from allocator.space import Capacity, Origin, Space, utilization_percent
 
 __all__ = [
     "LISTED_ADDRESSES",
@@ -45,6 +45,7 @@ __all__ = [
     "Layout",
     "MalformedText",
     "NotHeld",
+    "Origin",
     "OutOfRange",
     "PinnedRangeConflict",
     "PoolExhausted",

@@ -55,6 +55,15 @@ class SortedInts:
         block = self._blocks[at]
         return block[bisect_left(block, bound)]
 
+    def count_from(self, bound: int) -> int:
+        """Return how many members are not below `bound`."""
+        at = bisect_left(self._tops, bound)
+        if at == len(self._tops):
+            return 0
+        block = self._blocks[at]
+        later = sum(len(block) for block in self._blocks[at + 1 :])
+        return len(block) - bisect_left(block, bound) + later
+
     def around(self, bound: int) -> tuple[int | None, int | None]:
         """Return the greatest member below `bound` and the smallest one that is not below it."""
         at = bisect_left(self._tops, bound)
@@ -165,6 +174,21 @@ class FreeExtents:
     def shortest(self, count: int) -> int:
         """Return the length of the shortest run that has `count` addresses, 0 if none has."""
         return (self._by_size.from_(count << self._bits) or 0) >> self._bits
+
+    def fitting(self, count: int) -> int:
+        """Return how many runs have `count` addresses."""
+        return self._by_size.count_from(count << self._bits)
+
+    def beside(self, first: int, last: int) -> tuple[int, int]:
+        """Return the lengths of the runs right before and right after a span that is taken."""
+        bits, mask = self._bits, self._mask
+        before, after = self._by_start.around(first << bits)
+        length_before = length_after = 0
+        if before is not None and before & mask == first - 1:
+            length_before = first - (before >> bits)
+        if after is not None and after >> bits == last + 1:
+            length_after = (after & mask) - last
+        return length_before, length_after
 
     def take(self, count: int) -> int | None:
         """Take `count` addresses from the start of the shortest run that has so many.

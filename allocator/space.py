@@ -136,6 +136,19 @@ def utilization_percent(used: int, total: int) -> int:
     return 100 * used // total if total else 0
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a range was chosen from.
+
+    Args:
+        block: the size of the free block that it was taken out of.
+        fitting: how many free blocks were long enough, that one included.
+    """
+
+    block: int
+    fitting: int
+
+
 class Space:
     """The addresses of one pool, free and held.
 
@@ -351,6 +364,13 @@ class Space:
     def shortest_free(self, count: int) -> int:
         """Return the length of the block that `allocate(count)` would take from, 0 if none."""
         return self._free.shortest(count)
+
+    def origin(self, taken: AddressRange) -> Origin:
+        """Return what a range was chosen from that was taken just now."""
+        before, after = self._free.beside(taken.first, taken.last)
+        remainders = sum(length >= taken.size for length in (before, after))
+        fitting = self._free.fitting(taken.size) - remainders + 1
+        return Origin(before + taken.size + after, fitting)
 
     def could_ever(self, count: int) -> bool:
         """Return whether the empty pool has `count` addresses in a row."""

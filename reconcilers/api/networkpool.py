@@ -180,6 +180,8 @@ class Assignment:
     """First address of the range of the second family, if it was promised one."""
     secondaryEndAddress: str | None = None
     """Last address of that range."""
+    choice: str | None = None
+    """How the range was chosen, as the IPAllocation reports it."""
 
 
 @with_config(MODEL)

@@ -120,7 +120,8 @@ WORDS: Mapping[str, Words] = {
                 "Ready",
                 "the allocation holds its range",
                 {
-                    "Ready": "True, phase Allocated: the message has the range",
+                    "Ready": "True, phase Allocated: the message has the range, its pool, and"
+                    " the free block that it was taken out of when it was chosen",
                     "Reconciling": "False, phase Pending: the pool was not reconciled yet",
                     "PoolNotFound": "False, phase Pending: the pool does not exist",
                     "PoolUnreadable": "False, phase Pending: the pool cannot be read; correct or"

@@ -152,6 +152,9 @@ def _allocation(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
         yield f"the pool now has {_free(pool, objects)}"
         yield from _queue(allocation, objects)
         return
+    ready = find(allocation.status.conditions, READY)
+    if ready is not None and ready.status == "True":
+        yield f"recorded when it was chosen: {ready.message}"
     for space in _spaces(pool, objects, allocation):
         for span in held:
             if span.family == space.layout.family:

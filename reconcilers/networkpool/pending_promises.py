@@ -45,6 +45,7 @@ from reconcilers.api.ipallocation import (
 from reconcilers.api.networkpool import NetworkPool, capped
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.conditions import READY, Finding, rendered, with_findings
+from reconcilers.networkpool.choicewords import allocated_message
 from reconcilers.networkpool.protocol import Refusal
 from reconcilers.networkpool.view import View
 from reconcilers.promises.journal import Promise
@@ -167,11 +168,15 @@ class AllocationWriter:
 
 def _granted(promised: Promised, pool: NetworkPool, now: datetime) -> dict[str, Any]:
     given = tuple(part.range for part in promised.promise.ranges)
-    return granted_status(promised.allocation, pool, given, now)
+    return granted_status(promised.allocation, pool, given, now, promised.promise.choice)
 
 
 def granted_status(
-    allocation: IPAllocation, pool: NetworkPool, given: Sequence[AddressRange], now: datetime
+    allocation: IPAllocation,
+    pool: NetworkPool,
+    given: Sequence[AddressRange],
+    now: datetime,
+    choice: str = "",
 ) -> dict[str, Any]:
     """Return the status of `allocation` once it holds `given`.
 
@@ -180,11 +185,10 @@ def granted_status(
         pool: of which it holds them.
         given: one range, or one of each family, in order.
         now: the time.
+        choice: how they were chosen; empty if that is not known.
     """
     first, shown = given[0], [_range_status(one) for one in given]
-    each = " each" if len(given) > 1 else ""
-    texts = " and ".join(one["cidr"] for one in shown)
-    ready = Finding(READY, True, "Ready", f"allocated {first.size} IPs{each}: {texts}")
+    ready = Finding(READY, True, "Ready", allocated_message(pool, given, choice))
     findings = [ready, *ranges.dual_stack(allocation, pool, given)]
     generation = allocation.metadata.generation
     return {

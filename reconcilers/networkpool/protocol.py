@@ -32,6 +32,7 @@ from allocator import (
 from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import MAX_ASSIGNMENTS, NetworkPool
+from reconcilers.networkpool.choicewords import describe_choice
 from reconcilers.networkpool.contents import shown_refusal
 from reconcilers.networkpool.statusjournal import KIND, memory, settle_pool
 from reconcilers.networkpool.view import Named, View
@@ -123,11 +124,14 @@ class Grant:
     promise: Promise
 
     @classmethod
-    def from_choice(cls, allocation: IPAllocation, chosen: tuple[AddressRange, ...]) -> "Grant":
-        """Return the grant of what was chosen for an allocation."""
+    def from_choice(
+        cls, allocation: IPAllocation, chosen: tuple[AddressRange, ...], spaces: Sequence[Space]
+    ) -> "Grant":
+        """Return the grant of what was taken from `spaces` for an allocation just now."""
         meta = allocation.metadata
         promised = tuple(PromisedRange(part, ranges.WORDS[part.family]) for part in chosen)
-        promise = Promise(KIND, meta.key, meta.uid, meta.resourceVersion, promised)
+        words = describe_choice(allocation, chosen, spaces)
+        promise = Promise(KIND, meta.key, meta.uid, meta.resourceVersion, promised, words)
         return cls(allocation, chosen, promise)
 
 
@@ -183,7 +187,8 @@ def choose(pool: NetworkPool, asking: Waiting, spaces: Sequence[Space], room: in
         if len(grants) == room:
             return Choice(tuple(grants), tuple(refusals), more=True)
         try:
-            grants.append(Grant.from_choice(allocation, ranges.take(pool, allocation, spaces)))
+            taken_ranges = ranges.take(pool, allocation, spaces)
+            grants.append(Grant.from_choice(allocation, taken_ranges, spaces))
         except AllocatorError as refused:
             refusal = _refusal(allocation, refused)
             refusals.append(refusal)

@@ -42,6 +42,7 @@ def _promises(pool: NetworkPool) -> Iterator[Promise]:
                 assignment.uid,
                 assignment.resourceVersion,
                 tuple(PromisedRange(part, ranges.WORDS[part.family]) for part in promised),
+                assignment.choice or "",
             )
 
 
@@ -72,6 +73,7 @@ def _rendered(promise: Promise) -> dict[str, str]:
         endAddress=first.end_text,
         secondaryStartAddress=second.start_text if second else None,
         secondaryEndAddress=second.end_text if second else None,
+        choice=promise.choice or None,
     )
     # Not by asdict, which copies each text: a status has hundreds of promises.
     values = ((name, getattr(assignment, name)) for name in _FIELDS)

@@ -56,6 +56,7 @@ class Promise:
         uid: of the request.
         resourceVersion: of the request as it was read when the ranges were chosen; a number.
         ranges: at least one. They are written to the request together.
+        choice: how they were chosen, in words; empty if that is not recorded.
     """
 
     kind: str
@@ -63,6 +64,7 @@ class Promise:
     uid: str
     resourceVersion: str
     ranges: tuple[PromisedRange, ...]
+    choice: str = ""
 
     @property
     def identity(self) -> tuple[str, str]:

@@ -27,6 +27,7 @@ def check(ints: SortedInts, model: list[int], bound: int) -> None:
     below = model[place - 1] if place else None
     assert ints.from_(bound) == above
     assert ints.around(bound) == (below, above)
+    assert ints.count_from(bound) == len(model) - place
     # what makes it fast: no block is long, none is empty
     assert all(0 < len(block) <= 2 * extents._BLOCK for block in ints._blocks)
 

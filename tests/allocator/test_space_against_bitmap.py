@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 from allocator import (
     AddressRange,
     NotHeld,
+    Origin,
     OutOfRange,
     PinnedRangeConflict,
     PoolExhausted,
@@ -58,6 +59,8 @@ class SpaceMachine(RuleBasedStateMachine):
             return multiple()
         assert self.space.could_ever(count)
         given_out = self.space.allocate(count)
+        fitting = sum(size >= count for size in sizes)
+        assert self.space.origin(given_out) == Origin(shortest, fitting)
         assert (given_out.first, given_out.last) == expected
         return self._took(given_out)
 
@@ -66,6 +69,7 @@ class SpaceMachine(RuleBasedStateMachine):
         layout, count = self.pool.layout, 1 << shorter
         prefix = (32 if layout.family == 4 else 128) - shorter
         expected = self.bitmap.best_block(count)
+        blocks = list(self.bitmap.blocks())
         if expected is None:
             with pytest.raises(PoolExhausted) as caught:
                 self.space.allocate_block(prefix)
@@ -75,6 +79,8 @@ class SpaceMachine(RuleBasedStateMachine):
         given_out = self.space.allocate_block(prefix)
         assert (given_out.first, given_out.last) == expected
         assert given_out.text == f"{given_out.start_text}/{prefix}"
+        [block] = [one for one in blocks if one[0] <= given_out.first <= one[1]]
+        assert self.space.origin(given_out).block == block[1] - block[0] + 1
         return self._took(given_out)
 
     @rule(target=held, data=st.data())

@@ -163,15 +163,18 @@ class Forecast:
 
         It may where a range was handed out and another request was refused or not looked at yet.
         """
-        given = [(grant.allocation, grant.ranges) for grant in decision.choice.grants]
+        given = [
+            (grant.allocation, grant.ranges, grant.promise.choice)
+            for grant in decision.choice.grants
+        ]
         given += [
-            (promised.allocation, tuple(part.range for part in promise.ranges))
+            (promised.allocation, tuple(part.range for part in promise.ranges), promise.choice)
             for promise in decision.settled.promises
             for promised in at_version(promise, view)
         ]
-        for allocation, found in given:
+        for allocation, found, choice in given:
             self.ledger.allocations.write_status(
-                allocation, granted_status(allocation, pool, found, self.now)
+                allocation, granted_status(allocation, pool, found, self.now, choice)
             )
         refused = new_refusals(decision.choice.refusals)
         for refusal in refused:

@@ -51,6 +51,15 @@ def test_a_range_is_told_with_the_block_that_it_lies_in_and_the_blocks_that_fit(
     assert "2 free blocks have room for 8, the smallest 8" in lines
 
 
+def test_the_record_of_the_choice_is_shown(tmp_path: Path) -> None:
+    message = "allocated 8 IPs: 10.40.0.0/29 from lab, out of the smallest free block that fits"
+    body = held("first", "10.40.0.0", "10.40.0.7")
+    ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": message}
+    body["status"]["conditions"] = [ready | {"lastTransitionTime": "2026-01-01T00:00:00Z"}]
+    lines = _lines(tmp_path, "butler-system/first", pool(cidr="10.40.0.0/26"), body)
+    assert f"recorded when it was chosen: {message}" in lines
+
+
 def test_a_request_that_waits_is_told_what_it_needs_and_who_is_before_it(tmp_path: Path) -> None:
     first, second = allocation("first", 100), allocation("second", 70)
     first["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"

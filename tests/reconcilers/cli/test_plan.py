@@ -34,7 +34,8 @@ def test_the_status_is_what_the_controller_would_write() -> None:
         "type": "Ready",
         "status": "True",
         "reason": "Ready",
-        "message": "allocated 2 IPs: 10.40.0.0/31",
+        "message": "allocated 2 IPs: 10.40.0.0/31 from lab, out of the smallest free block that"
+        " fits (256 addresses; 1 block fitted)",
         "observedGeneration": 1,
     }
     assert status == {

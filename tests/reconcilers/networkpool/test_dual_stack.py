@@ -42,7 +42,7 @@ def test_nothing_new_is_written_about_pools_and_requests_of_one_family() -> None
     waiting = make.allocation("a", size=2)
     found = served(make.pool(), waiting)
     [promise] = found["assignments"]
-    assert list(promise) == OLD_PROMISE
+    assert list(promise) == [*OLD_PROMISE, "choice"]
     assert "secondary" not in found
     [grant] = decide(make.pool(), waiting).choice.grants
     written = granted_status(waiting, make.pool(), grant.ranges, make.EPOCH)

@@ -58,7 +58,9 @@ async def test_all_waiting_allocations_are_served_in_one_pass() -> None:
     assert status["addresses"] == [f"10.40.0.{n}" for n in range(8)]
     assert (status["allocatedCount"], status["allocatedBy"]) == (8, "networkpool-controller")
     ready = lab.condition("ipallocations", "a", "Ready")
-    assert (ready["status"], ready["message"]) == ("True", "allocated 8 IPs: 10.40.0.0/29")
+    chosen = "out of the smallest free block that fits (256 addresses; 1 block fitted)"
+    message = f"allocated 8 IPs: 10.40.0.0/29 from lab, {chosen}"
+    assert (ready["status"], ready["message"]) == ("True", message)
     assert [event[1:] for event in lab.recorded.events] == [
         ("IPsAllocated", "Allocated 8 IPs (10.40.0.0 - 10.40.0.7) for a"),
         ("IPsAllocated", "Allocated 4 IPs (10.40.0.8 - 10.40.0.11) for b"),

@@ -21,8 +21,9 @@ from reconcilers.networkpool.pending_promises import (
     refused_status,
 )
 from reconcilers.networkpool.protocol import Choice, Grant, Refusal
+from reconcilers.networkpool.statusjournal import KIND
 from reconcilers.networkpool.view import View
-from reconcilers.promises.journal import Promise
+from reconcilers.promises.journal import Promise, PromisedRange
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab, Replica
 from tests.reconcilers.networkpool.test_pass_cost import calls_of
@@ -50,7 +51,7 @@ def choose_by_trying_all(
         if len(grants) == room:
             return Choice(tuple(grants), tuple(refusals), more=True)
         try:
-            grants.append(Grant.from_choice(one, ranges.take(pool, one, spaces)))
+            grants.append(Grant.from_choice(one, ranges.take(pool, one, spaces), spaces))
         except AllocatorError as refused:
             refusals.append(protocol._refusal(one, refused))
     return Choice(tuple(grants), tuple(refusals), more=False)
@@ -122,7 +123,13 @@ class PoolPasses:
         view = make.view(*self.shown.values())
         taken = AddressRange.parse(make.address(20), make.address(20))
         promises = [
-            Grant.from_choice(one, (taken,)).promise
+            Promise(
+                KIND,
+                one.metadata.key,
+                one.metadata.uid,
+                one.metadata.resourceVersion,
+                (PromisedRange(taken),),
+            )
             for name, one in self.shown.items()
             if name in promised
         ]

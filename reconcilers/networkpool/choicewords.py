@@ -1,0 +1,64 @@
+"""How a range was chosen, in words: recorded in the promise, and reported by the IPAllocation.
+
+The words are part of the promise, so whichever replica keeps it reports the same. A pool whose
+schema lacks the field stores the promise without them, and the IPAllocation then reports less.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from allocator import AddressRange, Space
+from reconcilers import ranges
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+
+
+def describe_choice(
+    allocation: IPAllocation, chosen: Sequence[AddressRange], spaces: Sequence[Space]
+) -> str:
+    """Return how the ranges were chosen that were taken from `spaces` just now.
+
+    A range that the allocation held before was not chosen now, and is left out.
+    """
+    parts = list(_parts(allocation, chosen, spaces))
+    if len(chosen) == 1:
+        return "".join(words for _, words in parts)
+    return ", ".join(f"{ranges.WORDS[taken.family]} {words}" for taken, words in parts)
+
+
+def _parts(
+    allocation: IPAllocation, chosen: Sequence[AddressRange], spaces: Sequence[Space]
+) -> Iterator[tuple[AddressRange, str]]:
+    by_family = {space.layout.family: space for space in spaces}
+    held = ranges.all_held(allocation)
+    for taken in chosen:
+        if taken in held:
+            continue
+        if taken in ranges.pins(allocation):
+            yield taken, "as pinned"
+        else:
+            yield taken, _origin(allocation, taken, by_family[taken.family])
+
+
+def _origin(allocation: IPAllocation, taken: AddressRange, space: Space) -> str:
+    """Return which free block a range was taken out of."""
+    origin = space.origin(taken)
+    addresses = "1 address" if origin.block == 1 else f"{origin.block} addresses"
+    prefix = allocation.spec.prefixLength
+    if prefix is not None:
+        return f"out of the smallest free block that has a /{prefix} ({addresses})"
+    blocks = "1 block" if origin.fitting == 1 else f"{origin.fitting} blocks"
+    return f"out of the smallest free block that fits ({addresses}; {blocks} fitted)"
+
+
+def allocated_message(pool: NetworkPool, given: Sequence[AddressRange], choice: str) -> str:
+    """Return the Ready message of an allocation that was given ranges.
+
+    Args:
+        pool: of which they are.
+        given: one range, or one of each family, in order.
+        choice: how they were chosen; empty if that is not known.
+    """
+    each = " each" if len(given) > 1 else ""
+    texts = " and ".join(span.text for span in given)
+    message = f"allocated {given[0].size} IPs{each}: {texts} from {pool.metadata.name}"
+    return f"{message}, {choice}" if choice else message

@@ -1,0 +1,122 @@
+"""What an allocation says of how its range was chosen: the words of the promise, once."""
+
+from typing import Any
+
+import pytest
+
+from controller.errors import ServerFailure
+from controller.meta import Key
+from reconcilers import ranges
+from reconcilers.networkpool import protocol
+from reconcilers.networkpool.pending_promises import granted_status
+from reconcilers.networkpool.statusjournal import KIND, read_journal, render_journal
+from reconcilers.promises.journal import Journal
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+
+SECOND = {"cidr": "fd00::/120"}
+REQUIRE = {"ipFamilyPolicy": "RequireDualStack"}
+
+
+def _message(pool: Any, *allocations: Any) -> str:
+    """Return the message of the one allocation that waits."""
+    geometry = ranges.layouts(pool.spec, 1 << 20)
+    [grant] = protocol.decide(pool, make.view(*allocations), geometry, 256).choice.grants
+    written = granted_status(
+        grant.allocation, pool, grant.ranges, make.EPOCH, grant.promise.choice
+    )
+    message: str = written["conditions"][0]["message"]
+    return message
+
+
+def test_the_message_names_pool_block_and_candidates() -> None:
+    # 10.40.0.8 to .15, .32 to .47 and .64 on are free: the first does not fit.
+    held = [
+        make.allocation("a", held=("10.40.0.0", "10.40.0.7")),
+        make.allocation("b", held=("10.40.0.16", "10.40.0.31")),
+        make.allocation("c", held=("10.40.0.48", "10.40.0.63")),
+    ]
+    assert _message(make.pool(), *held, make.allocation("d", size=12)) == (
+        "allocated 12 IPs: 10.40.0.32-10.40.0.43 from lab, out of the smallest free block that"
+        " fits (16 addresses; 2 blocks fitted)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("asks", "words"),
+    [
+        ({"pin": ("10.40.0.4", "10.40.0.7")}, "10.40.0.4/30 from lab, as pinned"),
+        (
+            {"prefix": 28},
+            "10.40.0.0/28 from lab, out of the smallest free block that has a /28 (256 addresses)",
+        ),
+    ],
+)
+def test_a_range_that_was_not_a_matter_of_size_says_what_it_was(
+    asks: dict[str, Any], words: str
+) -> None:
+    assert _message(make.pool(), make.allocation("a", **asks)).partition(": ")[2] == words
+
+
+def test_each_family_says_how_its_range_was_chosen() -> None:
+    message = _message(make.pool(secondary=SECOND), make.allocation("a", asks=REQUIRE, size=8))
+    fits = "out of the smallest free block that fits (256 addresses; 1 block fitted)"
+    assert message == (
+        f"allocated 8 IPs each: 10.40.0.0/29 and fd00::/125 from lab, IPv4 {fits}, IPv6 {fits}"
+    )
+
+
+def test_a_range_that_was_held_before_was_not_chosen_now() -> None:
+    wiped = make.allocation("a", held=("10.40.0.0", "10.40.0.7"), phase="Pending")
+    assert _message(make.pool(), wiped) == "allocated 8 IPs: 10.40.0.0/29 from lab"
+
+
+async def test_a_replica_that_keeps_anothers_promise_writes_the_words_of_the_choice() -> None:
+    lab = Lab()
+    lab.server.add("networkpools", make.pool())
+    lab.server.add("ipallocations", make.allocation("a", size=8))
+    lab.server.fail(ServerFailure(500, "", "dies"), times=9, plural="ipallocations", verb="patch")
+    await lab.pool()
+    [promise] = lab.see("networkpools", "lab")["assignments"]
+    lab.server.recover()
+    lab.server.add("ipallocations", make.allocation("later", held=("10.40.0.64", "10.40.0.79")))
+    successor = lab.another()
+    for _ in range(2):  # a promise of another replica is kept once it was seen for a while
+        await successor.pools.reconcile(Key(make.NAMESPACE, "lab"))
+        await lab.clock.advance(lab.settings.pool.foreign_patience)
+    await successor.pools.reconcile(Key(make.NAMESPACE, "lab"))
+    ready = lab.condition("ipallocations", "a", "Ready")
+    assert ready["message"] == f"allocated 8 IPs: 10.40.0.0/29 from lab, {promise['choice']}"
+    assert "(256 addresses; 1 block fitted)" in promise["choice"]
+
+
+async def test_the_words_do_not_change_when_the_pool_does() -> None:
+    lab = Lab()
+    lab.server.add("networkpools", make.pool())
+    lab.server.add("ipallocations", make.allocation("a", size=8))
+    await lab.pool()
+    before = lab.server.see("ipallocations", "a")
+    lab.server.add("ipallocations", make.allocation("b", size=8))
+    await lab.pool()
+    await lab.pool()
+    assert lab.server.see("ipallocations", "a") == before
+
+
+def test_a_promise_that_was_stored_without_words_is_kept_without_them() -> None:
+    allocation = make.allocation("a", size=8)
+    promise = make.promise(allocation, "10.40.0.0", "10.40.0.7")
+    pool = make.pool(status={"assignments": [make.listed(promise)]})
+    [stored] = read_journal(pool).promises
+    given = tuple(part.range for part in stored.ranges)
+    written = granted_status(allocation, pool, given, make.EPOCH, stored.choice)
+    assert written["conditions"][0]["message"] == "allocated 8 IPs: 10.40.0.0/29 from lab"
+
+
+def test_the_words_are_stored_with_the_promise_and_read_again() -> None:
+    geometry = ranges.layouts(make.pool().spec, 1 << 20)
+    view = make.view(make.allocation("a", size=8))
+    decision = protocol.decide(make.pool(), view, geometry, 256)
+    [grant] = decision.choice.grants
+    stored = make.pool(status=render_journal(Journal({KIND: 1}, (grant.promise,))))
+    assert read_journal(stored).promises == (grant.promise,)
+    assert grant.promise.choice
