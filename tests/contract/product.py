@@ -53,18 +53,26 @@ async def under_shipped_roles(
     """
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}}
     assert (await admin.post("/api/v1/namespaces", json=body)).status_code in {201, 409}
-    files = [
-        one for part in ("rbac", integration) for one in sorted(folder(part).iterdir(), key=str)
-    ]
-    for file in files:
-        for one in read_all_yaml(file.read_text(encoding="utf-8")):
-            if isinstance(one, dict) and one.get("kind") in PATHS:
-                path = PATHS[one["kind"]].format(one["metadata"].get("namespace", HOME))
-                answer = await admin.post(path, json=one)
-                assert answer.status_code == 201, answer.text
+    for component in ("rbac", integration):
+        await install_roles(admin, component)
     groups = ["system:serviceaccounts", f"system:serviceaccounts:{HOME}", "system:authenticated"]
     await plane.add_user(ACCOUNT, groups)
     return plane.write_kubeconfig(where / f"{integration}-account", ACCOUNT)
+
+
+async def install_roles(admin: httpx.AsyncClient, component: str) -> None:
+    """Create the roles and bindings of a component in manifests/.
+
+    Args:
+        admin: the administrator's client.
+        component: the folder.
+    """
+    for file in sorted(folder(component).iterdir(), key=str):
+        for role in read_all_yaml(file.read_text(encoding="utf-8")):
+            if isinstance(role, dict) and role.get("kind") in PATHS:
+                path = PATHS[role["kind"]].format(role["metadata"].get("namespace", HOME))
+                answer = await admin.post(path, json=role)
+                assert answer.status_code == 201, answer.text
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from controller.httpserver import Bind
 from reconcilers.ui.serving import local_page
 from tests.browser import browser
 from tests.contract.clusterapi.lab import Lab
-from tests.contract.product import Server
+from tests.contract.product import Server, install_roles
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
@@ -18,6 +18,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="package")
 async def test_a_claim_that_is_served_and_released_is_seen_on_the_page(
     server: Server, lab: Lab, tmp_path: Path
 ) -> None:
+    await install_roles(server.admin, "ui")  # the page shows the controllers' events
     transport = await connect(server.kubeconfig, None, user_agent="page")
     named = f"InClusterIPPool {lab.namespace}/machines"
     pool = f"document.querySelector('[data-pool=\"{named}\"]')"
