@@ -5,8 +5,8 @@ start and after a change. A pool that still waits after ten seconds is reported,
 
 The pool's status reports the wait, too. Replicas may wait for different things, or one may not
 have to wait, so a replica leaves alone what another replica has reported since the wait began.
-Otherwise two replicas would write in turn. It overwrites its own earlier report, and one from
-before the wait, which may be out of date.
+Otherwise two replicas would write in turn. A replica overwrites its own latest report. As its
+first report in a wait it overwrites one from before the wait, which may be out of date.
 """
 
 from dataclasses import dataclass
@@ -93,7 +93,8 @@ class WaitLog:
             return False
         if not shown:
             return not wait.reported  # once: another replica may know what this one waits for
-        return shown in {wait.shown_before, wait.reported}
+        # Once it has reported, a report from before may be that of another replica that restarted.
+        return shown == (wait.reported or wait.shown_before)
 
     def note_reported(self, key: Key, message: str) -> None:
         """Note that this replica has written what a pool waits for into its status."""

@@ -97,6 +97,21 @@ async def test_two_replicas_that_wait_for_different_things_do_not_write_in_turn(
     assert _message(lab) == reported
 
 
+async def test_a_replica_that_restarts_does_not_begin_to_write_in_turn_with_another() -> None:
+    lab = _lab()
+    await _wait(lab, _reconciler(lab, UnknownHolders("claims are not known")))
+    second = _reconciler(lab, UnknownHolders("IPAMAllocations are not known"))
+    await _wait(lab, second)
+    restarted = _reconciler(lab, UnknownHolders("claims are not known"))
+    await _wait(lab, restarted, second)
+    reported = _message(lab)
+    lab.server.requests.clear()
+    for _ in range(3):
+        await _wait(lab, restarted, second)
+    assert lab.server.count(verb="patch") == 0
+    assert _message(lab) == reported
+
+
 async def test_a_pool_that_waits_for_long_for_the_list_of_another_pool_is_logged() -> None:
     lab, holders = _lab(), UnknownHolders("")
     holders.behind = ListUnderWay()
