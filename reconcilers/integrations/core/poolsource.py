@@ -63,7 +63,9 @@ class PoolSource:
         self._resources = resources
         self._offers_of = offers_of
         groups = sorted({resource.group for resource in resources})
-        self._discovery = Discovery(manager, groups, self._served, bool, self._doubt, clock)
+        self._discovery = Discovery(
+            manager, groups, self._served, self._suffices, self._doubt, clock
+        )
         spaces.expect(kinds)
         manager.add_service(f"pools/{resources[0].group}", self.run, leader_only=False)
 
@@ -81,6 +83,10 @@ class PoolSource:
         )
         look.check_complete()
         return served
+
+    def _suffices(self, served: Served) -> bool:
+        """Return whether all kinds of pools are served, so that no other has to be looked for."""
+        return served == frozenset(self._resources)
 
     def _doubt(self) -> None:
         self._spaces.expect(self._kinds)

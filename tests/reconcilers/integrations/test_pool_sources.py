@@ -177,3 +177,17 @@ async def test_pools_that_may_not_be_read_are_compared_with_none_until_they_may(
         replica.link.failing = lambda _: None
         await home.pass_by(120)
         assert "IPAMPool kkp" in await message(home, POOLS[0])
+
+
+async def test_a_kind_that_is_served_later_is_noticed_without_a_definition() -> None:
+    settings = Settings(integration=(CLUSTER_API,))
+    async with cluster(settings, *CLAIM_KINDS, clusterapi.IN_CLUSTER_IP_POOL) as home:
+        home.start("a")
+        await home.pass_by(60)
+        assert (await message(home, POOLS[0])).startswith("no other")
+        # As behind an aggregated API server: no CustomResourceDefinition changes.
+        home.api.serve(clusterapi.GLOBAL_IP_POOL)
+        spec = {"addresses": ["10.0.0.8-10.0.0.15"], "prefix": 24, "gateway": "10.0.0.1"}
+        await create(home, clusterapi.GLOBAL_IP_POOL, "global", spec)
+        await home.pass_by(60)
+        assert "GlobalInClusterIPPool global (8 addresses)" in await message(home, POOLS[0])
