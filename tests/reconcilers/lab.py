@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from controller.cache import Cache
 from controller.client import Client
-from controller.codec import Added, Deleted, Modified
+from controller.codec import Added, Deleted, Modified, Unreadable, decode_event
 from controller.events import Recorder
 from controller.meta import Key
 from controller.outcome import Outcome
@@ -196,9 +196,10 @@ class Replica:
             self._held[plural].append(happening)
         elif plural in self.caches:
             cache = self.caches[plural]
-            typed = msgspec.convert(happening.object, cache.resource.type)
-            kinds: dict[str, Any] = {"ADDED": Added, "MODIFIED": Modified, "DELETED": Deleted}
-            cache.apply(kinds[happening.type](typed))
+            line = msgspec.json.encode({"type": happening.type, "object": happening.object})
+            event = decode_event(cache.resource, line)
+            assert isinstance(event, Added | Modified | Deleted | Unreadable)
+            cache.apply(event)
 
     def _answered(self, resource: Any, obj: Any) -> None:
         if resource.plural in self.caches:

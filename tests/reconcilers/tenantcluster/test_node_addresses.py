@@ -193,3 +193,39 @@ async def test_waiting_for_a_cluster_to_go_sends_no_requests() -> None:
     lab.server.requests.clear()
     assert await lab.allocation(NODES) == Blocked("WaitingForTenant", 5.0)
     assert lab.server.requests == []
+
+
+@pytest.mark.parametrize("unreadable", ["pool", "allocation of the pool"])
+async def test_the_old_allocation_stays_while_its_pool_hands_out_nothing(unreadable: str) -> None:
+    lab, given = await _lab()
+    lab.gate.real = lab.tenant_gate
+    lab.server.delete("ipallocations", NODES)
+    # The successor is refused for the old range alone, so it would be the first to get it.
+    await lab.cluster()
+    [successor] = [name for name in map(_name, _of_nodes(lab)) if name != NODES]
+    await lab.allocation(successor)
+    await lab.pool()
+    refused = lab.condition("ipallocations", successor, "Ready")
+    assert refused["reason"] == "PinnedRangeConflict"
+
+    spoilt: Json = {"spec": {"cidr": 7}}
+    if unreadable == "pool":
+        lab.server.edit("networkpools", "lab", spoilt)
+    else:
+        lab.server.add("ipallocations", make.allocation("odd", tenant="x/y"))
+        lab.server.edit("ipallocations", "odd", {"spec": {"count": "many"}})
+    await lab.allocation(NODES)
+    assert _range(lab, NODES) == given
+
+    if unreadable == "pool":
+        lab.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/28"}})
+    else:
+        lab.server.vanish("ipallocations", "odd")
+    await lab.clock.advance(60)
+    await lab.allocation(NODES)
+    assert not lab.server.has("ipallocations", NODES)
+
+
+def _name(allocation: Json) -> str:
+    name: str = allocation["metadata"]["name"]
+    return name
