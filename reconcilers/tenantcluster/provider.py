@@ -48,6 +48,8 @@ class ProviderUnknown(Exception):
 
     reason: ClassVar[str]
     """Of the condition NetworkReady."""
+    key: Key | None = None
+    """The ProviderConfig that counts; None if that is not known."""
 
 
 class DefaultUnknown(ProviderUnknown):
@@ -66,6 +68,7 @@ class ProviderUnreadable(ProviderUnknown):
 
     def __init__(self, key: Key) -> None:
         super().__init__(f"ProviderConfig {key} cannot be read; correct or delete it")
+        self.key = key
 
 
 class Providers:

@@ -30,9 +30,10 @@ class Provision:
 
     Args:
         key: the one that the cluster names, or that is the default; None if it names none and
-            there is none.
-        config: that object; None if it does not exist.
-        unknown: why the default is not known; empty if it is, or is not needed.
+            there is none, or the default is not known.
+        config: that object; None if it does not exist or cannot be read.
+        unknown: why it is not known which ProviderConfig counts, or what it says, and what to do;
+            empty if that is known.
         refused: why ProviderConfigs of its namespace do not count; empty if they do.
     """
 
@@ -92,7 +93,7 @@ def moved(
 def _provider_warnings(new: TenantCluster, provision: Provision) -> Iterator[str]:
     """Yield warnings about a provider that is absent and a pool size that has no effect."""
     if provision.unknown:
-        yield f"the platform's default ProviderConfig is not known: {provision.unknown}"
+        yield f"{provision.unknown}; the cluster waits until then"
         return
     if provision.refused:
         what = f"ProviderConfig {provision.key} is not used: {provision.refused}"

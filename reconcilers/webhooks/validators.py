@@ -20,7 +20,7 @@ from typing import Protocol, TypeVar
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
-from controller.errors import NotFound
+from controller.errors import MalformedAnswer, NotFound
 from controller.meta import Key
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -37,7 +37,16 @@ from reconcilers.networkpool.view import OtherHoldings, Reader, Unreadable, View
 from reconcilers.poolnamespaces import describe_refused_namespace
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.tenantcluster.allocations.membership import is_foreign, members
-from reconcilers.tenantcluster.provider import Providers, ProviderUnknown, refers_to
+from reconcilers.tenantcluster.allocations.unreadable_members import (
+    unreadable_in_list,
+    unreadable_members,
+)
+from reconcilers.tenantcluster.provider import (
+    Providers,
+    ProviderUnknown,
+    ProviderUnreadable,
+    refers_to,
+)
 from reconcilers.webhooks import ipallocation, networkpool, providerconfig, tenantcluster
 from reconcilers.webhooks.tenantcluster import Provision
 from reconcilers.webhooks.verdict import NOTHING, Verdict, forbidden
@@ -310,20 +319,29 @@ class ClusterValidator:
         if old is None or new.spec.providerConfigRef == old.spec.providerConfigRef:
             return verdict
         both = (await self._provision(old), after)
-        cached = members(self._allocations, old)
-        moved = tenantcluster.moved(old, both, [one.metadata.key for one in cached])
+        moved = tenantcluster.moved(old, both, self._cached_members(old))
         if moved.causes:
-            moved = tenantcluster.moved(old, both, await self._live_members(old))
+            moved = tenantcluster.moved(old, both, await self._list_members(old))
         return Verdict((*verdict.causes, *moved.causes), verdict.warnings)
 
-    async def _live_members(self, cluster: TenantCluster) -> list[Key]:
+    def _cached_members(self, cluster: TenantCluster) -> list[Key]:
+        """Return a cluster's cached allocations, and unreadable ones that may be its."""
+        key, uid = cluster.metadata.key, cluster.metadata.uid
+        readable = [allocation.metadata.key for allocation in members(self._allocations, cluster)]
+        unreadable = unreadable_members(self._allocations, key, uid)
+        return [*readable, *(allocation.key for allocation in unreadable)]
+
+    async def _list_members(self, cluster: TenantCluster) -> list[Key]:
+        """Return what `_cached_members` does, by a live list."""
         page = await self._client.list(IP_ALLOCATION)
-        return [
-            one.metadata.key
-            for one in page.items
-            if one.spec.tenantClusterRef.key == cluster.metadata.key
-            and not is_foreign(one, cluster)
+        key, uid = cluster.metadata.key, cluster.metadata.uid
+        readable = [
+            allocation.metadata.key
+            for allocation in page.items
+            if allocation.spec.tenantClusterRef.key == key and not is_foreign(allocation, cluster)
         ]
+        unreadable = unreadable_in_list(page.unreadable, key, uid)
+        return [*readable, *(allocation.key for allocation in unreadable)]
 
     async def deleted(self, old: TenantCluster) -> Verdict:  # noqa: ARG002 - whatever it is
         """Refuse nothing: the finalizer gives everything back first."""
@@ -334,7 +352,7 @@ class ClusterValidator:
         try:
             config = await self._providers.for_tenant(cluster)
         except ProviderUnknown as unknown:
-            return Provision(None, None, str(unknown))
+            return Provision(unknown.key, None, str(unknown))
         named = cluster.spec.providerConfigRef
         if named is None:
             key = config.metadata.key if config is not None else None
@@ -345,6 +363,8 @@ class ClusterValidator:
                 config = await self._client.get(PROVIDER_CONFIG, key)
             except NotFound:
                 config = None
+            except MalformedAnswer:
+                return Provision(key, None, str(ProviderUnreadable(key)))
         return Provision(key, config, refused=self._refused(key))
 
     def _refused(self, provider: Key | None) -> str:

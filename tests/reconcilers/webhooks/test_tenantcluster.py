@@ -6,6 +6,7 @@ import pytest
 
 from controller.meta import Key
 from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.tenantcluster.provider import DefaultUnknown
 from reconcilers.webhooks import tenantcluster
 from reconcilers.webhooks.tenantcluster import Provision
 from reconcilers.webhooks.verdict import Verdict
@@ -113,10 +114,14 @@ def test_the_provider_cannot_be_changed_once_addresses_were_given(
 
 
 def test_a_default_that_is_not_known_is_a_warning_and_keeps_addresses_where_they_are() -> None:
-    unknown = Provision(None, None, "ButlerConfig butler may not be read")
+    unknown = Provision(None, None, str(DefaultUnknown("ButlerConfig butler may not be read")))
     verdict = tenantcluster.review_spec(make.tenant(), unknown, make.spaces())
     assert verdict.allowed
-    assert "default ProviderConfig is not known: ButlerConfig butler" in verdict.warnings[0]
+    [warning] = verdict.warnings
+    assert warning == (
+        "the platform's default ProviderConfig is not known: ButlerConfig butler may not be read;"
+        " the cluster waits until then"
+    )
     both = (unknown, provision(IPAM))
     assert tenantcluster.moved(make.tenant(), both, []).allowed
     assert not tenantcluster.moved(make.tenant(), both, [Key("team", "a-lb")]).allowed

@@ -208,6 +208,50 @@ async def test_a_cluster_may_turn_to_another_provider_once_its_addresses_are_gon
     assert (await clusters(lab).updated(cluster("other"), cluster("default"))).allowed
 
 
+@pytest.mark.parametrize("uid", ["", "of an earlier cluster"], ids=["its own", "an earlier one's"])
+@pytest.mark.parametrize("cached", [True, False], ids=["cached as unreadable", "cached as it was"])
+async def test_a_cluster_with_an_unreadable_allocation_keeps_its_provider(
+    lab: Lab, cached: bool, uid: str
+) -> None:
+    for name in ("default", "other"):
+        lab.server.add("providerconfigs", make.provider("lab", name=name))
+    notes = {names.ANNOTATION_TENANT_UID: uid} if uid else {}
+    lab.server.add("ipallocations", make.allocation("team-a-lb", annotations=notes))
+    judge: Replica = lab
+    if not cached:
+        judge = lab.another()
+        judge.hold("ipallocations")
+    lab.server.edit("ipallocations", "team-a-lb", {"spec": {"count": "many"}})
+    verdict = await clusters(judge).updated(cluster("other"), cluster("default"))
+    assert verdict.allowed == bool(uid)
+    assert uid or "IPAllocation team-a-lb" in verdict.sentence()
+
+
+async def test_a_cluster_does_not_turn_from_an_unreadable_provider_to_another(lab: Lab) -> None:
+    for name in ("default", "other"):
+        lab.server.add("providerconfigs", make.provider("lab", name=name))
+        lab.server.edit("providerconfigs", name, {"spec": {"network": 7}})
+    lab.server.add("ipallocations", make.allocation("team-a-lb"))
+    judge, old = clusters(lab), cluster("default")
+    assert not (await judge.updated(cluster("other"), old)).allowed
+    verdict = await judge.updated(cluster("default"), cluster(None))
+    assert verdict.allowed, "it is the default"
+    [warning] = verdict.warnings
+    assert warning == (
+        "ProviderConfig butler-system/default cannot be read; correct or delete it; the cluster"
+        " waits until then"
+    )
+
+
+async def test_a_provider_that_is_read_live_and_cannot_be_decoded_is_a_warning(lab: Lab) -> None:
+    slow = lab.another()
+    slow.hold("providerconfigs")
+    lab.server.add("providerconfigs", make.provider("lab", name="onprem"))
+    lab.server.edit("providerconfigs", "onprem", {"spec": {"network": 7}})
+    [warning] = (await clusters(slow).created(cluster("onprem"))).warnings
+    assert "ProviderConfig butler-system/onprem cannot be read" in warning
+
+
 async def test_a_namespace_that_is_the_default_may_be_written_or_not(lab: Lab) -> None:
     lab.server.add("providerconfigs", make.provider("lab", name="onprem"))
     given = {"lbAllocationRef": {"name": "team-a-lb"}}
