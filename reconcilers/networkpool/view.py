@@ -70,22 +70,6 @@ class View:
         return found if found is not None and found.metadata.uid == uid else None
 
 
-def _view_of(listed: ListedAllocations, pool: Key) -> View:
-    """Return what a LIST shows of a pool.
-
-    Raises:
-        UnreadableAllocations: some of what it lists cannot be decoded.
-    """
-    if names := unreadable_near(listed.unreadable, pool):
-        raise UnreadableAllocations(names)
-    return View.from_allocations(
-        listed.revision,
-        listed.by_pool.get(pool, ()),
-        listed.by_key.get,
-        listed.unreadable.keys(),
-    )
-
-
 RETRY_SECONDS = 0.1
 """After which a pass looks again at a cache that is behind."""
 LIST_SECONDS = 0.5
@@ -120,6 +104,9 @@ class ListUnderWay(Behind):
 class CacheWait:
     """Decides how long passes wait for a cache before they ask the server.
 
+    A LIST may show what a cache that is behind does not: an object that a person wrote, which no
+    promise announces. So a cache is used again only once it has read what the last LIST showed.
+
     Args:
         clock: the time.
         seconds: to wait for what was written to each pool.
@@ -129,6 +116,16 @@ class CacheWait:
         self._clock = clock
         self._seconds = seconds
         self._since: dict[Hashable, float] = {}
+        self._listed: dict[Hashable, int] = {}
+        """By pool: the highest resourceVersion that its last LIST showed, until it is read."""
+
+    def note_list(self, pool: Hashable, objects: Iterable[Object]) -> None:
+        """Note what a LIST showed of a pool."""
+        self._listed[pool] = max((shown.metadata.revision for shown in objects), default=0)
+
+    def has_read_list(self, cache: Cache[Any], pool: Hashable) -> bool:
+        """Return whether a cache has read what the last LIST showed of a pool."""
+        return cache.position >= self._listed.get(pool, 0)
 
     def has_read(self, cache: Cache[Any], revision: int, pool: Hashable) -> bool:
         """Return whether a cache has read up to a revision; False if it is given up.
@@ -141,7 +138,7 @@ class CacheWait:
         Raises:
             Behind: the cache may still get there.
         """
-        if cache.position >= revision:
+        if cache.position >= revision and self.has_read_list(cache, pool):
             self.forget(pool)
             return True
         now = self._clock.monotonic()
@@ -152,6 +149,7 @@ class CacheWait:
     def forget(self, pool: Hashable) -> None:
         """Forget a pool, which is gone or has been waited for."""
         self._since.pop(pool, None)
+        self._listed.pop(pool, None)
 
 
 class Unreadable(Exception):
@@ -467,7 +465,7 @@ class Reader:
             UnreadableAllocations: some of what it lists cannot be decoded.
             ControllerError: the list failed.
         """
-        return _view_of(await self._lists.list_now(pool.namespace), pool)
+        return self._view_of(await self._lists.list_now(pool.namespace), pool)
 
     async def shared(self, pool: NetworkPool) -> View:
         """Return the view of a LIST that began after `pool` was read, shared with other pools.
@@ -480,7 +478,7 @@ class Reader:
         listed = await self._lists.read(pool)
         if listed is None:
             raise ListUnderWay
-        return _view_of(listed, pool.metadata.key)
+        return self._view_of(listed, pool.metadata.key)
 
     async def at_least(self, pool: NetworkPool, revision: int) -> View:
         """Return a view that has read up to `revision`, or a LIST begun after `pool` was read.
@@ -497,6 +495,20 @@ class Reader:
             self._lists.forget(key)
             return self.cached(key)
         return await self.shared(pool)
+
+    def _view_of(self, listed: ListedAllocations, pool: Key) -> View:
+        """Return what a LIST shows of a pool, and note it for the cache.
+
+        Raises:
+            UnreadableAllocations: some of what it lists cannot be decoded.
+        """
+        if names := unreadable_near(listed.unreadable, pool):
+            raise UnreadableAllocations(names)
+        allocations = listed.by_pool.get(pool, ())
+        self._wait.note_list(pool, allocations)
+        return View.from_allocations(
+            listed.revision, allocations, listed.by_key.get, listed.unreadable.keys()
+        )
 
     def forget_lists(self) -> None:
         """Forget all LISTs: the server may have another history by now."""

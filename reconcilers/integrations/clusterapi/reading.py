@@ -1,8 +1,9 @@
 """Read the claims and IPAddresses of a pool for a pass: from caches, or by LIST if they lag.
 
 The position is what the watch of claims delivered; own answers never move it, or a replica could
-believe to have read what it only wrote. IPAddresses need no position of their own: what a promise
-brought about is on record in the claim, and one made by hand was never promised.
+believe to have read what it only wrote. The journal asks for no position of IPAddresses: what a
+promise brought about is on record in the claim, and one made by hand was never promised. But what
+a LIST showed, of claims or IPAddresses, is not forgotten: a cache counts again once it shows that.
 """
 
 from typing import Any
@@ -72,7 +73,9 @@ class Reader:
             ControllerError: the list failed.
         """
         self.check_cached(kind, pool)
-        if self._wait.has_read(self._caches.claims, revision, space_name(kind, pool)):
+        name = space_name(kind, pool)
+        has_read_claims = self._wait.has_read(self._caches.claims, revision, (CLAIMS, name))
+        if has_read_claims and self._wait.has_read(self._caches.addresses, 0, (ADDRESSES, name)):
             return self.cached(kind, pool, space)
         return await self.live(kind, pool, space)
 
@@ -83,14 +86,17 @@ class Reader:
 
         What a view of the caches finds is of now, what it holds is of when it was read. A promise
         that was kept meanwhile would be settled by the one, and free by the other. A view of
-        lists is of one moment.
+        lists is of one moment. It stays until both caches show what it shows.
 
         Raises:
             UnreadableHolders: claims or IPAddresses that may be the pool's cannot be decoded.
         """
         self.check_cached(kind, pool)
+        addresses, name = self._caches.addresses, space_name(kind, pool)
         is_reached = self._caches.claims.position >= view.position
-        return self.cached(kind, pool, space) if is_reached else view
+        if is_reached and self._wait.has_read_list(addresses, (ADDRESSES, name)):
+            return self.cached(kind, pool, space)
+        return view
 
     def check_cached(self, kind: Resource[Any], pool: Key) -> None:
         """Raise if the caches show objects that cannot be decoded and may be the pool's.
@@ -114,6 +120,8 @@ class Reader:
         check_readable(kind, pool, claims.unreadable, addresses.unreadable)
         mine = [one for one in claims.items if name in space_of(one)]
         theirs = [one for one in addresses.items if name in space_of(one)]
+        self._wait.note_list((CLAIMS, name), mine)
+        self._wait.note_list((ADDRESSES, name), theirs)
         contents = contents_of(space, zip(self._sources, (mine, theirs), strict=True))
         by_key = {one.metadata.key: one for one in claims.items}
         answers = {one.metadata.key: one for one in addresses.items}
@@ -149,5 +157,7 @@ class Reader:
 
     def forget(self, kind: Resource[Any], pool: Key) -> None:
         """Forget a pool that is gone."""
-        self._kept.forget(space_name(kind, pool))
-        self._wait.forget(space_name(kind, pool))
+        name = space_name(kind, pool)
+        self._kept.forget(name)
+        for source in (CLAIMS, ADDRESSES):
+            self._wait.forget((source, name))

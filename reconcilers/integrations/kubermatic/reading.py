@@ -188,6 +188,7 @@ class Reader:
         """
         page = await self._client.list(ALLOCATIONS, fields=f"metadata.name={pool}")
         check_readable(pool, page.unreadable)
+        self._wait.note_list(pool, page.items)
         by_key = {one.metadata.key: one for one in page.items}
         return View(page.revision, page.items, by_key.get, page.unreadable.keys())
 

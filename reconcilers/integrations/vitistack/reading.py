@@ -87,6 +87,7 @@ class Reader:
         page = await self._client.list(ALLOCATIONS, namespace=network.namespace)
         self._caches.check_readable(network, page.unreadable)
         mine = {one.metadata.key: one for one in page.items if one.network == network}
+        self._wait.note_list(network, mine.values())
         return mine, page.revision
 
     def forget(self, network: Key) -> None:

@@ -12,6 +12,7 @@ from reconcilers.integrations.clusterapi import networkpools
 from reconcilers.integrations.clusterapi.choosing import Chooser
 from reconcilers.integrations.clusterapi.networkpools import ClaimHolders, NetworkPoolClaims
 from reconcilers.integrations.clusterapi.reading import Reader
+from reconcilers.networkpool.view import CacheWait
 from reconcilers.promises.journal import Journal
 
 Patch = pytest.MonkeyPatch
@@ -71,3 +72,8 @@ def promises_to_claims_free(mp: Patch) -> None:
         return [*view.contents.held()]
 
     mp.setattr(NetworkPoolClaims, "held", held)
+
+
+def lists_forgotten(mp: Patch) -> None:
+    """A cache is used again though it does not show yet what a LIST showed."""
+    mp.setattr(CacheWait, "note_list", lambda self, pool, objects: None)

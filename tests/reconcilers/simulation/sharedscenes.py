@@ -183,3 +183,55 @@ async def claim_written_while_allocations_are_listed(stage: SharedStage) -> str 
         await stage.work(other, CLAIM_POOL, "p", meanwhile)
         await stage.clock.advance(2)
     return stage.problem
+
+
+async def address_made_by_hand_that_a_list_showed(
+    stage: SharedStage, *, between_passes: bool = False
+) -> str | None:
+    """A pass over claims lists an IPAddress that another provider made; its cache lags behind.
+
+    The caches of claims and allocations catch up while the pass lists allocations, or after it.
+    """
+    other = stage.replica()
+    unserved = {"spec": {"poolRef": REF}}
+    status = {"addressRef": {"name": "c"}}
+    stage.model.create(CLAIMS, {"metadata": {"name": "c"}, **unserved, "status": status})
+    spec = {"claimRef": {"name": "c"}, "poolRef": REF, "address": f"{FIRST}0", "prefix": 24}
+    stage.model.create(ADDRESSES, {"metadata": {"name": "c"}, "spec": spec})
+    stage.model.create(CLAIMS, {"metadata": {"name": "d"}, **unserved})
+    await stage.clock.advance(1)
+    stage.claim("e")
+    stage.ask("a")
+    first = stage.replica()
+    for _ in range(2):  # the second passes drop the settled promises, and raise both memories
+        for number in (POOL, CLAIM_POOL):
+            await stage.work(first, number, "p")
+            first.read(1.0, all_of_it=True)
+        await stage.clock.advance(60)
+    patch = {"metadata": {"finalizers": [CLAIM_FINALIZER]}}
+    stage.model.patch(CLAIMS, "d", patch, guarded=False)
+    other.pools.advance(other.pools.behind)
+
+    def catch_up() -> None:
+        for cached in (other.claims, other.allocations):
+            cached.advance(cached.behind)
+            cached.cache.bookmark(stage.model.revision)
+
+    def meanwhile(flight: Flight) -> bool:
+        if flight.plural == ALLOCATIONS and not flight.name and not between_passes:
+            catch_up()
+        return False
+
+    for _ in range(3):  # at first it waits for its caches of claims and allocations
+        await stage.work(other, CLAIM_POOL, "p", meanwhile)
+        await stage.clock.advance(2)
+    catch_up()
+    for _ in range(2):  # d may have come from a backup with an IPAddress, which is waited for
+        await stage.work(other, CLAIM_POOL, "p")
+        await stage.clock.advance(60)
+    return stage.problem
+
+
+async def address_made_by_hand_that_an_earlier_list_showed(stage: SharedStage) -> str | None:
+    """The same, where the caches catch up between two passes."""
+    return await address_made_by_hand_that_a_list_showed(stage, between_passes=True)

@@ -9,7 +9,7 @@ from tests.reconcilers.simulation import sharedscenes as scenes
 from tests.reconcilers.simulation.chaos import Plan
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, integration_plans
 from tests.reconcilers.simulation.sharedpools import SharedRun
-from tests.reconcilers.simulation.stage import played
+from tests.reconcilers.simulation.stage import Scene, played
 from tests.reconcilers.simulation.switch import check_scene
 
 SCENES = {
@@ -63,6 +63,22 @@ def test_a_pass_over_claims_chooses_by_one_moment_though_it_lists_allocations_in
     check_scene(
         rules.view_kept_while_allocations_are_listed,
         lambda: played(scenes.claim_written_while_allocations_are_listed, scenes.SharedStage),
+        "both have",
+    )
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [
+        scenes.address_made_by_hand_that_a_list_showed,
+        scenes.address_made_by_hand_that_an_earlier_list_showed,
+    ],
+)
+def test_an_address_that_a_list_showed_is_taken_until_the_cache_shows_it(scene: Scene) -> None:
+    """Else it is free again as soon as the cache of claims has caught up."""
+    check_scene(
+        rules.lists_forgotten,
+        lambda: played(scene, scenes.SharedStage),
         "both have",
     )
 
