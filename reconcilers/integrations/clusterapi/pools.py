@@ -192,11 +192,12 @@ class PoolReconciler(JournalReconciler[Any]):
             if view.position >= revision:
                 return pool, view
             # A LIST has not got there: the number is of another cluster, or of a lost history.
-        pool = await self._fenced(pool)
+        pool = await self._fence(pool)
         revision = JOURNALS.revision(pool.metadata) or 0
         return pool, await reader.at_least(self.kind, key, space, revision)
 
-    async def _fenced(self, pool: Any) -> Any:
+    @override
+    async def _write_fence(self, pool: Any) -> Any:
         """Void whatever was promised before the pool was read, then give it a memory.
 
         A promise is to one version of a claim. Every claim that could still be written by such a

@@ -30,6 +30,11 @@ from reconcilers.settings import PoolSettings
 ATTEMPTS = 5
 """So often a pass begins anew before its key is queued again."""
 
+NOT_STORED = (
+    f"the API server does not store annotation {ANNOTATION} as it is written;"
+    " find the admission webhook or policy that changes it"
+)
+
 log = structlog.get_logger(__name__)
 
 PoolT = TypeVar("PoolT", bound=Object)
@@ -78,6 +83,8 @@ class JournalReconciler(ABC, Generic[PoolT]):
         self._unreadable: dict[Key, str] = {}
         """By pool: which objects that cannot be decoded were logged."""
         self._waits = WaitLog(self.kind.kind, clock)
+        self._not_stored_until: dict[Key, float] = {}
+        """By pool: until when (monotonic seconds) its journal counts as one that is not stored."""
 
     @abstractmethod
     def _is_left_alone(self, pool: PoolT) -> bool:
@@ -151,7 +158,28 @@ class JournalReconciler(ABC, Generic[PoolT]):
         self._unreadable.pop(key, None)
         self._due.pop(key, None)
         self._waits.forget(key)
+        self._not_stored_until.pop(key, None)
         self._forget(key)
+
+    @abstractmethod
+    async def _write_fence(self, pool: PoolT) -> PoolT:
+        """Void whatever was promised before the pool was read, then give it a memory."""
+
+    async def _fence(self, pool: PoolT) -> PoolT:
+        """Fence a pool, unless its journal was not stored a while ago.
+
+        A fence writes every request that waits, and each of these writes calls for a pass. If the
+        journal is not stored, that would never end.
+
+        Raises:
+            Behind: the server does not store the journal, as far as is known.
+            ControllerError: a write failed.
+        """
+        until = self._not_stored_until.get(pool.metadata.key, 0.0)
+        wait = until - self._clock.monotonic()
+        if wait > 0:
+            raise Behind(wait, NOT_STORED)
+        return await self._write_fence(pool)
 
     async def _write_journal(self, pool: PoolT, journal: Journal) -> PoolT:
         """Write the journal with the version of `pool` as precondition; return the new version.
@@ -160,11 +188,14 @@ class JournalReconciler(ABC, Generic[PoolT]):
             Behind: the server stored the pool without it, so no other replica would know of it.
             ControllerError: the write failed.
         """
-        patch = self._journals.patch(pool.metadata, journal)
+        key, patch = pool.metadata.key, self._journals.patch(pool.metadata, journal)
         written = await self._client.patch(self.kind, Version.from_object(pool), patch)
-        if self._journals.revision(written.metadata) is None:
-            reason = f"the API server stores no annotation {ANNOTATION} for it"
-            raise Behind(self._settings.resync, reason)
+        stored = written.metadata.annotations.get(ANNOTATION)
+        if stored != patch["metadata"]["annotations"][ANNOTATION]:
+            resync = self._settings.resync
+            self._not_stored_until[key] = self._clock.monotonic() + resync
+            raise Behind(resync, NOT_STORED)
+        self._not_stored_until.pop(key, None)
         return written
 
     def _due_of(self, pool: PoolT) -> DuePromises:

@@ -121,7 +121,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         view = await self._reader.at_least(pool.metadata.name, revision or 0)
         decided = self._decide(pool, view)
         if needs_fence(revision, view.position, wanted=bool(decided.grants)):
-            pool = await self._fenced(pool)
+            pool = await self._fence(pool)
             view = await self._reader.at_least(
                 pool.metadata.name, JOURNALS.revision(pool.metadata) or 0
             )
@@ -151,7 +151,8 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         )
         self._reports.record_pool(pool, [problem])
 
-    async def _fenced(self, pool: IPAMPool) -> IPAMPool:
+    @override
+    async def _write_fence(self, pool: IPAMPool) -> IPAMPool:
         """Void whatever was promised before the pool was read, then give it a memory.
 
         All allocations are written once: what is complete now may have lacked something when

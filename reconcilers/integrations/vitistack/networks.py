@@ -128,7 +128,7 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         revision = JOURNALS.revision(network.metadata)
         view = await self._reader.at_least(network.metadata.key, space, revision or 0)
         if needs_fence(revision, view.position, wanted=view.contents.waiting > 0):
-            network = await self._fenced(network)
+            network = await self._fence(network)
             revision = JOURNALS.revision(network.metadata) or 0
             view = await self._reader.at_least(network.metadata.key, space, revision)
         return await self._serve(network, static, space, view)
@@ -146,7 +146,8 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         ]
         await self._writer.write_problems([(one, problem) for one in waiting])
 
-    async def _fenced(self, network: NetworkNamespace) -> NetworkNamespace:
+    @override
+    async def _write_fence(self, network: NetworkNamespace) -> NetworkNamespace:
         """Void whatever was promised before the network was read, then give it a memory.
 
         A promise is to one version of an IPAllocation that waits. One that moves on before needs
