@@ -13,6 +13,7 @@ from allocator import InvalidPool
 from controller.cache import Cache
 from controller.meta import Key, Object
 from controller.resource import Resource
+from controller.unreadables import UnreadableObjects
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.addresses import PoolSpace, ip_space, prefix_space
@@ -26,7 +27,7 @@ from reconcilers.integrations.clusterapi.api import (
     is_paused,
 )
 from reconcilers.integrations.clusterapi.statuses import record_of, shown_reason, waits
-from reconcilers.integrations.core.contents import Holding
+from reconcilers.integrations.core.contents import SPACE_INDEX, Holding
 from reconcilers.networkpool.view import check_holders
 
 KINDS: tuple[Resource[Any], ...] = (*api.POOLS, NETWORK_POOL)
@@ -70,7 +71,8 @@ def check_readable(
 ) -> None:
     """Raise if claims or IPAddresses that cannot be decoded may hold addresses of a pool.
 
-    One whose poolRef cannot be decoded may be of any pool that its namespace can name.
+    One whose poolRef cannot be decoded may be of any pool that its namespace can name. Those of
+    a cache are found by its index, so thousands that name other pools cost nothing.
 
     Args:
         kind: of the pool.
@@ -89,7 +91,17 @@ def check_readable(
             return space_name(kind, pool) in space_of(outline)
         return can_name(kind, key.namespace, pool)
 
-    check_holders({"IPAddressClaim": claims, "IPAddress": addresses}, may_concern)
+    space = space_name(kind, pool)
+    near = {"IPAddressClaim": _near(claims, space), "IPAddress": _near(addresses, space)}
+    check_holders(near, may_concern)
+
+
+def _near(unreadable: Mapping[Key, str], space: str) -> Mapping[Key, str]:
+    """Return the unreadable objects that may concern a space, and perhaps some more."""
+    if not isinstance(unreadable, UnreadableObjects):
+        return unreadable
+    placed, unplaced = unreadable.by_index(SPACE_INDEX, space), unreadable.unplaced(SPACE_INDEX)
+    return {key: unreadable[key] for key in (*placed, *unplaced)}
 
 
 def can_name(kind: Resource[Any], namespace: str, pool: Key) -> bool:
