@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from allocator import AddressRange, InvalidPool
 from controller.cache import Cache
+from controller.clock import Clock
 from controller.conditions import is_true
 from controller.finalizers import has_finalizer
 from controller.meta import Key
@@ -31,6 +32,7 @@ from reconcilers.integrations.clusterapi.choosing import blocks_of
 from reconcilers.integrations.clusterapi.heldranges import held_ranges, promised_ranges
 from reconcilers.integrations.clusterapi.pools import PoolParts, PoolReconciler
 from reconcilers.integrations.core.contents import SPACE_INDEX
+from reconcilers.integrations.core.discovery import LOOK_AGAIN_SECONDS
 from reconcilers.networkpool.statusjournal import memory, settle_pool
 from reconcilers.networkpool.view import (
     Behind,
@@ -39,10 +41,13 @@ from reconcilers.networkpool.view import (
     Reader,
 )
 from reconcilers.poolnamespaces import describe_refused_namespace
-from reconcilers.promises.journal import ranges_of
+from reconcilers.promises.journal import Journal, ranges_of
 from reconcilers.promises.settling import settle
 
 UNKNOWN_RETRY = 0.5
+ABSENCE_SECONDS = 4 * LOOK_AGAIN_SECONDS
+"""How long a pool's journal must stay unchanged until its claims' kinds count as absent: in this
+time at least one look at what is served begins and ends."""
 
 
 def network_pool_space(pool: NetworkPool, max_addresses: int) -> PoolSpace:
@@ -192,24 +197,48 @@ class ClaimHolders(OtherHolders):
 
     Where claims are not served nothing holds addresses, but the open promises of a pool's journal
     count all the same. The kinds may just have come: another replica that sees them already has
-    made these promises, and keeps them.
+    made these promises, and keeps them. It also drops them from the journal once they are kept,
+    so absence is believed of a pool with a journal only while that journal does not change.
 
     Args:
-        known: whether it is known if claims are served.
-        pools: the reconciler of NetworkPools' claims; None where claims are not served.
+        clock: the time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self.known = False
+        """Whether it is known if claims are served."""
         self.pools: NetworkPoolClaims | None = None
+        """The reconciler of NetworkPools' claims; None where claims are not served."""
+        self._journals: dict[Key, tuple[Journal, float]] = {}
+        """By pool: its journal, and since when (monotonic seconds) it was seen unchanged while
+        claims were not served."""
 
     @override
     def held(self, pool: NetworkPool) -> Sequence[AddressRange]:
-        if not self.known:
-            raise Behind(UNKNOWN_RETRY, "what claims hold of it is not known")
+        self._check_known(pool)
         if self.pools is None:
             return [*dict.fromkeys(holding.range for holding in promised_ranges(pool))]
         return self.pools.held(pool)
+
+    def _check_known(self, pool: NetworkPool) -> None:
+        """Raise Behind while it is not known whether claims are served, or were until just now."""
+        if not self.known:
+            raise Behind(UNKNOWN_RETRY, "what claims hold of it is not known")
+        key, journal = pool.metadata.key, JOURNALS.read(pool.metadata)
+        if self.pools is not None or JOURNALS.kind not in journal.revisions:
+            self._journals.pop(key, None)
+            return
+        now = self._clock.monotonic()
+        seen, since = self._journals.get(key, (journal, now))
+        since = since if seen == journal else now
+        self._journals[key] = journal, since
+        if now - since < ABSENCE_SECONDS:
+            reason = (
+                "its journal shows that claims were served, and their kinds are absent; this is"
+                f" believed once the journal has not changed for {ABSENCE_SECONDS:.0f} s"
+            )
+            raise Behind(UNKNOWN_RETRY, reason)
 
     @override
     def named(self, pool: NetworkPool) -> Sequence[HeldRange]:
@@ -221,6 +250,5 @@ class ClaimHolders(OtherHolders):
 
     @override
     async def blockers(self, pool: NetworkPool) -> int:
-        if not self.known:
-            raise Behind(UNKNOWN_RETRY, "what claims hold of it is not known")
+        self._check_known(pool)
         return await self.pools.blockers(pool) if self.pools is not None else 0

@@ -97,7 +97,7 @@ class ClusterApi(Integration[Served]):
         )
         self._pools = networkpools
         self._allocations = allocations
-        self.holders = ClaimHolders()
+        self.holders = ClaimHolders(clock)
         """What claims hold of NetworkPools, for the reconciler of these."""
         self.others = OtherHolders()
         """What neither claims nor IPAllocations hold of NetworkPools, of another integration."""

@@ -71,7 +71,7 @@ class SharedReplica(ClaimReplica):
         settings, recorder = self.settings, self.recorder
         parts = self._parts(client, caches)
         of_pools_claims = NetworkPoolClaims(parts, allocations, OtherHolders())
-        self.holders = holders = ClaimHolders()
+        self.holders = holders = ClaimHolders(clock)
         holders.known, holders.pools = True, of_pools_claims
         events = PoolEvents(recorder, clock, settings.event_interval)
         of_pools = NetworkPoolReconciler(

@@ -77,3 +77,8 @@ def promises_to_claims_free(mp: Patch) -> None:
 def lists_forgotten(mp: Patch) -> None:
     """A cache is used again though it does not show yet what a LIST showed."""
     mp.setattr(CacheWait, "note_list", lambda self, pool, objects: None)
+
+
+def absence_believed_at_once(mp: Patch) -> None:
+    """Claims count as not served once their kinds are not seen, whatever the journal says."""
+    mp.setattr(networkpools, "ABSENCE_SECONDS", 0.0)

@@ -9,6 +9,7 @@ from controller.conditions import rfc3339
 from reconcilers.api import names
 from reconcilers.conditions import FOREIGN_MANAGER
 from reconcilers.integrations.clusterapi.api import CLAIM_FINALIZER
+from reconcilers.integrations.clusterapi.networkpools import ABSENCE_SECONDS
 from reconcilers.promises.journal import ANNOTATION
 from tests.reconcilers.simulation.claimlaws import given_twice
 from tests.reconcilers.simulation.laws import FIRST, Judge, overlap
@@ -146,10 +147,34 @@ async def claim_promised_before_its_kinds_are_seen(stage: SharedStage) -> str | 
     await stage.work(stage.replica(), CLAIM_POOL, "p", _gives)
     stage.ask("a")
     other.holders.pools = None
+    await _work_until_absence_is_believed(stage, other)
+    stage.arrive()
+    return stage.problem
+
+
+async def _work_until_absence_is_believed(stage: SharedStage, other: SharedReplica) -> None:
+    """Let a replica that does not see the kinds of claims serve the allocations."""
     for feed in (other.pools, other.allocations):
         feed.advance(feed.behind)
     await stage.work(other, POOL, "p")
-    stage.arrive()
+    await stage.clock.advance(ABSENCE_SECONDS)
+    await stage.work(other, POOL, "p")
+
+
+async def claim_served_before_its_kinds_are_seen(stage: SharedStage) -> str | None:
+    """Claim c is served, and its promise dropped, before another replica sees its kind."""
+    other = stage.replica()
+    other.holders.pools = None
+    stage.claim("c")
+    first = stage.replica()
+    for _ in range(2):  # the second pass drops the settled promise
+        await stage.work(first, CLAIM_POOL, "p")
+        first.read(1.0, all_of_it=True)
+        await stage.clock.advance(60)
+    stage.ask("a")
+    for feed in (other.pools, other.allocations):
+        feed.advance(feed.behind)
+    await stage.work(other, POOL, "p")
     return stage.problem
 
 

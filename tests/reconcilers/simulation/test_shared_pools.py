@@ -33,6 +33,10 @@ SCENES = {
         rules.promises_free_without_kinds,
         scenes.claim_promised_before_its_kinds_are_seen,
     ),
+    "what claims have is taken before their kinds are seen": (
+        rules.absence_believed_at_once,
+        scenes.claim_served_before_its_kinds_are_seen,
+    ),
     "what claims have is taken": (
         rules.claims_unseen,
         scenes.claim_promised_while_an_allocation_is_served,
