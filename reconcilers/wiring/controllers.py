@@ -80,8 +80,7 @@ def add_networkpools(shared: Shared, others: OtherHolders | None = None) -> Cont
         outline = outline_of(allocations.cache.unreadable.get(allocation, ""))
         if isinstance(outline, AllocationOutline):
             older = allocations.cache.get(allocation)
-            named = (outline.pool_key, outline.pool_key if older is None else older.pool_key)
-            return dict.fromkeys(named)
+            return [outline.pool_key, *([] if older is None else [older.pool_key])]
         # Which pool an allocation names may be unreadable, too; or the allocation is gone.
         keys = (pool.metadata.key for pool in pools.cache)
         return [pool for pool in keys if allocation.namespace in {"", pool.namespace}]

@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 
 from controller.errors import Forbidden
+from controller.meta import Key
+from controller.outcome import Outcome
 from reconcilers.api import names
 from reconcilers.api.resources import BUTLER_CONFIG
+from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from tests.reconcilers import make
 from tests.reconcilers.platform import Platform
 from tests.reconcilers.server import Json
@@ -222,3 +225,37 @@ async def test_two_leaders_agree_while_discovery_does_not_list_the_platforms_kin
         assert BUTLER_CONFIG.full_name in first[2]
         await platform.clock.advance(11)
         assert _condition(platform, "tenantclusters", "a", "NetworkReady", "team") == first
+
+
+async def test_an_unreadable_allocation_enqueues_its_own_pool_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    passes: list[str] = []
+    reconcile = NetworkPoolReconciler.reconcile
+
+    async def noting(reconciler: NetworkPoolReconciler, key: Key) -> Outcome:
+        passes.append(key.name)
+        return await reconcile(reconciler, key)
+
+    monkeypatch.setattr(NetworkPoolReconciler, "reconcile", noting)
+    platform = _platform("lab", "other")
+    platform.server.add("ipallocations", make.allocation("odd", of="lab", tenant="x/y"))
+    async with platform.running():
+        await platform.clock.advance(7)
+        passes.clear()
+        platform.server.edit("ipallocations", "odd", {"spec": {"count": "many"}})
+        await platform.clock.advance(2)
+        assert set(passes) == {"lab"}
+
+
+async def test_a_pool_goes_on_at_once_when_an_allocation_without_a_pool_is_deleted() -> None:
+    platform = _platform("lab")
+    platform.server.add("ipallocations", make.allocation("odd", tenant="x/y", finalizers=[]))
+    platform.server.edit("ipallocations", "odd", {"spec": {"poolRef": 7}})
+    platform.server.add("ipallocations", make.allocation("one", tenant="x/y"))
+    async with platform.running():
+        await platform.clock.advance(30)
+        assert platform.phase("ipallocations", "one") == "Pending"
+        platform.server.vanish("ipallocations", "odd")
+        await platform.clock.advance(2)
+        assert platform.phase("ipallocations", "one") == "Allocated"

@@ -290,3 +290,19 @@ async def test_that_something_was_projected_is_noted_anew_on_a_cluster_that_lost
     await lab.rounds()
     noted = lab.server.see("tenantclusters", "a", namespace="team")["metadata"]["annotations"]
     assert names.ANNOTATION_PROJECTION_BEGUN in noted
+
+
+async def test_an_unreadable_allocation_that_the_cache_lacks_keeps_the_finalizer() -> None:
+    lab, _ = await _ready()
+    lab.server.vanish("ipallocations", "team-a-lb")
+    lab.server.vanish("ipallocations", "team-a-nodes")
+    lab.hold("ipallocations")
+    lab.server.add("ipallocations", make.allocation("by-hand", tenant="team/a"))
+    lab.server.edit("ipallocations", "by-hand", {"spec": {"count": "many"}})
+    lab.server.delete("tenantclusters", "a", namespace="team")
+    await lab.cluster()
+    assert lab.server.has("tenantclusters", "a", namespace="team")
+    lab.server.vanish("ipallocations", "by-hand")
+    lab.flow()
+    await lab.rounds()
+    assert not lab.server.has("tenantclusters", "a", namespace="team")
