@@ -102,7 +102,7 @@ class Informer(Generic[T]):
         self._clock = clock
         self._scope = Scope(namespace, labels, fields)
         # Weak, so that an informer of a closed cluster goes at once, by its reference count.
-        admits, listed = _weak(self._admits), _weak(self._listed)
+        admits, listed = _hold_weakly(self._admits), _hold_weakly(self._listed)
         self.cache = Cache(resource, indexes=indexes, admits=admits)
         """The objects."""
         self._selects = _label_predicate(labels)
@@ -118,7 +118,7 @@ class Informer(Generic[T]):
             most_bytes=most_bytes,
             observer=observer,
             listed=listed,
-            failed=_weak(self._note_attempt),
+            failed=_hold_weakly(self._note_attempt),
         )
         # Our own writes: resourceVersion, and when (monotonic seconds) they were answered.
         self._own_writes: deque[tuple[int, float]] = deque()
@@ -479,8 +479,11 @@ def _described(resource: Resource[Any]) -> str:
     return f"{resource.type.__name__} of {resource.api_version}"
 
 
-def _weak(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls a method, but does not keep the method's object."""
+def _hold_weakly(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls a method without keeping the method's object alive.
+
+    It returns None once the object is gone.
+    """
     reference = WeakMethod(method)
 
     def call(*args: Any) -> Any:

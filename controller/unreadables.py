@@ -49,7 +49,7 @@ class UnreadableObjects(Mapping[Key, str]):
         self.remove(key)
         self._reasons[key] = reason
         outline = reason.outline if isinstance(reason, DecodeFailure) else None
-        self._values[key] = {name: self._values_of(name, outline) for name in self._functions}
+        self._values[key] = {name: self._compute_values(name, outline) for name in self._functions}
         for name, values in self._values[key].items():
             for value in (None,) if values is None else values:
                 self._keys[name].setdefault(value, set()).add(key)
@@ -80,8 +80,8 @@ class UnreadableObjects(Mapping[Key, str]):
         """
         return self._keys[index].get(None, _NO_KEYS)
 
-    def _values_of(self, index: str, outline: Object | None) -> AbstractSet[str] | None:
-        """Return the values of an outline in an index; None if they cannot be told."""
+    def _compute_values(self, index: str, outline: Object | None) -> AbstractSet[str] | None:
+        """Return the values of an outline in an index; None if they are unknown."""
         if outline is None:
             return None
         try:

@@ -76,7 +76,7 @@ def add_networkpools(shared: Shared, others: OtherHolders | None = None) -> Cont
         serves = pool is not None and is_true(pool.status.conditions, READY)
         return not serves or concerns_pool(change, shared.client.field_manager)
 
-    def may_name(allocation: Key) -> Iterable[Key]:
+    def find_pools_of_unreadable(allocation: Key) -> Iterable[Key]:
         outline = outline_of(allocations.cache.unreadable.get(allocation, ""))
         if isinstance(outline, AllocationOutline):
             older = allocations.cache.get(allocation)
@@ -106,7 +106,7 @@ def add_networkpools(shared: Shared, others: OtherHolders | None = None) -> Cont
                 lambda allocation: [allocation.pool_key],
                 concerns,
                 gathered,
-                unreadable=may_name,
+                unreadable=find_pools_of_unreadable,
             ),
         ],
         concurrency=settings.concurrency,
@@ -132,12 +132,12 @@ def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
         settings.allocation,
     )
 
-    def unserved_of(pool: Key) -> Iterable[Key]:
+    def find_unserved_by_key(pool: Key) -> Iterable[Key]:
         found = allocations.by_index(POOL_INDEX, str(pool))
         return [a.metadata.key for a in found if a.status.phase != ALLOCATED]
 
-    def unserved(pool: NetworkPool) -> Iterable[Key]:
-        return unserved_of(pool.metadata.key)
+    def find_unserved(pool: NetworkPool) -> Iterable[Key]:
+        return find_unserved_by_key(pool.metadata.key)
 
     def deleted(cluster: TenantCluster) -> Iterable[Key]:
         found = allocations.by_index(TENANT_INDEX, str(cluster.metadata.key))
@@ -162,7 +162,9 @@ def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
                 lambda change: not is_known_served(change),
                 unreadable=lambda allocation: [allocation],
             ),
-            Watch(informers.pools, unserved, serving_changed, unreadable=unserved_of),
+            Watch(
+                informers.pools, find_unserved, serving_changed, unreadable=find_unserved_by_key
+            ),
             # A cluster's status changes once the projection without a deleted range was written.
             Watch(informers.clusters, deleted),
         ],
@@ -205,7 +207,7 @@ def add_tenantclusters(
 
     in_need = Part(clusters, waits_for_room)
 
-    def waiting(_: NetworkPool | None = None) -> Iterable[Key]:
+    def find_waiting_clusters(_: NetworkPool | None = None) -> Iterable[Key]:
         return [cluster.metadata.key for cluster in in_need]
 
     def has_owner(change: Change[IPAllocation]) -> bool:
@@ -215,14 +217,14 @@ def add_tenantclusters(
             return True
         return one.spec.tenantClusterRef.key in clusters
 
-    def users(config: ProviderConfig) -> Iterable[Key]:
+    def find_users(config: ProviderConfig) -> Iterable[Key]:
         return [
             one.metadata.key
             for one in clusters
             if refers_to(one, config, settings.namespace, by_default=True)
         ]
 
-    def users_of_unreadable(config: Key) -> Iterable[Key]:
+    def find_users_by_key(config: Key) -> Iterable[Key]:
         return [
             one.metadata.key
             for one in clusters
@@ -241,8 +243,15 @@ def add_tenantclusters(
                 unreadable=UnreadableOwners(informers.allocations.cache).of,
             ),
             # By spec: capacity in their status moves with every range that is handed out.
-            Watch(informers.providers, users, generation_changed, unreadable=users_of_unreadable),
-            Watch(informers.pools, waiting, has_more_room, unreadable=lambda _: waiting()),
+            Watch(
+                informers.providers, find_users, generation_changed, unreadable=find_users_by_key
+            ),
+            Watch(
+                informers.pools,
+                find_waiting_clusters,
+                has_more_room,
+                unreadable=lambda _: find_waiting_clusters(),
+            ),
             ClusterWatch(parts.services.kind, lambda cluster, _: [cluster], may_change_demand),
             ClusterWatch(parts.pools.pools, concerned, may_be_edited),
             ClusterWatch(parts.pools.advertisements, concerned, may_be_edited),
@@ -291,7 +300,7 @@ def add_providerconfigs(shared: Shared) -> None:
         settings=settings,
     )
 
-    def naming_key(pool: Key) -> Iterable[Key]:
+    def find_configs_by_key(pool: Key) -> Iterable[Key]:
         return [
             config.metadata.key
             for config in configs
@@ -299,8 +308,8 @@ def add_providerconfigs(shared: Shared) -> None:
             and pool.name in config.spec.networking.pools_in_order()
         ]
 
-    def naming(pool: NetworkPool) -> Iterable[Key]:
-        return naming_key(pool.metadata.key)
+    def find_configs(pool: NetworkPool) -> Iterable[Key]:
+        return find_configs_by_key(pool.metadata.key)
 
     def deleted(cluster: TenantCluster) -> Iterable[Key]:
         return [
@@ -315,7 +324,7 @@ def add_providerconfigs(shared: Shared) -> None:
         reconciler.reconcile,
         watches=[
             Watch(informers.providers, to_self, unreadable=lambda config: [config]),
-            Watch(informers.pools, naming, unreadable=naming_key),
+            Watch(informers.pools, find_configs, unreadable=find_configs_by_key),
             Watch(informers.clusters, deleted),
         ],
         concurrency=1,

@@ -36,9 +36,9 @@ def unreadable_members(
     keys = set(unreadable.by_index(index, value))
     keys.update(key for key in unreadable.unplaced(index) if _is_named(allocations, key, tenant))
     keys.update(
-        one.metadata.key
-        for one in allocations.by_index(index, value)
-        if one.metadata.key in unreadable
+        allocation.metadata.key
+        for allocation in allocations.by_index(index, value)
+        if allocation.metadata.key in unreadable
     )
     return unreadable_objects({key: unreadable[key] for key in keys}, uid)
 
@@ -70,7 +70,7 @@ def unreadable_objects(
         sorted(
             UnreadableObject(IP_ALLOCATION.kind, key, is_terminating(why))
             for key, why in unreadable.items()
-            if not uid or _noted_uid(why) in {"", uid}
+            if not uid or _read_uid_note(why) in {"", uid}
         )
     )
 
@@ -92,23 +92,24 @@ class UnreadableOwners:
         An allocation that does not say whose it is has none; then the retry of the cluster's pass
         notices that the allocation is gone.
         """
-        owner = self._owner(allocation)
+        owner = self._find_owner(allocation)
         before = self._last.pop(allocation, None)
         if owner is not None and allocation in self._allocations.unreadable:
             self._last[allocation] = owner
         return list(dict.fromkeys(key for key in (before, owner) if key is not None))
 
-    def _owner(self, allocation: Key) -> Key | None:
+    def _find_owner(self, allocation: Key) -> Key | None:
+        """Return the TenantCluster of an unreadable allocation; None if it is not known."""
         failure = self._allocations.unreadable.get(allocation)
         if failure is None:
             return None
-        reference = _reference(failure)
+        reference = _read_reference(failure)
         if reference is not None:
             return reference.key
         older = self._allocations.get(allocation)
         if older is not None:
             return older.spec.tenantClusterRef.key
-        labels = _labels(failure)
+        labels = _read_labels(failure)
         if names.LABEL_TEAM in labels and names.LABEL_TENANT in labels:
             return Key(labels[names.LABEL_TEAM], labels[names.LABEL_TENANT])
         return None
@@ -124,17 +125,17 @@ def _is_named(allocations: Cache[IPAllocation], key: Key, tenant: Key) -> bool:
 
 def _may_be_of(key: Key, failure: str, tenant: Key) -> bool:
     """Return whether an allocation is the tenant's by its reference, else its labels or name."""
-    reference = _reference(failure)
+    reference = _read_reference(failure)
     if reference is not None:
         return reference.key == tenant
-    labels = _labels(failure)
+    labels = _read_labels(failure)
     if names.LABEL_TEAM in labels and names.LABEL_TENANT in labels:
         labelled = (labels[names.LABEL_TEAM], labels[names.LABEL_TENANT])
         return labelled == tuple(map(names.label_value, tenant))
     return is_generated_name(key.name, tenant)
 
 
-def _reference(failure: str) -> TenantReference | None:
+def _read_reference(failure: str) -> TenantReference | None:
     """Return what the allocation says of its TenantCluster; None if that cannot be decoded."""
     outline = outline_of(failure)
     if not isinstance(outline, AllocationOutline):
@@ -143,16 +144,19 @@ def _reference(failure: str) -> TenantReference | None:
     return reference
 
 
-def _metadata(failure: str) -> ObjectMeta | None:
+def _read_metadata(failure: str) -> ObjectMeta | None:
+    """Return the metadata of an allocation; None if they cannot be decoded."""
     return failure.metadata if isinstance(failure, DecodeFailure) else None
 
 
-def _labels(failure: str) -> Mapping[str, str]:
-    metadata = _metadata(failure)
+def _read_labels(failure: str) -> Mapping[str, str]:
+    """Return the labels of an allocation; empty if they cannot be decoded."""
+    metadata = _read_metadata(failure)
     return metadata.labels if metadata is not None else {}
 
 
-def _noted_uid(failure: str) -> str:
-    metadata = _metadata(failure)
+def _read_uid_note(failure: str) -> str:
+    """Return the uid of the TenantCluster that an allocation notes; empty for none."""
+    metadata = _read_metadata(failure)
     annotations = metadata.annotations if metadata is not None else {}
     return annotations.get(names.ANNOTATION_TENANT_UID, "")
