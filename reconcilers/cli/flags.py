@@ -59,10 +59,19 @@ class NameList(click.ParamType[tuple[str, ...]]):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> tuple[str, ...]:
-        """Return each name once, in the order given."""
+        """Return each name once, in the order given; an empty text has no names.
+
+        Commas alone are refused. They come from a template whose values are missing, and an empty
+        list can mean all names.
+        """
         if isinstance(value, tuple):
             return value
-        return tuple(dict.fromkeys(name for part in value.split(",") if (name := part.strip())))
+        names_in_order = tuple(
+            dict.fromkeys(name for part in value.split(",") if (name := part.strip()))
+        )
+        if value.strip() and not names_in_order:
+            self.fail(f"{value!r} has no names; write names, or leave it empty", param, ctx)
+        return names_in_order
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}

@@ -235,8 +235,12 @@ def estimated_tenants(pool: NetworkPool, free: int, network: ProviderNetwork) ->
 
 
 def overall(evaluation: Evaluation) -> Finding:
-    """Return the Ready condition: everything that was evaluated holds."""
-    for finding in (evaluation.credentials, *evaluation.findings):
+    """Return the Ready condition: everything that was evaluated holds.
+
+    A refused namespace comes first, because no correction of the ProviderConfig ends it.
+    """
+    findings = (evaluation.credentials, *evaluation.findings)
+    for finding in sorted(findings, key=lambda f: f.reason != NAMESPACE_NOT_ALLOWED):
         if not finding.status:
             return Finding(READY, False, finding.reason, finding.message)
     return Finding(READY, True, "Ready", "the provider can be used")

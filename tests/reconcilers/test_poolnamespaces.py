@@ -97,6 +97,18 @@ async def test_a_provider_elsewhere_is_not_ready_and_its_clusters_ask_for_nothin
     assert not lab.server.all("providerconfigs")
 
 
+async def test_a_provider_elsewhere_names_its_namespace_before_absent_credentials() -> None:
+    lab = Lab(ELSEWHERE)
+    lab.server.add("networkpools", make.pool())
+    absent = {"provider": "harvester", "credentialsRef": {"name": "absent"}}
+    lab.server.add("providerconfigs", make.provider("lab", spec=absent))
+    await lab.provider()
+    ready = condition(lab, "providerconfigs", "default", "Ready")
+    assert ready == ["False", "NamespaceNotAllowed", WHY]
+    credentials = condition(lab, "providerconfigs", "default", "CredentialsValid")
+    assert credentials[:2] == ["False", "CredentialsInvalid"]
+
+
 async def test_a_ready_cluster_keeps_its_addresses_when_its_namespace_is_no_longer_listed() -> (
     None
 ):
@@ -117,4 +129,14 @@ def test_the_flag_takes_names_separated_by_commas() -> None:
     option = next(one for one in run.params if "--pool-namespaces" in one.opts)
     assert option.type.convert(" a, b,,a", None, None) == ("a", "b")
     assert option.type.convert("", None, None) == ()
+    assert option.type.convert(" ", None, None) == ()
     assert "--pool-namespaces" in CliRunner().invoke(run, ["--help"]).output
+
+
+@pytest.mark.parametrize("value", [",", " , ,"])
+def test_commas_without_a_name_do_not_allow_all_namespaces(value: str) -> None:
+    outcome = CliRunner().invoke(run, ["--pool-namespaces", value])
+    assert outcome.exit_code == 2
+    assert f"{value!r} has no names; write names, or leave it empty" in " ".join(
+        outcome.output.split()
+    )
