@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic.dataclasses import dataclass
 
-from controller.conditions import is_true, rfc3339
+from controller.conditions import find, is_true, rfc3339
 from controller.meta import Key, Object, ObjectMeta
 from controller.resource import Resource
 from reconcilers import adoption, labels, ranges
@@ -27,7 +27,7 @@ from reconcilers.api.resources import (
     PROVIDER_CONFIG,
     TENANT_CLUSTER,
 )
-from reconcilers.conditions import FOREIGN_MANAGER
+from reconcilers.conditions import FOREIGN_MANAGER, READY
 from reconcilers.integrations.core.views import HOST_BITS, POOLS_OVERLAP, overlap_sentence
 from reconcilers.references import absent_pools, describe_absent_pools
 from reconcilers.spaces.index import SpaceIndex
@@ -261,8 +261,9 @@ def _status_drift(pool: PoolPicture) -> Iterator[Finding]:
     wrong = [
         f"{field} is {said}, not {true}" for field, (said, true) in pairs.items() if said != true
     ]
-    # No controller corrects the status of a stalled pool, one that is too large, for example.
-    if wrong and not is_true(status.conditions, "Stalled"):
+    ready = find(status.conditions, READY)
+    # No controller corrects the counters of a pool that is not Ready, which has its own finding.
+    if wrong and (ready is None or ready.status == "True"):
         sentence = f"its status drifted: {'; '.join(wrong)}; a running controller corrects it"
         subject = Subject.from_object(NETWORK_POOL, pool.pool)
         yield Finding("StatusDrift", "warning", subject, sentence)

@@ -160,11 +160,25 @@ def test_an_allocation_made_before_its_cluster_is_no_orphan(tmp_path: Path) -> N
 def test_what_a_pool_that_is_too_large_counts_is_not_promised_to_be_mended(
     tmp_path: Path,
 ) -> None:
-    stalled = {"type": "Stalled", "status": "True", "reason": "ValidationFailed"}
     since = {"lastTransitionTime": "2026-01-01T00:00:00Z", "message": "pool too large"}
-    status = {"observedGeneration": 1, "totalIPs": 0, "conditions": [stalled | since]}
+    conditions = [
+        {"type": kind, "status": value, "reason": "ValidationFailed"} | since
+        for kind, value in (("Ready", "False"), ("Stalled", "True"))
+    ]
+    status = {"observedGeneration": 1, "totalIPs": 0, "conditions": conditions}
     outcome = ask(tmp_path, "check", "-o", "json", objects=(pool(status=status),))
-    assert findings(outcome) == {}
+    assert set(findings(outcome)) == {"PoolNotReady lab"}
+
+
+@pytest.mark.parametrize("reason", ["NamespaceNotAllowed", "ForeignManager", "HoldersUnknown"])
+def test_counters_that_no_controller_corrects_are_not_promised_to_be_corrected(
+    tmp_path: Path, reason: str
+) -> None:
+    blocked = {"type": "Ready", "status": "False", "reason": reason, "message": "blocked"}
+    since = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+    status = {"observedGeneration": 1, "totalIPs": 0, "conditions": [blocked | since]}
+    found = findings(ask(tmp_path, "check", "-o", "json", objects=(pool(status=status),)))
+    assert set(found) == {"PoolNotReady lab"}
 
 
 def test_what_a_status_says_of_a_pool_beyond_32_bits_is_read_exactly(tmp_path: Path) -> None:
