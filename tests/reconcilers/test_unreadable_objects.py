@@ -141,9 +141,11 @@ async def test_a_request_that_waits_for_a_pool_that_became_unreadable_is_not_mov
     platform.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/29"}})
     full = make.allocation("full", tenant="x/y", held=("10.40.0.0", "10.40.0.7"))
     platform.server.add("ipallocations", full)
-    request = make.allocation("team-a-lb", size=8, of="behind")
+    cluster = make.tenant()
+    ours = {names.ANNOTATION_TENANT_UID: cluster.metadata.uid}
+    request = make.allocation("team-a-lb", size=8, of="behind", annotations=ours)
     platform.server.add("ipallocations", request)
-    platform.server.add("tenantclusters", make.tenant())
+    platform.server.add("tenantclusters", cluster)
     platform.tenant("a")
     async with platform.running():
         await platform.clock.advance(60)
@@ -259,3 +261,34 @@ async def test_a_pool_goes_on_at_once_when_an_allocation_without_a_pool_is_delet
         platform.server.vanish("ipallocations", "odd")
         await platform.clock.advance(2)
         assert platform.phase("ipallocations", "one") == "Allocated"
+
+
+async def test_all_that_waits_reports_an_unreadable_pool_or_provider_at_once() -> None:
+    platform = _platform("lab")
+    platform.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/29"}})
+    full = make.allocation("full", tenant="x/y", held=("10.40.0.0", "10.40.0.7"))
+    platform.server.add("ipallocations", full)
+    platform.server.add("ipallocations", make.allocation("one", tenant="x/y"))
+    platform.server.add("tenantclusters", make.tenant())
+    platform.tenant("a")
+    async with platform.running():
+        await platform.clock.advance(7)
+        assert _network_reason(platform) == "PoolExhausted"
+        platform.server.edit("networkpools", "lab", BAD_CIDR)
+        await platform.clock.advance(2)
+        assert _ready(platform, "ipallocations", "one")[1] == "PoolUnreadable"
+        assert _network_reason(platform) == "PoolUnreadable"
+        available = _condition(
+            platform, "providerconfigs", "default", "PoolAvailable", make.NAMESPACE
+        )
+        assert available[1] == "PoolUnreadable"
+        platform.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/29"}})
+        await platform.clock.advance(7)
+        assert _network_reason(platform) == "PoolExhausted"
+        platform.server.edit("providerconfigs", "default", BAD_MODE)
+        await platform.clock.advance(2)
+        assert _network_reason(platform) == "ProviderConfigUnreadable"
+
+
+def _network_reason(platform: Platform) -> str:
+    return _condition(platform, "tenantclusters", "a", "NetworkReady", "team")[1]

@@ -221,3 +221,32 @@ async def test_node_addresses_stay_held_while_their_pool_hands_out_nothing() -> 
         platform.server.vanish("ipallocations", "other")
         await platform.clock.advance(120)
         assert not platform.server.has("ipallocations", "team-a-nodes")
+
+
+@pytest.mark.parametrize("has_successor", [False, True], ids=["alone", "beside a successor"])
+async def test_what_a_vanished_cluster_left_unreadable_is_withdrawn_once_it_is_repaired(
+    has_successor: bool,
+) -> None:
+    platform = Platform()
+    platform.server.add("networkpools", make.pool())
+    platform.server.add("providerconfigs", make.provider("lab"))
+    # Where the kubeconfig is, only the status of the cluster tells.
+    platform.server.add("tenantclusters", make.tenant(status={"tenantNamespace": "vault"}))
+    tenant = platform.tenant("a", namespace="vault")
+    async with platform.running():
+        await platform.clock.advance(60)
+    assert _addresses(tenant)
+    platform.server.edit("ipallocations", "team-a-lb", COUNT)
+    async with platform.running():
+        await platform.clock.advance(5)
+        platform.server.vanish("ipallocations", "team-a-nodes")
+        platform.server.vanish("tenantclusters", "a", namespace="team")
+        await platform.clock.advance(600)
+        assert _addresses(tenant), "nothing is changed meanwhile"
+        if has_successor:
+            platform.server.add("tenantclusters", make.tenant(uid="successor"))
+            await platform.clock.advance(600)
+        platform.server.edit("ipallocations", "team-a-lb", {"spec": {"count": 8}})
+        await platform.clock.advance(600)
+        assert not platform.server.has("ipallocations", "team-a-lb")
+        assert not tenant.all("ipaddresspools")
