@@ -171,9 +171,12 @@ class AnnotatedJournal:
 
     Args:
         kind: the kind of the requests; such a pool has one.
+        has_spaces: whether a promise is of ranges of one named space of the pool; if not, it is of
+            one range.
     """
 
     kind: str
+    has_spaces: bool = False
 
     def read(self, meta: ObjectMeta) -> Journal:
         """Return the journal of a pool; one without memory if the pool has none of its own."""
@@ -224,6 +227,13 @@ class AnnotatedJournal:
         return {"metadata": {"annotations": {ANNOTATION: text}}}
 
     def _parse(self, stored: _StoredPromise) -> Promise | None:
+        """Return a promise as it was stored; None if an edit by hand made it unusable."""
+        spaces = [part.space for part in stored.ranges]
+        is_usable = (
+            len(set(spaces)) == 1 and "" not in spaces if self.has_spaces else spaces == [""]
+        )
+        if not is_usable:
+            return None
         key = Key(stored.namespace, stored.name)
         spans = [(part.start, part.end, part.space) for part in stored.ranges]
         return parse_promise(self.kind, key, stored.uid, stored.resource_version, spans)

@@ -15,6 +15,7 @@ from reconcilers.promises.journal import (
 )
 
 JOURNALS = AnnotatedJournal("Claim")
+OF_SPACES = AnnotatedJournal("Claim", has_spaces=True)
 ADDRESS = AddressRange.parse("10.0.0.1", "10.0.0.1")
 
 
@@ -36,10 +37,11 @@ def test_what_was_written_is_read() -> None:
 
 def test_all_ranges_of_a_promise_are_read_with_their_spaces() -> None:
     both = AddressRange.parse("10.0.0.4", "10.0.0.7"), AddressRange.parse("fd00::1", "fd00::1")
-    ranges = (PromisedRange(both[0], "east"), PromisedRange(both[1], "west"))
+    ranges = (PromisedRange(both[0], "east"), PromisedRange(both[1], "east"))
     of_parts = Promise("Claim", Key("team", "a"), "uid", "1", ranges)
-    journal = JOURNALS.with_revision(17, [of_parts, promise(2)])
-    assert JOURNALS.read(stored("u", journal)) == journal
+    west = Promise("Claim", Key("team", "b"), "uid-2", "2", (PromisedRange(ADDRESS, "west"),))
+    journal = OF_SPACES.with_revision(17, [of_parts, west])
+    assert OF_SPACES.read(stored("u", journal)) == journal
 
 
 def test_an_object_without_a_journal_has_no_memory() -> None:
@@ -98,3 +100,20 @@ def test_a_promise_that_was_edited_into_nonsense_leaves_the_others() -> None:
     )
     journal = JOURNALS.read(ObjectMeta(uid="u", annotations={ANNOTATION: text}))
     assert journal == JOURNALS.with_revision(1, [promise()])
+
+
+@pytest.mark.parametrize(
+    ("journals", "ranges"),
+    [
+        (JOURNALS, '["10.0.0.1","10.0.0.1"],["10.0.0.2","10.0.0.2"]'),
+        (JOURNALS, '["10.0.0.1","10.0.0.1","east"]'),
+        (OF_SPACES, '["10.0.0.1","10.0.0.1","east"],["10.0.0.2","10.0.0.2","west"]'),
+        (OF_SPACES, '["10.0.0.1","10.0.0.1"]'),
+    ],
+)
+def test_a_promise_whose_ranges_no_pass_would_write_together_is_none(
+    journals: AnnotatedJournal, ranges: str
+) -> None:
+    text = f'{{"uid":"u","revision":"1","promises":[["team","a","uid","1",[{ranges}]]]}}'
+    read = journals.read(ObjectMeta(uid="u", annotations={ANNOTATION: text}))
+    assert read == journals.with_revision(1)
