@@ -12,7 +12,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation, PoolReference, TenantReference
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
-from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.api.tenantcluster import ProviderReference, TenantCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,21 @@ class AllocationOutline:
         return Key(self.metadata.namespace, self.spec.poolRef.name)
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterOutlineSpec:
+    """The part of a TenantCluster's spec that says which ProviderConfig it names."""
+
+    providerConfigRef: ProviderReference | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOutline:
+    """The part of a TenantCluster that can be decoded where the whole cannot."""
+
+    metadata: ObjectMeta
+    spec: ClusterOutlineSpec
+
+
 NETWORK_POOL = Resource(names.GROUP, names.VERSION, "NetworkPool", "networkpools", NetworkPool)
 IP_ALLOCATION = Resource(
     names.GROUP,
@@ -61,7 +76,12 @@ ALLOCATION_METADATA = Resource(
 )
 """IPAllocations of which only the metadata matters, as in a reference of an event."""
 TENANT_CLUSTER = Resource(
-    names.GROUP, names.VERSION, "TenantCluster", "tenantclusters", TenantCluster
+    names.GROUP,
+    names.VERSION,
+    "TenantCluster",
+    "tenantclusters",
+    TenantCluster,
+    outline=ClusterOutline,
 )
 PROVIDER_CONFIG = Resource(
     names.GROUP, names.VERSION, "ProviderConfig", "providerconfigs", ProviderConfig

@@ -25,10 +25,16 @@ from controller.statelog import StateLog
 from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import LOCAL, ProviderConfig
-from reconcilers.api.resources import PROVIDER_CONFIG, SECRET, TEAM, TENANT_CLUSTER
+from reconcilers.api.resources import (
+    PROVIDER_CONFIG,
+    SECRET,
+    TEAM,
+    TENANT_CLUSTER,
+    ClusterOutline,
+)
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding, rendered, with_findings
-from reconcilers.networkpool.view import UnreadableObject, describe_unreadable
+from reconcilers.networkpool.view import UnreadableObject, describe_unreadable, outline_of
 from reconcilers.providerconfig import evaluation
 from reconcilers.providerconfig.evaluation import Evaluation
 from reconcilers.settings import Settings
@@ -246,15 +252,18 @@ class ProviderConfigReconciler:
     async def _reconcile_deleted(self, config: ProviderConfig) -> Outcome:
         """Remove the finalizer once a live list shows no TenantCluster that refers to it.
 
-        A TenantCluster that cannot be read may refer to it.
+        A TenantCluster that cannot be read may refer to it, unless its reference can be decoded.
         """
         if not has_finalizer(config, names.FINALIZER_PROVIDER):
             return SETTLED
         if any(self._refers(cluster, config) for cluster in self._clusters):
             return Blocked("InUse", self._settings.provider.requeue_deleting)
         page = await self._client.list(TENANT_CLUSTER)
-        if page.unreadable:
-            return self._wait_for_unreadable(config, sorted(page.unreadable))
+        unreadable = [
+            key for key, failure in page.unreadable.items() if self._may_refer(failure, config)
+        ]
+        if unreadable:
+            return self._wait_for_unreadable(config, sorted(unreadable))
         self._logged.end(config.metadata.key, _UNREADABLE)
         if any(self._refers(cluster, config) for cluster in page.items):
             return Blocked("InUse", self._settings.provider.requeue_deleting)
@@ -270,5 +279,10 @@ class ProviderConfigReconciler:
             _log.warning("deleted ProviderConfig stays", provider=str(key), reason=reason)
         return Blocked("UnreadableTenantCluster", self._settings.provider.requeue_deleting)
 
-    def _refers(self, cluster: TenantCluster, config: ProviderConfig) -> bool:
+    def _may_refer(self, failure: str, config: ProviderConfig) -> bool:
+        """Return whether a TenantCluster that cannot be read names a ProviderConfig, or may."""
+        outline = outline_of(failure)
+        return not isinstance(outline, ClusterOutline) or self._refers(outline, config)
+
+    def _refers(self, cluster: TenantCluster | ClusterOutline, config: ProviderConfig) -> bool:
         return refers_to(cluster, config, self._settings.namespace, by_default=False)

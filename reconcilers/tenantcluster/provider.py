@@ -24,7 +24,7 @@ from controller.errors import (
 )
 from controller.meta import Key
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
-from reconcilers.api.resources import BUTLER_CONFIG
+from reconcilers.api.resources import BUTLER_CONFIG, ClusterOutline
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding
 from reconcilers.poolnamespaces import NAMESPACE_NOT_ALLOWED, describe_refused_namespace
@@ -247,7 +247,11 @@ def referred(reference: Mapping[str, Any] | None, default_namespace: str) -> Key
 
 
 def refers_to(
-    cluster: TenantCluster, config: ProviderConfig, default_namespace: str, *, by_default: bool
+    cluster: TenantCluster | ClusterOutline,
+    config: ProviderConfig,
+    default_namespace: str,
+    *,
+    by_default: bool,
 ) -> bool:
     """Return whether `cluster` names `config`; one that names none does so if `by_default`."""
     named = cluster.spec.providerConfigRef

@@ -184,9 +184,16 @@ async def test_a_cluster_whose_provider_cannot_be_read_gets_nothing_of_another(
         assert not _writes(platform, "tenantclusters")
 
 
-async def test_a_deleted_provider_stays_while_a_cluster_that_may_name_it_cannot_be_read() -> None:
+@pytest.mark.parametrize(
+    ("reference", "stays"),
+    [({"name": "default"}, True), ({"name": 7}, True), ({"name": "other"}, False), (None, False)],
+    ids=["names it", "unreadable reference", "names another", "names none"],
+)
+async def test_a_deleted_provider_stays_while_a_cluster_that_may_name_it_cannot_be_read(
+    reference: Json | None, stays: bool
+) -> None:
     platform = _platform("lab")
-    spec: Json = {"providerConfigRef": {"name": "default"}, "workers": {"replicas": "many"}}
+    spec: Json = {"providerConfigRef": reference, "workers": {"replicas": "many"}}
     platform.server.add("tenantclusters", make.tenant())
     platform.server.edit("tenantclusters", "a", {"spec": spec}, namespace="team")
     platform.server.edit(
@@ -197,7 +204,7 @@ async def test_a_deleted_provider_stays_while_a_cluster_that_may_name_it_cannot_
     platform.server.delete("providerconfigs", "default")
     async with platform.running():
         await platform.clock.advance(600)
-        assert platform.server.has("providerconfigs", "default")
+        assert platform.server.has("providerconfigs", "default") == stays
 
 
 async def test_fifty_clusters_cost_one_look_while_the_platforms_default_is_unknown() -> None:
