@@ -26,7 +26,7 @@ _EMPTIED = replace(_BUSY, resets=True)
 CHANGED, LOST = " now", "lost its addresses"
 
 SWITCHES = {
-    "2": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, _LAGGING, 2),
+    "2": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, _LAGGING, 0),
     "3": Switch(
         "an allocation is made without addresses",
         rules.made_with_addresses,
@@ -39,6 +39,7 @@ SWITCHES = {
         rules.pools_written_blindly,
         BOTH_HAVE,
         _LAGGING,
+        1,
     ),
     "5": Switch(
         "an allocation is written at the version that was promised for",

@@ -24,13 +24,13 @@ from tests.reconcilers.simulation.test_switches import _LAGGING, _SHARP
 _BUSY = replace(_LAGGING, users=0.15, reading=0.15, pool_cycles=False, wipes=False, restores=False)
 
 SWITCHES = {
-    "2": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, _LAGGING, 0),
+    "2": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, _LAGGING, 6),
     "4": Switch(
         "the journal is written at the version that was read",
         rules.networks_written_blindly,
         BOTH_HAVE,
         _LAGGING,
-        21,
+        26,
     ),
     "5": Switch(
         "an IPAllocation is written at the version that was promised for",
@@ -40,7 +40,7 @@ SWITCHES = {
         3,
     ),
     "6": Switch(
-        "a promise is kept until it is settled", rules.dropped_at_once, BOTH_HAVE, _LAGGING, 4
+        "a promise is kept until it is settled", rules.dropped_at_once, BOTH_HAVE, _LAGGING, 18
     ),
     "8": Switch(
         "a requested address is given or refused, never another",

@@ -67,7 +67,7 @@ SWITCHES = {
         rules.any_position,
         BOTH,
         _LONG,
-        seed=24,
+        seed=139,
     ),
     "1c": Switch(
         "own answers never move the position", rules.position_of_own_answers, BOTH, _QUIET, seed=64
