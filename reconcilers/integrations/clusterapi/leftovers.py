@@ -75,7 +75,7 @@ class Leftovers:
                 continue
             assert address is not None, "only what is there may go"
             left = self._left(address)
-            if left <= 0 and await self._unspoken(address, claim, kind):
+            if left <= 0 and await self._is_unused(address, claim, kind):
                 await self._answers.remove(address)
             waits.append(max(left, 1.0))
         return min(waits, default=None)
@@ -89,28 +89,28 @@ class Leftovers:
         self._since[address.metadata.key] = uid, since
         return since + PATIENCE_SECONDS - now
 
-    async def _unspoken(
+    async def _is_unused(
         self, address: IPAddress, claim: IPAddressClaim, kind: Resource[Any]
     ) -> bool:
-        """Return whether neither the pool's promises nor the claim speak for the IPAddress.
+        """Return whether neither a promise of the pool nor the claim needs the IPAddress.
 
-        A promise of another address cannot be kept while this one is in the way. One of another
-        pool answered an earlier claim of the name, if that is not this one.
+        A promise of another address cannot be kept while this IPAddress has the claim's name. An
+        IPAddress of another pool was made for an earlier claim of the same name.
         """
         key = claim.metadata.key
-        same = address.spec.poolRef == claim.spec.poolRef
+        is_of_pool = address.spec.poolRef == claim.spec.poolRef
         try:
             pool = await self._client.get(kind, pool_key(kind, claim))
-            promises = JOURNALS.read(pool.metadata).promises if same else ()
-            if any(one.key == key and _is_of(one, address) for one in promises):
+            promises = JOURNALS.read(pool.metadata).promises if is_of_pool else ()
+            if any(promise.key == key and _is_of(promise, address) for promise in promises):
                 return False
-            found = await self._client.get(self._caches.claim_kind, key)
+            live_claim = await self._client.get(self._caches.claim_kind, key)
         except NotFound:
             return False
         owner = controlling_claim(address)
-        # One whose claim is no longer among its owners was made for a claim of its own pool.
-        earlier = owner is None or owner.uid != found.metadata.uid
-        return not found.address_name and (same or earlier)
+        # An IPAddress without its claim among the owners was made for a claim of its own pool.
+        is_of_earlier_claim = owner is None or owner.uid != live_claim.metadata.uid
+        return not live_claim.address_name and (is_of_pool or is_of_earlier_claim)
 
 
 def _blocked(

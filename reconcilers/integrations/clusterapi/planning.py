@@ -107,12 +107,12 @@ class Plan:
         if pool.unreadable:
             self._refuse_all(pool, reasons)
             return
-        also = self.held(pool.pool) if pool.kind == NETWORK_POOL else ()
+        also_held = self.held(pool.pool) if pool.kind == NETWORK_POOL else ()
         current: PoolContents | None = pool
         while current is not None and current.space is not None and current.contents is not None:
-            found = View(0, current.contents, self.caches.claims.get, self.caches.addresses.get)
-            chooser = Chooser(self.caches, pool.kind, pool.pool, current.space, found)
-            choice = chooser.choose(also, MOST_RANGES, refuse_each=True)
+            view = View(0, current.contents, self.caches.claims.get, self.caches.addresses.get)
+            chooser = Chooser(self.caches, pool.kind, pool.pool, current.space, view)
+            choice = chooser.choose(also_held, MOST_RANGES, refuse_each=True)
             for refusal in choice.refusals:
                 finding = Finding(READY, False, refusal.reason, refusal.message)
                 reasons[refusal.request.metadata.key] = finding
@@ -120,8 +120,10 @@ class Plan:
                 self._grant(grant, current.space)
             if not choice.grants:
                 return
-            mine = (one for one in pools_of(self.caches) if one.pool is pool.pool)
-            current = next(mine, None)
+            after_grants = (
+                contents for contents in pools_of(self.caches) if contents.pool is pool.pool
+            )
+            current = next(after_grants, None)
 
     def _refuse_all(self, pool: PoolContents, reasons: dict[Key, Finding]) -> None:
         """Note, for each claim of a pool, which objects must be read before it gets an address."""

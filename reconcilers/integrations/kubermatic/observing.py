@@ -207,15 +207,17 @@ class ConflictReconciler:
         """Record who shares addresses of one IPAMAllocation, once until that changes."""
         if key in self._observed.unreadable:
             return Blocked("Unreadable")
-        one = self._observed.get(key)
-        found = sorted(self._conflicts(one)) if one is not None else []
-        if one is None or not found:
+        allocation = self._observed.get(key)
+        holders = sorted(self._conflicts(allocation)) if allocation is not None else []
+        if allocation is None or not holders:
             self._recorded.pop(key, None)
             return SETTLED
-        text = f"addresses of this allocation are also held by {', '.join(found)}"
-        if self._recorded.get(key) != (one.metadata.uid, text):
-            self._recorded[key] = one.metadata.uid, text
-            self._recorder.record(ALLOCATIONS, one, "Warning", OVERLAPPING, text, action=ACTION)
+        message = f"addresses of this allocation are also held by {', '.join(holders)}"
+        if self._recorded.get(key) != (allocation.metadata.uid, message):
+            self._recorded[key] = allocation.metadata.uid, message
+            self._recorder.record(
+                ALLOCATIONS, allocation, "Warning", OVERLAPPING, message, action=ACTION
+            )
         return SETTLED
 
     def touched(self, allocation: IPAllocation) -> Iterable[Key]:

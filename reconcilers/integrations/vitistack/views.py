@@ -129,11 +129,11 @@ def contents_of(caches: VitistackCaches, wanted: Wanted = every_pool) -> Iterato
 
 
 def figures_of(one: NetworkContents, now: datetime) -> PoolFigures:
-    """Return a network in numbers."""
+    """Return the figures of a network; what is promised counts as used."""
     key = one.network.metadata.key
-    waiting = [each for each in one.allocations.values() if each.waits]
-    since = [each.metadata.creationTimestamp for each in waiting]
-    ages = [(now - moment).total_seconds() for moment in since if moment is not None]
+    waiting = [allocation for allocation in one.allocations.values() if allocation.waits]
+    created = [allocation.metadata.creationTimestamp for allocation in waiting]
+    ages = [(now - moment).total_seconds() for moment in created if moment is not None]
     labels, oldest = (key.namespace, key.name), max([0.0, *ages])
     if one.space is None or one.contents is None:
         return PoolFigures(labels, 0, 0, 0, 0, len(waiting), oldest)
