@@ -392,10 +392,15 @@ class TenantClusterReconciler:
             overall = status.not_ready(projected.reason, projected.message)
         unknown, known = status.identified(self._projector.identified(tenant))
         findings = (addresses, projected, *installed, *resized.findings, *unknown, overall)
-        shown = self._network_status(tenant, provider, states, addresses, resized)
+        naming_due = resized.services is not None and self._is_naming_due(tenant.metadata.key)
+        shown = self._network_status(
+            tenant, provider, states, addresses, resized, is_naming_due=naming_due
+        )
         obsolete = (*resized.obsolete, *known)
         verdict = status.Verdict(phase, findings, status.refs(states), obsolete, shown)
         tenant = await self._write_status(tenant, verdict)
+        if naming_due:  # a write that failed has named nothing
+            self._named_at[tenant.metadata.key] = self._clock.monotonic()
         return self._next(tenant, addresses, projected, resized.due_in, marked)
 
     def _network_status(
@@ -405,6 +410,8 @@ class TenantClusterReconciler:
         states: Sequence[AllocationState],
         addresses: Finding,
         resized: Resized | None = None,
+        *,
+        is_naming_due: bool = False,
     ) -> TenantNetwork:
         """Return what status.network should say of a cluster.
 
@@ -414,6 +421,7 @@ class TenantClusterReconciler:
             states: the allocations that the cluster should have.
             addresses: the condition NetworkReady.
             resized: the result of the pass over its size; None if it is not due, as in cloud mode.
+            is_naming_due: whether the Services of each range are named anew.
         """
         return network_status(
             tenant,
@@ -424,22 +432,17 @@ class TenantClusterReconciler:
             services=resized.services if resized is not None else None,
             growth=resized.refused if resized is not None else None,
             is_unread=resized is not None and resized.services is None,
-            is_naming_due=resized is not None
-            and resized.services is not None
-            and self._take_naming_turn(tenant.metadata.key),
+            is_naming_due=is_naming_due,
             now=self._clock.now(),
         )
 
-    def _take_naming_turn(self, key: Key) -> bool:
-        """Return whether the Services of a cluster's ranges are named now, and note it.
+    def _is_naming_due(self, key: Key) -> bool:
+        """Return whether the Services of a cluster's ranges were named long enough ago.
 
         Not in each pass: a Service that is served at once costs the management cluster nothing.
         """
-        now = self._clock.monotonic()
-        if now - self._named_at.get(key, -NAMING_SECONDS) < NAMING_SECONDS:
-            return False
-        self._named_at[key] = now
-        return True
+        named_at = self._named_at.get(key, -NAMING_SECONDS)
+        return self._clock.monotonic() - named_at >= NAMING_SECONDS
 
     def _next(
         self,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from allocator import AddressRange
-from controller.errors import NoAnswer
+from controller.errors import Conflict, NoAnswer
 from reconcilers.api.tenantnetwork import MOST_SERVICES
 from reconcilers.tenantcluster.networkstatus import AddressUsers
 from reconcilers.tenantcluster.reconciler import NAMING_SECONDS
@@ -63,6 +63,18 @@ async def test_names_stay_while_the_services_cannot_be_read_and_go_with_the_serv
     lab.tenant_servers["a"].delete("services", path["name"], namespace=path["namespace"])
     await lab.rounds()
     assert _services(lab)["team-a-lb"] == []
+
+
+async def test_names_are_written_by_the_next_pass_if_their_write_fails() -> None:
+    lab = await _lab_with("web")
+    service(lab.tenant_servers["a"], "api")
+    await lab.clock.advance(NAMING_SECONDS)
+    conflict = Conflict(409, "Conflict", "the object has been modified")
+    lab.server.fail(conflict, verb="patch", plural="tenantclusters")
+    await lab.rounds()
+    assert len(_services(lab)["team-a-lb"]) == 1
+    await lab.rounds()
+    assert len(_services(lab)["team-a-lb"]) == 2
 
 
 async def test_services_that_come_soon_after_others_cost_the_management_cluster_nothing() -> None:
