@@ -13,6 +13,7 @@ from reconcilers.addressmap.objects import Objects, read_objects
 from reconcilers.cli.cluster.objects import (
     Scope,
     in_cluster,
+    note_empty_namespace,
     read_all,
     report_not_read,
     scope,
@@ -106,6 +107,7 @@ def check(
 
 def _audited(where: Scope) -> list[Finding]:
     objects = read_all(where)
+    note_empty_namespace(objects, where.namespace)
     with progress("looking for what is wrong"):
         return _shown(objects, where)
 
@@ -127,6 +129,7 @@ async def _audit_with_tenants(where: Scope, client: Any) -> list[Finding]:
 
     objects = await read_objects(client, where.namespace)
     report_not_read(objects)
+    note_empty_namespace(objects, where.namespace)
     findings = _shown(objects, where)
     show_progress("asking the tenants")
     return [*findings, *await tenant_drift(client, objects, where.namespace)]

@@ -15,6 +15,7 @@ from reconcilers.cli.cluster.objects import (
     Scope,
     followed,
     in_cluster,
+    note_empty_namespace,
     read_all,
     report_not_read,
     scope,
@@ -109,6 +110,7 @@ def status(
             lambda client: _read(client, where, controller_namespace, tenants=tenants),
         )
         report_not_read(objects)
+    note_empty_namespace(objects, where.namespace)
     shown = page(objects, where.namespace, controllers, more)
     named = ((found.subject.kind.lower(), found.subject.name) for found in shown.findings)
     show(

@@ -153,6 +153,24 @@ def report_not_read(objects: Objects) -> None:
     click.get_current_context().meta[NOT_READ] = not_read
 
 
+def note_empty_namespace(objects: Objects, namespace: str) -> None:
+    """Report that the namespace of -n has no objects, because its name may be misspelled.
+
+    Args:
+        objects: what was read.
+        namespace: the namespace; empty for all, which is not reported.
+    """
+    shown = objects.within(namespace).of_tenants(namespace)
+    kinds = (shown.pools, shown.providers, shown.clusters, shown.allocations, shown.unreadable)
+    if not namespace or any(kinds) or objects.not_read:
+        return
+    say(
+        "note",
+        f"namespace {namespace} has no NetworkPool, ProviderConfig, TenantCluster or"
+        " IPAllocation; check its name",
+    )
+
+
 def in_cluster(where: Scope, what: str, work: Callable[[Any], Awaitable[R]]) -> R:
     """Return what `work` finds in the cluster of a where.
 

@@ -188,6 +188,18 @@ def test_with_a_namespace_only_what_concerns_it_is_shown(tmp_path: Path) -> None
     assert (theirs.code, list(_findings(theirs))) == (0, [])
 
 
+@pytest.mark.parametrize("command", ["status", "check"])
+def test_a_namespace_without_objects_is_named_because_it_may_be_misspelled(
+    tmp_path: Path, command: str
+) -> None:
+    objects = (_pool(), _waiting("one"))
+    outcome = ask(tmp_path, command, "-n", "tema", objects=objects)
+    sentence = "namespace tema has no NetworkPool, ProviderConfig, TenantCluster or IPAllocation"
+    assert sentence in " ".join(outcome.err.split())
+    for arguments in (("-n", "team"), ()):
+        assert "check its name" not in ask(tmp_path, command, *arguments, objects=objects).err
+
+
 def test_the_page_for_people_has_the_areas_first_and_then_the_findings(tmp_path: Path) -> None:
     lines = ask(tmp_path, "status", objects=(_pool(), _waiting("one"))).out.splitlines()
     assert lines[0].split() == ["AREA", "STATE", "SUMMARY"]
