@@ -203,7 +203,8 @@ def _best_fit(span: AddressRange, space: Space) -> Iterator[str]:
         yield f"{span.text} overlaps what others hold, or lies outside of what the pool hands out"
         return
     smallest = min(block.size for block in blocks)
-    fitting = f"{len(blocks)} free blocks have room for {span.size}, the smallest {smallest}"
+    have = "1 free block has" if len(blocks) == 1 else f"{len(blocks)} free blocks have"
+    fitting = f"{have} room for {span.size}, the smallest {smallest}"
     yield (
         f"{span.text}: without it the free block there has {home.size} addresses; now {fitting}."
         " Best fit takes the smallest block with room, and of several the lowest"

@@ -51,6 +51,12 @@ def test_a_range_is_told_with_the_block_that_it_lies_in_and_the_blocks_that_fit(
     assert "2 free blocks have room for 8, the smallest 8" in lines
 
 
+def test_a_single_block_that_fits_is_counted_in_the_singular(tmp_path: Path) -> None:
+    body = held("first", "10.40.0.0", "10.40.0.7")
+    lines = _lines(tmp_path, "butler-system/first", pool(cidr="10.40.0.0/29"), body)
+    assert "now 1 free block has room for 8, the smallest 8" in lines
+
+
 def test_the_record_of_the_choice_is_shown(tmp_path: Path) -> None:
     message = "allocated 8 IPs: 10.40.0.0/29 from lab, out of the smallest free block that fits"
     body = held("first", "10.40.0.0", "10.40.0.7")
