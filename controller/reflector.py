@@ -154,7 +154,8 @@ class Reflector(Generic[T]):
         self._bookmarks_seen = False
         self._empty_watches = 0
         self._cluster_changed = False
-        self._retry = anyio.Event()
+        self._pause: anyio.CancelScope | None = None
+        """The pause after a failure, while it lasts."""
         self._streams = streams
         self._limit = ReadLimit(most_bytes)
         self._cut_streams = 0
@@ -212,7 +213,8 @@ class Reflector(Generic[T]):
     def retry_now(self) -> None:
         """Retry a list or watch that failed at once; something has changed at the server."""
         self._backoff.reset()
-        self._retry.set()
+        if self._pause is not None:
+            self._pause.cancel()
 
     def on_cluster_changed(self) -> None:
         """List the newest state at the next step: the transport leads to another cluster."""
@@ -430,6 +432,6 @@ class Reflector(Generic[T]):
             error=str(self.last_error),
             retry_seconds=round(seconds, 1),
         )
-        self._retry = anyio.Event()
-        with self._clock.move_on_after(seconds):
-            await self._retry.wait()
+        with anyio.CancelScope() as self._pause:
+            await self._clock.sleep(seconds)
+        self._pause = None
