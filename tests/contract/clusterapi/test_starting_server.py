@@ -10,9 +10,8 @@ from typing_extensions import override
 
 from envtest.faults import Fault, Match, Proxy
 from envtest.plane import ControlPlane as Plane
-from tests.contract.clusterapi.lab import Lab, condition
+from tests.contract.clusterapi.lab import Lab, reason
 from tests.contract.product import install_kinds, product
-from tests.polling import until
 
 NETWORK_POOL = {"apiGroup": "butler.butlerlabs.dev", "kind": "NetworkPool", "name": "lab"}
 
@@ -69,7 +68,7 @@ async def test_nothing_that_claims_hold_is_handed_out_while_discovery_lacks_thei
                 await lab.until(
                     "NetworkPool",
                     "lab",
-                    lambda pool: condition(pool)["reason"] == "HoldersUnknown",
+                    lambda pool: reason(pool) == "HoldersUnknown",
                 )
                 waiting = await lab.find("IPAllocation", "block")
                 assert waiting is not None
@@ -83,7 +82,4 @@ async def test_nothing_that_claims_hold_is_handed_out_while_discovery_lacks_thei
     assert last - first == 7
     assert not {int(address.rpartition(".")[2]) for address in held} & set(range(first, last + 1))
 
-    async def pool_is_ready() -> str:
-        return str(condition(await lab.find("NetworkPool", "lab"))["reason"])
-
-    assert await until(pool_is_ready, lambda reason: reason == "Ready") == "Ready"
+    await lab.until("NetworkPool", "lab", lambda pool: reason(pool) == "Ready")
