@@ -30,7 +30,7 @@ from typing import Any
 
 import pytest
 
-from tests import forkserver, keptservers
+from tests import forkserver
 
 BUSY_SECONDS = 2.0
 LOOK_SECONDS = 0.1
@@ -138,7 +138,7 @@ def children() -> set[int]:
         threads = Path("/proc/self/task").glob("*/children")
         try:
             found = {int(child) for thread in threads for child in thread.read_text().split()}
-            return found - forkserver.processes() - keptservers.processes()
+            return found - forkserver.processes()
         except (FileNotFoundError, ProcessLookupError):
             # A thread ended meanwhile, and its children are another one's now: look again.
             continue

@@ -4,7 +4,6 @@
 oldest Kubernetes that the documents promise, if its programs are on this machine.
 """
 
-import json
 import os
 import shutil
 from collections.abc import AsyncIterator
@@ -12,20 +11,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal
 
-import anyio
 import pytest
 
-from controller.tenantconfig import parse_kubeconfig, tenant_transport
 from envtest import ControlPlane
+from envtest.binaries import real_control_plane
 from envtest.plane import ControlPlane as Plane
 from envtest.settings import read_settings
-from reconcilers.cli.local.servers import (
-    ANSWER_LIMIT,
-    REQUEST_SECONDS,
-    ApiServer,
-    Definitions,
-)
-from tests import keptservers
 
 ASSETS = "KUBEBUILDER_ASSETS"
 OLDEST_ASSETS = "BUTLER_IPAM_TEST_OLDEST_ASSETS"
@@ -66,35 +57,12 @@ def oldest_assets() -> Path:
 
 
 @asynccontextmanager
-async def running(server: Server = "asked") -> AsyncIterator[Plane]:
-    """Run an empty control plane of a server; a real one is borrowed (keptservers.py).
-
-    A test that stops or freezes the server, or needs its controllers, starts its own by
-    ControlPlane.start().
-    """
-    settings = read_settings({ASSETS: str(oldest_assets())} if server == "oldest" else None)
-    if settings.kind == "binaries":
-        async with keptservers.borrowed(settings) as real:
+async def running(server: Server) -> AsyncIterator[Plane]:
+    """Run the control plane of a server."""
+    if server == "oldest":
+        settings = read_settings({ASSETS: str(oldest_assets())})
+        async with real_control_plane(settings, None, "127.0.0.1:0", "") as real:
             yield real
     else:
         async with ControlPlane.start() as plane:
             yield plane
-
-
-@asynccontextmanager
-async def api_server(name: str, kinds: Definitions) -> AsyncIterator[ApiServer]:
-    """Give an empty control plane that serves `kinds`, in the form that our commands start one.
-
-    Unlike theirs it has no controllers: a test of what namespaces or owners take with them starts
-    one by reconcilers.cli.local.servers.
-    """
-    async with running() as plane:
-        await plane.install_crds([dict(kind) for kind in kinds])
-        config = parse_kubeconfig(plane.kubeconfig().encode())
-        transport = tenant_transport(config, max_bytes=ANSWER_LIMIT, timeout=REQUEST_SECONDS)
-        try:
-            version = json.loads(await transport.request("GET", "/version"))["gitVersion"]
-            yield ApiServer(name, plane.url, plane.kind, plane.kubeconfig(), transport, version)
-        finally:
-            with anyio.CancelScope(shield=True):
-                await transport.aclose()

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from aiohttp import ClientSession
 
+from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api.crd import crds
 from tests.bench import bench_real, tables
@@ -22,7 +23,6 @@ from tests.bench.overlaps import Overlaps
 from tests.bench.places import REAL, client, embedded, real
 from tests.bench.processes import worked
 from tests.bench.writes import Write, counted, done
-from tests.servers import running
 
 FEW = 20
 
@@ -44,7 +44,7 @@ def real_assets() -> Path:
 
 @pytest.fixture
 async def plane() -> AsyncIterator[Plane]:
-    async with running() as started:
+    async with ControlPlane.start() as started:
         await started.install_crds(crds())
         yield started
 

@@ -8,6 +8,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api import crd
 from tests.servers import SERVERS, running
@@ -16,7 +17,7 @@ from tests.servers import SERVERS, running
 @pytest.fixture
 async def plane() -> AsyncIterator[Plane]:
     """A control plane of its own for every test: embedded, or real binaries."""
-    async with running() as started:
+    async with ControlPlane.start() as started:
         yield started
 
 

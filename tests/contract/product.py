@@ -11,12 +11,12 @@ from typing import Any
 import anyio
 import httpx
 
+from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
 from manifests import folder
 from reconcilers.api import crd, names
 from tests.contract.conftest import administrator
 from tests.reconcilers.cli.commands import butler_ipam, environment
-from tests.servers import running
 from tests.yamls import read_all_yaml
 
 HOME = names.DEFAULT_NAMESPACE
@@ -145,7 +145,7 @@ async def serving(
     Raises:
         AssertionError: the product was refused something by its roles.
     """
-    async with running() as plane, administrator(plane) as admin:
+    async with ControlPlane.start() as plane, administrator(plane) as admin:
         await install_kinds(plane, integration, more)
         kubeconfig = await under_shipped_roles(plane, admin, where, integration)
         log = where / "log"

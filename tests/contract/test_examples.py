@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller import Manager, ManagerOptions, ObjectMeta, SystemClock, connect
+from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
 from envtest.settings import read_settings
 from examples import inventory, teams, websites
@@ -29,7 +30,6 @@ from tests.contract.conftest import administrator, ask
 from tests.contract.test_controllers import is_gone
 from tests.contract.test_readme import MERGE, seen
 from tests.controller.certs import authority_and_pair
-from tests.servers import running
 
 EXAMPLES = Path(teams.__file__).parent
 SITES = "/apis/example.com/v1/namespaces/default/websites"
@@ -251,7 +251,7 @@ async def test_the_nodes_of_another_cluster_are_counted(
     def add(manager: Manager) -> None:
         inventory.Inventory(manager, SystemClock())
 
-    async with running() as other, administrator(other) as far:
+    async with ControlPlane.start() as other, administrator(other) as far:
         kubeconfig = other.write_kubeconfig(tmp_path / "other").read_bytes()
         operator = ours(plane, tmp_path, add) if framework == "controller" else None
         async with operator or kopf(plane, tmp_path, "inventory"):

@@ -19,6 +19,7 @@ from controller.manager import Manager
 from controller.meta import Key
 from controller.options import ManagerOptions, SelfSigned
 from controller.transport import Transport
+from envtest import ControlPlane
 from envtest.faults import Call, Proxy
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api import crd, names
@@ -42,7 +43,6 @@ from reconcilers.settings import (
 )
 from reconcilers.webhooks.configuration import NAME, SERVICE, configuration, path_of
 from reconcilers.wiring import assemble
-from tests import servers
 from tests.contract.roles import (
     HOME,
     Json,
@@ -306,7 +306,7 @@ async def test_the_whole_flow_needs_every_rule_of_the_shipped_roles_and_no_other
 ) -> None:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        tenant = await enter(servers.running())
+        tenant = await enter(ControlPlane.start())
         proxy = await enter(Proxy.before(plane))
         await plane.install_crds(crd.crds())
         http, inside = await enter(client(plane)), await enter(client(tenant))

@@ -15,6 +15,7 @@ from controller.conditions import find
 from controller.config import connect
 from controller.errors import NotFound
 from controller.meta import Key, Version
+from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api.resources import (
     IP_ADDRESS_POOL,
@@ -37,7 +38,6 @@ from tests.contract.test_static_flow import (
     site_on,
 )
 from tests.polling import until
-from tests.servers import running
 
 __all__ = ["site"]
 
@@ -48,7 +48,7 @@ THEIRS = "10.250.0.0-10.250.0.9"
 @pytest.fixture
 async def tenant(tmp_path: Path) -> AsyncIterator[tuple[Plane, Client]]:
     """Another cluster, with MetalLB's kinds, and a client of it."""
-    async with running() as plane:
+    async with ControlPlane.start() as plane:
         await plane.install_crds([*metallb_crds()])
         transport = await connect(plane.write_kubeconfig(tmp_path / "tenant"))
         client = Client(transport)
@@ -141,7 +141,7 @@ async def test_of_two_management_clusters_over_one_tenant_the_second_waits_for_t
     plane, inside = tenant
     data = {"admin.conf": base64.b64encode(plane.kubeconfig().encode()).decode()}
     async with (
-        running() as other,
+        ControlPlane.start() as other,
         site_on(other, tmp_path / "other") as second,
         site.controllers(1, QUICK, hidden=False),
         second.controllers(1, QUICK, hidden=False),

@@ -45,7 +45,6 @@ from reconcilers.cli.standin.pools import crds as metallb_crds
 from reconcilers.settings import Settings, TenantSettings
 from reconcilers.wiring import assemble
 from tests.faults.proxied import transport_to
-from tests.servers import running
 
 HOME = names.DEFAULT_NAMESPACE
 POOL = Key(HOME, "lab")
@@ -324,7 +323,7 @@ async def estate(seed: int = 0) -> AsyncIterator[Estate[Proxy]]:
     """Run both clusters, each behind a proxy."""
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        planes: list[Plane] = [await enter(running()) for _ in range(2)]
+        planes: list[Plane] = [await enter(ControlPlane.start()) for _ in range(2)]
         proxies = [await enter(Proxy.before(plane, seed=seed)) for plane in planes]
         witness, group = await enter(_witnessed(planes[0], planes[1], proxies[1]))
         yield Estate(proxies[0], proxies[1], witness, group)

@@ -24,7 +24,6 @@ from envtest.plane import ControlPlane as Plane
 from envtest.ports import free_port
 from envtest.processes import Child, Children
 from envtest.settings import read_settings
-from tests import keptservers
 from tests.faults.pipes import HOST, Pipe, Place
 from tests.polling import checked, until
 
@@ -229,8 +228,6 @@ async def taken_apart(plane: Plane) -> AsyncIterator[Parts]:
     """Give the processes of a control plane that has some; others are skipped."""
     if not isinstance(plane, RealControlPlane):
         pytest.skip("needs etcd and kube-apiserver as processes: set KUBEBUILDER_ASSETS")
-    kept = {child.process.pid for child in plane.processes} & keptservers.processes()
-    assert not kept, "other tests borrow this server: start one by ControlPlane.start()"
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="parts-")))
         yield Parts(plane, Children(read_settings(), folder, stack))

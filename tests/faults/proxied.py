@@ -16,11 +16,11 @@ from controller.errors import Invalid
 from controller.lists import stream_query
 from controller.metrics import Metrics
 from controller.watch import REASONS
+from envtest import ControlPlane
 from envtest.faults import Call, Match, Proxy, Record
 from envtest.plane import ControlPlane as Plane
 from tests.clock import VirtualClock
 from tests.envtest.samples import GROUP, crd, gauge
-from tests.servers import running
 
 PATIENCE = 60.0
 """Seconds after which a test of real connections gives up."""
@@ -113,7 +113,7 @@ async def proxied_plane(seed: int = 0, *, streams: bool = False) -> AsyncIterato
         streams: whether the test needs a server that streams lists; with others it is skipped.
     """
     with anyio.fail_after(PATIENCE):
-        async with running() as plane, Proxy.before(plane, seed=seed) as proxy:
+        async with ControlPlane.start() as plane, Proxy.before(plane, seed=seed) as proxy:
             await plane.install_crds([crd()])
             async with transport_to(plane) as direct, transport_to(proxy) as through:
                 if streams and not await _streams_lists(direct):

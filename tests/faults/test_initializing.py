@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api.crd import crds
 from tests.faults.estate import LARGE, PACE, SwiftClock, bare_estate
 from tests.faults.slowdeletions import people
-from tests.servers import running
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ ASKED, BETWEEN = 60, 6
 
 
 async def test_every_allocation_is_served_although_the_crds_are_written_all_the_time() -> None:
-    async with running() as plane:
+    async with ControlPlane.start() as plane:
         if plane.kind == "embedded":
             pytest.skip("the embedded server takes no storage apart: set KUBEBUILDER_ASSETS")
         async with bare_estate(plane, cidr=LARGE) as here:

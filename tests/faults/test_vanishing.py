@@ -19,6 +19,7 @@ from controller.clock import SystemClock
 from controller.errors import NotFound
 from controller.meta import Key
 from controller.resource import Resource
+from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
 from reconcilers import ranges
 from reconcilers.api.ipallocation import FAILED
@@ -46,7 +47,6 @@ from tests.faults.estate import (
 from tests.faults.slowdeletions import people
 from tests.faults.vanishing import HOW, Json, Vanished, Vanishing, create
 from tests.polling import checked, until
-from tests.servers import running
 
 pytestmark = pytest.mark.slow
 
@@ -70,7 +70,7 @@ STORM = replace(
 
 @asynccontextmanager
 async def _proxied_plane(cidr: str = SMALL) -> AsyncIterator[Estate[Plane]]:
-    async with running() as plane, bare_estate(plane, cidr=cidr) as here:
+    async with ControlPlane.start() as plane, bare_estate(plane, cidr=cidr) as here:
         yield here
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from envtest import ControlPlane
 from manifests import rendering
 from reconcilers.cli.run import run
 from tests.manifests.helm import Chart, merged
@@ -25,7 +26,6 @@ from tests.manifests.valuesets import (
     VALUE_SETS,
     WITH_FOREIGN_KINDS,
 )
-from tests.servers import running
 from tests.yamls import read_all_yaml, read_yaml
 
 MANIFESTS = Path(rendering.__file__).parent
@@ -360,7 +360,7 @@ async def test_an_api_server_takes_whatever_is_rendered() -> None:
 async def server() -> AsyncIterator[tuple[httpx.AsyncClient, dict[tuple[str, str], str]]]:
     """Give a client of an API server, and the plurals of the kinds that it serves."""
     async with (
-        running() as plane,
+        ControlPlane.start() as plane,
         httpx.AsyncClient(
             base_url=plane.url, verify=plane.tls(), headers=plane.admin_headers(), timeout=60
         ) as http,

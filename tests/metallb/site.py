@@ -7,9 +7,8 @@ import base64
 import os
 import re
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import (
-    AbstractAsyncContextManager,
     AbstractContextManager,
     AsyncExitStack,
     asynccontextmanager,
@@ -29,6 +28,7 @@ from controller.errors import Conflict, NotFound
 from controller.meta import Key, Object, Version
 from controller.resource import Resource
 from controller.transport import Transport
+from envtest import ControlPlane
 from envtest.metallb import NAMESPACE, MetalLB, definitions, metallb_controller
 from envtest.plane import ControlPlane as Plane
 from envtest.settings import read_settings
@@ -51,7 +51,6 @@ from reconcilers.tenantcluster.metallb.projection import POOL_NAME
 from tests.metallb.audit.recorder import Recording, recording
 from tests.polling import until
 from tests.reconcilers.cli.commands import Running, started
-from tests.servers import running
 
 HOME = names.DEFAULT_NAMESPACE
 PROJECTED = Key(NAMESPACE, POOL_NAME)
@@ -62,7 +61,6 @@ CAPACITY = re.compile(
 )
 
 K = TypeVar("K", bound=Object)
-StartServer = Callable[[], AbstractAsyncContextManager[Plane]]
 
 
 @contextmanager
@@ -317,15 +315,12 @@ async def _found(client: Client, resource: Resource[K], key: Key) -> K | None:
 
 
 @asynccontextmanager
-async def site(
-    folder: Path, tenants: Sequence[str] = ("a",), start_server: StartServer = running
-) -> AsyncIterator[Site]:
+async def site(folder: Path, tenants: Sequence[str] = ("a",)) -> AsyncIterator[Site]:
     """Start the API servers and the MetalLBs; they stop with the context.
 
     Args:
         folder: for kubeconfigs.
         tenants: names of tenants.
-        start_server: starts an API server; a test that stops one starts servers of its own.
     """
     # After many Services MetalLB often needs more than 20 s to end; there is nothing to save.
     settings = replace(read_settings(), stop_seconds=1.0)
@@ -334,7 +329,7 @@ async def site(
         ways: dict[str, Transport] = {}
 
         async def start(name: str, kinds: Sequence[Mapping[str, Any]]) -> None:
-            plane = await stack.enter_async_context(start_server())
+            plane = await stack.enter_async_context(ControlPlane.start())
             await plane.install_crds([dict(one) for one in kinds])
             path = plane.write_kubeconfig(folder / f"{name}.kubeconfig")
             way = await connect(path)

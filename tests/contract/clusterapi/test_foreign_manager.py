@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from envtest import ControlPlane
 from reconcilers.api import names
 from reconcilers.conditions import FOREIGN_MANAGER
 from reconcilers.integrations.clusterapi import crds
 from tests.contract.clusterapi.lab import Lab, condition
 from tests.contract.conftest import administrator
 from tests.contract.product import install_kinds, product, under_shipped_roles
-from tests.servers import running
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
@@ -21,7 +21,7 @@ async def test_both_are_served_once_the_other_controller_is_silent_though_the_jo
 ) -> None:
     # Each pass waited for the other: the journal was restored only without the condition, and the
     # condition was removed only with a journal.
-    async with running() as plane, administrator(plane) as admin:
+    async with ControlPlane.start() as plane, administrator(plane) as admin:
         await install_kinds(plane, "clusterapi", crds.crds())
         lab = Lab(admin, "default")
         await lab.create("NetworkPool", "p", {"cidr": "10.0.0.0/24"})

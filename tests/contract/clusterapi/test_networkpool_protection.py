@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from controller.config import connect
+from envtest import ControlPlane
 from reconcilers.settings import CLUSTER_API
 from tests.contract.clusterapi.lab import Lab, condition, reason
 from tests.contract.conftest import administrator
 from tests.contract.product import HOME, install_kinds
 from tests.contract.test_webhooks import SETTINGS, Site, causes
-from tests.servers import running
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
@@ -31,7 +31,7 @@ EDITS: dict[str, tuple[dict[str, Any], str]] = {
 async def test_edits_and_a_deletion_that_take_the_address_of_a_claim_are_refused(
     tmp_path: Path,
 ) -> None:
-    async with running() as plane, administrator(plane) as admin:
+    async with ControlPlane.start() as plane, administrator(plane) as admin:
         await install_kinds(plane, "clusterapi")
         await admin.post("/api/v1/namespaces", json={"metadata": {"name": HOME}})
         transport = await connect(plane.write_kubeconfig(tmp_path / "kubeconfig"))

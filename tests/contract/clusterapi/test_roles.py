@@ -9,6 +9,7 @@ import anyio
 import httpx
 import pytest
 
+from envtest import ControlPlane
 from envtest.faults import LateRequest, Match, Pause, Proxy, Refusal
 from envtest.plane import ControlPlane as Plane
 from envtest.settings import read_settings
@@ -18,7 +19,6 @@ from tests.contract.conftest import administrator
 from tests.contract.product import ACCOUNT, install_kinds, product, under_shipped_roles
 from tests.contract.roles import Rule, rules
 from tests.polling import SECONDS, until
-from tests.servers import running
 
 POOLS: dict[str, dict[str, Any]] = {
     "InClusterIPPool": {"addresses": ["10.0.0.10"], "prefix": 24},
@@ -103,7 +103,7 @@ def enforcing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_addresses_get_their_owners_only_by_the_rules_about_finalizers(
     tmp_path: Path,
 ) -> None:
-    async with running() as plane, administrator(plane) as admin:
+    async with ControlPlane.start() as plane, administrator(plane) as admin:
         await install_kinds(plane, "clusterapi", crds.crds())
         lab = Lab(admin, "machines")
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": lab.namespace}}

@@ -9,10 +9,10 @@ import pytest_asyncio
 
 from controller import Client, SystemClock, Transport, connect
 from controller.testing import FakeApi
+from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
 from tests.contract.fake_api.gauges import CONFIG_MAPS, GAUGES, at
 from tests.envtest.samples import crd
-from tests.servers import running
 
 
 @asynccontextmanager
@@ -45,7 +45,7 @@ async def clean(client: Client) -> None:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared_plane() -> AsyncIterator[Plane]:
-    async with running() as plane:
+    async with ControlPlane.start() as plane:
         await plane.install_crds([crd()])
         yield plane
 

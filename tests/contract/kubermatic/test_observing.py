@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from controller.config import connect
+from envtest import ControlPlane
 from reconcilers.api import crd, names
 from reconcilers.settings import KUBERMATIC, KubermaticSettings
 from tests.contract.conftest import administrator
@@ -18,7 +19,6 @@ from tests.contract.kubermatic.lab import Body, Lab, ranges
 from tests.contract.product import DATA, HOME, install_kinds, product, under_shipped_roles
 from tests.contract.test_webhooks import SETTINGS, Site, warnings
 from tests.polling import until
-from tests.servers import running
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 _numbers = count()
@@ -32,7 +32,7 @@ ROOT = f"/apis/{names.API_VERSION}/namespaces/default"
 async def observed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx.AsyncClient]:
     """A server of its own with the product, which observes: only one serves NetworkPools."""
     folder = tmp_path_factory.mktemp("observed")
-    async with running() as plane, administrator(plane) as admin:
+    async with ControlPlane.start() as plane, administrator(plane) as admin:
         await plane.install_crds(crd.crds())
         await plane.install_crds(DATA / "kubermatic" / "crds.yaml")
         kubeconfig = await under_shipped_roles(plane, admin, folder, "kubermatic")
@@ -140,7 +140,7 @@ async def test_nothing_of_kkp_is_written_by_who_observes(lab: Lab) -> None:
 async def test_a_networkpool_may_leave_out_what_kkp_allocated_with_a_warning(
     tmp_path: Path,
 ) -> None:
-    async with running() as plane, administrator(plane) as admin:
+    async with ControlPlane.start() as plane, administrator(plane) as admin:
         await install_kinds(plane, "kubermatic")
         await admin.post("/api/v1/namespaces", json={"metadata": {"name": HOME}})
         transport = await connect(plane.write_kubeconfig(tmp_path / "kubeconfig"))

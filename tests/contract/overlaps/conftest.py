@@ -8,6 +8,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from envtest import ControlPlane
 from envtest.ports import free_port
 from reconcilers.api import crd
 from reconcilers.integrations.clusterapi import crds
@@ -20,7 +21,6 @@ from tests.contract.conftest import administrator
 from tests.contract.overlaps.lab import Lab
 from tests.contract.product import DATA, HOME, product
 from tests.polling import until
-from tests.servers import running
 
 HOST, HOOK = "127.0.0.1", "overlaps"
 _numbers = count(60)
@@ -29,7 +29,7 @@ _numbers = count(60)
 @pytest_asyncio.fixture(scope="package", loop_scope="package")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx.AsyncClient]:
     """The administrator's client of a server on which all kinds of pools are served."""
-    async with running() as plane, administrator(plane) as admin:
+    async with ControlPlane.start() as plane, administrator(plane) as admin:
         await plane.install_crds(crd.crds())
         await plane.install_crds([dict(one) for one in crds.crds()])
         for platform in ("clusterapi", "kubermatic", "vitistack"):

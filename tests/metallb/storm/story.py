@@ -24,7 +24,6 @@ import structlog
 
 from controller.errors import ControllerError
 from controller.meta import Key
-from envtest import ControlPlane
 from reconcilers import ranges
 from reconcilers.api.resources import (
     IP_ALLOCATION,
@@ -80,7 +79,7 @@ async def storm(seed: int, folder: Path, rounds: int = 1) -> Report:
     """
     choices = random.Random(seed)
     faults: list[str] = []
-    async with site(folder, TENANTS, ControlPlane.start) as here, here.recorded() as recording:
+    async with site(folder, TENANTS) as here, here.recorded() as recording:
         sizes = {"initialPoolSize": 1, "growthIncrement": 1}
         await here.offer(BLOCKS[POOL], allocationMode="elastic", **sizes)
         await _offer_spare(here)

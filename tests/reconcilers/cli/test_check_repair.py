@@ -22,10 +22,9 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.cli.local.objects import make_namespaces
-from reconcilers.cli.local.servers import ApiServer
+from reconcilers.cli.local.servers import ApiServer, api_server
 from reconcilers.cli.standin.pools import crds as metallb_crds
 from tests.reconcilers.cli.commandline import run_beside
-from tests.servers import api_server
 
 HOME = names.DEFAULT_NAMESPACE
 METALLB = "metallb-system"

@@ -13,12 +13,12 @@ import pytest
 
 from reconcilers.api.crd import crds
 from reconcilers.cli.completion import main
+from reconcilers.cli.local.servers import api_server
 from reconcilers.cli.main import COMMANDS
 from reconcilers.integrations.clusterapi.crds import crds as pool_crds
 from tests.reconcilers.cli.test_claims import ip_pool
 from tests.reconcilers.cli.test_run import kubeconfig
 from tests.reconcilers.cli.test_ui import make_pool, post
-from tests.servers import api_server
 
 ROOT = Path(__file__).parents[3]
 CALL = """

@@ -39,7 +39,7 @@ from reconcilers.cli.demo.story import WEB, story
 from reconcilers.cli.demo.view import Broken, PlatformView
 from reconcilers.cli.local.objects import make_namespaces
 from reconcilers.cli.local.platform import Platform
-from reconcilers.cli.local.servers import ApiServer, sole_failure
+from reconcilers.cli.local.servers import ApiServer, api_server, sole_failure
 from reconcilers.ipallocation.release import Released
 from reconcilers.tenantcluster.metallb.projection import MetalLB
 from reconcilers.tenantcluster.release.check import TenantReleaseCheck
@@ -47,7 +47,6 @@ from tests.clock import VirtualClock
 from tests.reconcilers.cli.commands import call, installed, started
 from tests.reconcilers.cli.test_progress import Terminal
 from tests.reconcilers.make import allocation
-from tests.servers import api_server
 
 HOLDER, WAITING = "fills-the-pool", "comes-too-late"
 """Requests of the story: one takes a whole pool, the other waits for it."""

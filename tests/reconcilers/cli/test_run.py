@@ -22,14 +22,13 @@ from reconcilers.api.crd import crds
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.cli.flags import settings, settings_of
 from reconcilers.cli.local.objects import make_namespaces
-from reconcilers.cli.local.servers import ApiServer
+from reconcilers.cli.local.servers import ApiServer, api_server
 from reconcilers.cli.managerflags import LEASE_NAME
 from reconcilers.cli.run import run
 from reconcilers.settings import Settings
 from reconcilers.webhooks.admission import path
 from tests.reconcilers.cli import commandline
 from tests.reconcilers.cli.commands import Running, call, installed, started
-from tests.servers import api_server
 
 PORTS_OFF = ("--metrics-bind-address=0", "--health-probe-bind-address=0")
 LEASE = Key("butler-system", LEASE_NAME)

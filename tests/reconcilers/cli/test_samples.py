@@ -13,10 +13,10 @@ from allocator import AddressRange
 from controller.clock import SystemClock
 from reconcilers.cli.local.metallb import wait_established
 from reconcilers.cli.local.objects import apply
+from reconcilers.cli.local.servers import api_server
 from reconcilers.cli.standin.pools import crds
 from reconcilers.metallb_install.bundle import parse
 from tests.reconcilers.cli.commandline import Outcome, run
-from tests.servers import api_server
 
 SAMPLES = Path(__file__).parents[3] / "manifests" / "samples"
 FILES = sorted(SAMPLES.iterdir())

@@ -17,9 +17,9 @@ from controller.transport import Transport
 from reconcilers.api.resources import SERVICE, Service
 from reconcilers.cli.local.metallb import wait_established
 from reconcilers.cli.local.objects import apply, delete, make_namespaces
+from reconcilers.cli.local.servers import api_server
 from reconcilers.cli.standin.controller import ALLOCATED_FROM, MetalLBStandIn, addresses
 from reconcilers.cli.standin.pools import ADDRESS_POOL, NAMESPACE, crds
-from tests.servers import api_server
 
 SECONDS = 30.0
 

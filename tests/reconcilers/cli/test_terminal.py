@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from reconcilers.addressmap.extents import picture
 from reconcilers.api.crd import crds
 from reconcilers.cli.cluster.drawing import drawn
+from reconcilers.cli.local.servers import api_server
 from tests.controller.test_execplugin import runs, waiting
 from tests.polling import checked, until
 from tests.reconcilers import make
@@ -23,7 +24,6 @@ from tests.reconcilers.cli.commands import SECONDS, started
 from tests.reconcilers.cli.saved import ask, cluster, held
 from tests.reconcilers.cli.test_run import kubeconfig
 from tests.reconcilers.cli.test_ui import POOLS, make_pool, post
-from tests.servers import api_server
 
 SHOP = "team/shop-frontend-production"
 OBJECTS = (

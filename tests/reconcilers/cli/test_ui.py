@@ -13,11 +13,10 @@ import pytest
 from controller.codec import encode
 from reconcilers.api.crd import crds
 from reconcilers.cli.local.objects import make_namespaces
-from reconcilers.cli.local.servers import ApiServer
+from reconcilers.cli.local.servers import ApiServer, api_server
 from tests.reconcilers.cli import commandline
 from tests.reconcilers.cli.commands import installed, started
 from tests.reconcilers.cli.test_run import kubeconfig
-from tests.servers import api_server
 
 OFF = ("--metrics-bind-address=0", "--health-probe-bind-address=0")
 POOLS = "/apis/butler.butlerlabs.dev/v1alpha1/namespaces/butler-system/networkpools"
