@@ -49,9 +49,9 @@ POOL_EXHAUSTED = "PoolExhausted"
 ALLOCATION_FAILED = "AllocationFailed"
 
 DEFAULT_BLOCK = 64
+"""The length of the prefixes that a prefix pool hands out, unless it says otherwise."""
 JOURNALS = AnnotatedJournal("IPAddressClaim")
 """The journals of the pools of this platform."""
-"""The length of the prefixes that a prefix pool hands out, unless it says otherwise."""
 
 
 @with_config(requiring(("addresses", "prefix"), *schema.IP_POOL))
