@@ -80,6 +80,15 @@ class UnreadableObjects(Mapping[Key, str]):
         """
         return self._keys[index].get(None, _NO_KEYS)
 
+    def near(self, index: str, value: str) -> Mapping[Key, str]:
+        """Return the objects that may have `value` in `index`, with the reasons.
+
+        Raises:
+            KeyError: there is no index of that name.
+        """
+        keys = (*self.by_index(index, value), *self.unplaced(index))
+        return {key: self._reasons[key] for key in keys}
+
     def _compute_values(self, index: str, outline: Object | None) -> AbstractSet[str] | None:
         """Return the values of an outline in an index; None if they are unknown."""
         if outline is None:

@@ -378,9 +378,7 @@ def unreadable_near(unreadable: UnreadableObjects, pool: Key) -> tuple[str, ...]
 
     So thousands of unreadable allocations of other pools cost nothing.
     """
-    placed = unreadable.by_index(POOL_INDEX, str(pool))
-    keys = (*placed, *unreadable.unplaced(POOL_INDEX))
-    return unreadable_of({key: unreadable[key] for key in keys}, pool)
+    return unreadable_of(unreadable.near(POOL_INDEX, str(pool)), pool)
 
 
 def may_concern_pool(key: Key, failure: str, pool: Key) -> bool:

@@ -100,8 +100,7 @@ def _near(unreadable: Mapping[Key, str], space: str) -> Mapping[Key, str]:
     """Return the unreadable objects that may concern a space, and perhaps some more."""
     if not isinstance(unreadable, UnreadableObjects):
         return unreadable
-    placed, unplaced = unreadable.by_index(SPACE_INDEX, space), unreadable.unplaced(SPACE_INDEX)
-    return {key: unreadable[key] for key in (*placed, *unplaced)}
+    return unreadable.near(SPACE_INDEX, space)
 
 
 def can_name(kind: Resource[Any], namespace: str, pool: Key) -> bool:
