@@ -34,7 +34,7 @@ from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding
 from reconcilers.networkpool.contents import StatusWrite, last_foreign_write
 from reconcilers.networkpool.protocol import Decision
-from reconcilers.networkpool.view import HeldRange, View
+from reconcilers.networkpool.view import HeldRange, View, named_with_count
 
 RANGES_OVERLAP = "RangesOverlap"
 OUT_OF_RANGE = "OutOfRange"
@@ -42,8 +42,6 @@ DEGRADED = "Degraded"
 
 FRAGMENTED_PERCENT = 50
 """From this fragmentation on a pool without a block for a default request counts as degraded."""
-NAMED = 5
-"""Up to so many allocations or pools are named in a message; the others are counted."""
 
 
 class PoolSpecs:
@@ -339,9 +337,3 @@ def none_foreign() -> Finding:
     return Finding(
         FOREIGN_MANAGER, False, "NoForeignManager", "no other controller writes these statuses"
     )
-
-
-def named_with_count(items: Sequence[str]) -> str:
-    """Return the first texts as a list, and how many more there are."""
-    more = len(items) - NAMED
-    return ", ".join([*items[:NAMED], *([f"and {more} more"] if more > 0 else [])])

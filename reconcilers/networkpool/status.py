@@ -18,12 +18,17 @@ from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding, rendered, wi
 from reconcilers.networkpool import problems
 from reconcilers.networkpool.protocol import Decision
 from reconcilers.networkpool.statusjournal import render_journal
-from reconcilers.networkpool.view import HeldRange, Unreadable, View
+from reconcilers.networkpool.view import (
+    HOLDERS_UNKNOWN,
+    HeldRange,
+    Unreadable,
+    View,
+    named_with_count,
+)
 from reconcilers.poolnamespaces import NAMESPACE_NOT_ALLOWED
 
 STALLED = "Stalled"
 NO_CAPACITY = "NoCapacity"
-HOLDERS_UNKNOWN = "HoldersUnknown"
 TIERS: tuple[tuple[str, int], ...] = (
     ("CapacityWarning", 70),
     ("CapacityCritical", 85),
@@ -230,7 +235,7 @@ def deleting(
     message = f"waiting for {blockers} active allocations to be released"
     holders = sorted(holding.text for holding in others if not holding.foreign)
     if holders:
-        message += f", among them {problems.named_with_count(holders)}"
+        message += f", among them {named_with_count(holders)}"
     return _conditions_only(pool, [Finding(READY, False, "Deleting", message)], now)
 
 

@@ -165,7 +165,25 @@ class Unreadable(Exception):
 
 FINISH_DELETION = "correct it, or remove its finalizers once nothing uses its addresses"
 NAMED_AT_MOST = 5
-"""How many unreadable objects a message names."""
+"""Up to so many objects are named in a message; the others are counted."""
+HOLDERS_UNKNOWN = "HoldersUnknown"
+"""The reason where objects that may hold addresses are unreadable."""
+
+
+def named_with_count(items: Sequence[str], separator: str = ", ") -> str:
+    """Return the first texts as a list, and how many more there are."""
+    more = len(items) - NAMED_AT_MOST
+    return separator.join([*items[:NAMED_AT_MOST], *([f"and {more} more"] if more > 0 else [])])
+
+
+def holders_unknown_message(why: str, effect: str = "nothing is handed out") -> str:
+    """Return the message of a pool while objects that may hold its addresses are unreadable.
+
+    Args:
+        why: which objects, and what a person has to do.
+        effect: what is put off until then.
+    """
+    return f"{effect} until it is known what these objects hold: {why}"
 
 
 class UnreadableAllocations(Unreadable):
@@ -174,10 +192,7 @@ class UnreadableAllocations(Unreadable):
     reason = "UnreadableAllocation"
 
     def __init__(self, names: tuple[str, ...]) -> None:
-        named = [*names[:NAMED_AT_MOST]]
-        if len(names) > NAMED_AT_MOST:
-            named.append(f"and {len(names) - NAMED_AT_MOST} more")
-        super().__init__(f"IPAllocations that cannot be read: {', '.join(named)}")
+        super().__init__(f"IPAllocations that cannot be read: {named_with_count(names)}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -210,7 +225,7 @@ class UnreadableHolders(Unreadable):
         objects: at least one.
     """
 
-    reason = "HoldersUnknown"
+    reason = HOLDERS_UNKNOWN
 
     def __init__(self, objects: Collection[UnreadableObject]) -> None:
         self.objects = tuple(sorted(objects))
@@ -220,10 +235,7 @@ class UnreadableHolders(Unreadable):
 
 def describe_unreadable(objects: Sequence[UnreadableObject]) -> str:
     """Return a sentence for each of these objects; the first of them if there are many."""
-    sentences = list(map(str, objects[:NAMED_AT_MOST]))
-    if len(objects) > NAMED_AT_MOST:
-        sentences.append(f"and {len(objects) - NAMED_AT_MOST} more")
-    return "; ".join(sentences)
+    return named_with_count(list(map(str, objects)), "; ")
 
 
 def is_terminating(failure: str) -> bool:

@@ -44,7 +44,6 @@ PROVIDER = "ipam-butler-ipam"
 
 ADDRESS_ALLOCATED = "AddressAllocated"
 POOL_NOT_READY = "PoolNotReady"
-HOLDERS_UNKNOWN = "HoldersUnknown"
 POOL_EXHAUSTED = "PoolExhausted"
 ALLOCATION_FAILED = "AllocationFailed"
 

@@ -23,7 +23,6 @@ from reconcilers.integrations.clusterapi.api import (
     ADDRESS_ALLOCATED,
     CLAIM_FINALIZER,
     GROUP,
-    HOLDERS_UNKNOWN,
     POOL_NOT_READY,
     AddressSpec,
     ClaimStatus,
@@ -45,7 +44,7 @@ from reconcilers.integrations.clusterapi.statuses import message_of, record_of
 from reconcilers.integrations.clusterapi.views import PoolContents, pools_of
 from reconcilers.integrations.core.rules import Grant, View
 from reconcilers.integrations.core.views import Planned
-from reconcilers.networkpool.view import UnreadableHolders
+from reconcilers.networkpool.view import HOLDERS_UNKNOWN, UnreadableHolders
 from reconcilers.promises.journal import MOST_RANGES
 from reconcilers.spaces.index import SpaceIndex
 

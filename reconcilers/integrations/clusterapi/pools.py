@@ -35,7 +35,6 @@ from controller.resource import Resource
 from reconcilers.conditions import READY, Finding
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.api import (
-    HOLDERS_UNKNOWN,
     JOURNALS,
     POOL_FINALIZER,
     POOL_NOT_READY,
@@ -59,6 +58,7 @@ from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.passes import JournalReconciler
 from reconcilers.integrations.core.rules import Choice, Refusal, View
 from reconcilers.networkpool.pending_promises import WriteResult
+from reconcilers.networkpool.view import HOLDERS_UNKNOWN, holders_unknown_message
 from reconcilers.settings import PoolSettings
 
 
@@ -288,7 +288,7 @@ class PoolReconciler(JournalReconciler[Any]):
 def unknown(pool: Any, why: str) -> str:
     """Return the message of a pool while objects that may hold its addresses are unreadable."""
     effect = "it is not deleted" if pool.metadata.terminating else "nothing is handed out"
-    return f"{effect} until it is known what these objects hold: {why}"
+    return holders_unknown_message(why, effect)
 
 
 def refused_for_good(error: ApiError) -> bool:

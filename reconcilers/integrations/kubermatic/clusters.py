@@ -152,7 +152,7 @@ class ClusterReconciler:
             for pool in self._caches.pools_in([cluster.datacenter])
         )
 
-    def _reported_of(self, cluster: Cluster) -> "_Reported":
+    def _reported_of(self, cluster: Cluster) -> _Reported:
         """Return what was reported of a cluster; nothing of an earlier one of its name."""
         meta = cluster.metadata
         reported = self._reported.get(meta.key)
@@ -161,7 +161,7 @@ class ClusterReconciler:
         return reported
 
     def _record(
-        self, cluster: Cluster, problems: Mapping[str, Problem | None], reported: "_Reported"
+        self, cluster: Cluster, problems: Mapping[str, Problem | None], reported: _Reported
     ) -> None:
         """Record an event for what keeps a cluster from addresses, once until it changes."""
         texts = {

@@ -14,10 +14,13 @@ from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, POOLS
 from reconcilers.integrations.kubermatic.clusters import failure_message
 from reconcilers.integrations.kubermatic.holdings import Problem
 from reconcilers.integrations.kubermatic.planning import Content, Grant, plan
-from reconcilers.integrations.kubermatic.pools import HOLDERS_UNKNOWN, UNKNOWN
 from reconcilers.integrations.kubermatic.reading import KubermaticCaches
 from reconcilers.integrations.kubermatic.views import DatacenterContents, contents_of
-from reconcilers.networkpool.view import UnreadableHolders
+from reconcilers.networkpool.view import (
+    HOLDERS_UNKNOWN,
+    UnreadableHolders,
+    holders_unknown_message,
+)
 
 ALL = 1 << 30
 """A forecast is of all clusters, not of one batch."""
@@ -81,7 +84,8 @@ def _refused(caches: KubermaticCaches, one: DatacenterContents) -> Iterator[Plan
         problem = Problem("InvalidPool", one.fault)
         by_cluster = {cluster.metadata.key: problem for cluster in caches.served(one.name)}
     elif one.unreadable:
-        problem = Problem(HOLDERS_UNKNOWN, f"{UNKNOWN}: {UnreadableHolders(one.unreadable)}")
+        why = holders_unknown_message(str(UnreadableHolders(one.unreadable)))
+        problem = Problem(HOLDERS_UNKNOWN, why)
         by_cluster = {cluster.metadata.key: problem for cluster in one.waiting}
     else:
         by_cluster = _plan(caches, one).by_cluster

@@ -56,7 +56,7 @@ from reconcilers.integrations.kubermatic.reading import (
 from reconcilers.integrations.kubermatic.reports import RECONCILING_ERROR, Reports
 from reconcilers.integrations.kubermatic.spaces import NO_DATACENTERS, space_of
 from reconcilers.networkpool.pending_promises import WriteResult
-from reconcilers.networkpool.view import Behind
+from reconcilers.networkpool.view import HOLDERS_UNKNOWN, Behind, holders_unknown_message
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import MOST_RANGES, Journal, Promise
 from reconcilers.promises.settling import settle
@@ -64,8 +64,6 @@ from reconcilers.settings import PoolSettings
 from reconcilers.spaces.index import SpaceIndex
 
 INVALID_POOL = "InvalidPool"
-HOLDERS_UNKNOWN = "HoldersUnknown"
-UNKNOWN = "nothing is handed out until it is known what these objects hold"
 
 
 class PoolReconciler(JournalReconciler[IPAMPool]):
@@ -135,7 +133,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         A cluster whose own allocation cannot be decoded may have its addresses.
         """
         name = pool.metadata.name
-        problem = Problem(HOLDERS_UNKNOWN, f"{UNKNOWN}: {why}")
+        problem = Problem(HOLDERS_UNKNOWN, holders_unknown_message(why))
         allocations = self._caches.allocations
         held = allocations.by_index(POOL_INDEX, name)
         served = {one.metadata.namespace for one in held if not one.empty}

@@ -39,11 +39,15 @@ from reconcilers.integrations.vitistack.caches import (
 )
 from reconcilers.integrations.vitistack.configurations import allocation_for, network_of
 from reconcilers.integrations.vitistack.interfaces import by_interface
-from reconcilers.integrations.vitistack.networks import HOLDERS_UNKNOWN, UNKNOWN, Taking
+from reconcilers.integrations.vitistack.networks import Taking
 from reconcilers.integrations.vitistack.ranges import NetworkSpace
 from reconcilers.integrations.vitistack.views import NetworkContents, contents_of
 from reconcilers.integrations.vitistack.writing import given, refused
-from reconcilers.networkpool.view import UnreadableHolders
+from reconcilers.networkpool.view import (
+    HOLDERS_UNKNOWN,
+    UnreadableHolders,
+    holders_unknown_message,
+)
 
 Body = Mapping[str, Any]
 Outcome = tuple[IPAllocation, str, Problem | None]
@@ -166,7 +170,7 @@ def _outcomes(caches: VitistackCaches) -> Iterator[Outcome]:
 
 def _unknown(found: NetworkContents) -> Iterator[Outcome]:
     """Yield that no IPAllocation of a network gets anything until all holders can be read."""
-    why = f"{UNKNOWN}: {UnreadableHolders(found.unreadable)}"
+    why = holders_unknown_message(str(UnreadableHolders(found.unreadable)))
     for one in found.allocations.values():
         if one.waits:
             yield one, "", Problem(PENDING, HOLDERS_UNKNOWN, why)

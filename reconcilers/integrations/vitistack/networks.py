@@ -51,13 +51,12 @@ from reconcilers.integrations.vitistack.writing import (
     has_problem,
 )
 from reconcilers.networkpool.pending_promises import WriteResult
+from reconcilers.networkpool.view import HOLDERS_UNKNOWN, holders_unknown_message
 from reconcilers.promises.settling import settle
 from reconcilers.settings import PoolSettings
 from reconcilers.spaces.index import SpaceIndex
 
 POOL_EXHAUSTED = "PoolExhausted"
-HOLDERS_UNKNOWN = "HoldersUnknown"
-UNKNOWN = "nothing is handed out until it is known what these objects hold"
 ADDRESS_UNAVAILABLE = "AddressUnavailable"
 _NOTHING_SHOWN: Mapping[AddressRange, Key] = {}
 EXHAUSTED = "no available IP addresses in pool"
@@ -136,7 +135,7 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
     @override
     async def _report_unreadable(self, pool: NetworkNamespace, why: str) -> None:
         """Report it as an event on the network, and on each IPAllocation that waits."""
-        problem = Problem(PENDING, HOLDERS_UNKNOWN, f"{UNKNOWN}: {why}")
+        problem = Problem(PENDING, HOLDERS_UNKNOWN, holders_unknown_message(why))
         self._record(pool, problem)
         unreadable = self._caches.allocations.unreadable
         waiting = [

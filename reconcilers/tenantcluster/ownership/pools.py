@@ -25,7 +25,7 @@ from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import TENANT_CLUSTER, IPAddressPool
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteridentity import is_of_another, management_note, management_of
-from reconcilers.networkpool.view import describe_unreadable
+from reconcilers.networkpool.view import HOLDERS_UNKNOWN, describe_unreadable
 from reconcilers.tenantclients import TenantClients
 from reconcilers.tenantcluster.allocations.unreadable_members import (
     unreadable_members,
@@ -40,8 +40,6 @@ from reconcilers.tenantcluster.metallb.projection import (
 
 SHARED = "TenantShared"
 """The reason where another TenantCluster leads to the same cluster, and goes first."""
-HOLDERS_UNKNOWN = "HoldersUnknown"
-"""The reason where the holder of the addresses in the tenant may be an unreadable allocation."""
 _MOST_ENTRIES = 4_096
 """How many entries of a pool are checked; one with more was not made by any controller."""
 _NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
