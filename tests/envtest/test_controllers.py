@@ -102,7 +102,7 @@ async def test_a_terminating_namespace_says_what_it_waits_for_and_takes_nothing_
             await http.post(inside, json=body)
         await http.delete("/api/v1/namespaces/tmp")
         path = "/api/v1/namespaces/tmp"
-        held = await becomes(http, path, lambda one: "conditions" in one["status"])
+        held = await becomes(http, path, lambda pod: "conditions" in pod.get("status", {}))
         refused = await http.post(inside, json=gauge("c"))
 
     reported = {

@@ -26,10 +26,15 @@ CLAIM_FINALIZER = f"{IPAM}/ReleaseAddress"
 ADDRESS_FINALIZER = f"{IPAM}/ProtectAddress"
 
 
+def status(body: Body | None) -> Body:
+    """Return an object's status; empty while nobody has written one."""
+    return (body or {}).get("status") or {}
+
+
 def condition(body: Body | None, kind: str = "Ready") -> Body:
     """Return a condition of an object's status; empty if it has none of that kind."""
-    found = ((body or {}).get("status") or {}).get("conditions") or []
-    return next((one for one in found if one["type"] == kind), {})
+    conditions = status(body).get("conditions") or []
+    return next((entry for entry in conditions if entry["type"] == kind), {})
 
 
 def reason(body: Body | None) -> str:
@@ -133,7 +138,7 @@ class Lab:
     async def served(self, name: str) -> str:
         """Wait until a claim has its address; return the address."""
         claim = await self.until(
-            "IPAddressClaim", name, lambda one: bool((one.get("status") or {}).get("addressRef"))
+            "IPAddressClaim", name, lambda found: bool(status(found).get("addressRef"))
         )
         address = await self.find("IPAddress", claim["status"]["addressRef"]["name"])
         assert address is not None, "an addressRef leads to an IPAddress"

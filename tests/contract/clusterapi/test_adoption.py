@@ -11,6 +11,7 @@ from tests.contract.clusterapi.lab import (
     Lab,
     condition,
     reason,
+    status,
 )
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
@@ -194,5 +195,7 @@ async def test_an_address_ref_that_was_edited_to_that_of_another_claim_is_put_ri
         await lab.claim(name, "p")
     found = [await lab.served(name) for name in ("a", "b")]
     await lab.patch("IPAddressClaim", "a", {"status": {"addressRef": {"name": "b"}}}, "status")
-    await lab.until("IPAddressClaim", "a", lambda one: one["status"]["addressRef"]["name"] == "a")
+    await lab.until(
+        "IPAddressClaim", "a", lambda claim: status(claim).get("addressRef") == {"name": "a"}
+    )
     assert [await lab.served(name) for name in ("a", "b")] == found

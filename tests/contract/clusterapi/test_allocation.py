@@ -2,7 +2,13 @@
 
 import pytest
 
-from tests.contract.clusterapi.lab import ADDRESS_FINALIZER, CLAIM_FINALIZER, Lab, condition
+from tests.contract.clusterapi.lab import (
+    ADDRESS_FINALIZER,
+    CLAIM_FINALIZER,
+    Lab,
+    condition,
+    status,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
@@ -133,7 +139,7 @@ async def test_a_network_pool_serves_claims_and_allocations_from_one_space(lab: 
     address = await lab.find("IPAddress", "b")
     assert address is not None
     assert (address["spec"]["prefix"], address["spec"]["gateway"]) == (29, "10.2.0.1")
-    await lab.until("NetworkPool", "p", lambda one: one["status"]["allocatedIPs"] == 4)
+    await lab.until("NetworkPool", "p", lambda pool: status(pool).get("allocatedIPs") == 4)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.clusterapi.lab import IPAM, Lab
+from tests.contract.clusterapi.lab import IPAM, Lab, status
 from tests.contract.product import Server
 from tests.reconcilers.cli.commandline import run_beside
 
@@ -119,7 +119,7 @@ async def test_what_may_be_held_by_claims_that_a_user_may_not_read_is_unknown_an
     await lab.create("NetworkPool", "rack", {"cidr": "10.74.0.0/28"})
     await lab.claim("node", "rack", kind="NetworkPool")
     address = await lab.served("node")
-    await lab.until("NetworkPool", "rack", lambda pool: pool["status"].get("allocatedIPs") == 1)
+    await lab.until("NetworkPool", "rack", lambda pool: status(pool).get("allocatedIPs") == 1)
     kubeconfig = await restricted_kubeconfig(server, lab, tmp_path, [OURS])
     reader = (f"--kubeconfig={kubeconfig}", "-n", lab.namespace)
     claims = f"ipaddressclaims.{IPAM}"

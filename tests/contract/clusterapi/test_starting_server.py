@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from envtest.faults import Fault, Match, Proxy
 from envtest.plane import ControlPlane as Plane
-from tests.contract.clusterapi.lab import Lab, reason
+from tests.contract.clusterapi.lab import Lab, reason, status
 from tests.contract.product import install_kinds, product
 
 NETWORK_POOL = {"apiGroup": "butler.butlerlabs.dev", "kind": "NetworkPool", "name": "lab"}
@@ -70,11 +70,12 @@ async def test_nothing_that_claims_hold_is_handed_out_while_discovery_lacks_thei
                     "lab",
                     lambda pool: reason(pool) == "HoldersUnknown",
                 )
-                waiting = await lab.find("IPAllocation", "block")
-                assert waiting is not None
+                waiting = await lab.until(
+                    "IPAllocation", "block", lambda found: status(found).get("phase") == "Pending"
+                )
                 assert "startAddress" not in waiting["status"]
             served = await lab.until(
-                "IPAllocation", "block", lambda one: bool(one["status"].get("startAddress"))
+                "IPAllocation", "block", lambda found: bool(status(found).get("startAddress"))
             )
     first, last = (
         int(served["status"][name].rpartition(".")[2]) for name in ("startAddress", "endAddress")
