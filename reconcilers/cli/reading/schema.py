@@ -205,10 +205,12 @@ def _misfit(value: Any, wanted: str) -> str | None:
 def _hint(value: Any, wanted: str) -> str:
     if wanted == "string" and isinstance(value, bool | int | float):
         return "; quote it"
-    unquoted = (wanted == "integer" and str(value).isdecimal()) or (
+    if not isinstance(value, str):
+        return ""
+    unquoted = (wanted == "integer" and value.isdecimal()) or (
         wanted == "boolean" and value in {"true", "false"}
     )
-    return "; leave the quotes away" if isinstance(value, str) and unquoted else ""
+    return "; leave the quotes away" if unquoted else ""
 
 
 def _plain_faults(value: Any, schema: Schema) -> Iterator[str]:

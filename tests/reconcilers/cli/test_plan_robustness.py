@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.reconcilers.cli.commandline import (
@@ -75,6 +75,8 @@ PATHS = [path for path in leaves(OBJECTS) if path]
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(PATHS), PLAIN), min_size=1, max_size=3))
+@example([((0, "spec", "excludeNetworkAndBroadcast"), [])])
+@example([((0, "spec", "excludeNetworkAndBroadcast"), {})])
 def test_any_value_in_any_place_ends_in_an_exit_code(
     changes: list[tuple[tuple[Any, ...], Any]],
 ) -> None:
