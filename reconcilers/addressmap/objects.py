@@ -139,7 +139,9 @@ async def read_objects(
     providers = await listed(PROVIDER_CONFIG)
     before = len(lists.not_read)
     clusters = await listed(TENANT_CLUSTER)
-    integrations = await views.from_cluster(client, namespace, pools.values(), datetime.now(UTC))
+    of_pools = {key for kind, key in unreadable if kind == NETWORK_POOL.kind}
+    network_pools = views.NetworkPools([*pools.values()], of_pools)
+    integrations = await views.from_cluster(client, namespace, network_pools, datetime.now(UTC))
     return Objects(
         pools,
         allocations,

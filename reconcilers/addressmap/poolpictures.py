@@ -124,15 +124,20 @@ def network_pool_pictures(objects: Objects, wanted: Wanted = every_pool) -> list
             name,
             block,
             requests.get(name.key, []),
-            not_read=[
-                *limits_in(name.key.namespace, NETWORK_POOL_HOLDERS, objects.all_not_read),
-                *_unreadable_allocations(objects, name.key),
-                *objects.integrations.unreadable.get(name.key, ()),
-            ],
+            not_read=not_read_of(objects, name.key),
         )
         for name in pool_names
         if wanted(name)
         for block in objects.pools[name.key].blocks
+    ]
+
+
+def not_read_of(objects: Objects, pool: Key) -> list[NotRead | UnreadableObject]:
+    """Return what else may hold addresses of a NetworkPool, and may not or cannot be read."""
+    return [
+        *limits_in(pool.namespace, NETWORK_POOL_HOLDERS, objects.all_not_read),
+        *_unreadable_allocations(objects, pool),
+        *objects.integrations.unreadable.get(pool, ()),
     ]
 
 

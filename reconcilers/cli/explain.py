@@ -11,7 +11,12 @@ from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.cli.cluster.objects import read_all, scope, scope_options
 from reconcilers.cli.output import Form, output_option, report, show
 from reconcilers.cli.problems import Problem
-from reconcilers.health.explanation import Explanation, explain_allocation, explain_tenant
+from reconcilers.health.explanation import (
+    Explanation,
+    explain_allocation,
+    explain_tenant,
+    explain_unreadable,
+)
 
 
 @click.command()
@@ -44,6 +49,7 @@ def _select(name: str, objects: Objects, namespace: str) -> list[Explanation]:
     keys = [
         *(("TenantCluster", key) for key in objects.clusters),
         *(("IPAllocation", key) for key in objects.allocations),
+        *(name for name in objects.unreadable if name[0] in {"TenantCluster", "IPAllocation"}),
     ]
     matching = [
         (kind, key)
@@ -59,6 +65,8 @@ def _select(name: str, objects: Objects, namespace: str) -> list[Explanation]:
         candidates = ", ".join(f"{kind}/{key}" for kind, key in matching)
         raise Problem(f"{name!r} is ambiguous; name one of: {candidates}")
     [(kind, key)] = matching
+    if (kind, key) in objects.unreadable:
+        return [explain_unreadable(kind, key, objects)]
     if kind == "TenantCluster":
         return [explain_tenant(objects.clusters[key], objects)]
     return [explain_allocation(objects.allocations[key], objects)]

@@ -25,7 +25,14 @@ from reconcilers.cli.progress import progress
 from reconcilers.cli.reading.findings import Findings
 from reconcilers.cli.reading.manifests import Manifests, read
 from reconcilers.integrations import views
-from reconcilers.integrations.core.views import HOST_BITS, PLAN_COLUMNS, POOLS_OVERLAP, Views
+from reconcilers.integrations.core.views import (
+    HOST_BITS,
+    PLAN_COLUMNS,
+    POOLS_OVERLAP,
+    UNREADABLE,
+    Views,
+)
+from reconcilers.networkpool.view import named_with_count
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.provider import referred
 
@@ -42,13 +49,15 @@ Exit code:
 class Plan:
     """The outcome: all objects as they would be, and the allocations `before`, as they were.
 
-    `others` is what requests of other platforms' kinds get.
+    `others` is what requests of other platforms' kinds get, and `unreadable` names the objects of
+    which it is not known what they hold.
     """
 
     ledger: Ledger
     before: dict[Key, IPAllocation]
     changed: Sequence[Change]
     others: Views
+    unreadable: Sequence[str] = ()
 
     def served(self) -> Iterator[IPAllocation]:
         """Yield the allocations that get a range by this plan."""
@@ -71,19 +80,28 @@ def work_out(
     """
     ledger = Ledger.from_manifests(manifests)
     default = referred(manifests.platform_default, settings.namespace)
-    others = partial(
-        views.from_manifests, manifests.others, settings.namespace, list(ledger.pools), now
-    )
+    unreadable_pools = manifests.unreadable_of("NetworkPool").keys()
+    pools = views.NetworkPools(list(ledger.pools), unreadable_pools)
+    others = partial(views.from_manifests, manifests.others, settings.namespace, pools, now)
     shown = others()
-    forecast = Forecast(ledger, settings, default, now, shown.spaces)
+    forecast = Forecast(
+        ledger,
+        settings,
+        default,
+        now,
+        shown.spaces,
+        also_held=shown.held,
+        unreadable_holders=shown.unreadable,
+    )
     audit = Audit(manifests, findings, settings, shown.spaces)
     audit.run()
-    audit.references([(tenant, forecast.provider_of(tenant)) for tenant in ledger.tenants])
+    audit.references(forecast.provider_of)
     for trouble in shown.troubles:
-        if trouble.kind in {HOST_BITS, POOLS_OVERLAP}:
-            findings.add("warning", f"{trouble.subject} {trouble.key}: {trouble.sentence}")
+        if trouble.kind in {HOST_BITS, POOLS_OVERLAP, UNREADABLE}:
+            name = f"{trouble.subject} {trouble.key}"
+            separator = " " if trouble.kind == UNREADABLE else ": "
+            findings.add(trouble.severity, f"{name}{separator}{trouble.sentence}")
     before = {manifest.key: manifest.object for manifest in manifests.allocations}
-    forecast.also_held = shown.held
     with capture_logs():  # of what reconcilers log: standard output belongs to the plan
         forecast.run()
         claimed = others(held=ledger.held_of)
@@ -95,8 +113,17 @@ def work_out(
         sizes,
         settings.pool.max_addresses,
         also_held=(shown.held, claimed.held),
+        find_unreadable=forecast.find_unreadable,
     )
-    return Plan(ledger, before, changed, claimed)
+    unreadable = [
+        *(f"{kind} {key}" for kind, key in manifests.unreadable),
+        *(
+            f"{trouble.subject} {trouble.key}"
+            for trouble in shown.troubles
+            if trouble.kind == UNREADABLE
+        ),
+    ]
+    return Plan(ledger, before, changed, claimed, unreadable)
 
 
 def size(text: str) -> Size:
@@ -210,9 +237,18 @@ def plan(
                 if manifests.every()
                 else "",
                 plain(PLAN_COLUMNS, others.planned),
+                _describe_unreadable(outcome.unreadable),
             ),
         )
     ctx.exit(problems.EXIT_PROBLEM if findings.wrong else 0)
+
+
+def _describe_unreadable(names: Sequence[str]) -> str:
+    """Return the line of the summary that names the unreadable objects; empty for none."""
+    if not names:
+        return ""
+    objects = "1 object" if len(names) == 1 else f"{len(names)} objects"
+    return f"{objects} that may hold addresses cannot be read: {named_with_count(names)}\n"
 
 
 def _settings(

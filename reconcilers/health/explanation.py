@@ -14,15 +14,29 @@ from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.addressmap.extents import ALL_SIZES
 from reconcilers.addressmap.objects import Objects
+from reconcilers.addressmap.poolpictures import not_read_of
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ELASTIC, IPAM, ProviderConfig
+from reconcilers.api.resources import (
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    PROVIDER_CONFIG,
+    TENANT_CLUSTER,
+)
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import READY
+from reconcilers.networkpool.view import (
+    UnreadableObject,
+    describe_unreadable,
+    named_with_count,
+)
 from reconcilers.tenantcluster.allocations.membership import is_foreign
 from reconcilers.tenantcluster.allocations.requests import load_balancer_count, node_count
-from reconcilers.tenantcluster.provider import wanted_provider
+from reconcilers.tenantcluster.allocations.unreadable_members import unreadable_in_list
+from reconcilers.tenantcluster.provider import ProviderUnreadable, wanted_provider
+from reconcilers.tenantcluster.status import allocations_unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +65,25 @@ def explain_allocation(allocation: IPAllocation, objects: Objects) -> Explanatio
     return Explanation("IPAllocation", allocation.metadata.key, lines)
 
 
+def explain_unreadable(kind: str, key: Key, objects: Objects) -> Explanation:
+    """Return what is not served because a cluster or an allocation cannot be decoded."""
+    reason = objects.unreadable[kind, key]
+    consequence = {
+        TENANT_CLUSTER.kind: "no controller serves it, and its ranges are kept",
+        IP_ALLOCATION.kind: "its range is kept, and its pool hands out nothing",
+    }[kind]
+    lines = (f"cannot be read: {reason}", f"{consequence} until it is corrected or deleted")
+    return Explanation(kind, key, lines)
+
+
 def _tenant(tenant: TenantCluster, objects: Objects) -> Iterator[str]:
     provider = _provider_of(tenant, objects)
-    if provider is None:
+    unreadable = _unreadable_members(tenant, objects)
+    if unreadable:
+        yield allocations_unreadable(describe_unreadable(unreadable)).message
+    if isinstance(provider, ProviderUnreadable):
+        yield f"{provider}: until then it cannot ask for addresses"
+    elif provider is None:
         yield "no ProviderConfig of it could be found: it cannot ask for addresses"
     elif provider.spec.networking.mode != IPAM:
         yield f"ProviderConfig {provider.metadata.key} is in cloud mode: it asks for no addresses"
@@ -77,12 +107,32 @@ def _tenant(tenant: TenantCluster, objects: Objects) -> Iterator[str]:
         yield f"last refused{when}, {last.reason}: {last.message}"
 
 
-def _provider_of(tenant: TenantCluster, objects: Objects) -> ProviderConfig | None:
+def _provider_of(
+    tenant: TenantCluster, objects: Objects
+) -> ProviderConfig | ProviderUnreadable | None:
     """Return a cluster's ProviderConfig; the default of the namespace if it names none."""
     wanted = wanted_provider(tenant, names.DEFAULT_NAMESPACE, None)
-    if wanted is not None:
-        return objects.providers.get(wanted)
-    return objects.providers.get(Key(names.DEFAULT_NAMESPACE, "default"))
+    key = wanted or Key(names.DEFAULT_NAMESPACE, "default")
+    if (PROVIDER_CONFIG.kind, key) in objects.unreadable:
+        return ProviderUnreadable(key)
+    return objects.providers.get(key)
+
+
+def _unreadable_members(tenant: TenantCluster, objects: Objects) -> Sequence[UnreadableObject]:
+    """Return the allocations that cannot be decoded and may be a cluster's."""
+    allocations = {
+        key: reason
+        for (kind, key), reason in objects.unreadable.items()
+        if kind == IP_ALLOCATION.kind
+    }
+    return unreadable_in_list(allocations, tenant.metadata.key, tenant.metadata.uid)
+
+
+def _describe_absent_pool(pool: Key, objects: Objects) -> str:
+    """Return what is known of a pool that could not be read."""
+    if (NETWORK_POOL.kind, pool) in objects.unreadable:
+        return "cannot be read; correct or delete it"
+    return "does not exist, or may not be read"
 
 
 def _wanted(tenant: TenantCluster, provider: ProviderConfig, objects: Objects) -> Iterator[str]:
@@ -98,7 +148,7 @@ def _wanted(tenant: TenantCluster, provider: ProviderConfig, objects: Objects) -
         key = Key(provider.metadata.namespace, name)
         pool = objects.pools.get(key)
         if pool is None:
-            yield f"{place}. NetworkPool {key} does not exist, or may not be read"
+            yield f"{place}. NetworkPool {key} {_describe_absent_pool(key, objects)}"
             continue
         nodes = node_count(pool, network)
         yield f"{place}. NetworkPool {key}: {nodes} node addresses; {_free(pool, objects)}"
@@ -113,12 +163,21 @@ def _free(pool: NetworkPool, objects: Objects) -> str:
         stopped = f"; hands out nothing, {ready.reason}: {ready.message}"
     if not spaces:
         return f"its spec is invalid{stopped}"
+    if unknown := _unknown_holders(pool.metadata.key, objects):
+        return f"an unknown number of addresses free: {unknown}{stopped}"
     sizes = ", ".join(
         f"{space.free} {ranges.WORDS[space.layout.family]} addresses free, largest block"
         f" {space.largest_free}"
         for space in spaces
     )
     return f"{sizes}{stopped}"
+
+
+def _unknown_holders(pool: Key, objects: Objects) -> str:
+    """Return what may hold addresses of a pool and is not read; empty if everything is."""
+    not_read = not_read_of(objects, pool)
+    names = named_with_count(list(map(str, not_read)), "; ")
+    return f"not all that may hold some is read ({names})" if not_read else ""
 
 
 def _state(allocation: IPAllocation) -> str:
@@ -141,7 +200,8 @@ def _allocation(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
     yield f"requested at {rfc3339(allocation.requested_at)} for TenantCluster {tenant}"
     pool = objects.pools.get(allocation.pool_key)
     if pool is None:
-        yield f"NetworkPool {allocation.pool_key} does not exist, or may not be read: it waits"
+        absent = _describe_absent_pool(allocation.pool_key, objects)
+        yield f"NetworkPool {allocation.pool_key} {absent}: it waits"
         return
     needed = ranges.requested(allocation, pool)
     yield f"needs {needed} addresses in a row of NetworkPool {allocation.pool_key}"
@@ -155,7 +215,10 @@ def _allocation(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
     ready = find(allocation.status.conditions, READY)
     if ready is not None and ready.status == "True":
         yield f"recorded when it was chosen: {ready.message}"
-    for space in _spaces(pool, objects, allocation):
+    unknown = _unknown_holders(pool.metadata.key, objects)
+    if unknown:
+        yield f"which block best fit would take now is not known: {unknown}"
+    for space in () if unknown else _spaces(pool, objects, allocation):
         for span in held:
             if span.family == space.layout.family:
                 yield from _best_fit(span, space)
@@ -167,7 +230,7 @@ def _pool_choice(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
     """Yield the place of an allocation's pool among those of its cluster's ProviderConfig."""
     tenant = objects.clusters.get(allocation.spec.tenantClusterRef.key)
     provider = _provider_of(tenant, objects) if tenant is not None else None
-    if provider is None:
+    if provider is None or isinstance(provider, ProviderUnreadable):
         return
     tried = list(provider.spec.networking.pools_in_order())
     name = allocation.spec.poolRef.name
@@ -178,10 +241,11 @@ def _pool_choice(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
     if place == 0:
         yield f"the pool is the first of ProviderConfig {provider.metadata.key}"
         return
+    namespace = provider.metadata.namespace
     before = "; ".join(
         f"{earlier} has now {_free(pool, objects)}"
-        if (pool := objects.pools.get(Key(provider.metadata.namespace, earlier)))
-        else f"{earlier} does not exist, or may not be read"
+        if (pool := objects.pools.get(Key(namespace, earlier)))
+        else f"{earlier} {_describe_absent_pool(Key(namespace, earlier), objects)}"
         for earlier in tried[:place]
     )
     yield (

@@ -4,13 +4,13 @@ An integration whose kinds are not served shows nothing. What KKP and vitistack 
 only where there is something of them: most commands meet neither, and should not wait for it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from controller.client import Client
-from controller.meta import Version
+from controller.meta import Key, Version
 from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
@@ -37,6 +37,19 @@ _REMOVABLE: Mapping[str, Resource[Any]] = {one.kind: one for one in KUBERMATIC} 
     one.full_name: one for one in VITISTACK
 }
 """The kinds of which `check --repair` deletes objects, by the names that findings have."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkPools:
+    """The NetworkPools, which other platforms' requests may name.
+
+    Args:
+        readable: those that could be decoded.
+        unreadable: the others.
+    """
+
+    readable: Sequence[NetworkPool] = ()
+    unreadable: Collection[Key] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +86,7 @@ def is_known(body: Mapping[str, Any]) -> bool:
 
 
 async def from_cluster(
-    client: Client, namespace: str, pools: Iterable[NetworkPool], now: datetime
+    client: Client, namespace: str, pools: NetworkPools, now: datetime
 ) -> Views:
     """Return what integrations show of a cluster, as far as the user may read it.
 
@@ -110,7 +123,7 @@ async def from_cluster(
 def from_manifests(
     bodies: Sequence[Mapping[str, Any]],
     namespace: str,
-    pools: Iterable[NetworkPool],
+    pools: NetworkPools,
     now: datetime,
     *,
     held: planning.Held | None = None,
@@ -139,7 +152,7 @@ def _with_overlaps(views: Views, spaces: SpaceIndex) -> Views:
     return replace(views, troubles=[*views.troubles, *overlap_troubles(spaces)], spaces=spaces)
 
 
-def spaces_of(found: Found, pools: Iterable[NetworkPool]) -> SpaceIndex:
+def spaces_of(found: Found, pools: NetworkPools) -> SpaceIndex:
     """Return an index of what pools of all kinds hand out.
 
     Args:
@@ -147,7 +160,7 @@ def spaces_of(found: Found, pools: Iterable[NetworkPool]) -> SpaceIndex:
         pools: the NetworkPools.
     """
     spaces = SpaceIndex()
-    for pool in pools:
+    for pool in pools.readable:
         name = PoolName(NETWORK_POOL.kind, pool.metadata.key)
         spaces.put(name, network_pool_offers(pool, views.ALL_SIZES))
     for kind in POOLS:
@@ -166,15 +179,16 @@ def spaces_of(found: Found, pools: Iterable[NetworkPool]) -> SpaceIndex:
         for network in networks:
             name = PoolName("NetworkNamespace", network.metadata.key)
             spaces.put(name, vitistack.offers_of(network))
-    for name in _unreadable_pools(found):
+    for name in _unreadable_pools(found, pools):
         spaces.note_unreadable(name, unreadable=True)
     for kinds in Kinds:
         spaces.settle(kinds)
     return spaces
 
 
-def _unreadable_pools(found: Found) -> Iterator[PoolName]:
+def _unreadable_pools(found: Found, pools: NetworkPools) -> Iterator[PoolName]:
     """Yield the pools that could not be decoded."""
+    yield from (PoolName(NETWORK_POOL.kind, key) for key in pools.unreadable)
     kinds = {*(kind.kind for kind in POOLS), "IPAMPool", "NetworkNamespace"}
     for platform in (found.clusterapi, found.kubermatic, found.vitistack):
         yield from (PoolName(kind, key) for kind, key in platform.unreadable if kind in kinds)
@@ -182,7 +196,7 @@ def _unreadable_pools(found: Found) -> Iterator[PoolName]:
 
 def _views(
     found: Found,
-    pools: Iterable[NetworkPool],
+    pools: NetworkPools,
     now: datetime,
     spaces: SpaceIndex,
     held: planning.Held | None = None,
@@ -198,12 +212,13 @@ def _views(
 
 def _of_clusterapi(
     found: objects.Objects,
-    pools: Iterable[NetworkPool],
+    pools: NetworkPools,
     now: datetime,
     spaces: SpaceIndex,
     held: planning.Held | None,
 ) -> Views:
-    caches, planned, bodies = found.caches(pools), list[Planned](), list[Mapping[str, Any]]()
+    caches = found.caches(pools.readable, pools.unreadable)
+    planned, bodies = list[Planned](), list[Mapping[str, Any]]()
     if held is not None:
         plan = planning.Plan(caches, held, now, spaces)
         planned, bodies = plan.run(), plan.bodies(found.bodies)

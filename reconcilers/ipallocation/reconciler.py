@@ -129,14 +129,7 @@ class IPAllocationReconciler:
 
     def _still_refused(self, allocation: IPAllocation) -> bool:
         """Return whether a refusal is still true: the pool exists and serves others."""
-        return self._waiting_for(allocation).reason == "Reconciling"
-
-    def _waiting_for(self, allocation: IPAllocation) -> Finding:
-        """Return the Ready condition of an allocation that holds nothing."""
-        where = allocation.pool_key
-        if where in self._pools.unreadable:
-            return Finding(READY, False, "PoolUnreadable", describe_unreadable_pool(where))
-        return waiting_for(allocation, self._pools.get(where))
+        return waiting_for(allocation, self._pools).reason == "Reconciling"
 
     async def _wait(self, allocation: IPAllocation) -> Outcome:
         """Write Pending with the reason, unless the allocation is about to be served.
@@ -145,7 +138,7 @@ class IPAllocationReconciler:
         written to an allocation that can be served at once, for a moment.
         """
         pool = self._pools.get(allocation.pool_key)
-        reason = self._waiting_for(allocation)
+        reason = waiting_for(allocation, self._pools)
         if reason.reason == "Reconciling":
             if pool is not None and self._activity.promises(pool, allocation):
                 return Again(self._settings.requeue_pending)
@@ -233,9 +226,12 @@ def is_served(allocation: IPAllocation) -> bool:
     )
 
 
-def waiting_for(allocation: IPAllocation, pool: NetworkPool | None) -> Finding:
+def waiting_for(allocation: IPAllocation, pools: Cache[NetworkPool]) -> Finding:
     """Return the Ready condition of an allocation that holds nothing."""
     where = allocation.pool_key
+    if where in pools.unreadable:
+        return Finding(READY, False, "PoolUnreadable", describe_unreadable_pool(where))
+    pool = pools.get(where)
     if pool is None:
         return Finding(READY, False, "PoolNotFound", f"NetworkPool {where} does not exist")
     if pool.metadata.terminating:

@@ -114,26 +114,7 @@ class Providers:
         default = None
         if tenant.spec.providerConfigRef is None:
             default = (await self._default(tenant)).key
-        unreadable = self._unreadable(tenant, default)
-        if unreadable is not None:
-            raise ProviderUnreadable(unreadable)
         return chosen(tenant, self._configs, self._namespace, default)
-
-    def _unreadable(self, tenant: TenantCluster, default: Key | None) -> Key | None:
-        """Return the ProviderConfig that counts, or may count, and cannot be read; None if none.
-
-        The first one of the namespace counts by its name alone, so one that cannot be read does.
-        """
-        unreadable, fallback = self._configs.unreadable, Key(self._namespace, "default")
-        wanted = wanted_provider(tenant, self._namespace, default)
-        if wanted is not None:
-            return wanted if wanted in unreadable else None
-        if fallback in self._configs or fallback in unreadable:
-            return fallback if fallback in unreadable else None
-        of_namespace = {key for key in unreadable if key.namespace == self._namespace}
-        present = {one.metadata.key for one in self._configs if _namespace(one) == self._namespace}
-        first = min(of_namespace | present, default=None)
-        return first if first in of_namespace else None
 
     async def _default(self, tenant: TenantCluster) -> "_Default":
         """Return the platform's default, by one read for all clusters that ask meanwhile.
@@ -276,14 +257,44 @@ def chosen(
     default_namespace: str,
     platform_default: Key | None,
 ) -> ProviderConfig | None:
-    """Return the ProviderConfig that counts for `tenant`; None if there is none for it."""
+    """Return the ProviderConfig that counts for `tenant`; None if there is none for it.
+
+    Raises:
+        ProviderUnreadable: the ProviderConfig that counts, or may count, cannot be read.
+    """
     wanted = wanted_provider(tenant, default_namespace, platform_default)
+    unreadable = _unreadable(configs, wanted, default_namespace)
+    if unreadable is not None:
+        raise ProviderUnreadable(unreadable)
     if wanted is not None:
         return configs.get(wanted)
     fallback = configs.get(Key(default_namespace, "default"))
     return fallback or next(
         (c for c in sorted(configs, key=_by_key) if _namespace(c) == default_namespace), None
     )
+
+
+def _unreadable(
+    configs: Cache[ProviderConfig], wanted: Key | None, default_namespace: str
+) -> Key | None:
+    """Return the ProviderConfig that counts, or may count, and cannot be read; None if none.
+
+    The first one of the namespace counts by its name alone, so one that cannot be read does.
+
+    Args:
+        configs: all ProviderConfigs.
+        wanted: what `wanted_provider` returned.
+        default_namespace: whose ProviderConfigs count where none is wanted.
+    """
+    unreadable, fallback = configs.unreadable, Key(default_namespace, "default")
+    if wanted is not None:
+        return wanted if wanted in unreadable else None
+    if fallback in configs or fallback in unreadable:
+        return fallback if fallback in unreadable else None
+    of_namespace = {key for key in unreadable if key.namespace == default_namespace}
+    present = {one.metadata.key for one in configs if _namespace(one) == default_namespace}
+    first = min(of_namespace | present, default=None)
+    return first if first in of_namespace else None
 
 
 def _by_key(config: ProviderConfig) -> Key:

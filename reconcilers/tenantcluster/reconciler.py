@@ -197,7 +197,7 @@ class TenantClusterReconciler:
             not_ready = status.not_ready(problem.reason, problem.message)
             await self._write_status(tenant, status.Verdict(DELETING, (problem, not_ready)))
         else:
-            await self._write_problem(tenant, problem, PROVISIONING)
+            await self._write_status(tenant, status.problem_verdict(tenant, problem, PROVISIONING))
         return outcome
 
     async def _release_leftovers(self, key: Key, present: TenantCluster | None) -> bool:
@@ -252,7 +252,8 @@ class TenantClusterReconciler:
         try:
             provider = await self._providers.for_tenant(tenant)
         except ProviderUnknown as unknown:
-            await self._write_problem(tenant, provider_unknown(unknown), PROVISIONING)
+            reason = provider_unknown(unknown)
+            await self._write_status(tenant, status.problem_verdict(tenant, reason, PROVISIONING))
             return Blocked(unknown.reason, UNKNOWN_SECONDS)
         problem = self._providers.misconfigured(tenant, provider)
         problem = problem or self._providers.denied(tenant, provider)
@@ -273,33 +274,8 @@ class TenantClusterReconciler:
     ) -> Outcome:
         assert problem is not None, "a missing ProviderConfig is a problem"
         shown = status_without_requests(tenant, members(self._allocations, tenant))
-        await self._write_problem(tenant, problem, FAILED, shown)
+        await self._write_status(tenant, status.problem_verdict(tenant, problem, FAILED, shown))
         return Blocked(problem.reason, self._settings.requeue_not_ready)
-
-    async def _write_problem(
-        self,
-        tenant: TenantCluster,
-        problem: Finding,
-        phase: str,
-        network: TenantNetwork | None = None,
-    ) -> None:
-        """Write why no addresses can be requested, and the phase.
-
-        A cluster that was Ready stays so, or it would begin again.
-
-        Args:
-            tenant: the cluster.
-            problem: the condition that says why.
-            phase: the phase of a cluster that was not Ready.
-            network: the new status.network; None to leave it.
-        """
-        if tenant.is_ready:
-            findings = (problem, status.degraded(problem.message))
-            verdict = status.Verdict(READY, findings, network=network)
-        else:
-            not_ready = status.not_ready(problem.reason, problem.message)
-            verdict = status.Verdict(phase, (problem, not_ready), network=network)
-        await self._write_status(tenant, verdict)
 
     async def _reconcile_cloud(self, tenant: TenantCluster, provider: ProviderConfig) -> Outcome:
         """Ask for nothing; what was written into the tenant in IPAM mode stays until it is freed.

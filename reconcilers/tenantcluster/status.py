@@ -122,6 +122,25 @@ def allocations_unreadable(message: str) -> Finding:
     )
 
 
+def problem_verdict(
+    tenant: TenantCluster, problem: Finding, phase: str, network: TenantNetwork | None = None
+) -> Verdict:
+    """Return the verdict on a cluster that cannot request addresses.
+
+    A cluster that was Ready stays so, or it would begin again.
+
+    Args:
+        tenant: the cluster.
+        problem: the condition that says why.
+        phase: the phase of a cluster that was not Ready.
+        network: the new status.network; None to leave it.
+    """
+    if tenant.is_ready:
+        return Verdict(READY_PHASE, (problem, degraded(problem.message)), network=network)
+    findings = (problem, not_ready(problem.reason, problem.message))
+    return Verdict(phase, findings, network=network)
+
+
 def load_balancer_ready(status: bool, reason: str, message: str) -> Finding:
     """Return the LoadBalancerReady condition."""
     return Finding(LOAD_BALANCER_READY, status, reason, message)

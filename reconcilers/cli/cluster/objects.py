@@ -229,6 +229,7 @@ def _of_files(where: Scope) -> Objects:
         return {manifest.key: manifest.object for manifest in found}
 
     unreadable = dict.fromkeys(manifests.refused, "it is wrong, see above")
+    unreadable |= manifests.unreadable
     pools = keyed(manifests.pools)
     return Objects(
         pools,
@@ -241,7 +242,7 @@ def _of_files(where: Scope) -> Objects:
         integrations=views.from_manifests(
             manifests.others,
             _namespace(where),
-            pools.values(),
+            views.NetworkPools([*pools.values()], manifests.unreadable_of("NetworkPool").keys()),
             datetime.now(UTC),
         ),
     )

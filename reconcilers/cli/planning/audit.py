@@ -5,7 +5,7 @@ its pool could never serve, a reference to nothing, ranges that overlap or lie o
 That a pool is full is no error; it is the outcome.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from reconcilers.cli.reading.manifests import Manifest, Manifests
 from reconcilers.networkpool.offers import layout_offers
 from reconcilers.settings import Settings
 from reconcilers.spaces.index import SpaceIndex
+from reconcilers.tenantcluster.provider import ProviderUnreadable
 from reconcilers.webhooks import providerconfig, tenantcluster
 from reconcilers.webhooks.ipallocation import validated_alone
 from reconcilers.webhooks.tenantcluster import Provision
@@ -77,14 +78,24 @@ class Audit:
                 tenantcluster.review_spec(tenant.object, Provision(None, None), SpaceIndex()),
             )
 
-    def references(self, providers: Sequence[tuple[TenantCluster, ProviderConfig | None]]) -> None:
-        """Check which ProviderConfig each TenantCluster gets."""
-        found = {tenant.metadata.key: provider for tenant, provider in providers}
+    def references(self, find_provider: Callable[[TenantCluster], ProviderConfig | None]) -> None:
+        """Check which ProviderConfig each TenantCluster gets.
+
+        Args:
+            find_provider: returns the ProviderConfig of a cluster; raises ProviderUnreadable.
+        """
         for manifest in self._read.tenants:
-            if found.get(manifest.key) is not None:
-                continue
+            unreadable = None
+            try:
+                if find_provider(manifest.object) is not None:
+                    continue
+            except ProviderUnreadable as error:
+                unreadable = error.key
             named = manifest.object.spec.providerConfigRef
-            if named is None:
+            if named is None and unreadable is not None:
+                absent = self._absent("ProviderConfig", unreadable)
+                what = f"names no ProviderConfig, and the default may be {absent}"
+            elif named is None:
                 what = "names no ProviderConfig, and the input has none that is the default"
             else:
                 key = Key(named.namespace or self._settings.namespace, named.name)

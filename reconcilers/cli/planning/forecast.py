@@ -9,13 +9,14 @@ Requests in the input come before those that TenantClusters make of it. What dep
 own API server (MetalLB, growth, shrink) and on Secrets is not foreseen.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from allocator import AddressRange, InvalidPool, Layout
+from controller.cache import Cache
 from controller.conditions import rfc3339
 from controller.meta import Key
 from reconcilers import ranges
@@ -31,6 +32,7 @@ from reconcilers.api.providerconfig import IPAM, ProviderConfig
 from reconcilers.api.tenantcluster import FAILED as CLUSTER_FAILED
 from reconcilers.api.tenantcluster import PROVISIONING, READY, TenantCluster
 from reconcilers.cli.planning.ledger import Ledger
+from reconcilers.cli.reading.manifests import UNBORN
 from reconcilers.conditions import Finding, rendered, with_findings
 from reconcilers.ipallocation.reconciler import pending_status, waiting_for
 from reconcilers.networkpool import status
@@ -43,7 +45,14 @@ from reconcilers.networkpool.pending_promises import (
 )
 from reconcilers.networkpool.protocol import Decision, blockers, decide
 from reconcilers.networkpool.statusjournal import render_journal
-from reconcilers.networkpool.view import View
+from reconcilers.networkpool.view import (
+    Unreadable,
+    UnreadableAllocations,
+    UnreadableHolders,
+    UnreadableObject,
+    View,
+    describe_unreadable,
+)
 from reconcilers.providerconfig import evaluation
 from reconcilers.settings import Settings
 from reconcilers.spaces.index import SpaceIndex
@@ -55,8 +64,24 @@ from reconcilers.tenantcluster.allocations.requests import (
     Wanted,
     groups,
 )
-from reconcilers.tenantcluster.provider import chosen, misconfigured, wanted_provider
-from reconcilers.tenantcluster.status import Verdict, network_ready, not_ready, patch, ready, refs
+from reconcilers.tenantcluster.allocations.unreadable_members import unreadable_members
+from reconcilers.tenantcluster.provider import (
+    ProviderUnreadable,
+    chosen,
+    misconfigured,
+    provider_unknown,
+    wanted_provider,
+)
+from reconcilers.tenantcluster.status import (
+    Verdict,
+    allocations_unreadable,
+    network_ready,
+    not_ready,
+    patch,
+    problem_verdict,
+    ready,
+    refs,
+)
 from reconcilers.tenantcluster.status import addresses as addresses_condition
 
 _ROUNDS = 100
@@ -67,8 +92,15 @@ _ROUNDS = 100
 class Forecast:
     """Works out what becomes of a ledger, which it changes in place; all of it happens `now`.
 
-    Clusters that name no ProviderConfig get `platform_default`. `spaces` is what pools of all
-    kinds hand out.
+    Args:
+        ledger: the objects.
+        settings: those of the controllers.
+        platform_default: the ProviderConfig of clusters that name none.
+        now: the time.
+        spaces: what pools of all kinds hand out.
+        also_held: what requests of other kinds hold of NetworkPools.
+        unreadable_holders: the objects of other kinds that may hold addresses of NetworkPools and
+            cannot be decoded, by pool.
     """
 
     ledger: Ledger
@@ -77,6 +109,7 @@ class Forecast:
     now: datetime
     spaces: SpaceIndex
     also_held: Mapping[Key, Sequence[AddressRange]] = field(default_factory=dict)
+    unreadable_holders: Mapping[Key, Sequence[UnreadableObject]] = field(default_factory=dict)
     _shared: RequestPlanner | None = None
 
     def run(self) -> None:
@@ -122,9 +155,20 @@ class Forecast:
 
     def _serve(self, pool: NetworkPool) -> None:
         """Let a pool make passes until there is nothing left to do."""
+        if self.find_unreadable(pool.metadata.key) is not None:
+            return
         layouts = self._layouts(pool)
         while layouts and self._carry_out(pool, *self._pass(pool, layouts)):
             pass
+
+    def find_unreadable(self, pool: Key) -> Unreadable | None:
+        """Return which objects that may hold ranges of a pool cannot be decoded; None for none."""
+        try:
+            self.ledger.check_allocations(pool)
+        except UnreadableAllocations as unreadable:
+            return unreadable
+        holders = self.unreadable_holders.get(pool)
+        return UnreadableHolders(holders) if holders else None
 
     def _pass(self, pool: NetworkPool, layouts: Sequence[Layout]) -> tuple[View, Decision]:
         view = self._view(pool.metadata.key)
@@ -138,14 +182,22 @@ class Forecast:
 
     def _write_pool_status(self, pool: NetworkPool) -> None:
         """Write a pool's status as it is once everything rests."""
+        unreadable = self.find_unreadable(pool.metadata.key)
         if pool.metadata.terminating:
             count = blockers(pool, self._view(pool.metadata.key))
-            self.ledger.pools.write_status(pool, status.deleting(pool, count, self.now))
+            wanted = status.deleting(pool, count, self.now)
+            if unreadable is not None and not count:
+                wanted = status.unreadable(pool, unreadable, self.now)
+            self.ledger.pools.write_status(pool, wanted)
             return
         try:
             layouts = ranges.layouts(pool.spec, self.settings.pool.max_addresses)
         except InvalidPool as invalid:
             wanted = status.invalid(pool, invalid.messages, self.now)
+            self.ledger.pools.write_status(pool, wanted)
+            return
+        if unreadable is not None:
+            wanted = status.unreadable(pool, unreadable, self.now)
             self.ledger.pools.write_status(pool, wanted)
             return
         self._write(pool, *self._pass(pool, layouts))
@@ -156,6 +208,7 @@ class Forecast:
             allocations.read_up_to,
             allocations.cache.by_index(POOL_INDEX, str(pool)),
             allocations.cache.get,
+            allocations.cache.unreadable.keys(),
         )
 
     def _carry_out(self, pool: NetworkPool, view: View, decision: Decision) -> bool:
@@ -204,14 +257,17 @@ class Forecast:
             held = ranges.held(allocation) is not None and phase == ALLOCATED
             if allocation.metadata.terminating or held or phase == FAILED:
                 continue
-            pool = self.ledger.pools.cache.get(allocation.pool_key)
-            reason = waiting_for(allocation, pool)
+            reason = waiting_for(allocation, self.ledger.pools.cache)
             patch = pending_status(allocation, reason, self.now)
             if rendered(allocation.status.conditions) != patch["conditions"]:
                 self.ledger.allocations.write_status(allocation, patch)
 
     def provider_of(self, tenant: TenantCluster) -> ProviderConfig | None:
-        """Return the ProviderConfig that counts for `tenant`."""
+        """Return the ProviderConfig that counts for `tenant`; None if there is none.
+
+        Raises:
+            ProviderUnreadable: it, or one that may count, cannot be decoded.
+        """
         return chosen(
             tenant,
             self.ledger.providers.cache,
@@ -219,17 +275,34 @@ class Forecast:
             self.platform_default,
         )
 
-    def _misconfigured(
-        self, tenant: TenantCluster, provider: ProviderConfig | None
-    ) -> Finding | None:
+    def _problem(self, tenant: TenantCluster, provider: ProviderConfig | None) -> Finding | None:
+        """Return why a cluster cannot request addresses of its provider; None if it can."""
         wanted = wanted_provider(tenant, self.settings.namespace, self.platform_default)
         return misconfigured(tenant, provider, wanted)
+
+    def _unknown(self, tenant: TenantCluster) -> Finding | None:
+        """Return which unreadable objects keep a cluster as it is; None for none."""
+        uid = tenant.metadata.uid
+        unreadable = unreadable_members(
+            self.ledger.allocations.cache,
+            tenant.metadata.key,
+            "" if uid.startswith(UNBORN) else uid,
+        )
+        if unreadable:
+            return allocations_unreadable(describe_unreadable(unreadable))
+        try:
+            self.provider_of(tenant)
+        except ProviderUnreadable as unknown:
+            return provider_unknown(unknown)
+        return None
 
     def _entitled(self) -> Iterator[tuple[TenantCluster, ProviderConfig]]:
         """Yield the clusters that get addresses from pools, oldest first."""
         for tenant in self.ledger.tenants:
+            if tenant.metadata.terminating or self._unknown(tenant) is not None:
+                continue
             provider = self.provider_of(tenant)
-            if tenant.metadata.terminating or self._misconfigured(tenant, provider) is not None:
+            if self._problem(tenant, provider) is not None:
                 continue
             if provider is not None and provider.spec.networking.mode == IPAM:
                 yield tenant, provider
@@ -307,16 +380,19 @@ class Forecast:
             if change and not tenant.metadata.terminating:
                 self.ledger.tenants.write_status(tenant, change)
         for provider in self.ledger.providers:
-            change = _provider_patch(provider, self.ledger.pools.cache.get, self.now)
+            change = _provider_patch(provider, self.ledger.pools.cache, self.now)
             if change and not provider.metadata.terminating:
                 self.ledger.providers.write_status(provider, change)
 
     def _expected_status(self, tenant: TenantCluster) -> Verdict:
+        unknown = self._unknown(tenant)
+        if unknown is not None:
+            return problem_verdict(tenant, unknown, PROVISIONING)
         provider = self.provider_of(tenant)
-        problem = self._misconfigured(tenant, provider)
+        problem = self._problem(tenant, provider)
         if problem is not None or provider is None:
             assert problem is not None, "a missing ProviderConfig is a problem"
-            return Verdict(CLUSTER_FAILED, (problem, not_ready(problem.reason, problem.message)))
+            return problem_verdict(tenant, problem, CLUSTER_FAILED)
         if provider.spec.networking.mode != IPAM:
             bypass = network_ready(True, "Ready", "cloud networking mode")
             return Verdict(READY, (bypass, ready()))
@@ -330,11 +406,11 @@ class Forecast:
 
 
 def _provider_patch(
-    provider: ProviderConfig, find: Callable[[Key], NetworkPool | None], now: datetime
+    provider: ProviderConfig, pools: Cache[NetworkPool], now: datetime
 ) -> dict[str, Any]:
     """Return what a ProviderConfig's status says apart from its credentials."""
     wrong = evaluation.validity(provider)
-    evaluated = evaluation.pools(provider, find)
+    evaluated = evaluation.pools(provider, pools.get, pools.unreadable)
     findings = [finding for finding in (wrong, evaluated and evaluated[0]) if finding]
     if not findings:
         return {}

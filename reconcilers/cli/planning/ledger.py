@@ -38,19 +38,29 @@ from reconcilers.api.resources import (
 )
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.reading.manifests import UNBORN, Manifest, Manifests
+from reconcilers.networkpool.view import UnreadableAllocations, unreadable_near
 
 T = TypeVar("T", bound=Object)
 Body = dict[str, Any]
 
 
 class Kept(Generic[T]):
-    """The objects of one kind; `versions` gives each write a resourceVersion above all before."""
+    """The objects of one kind.
+
+    Args:
+        resource: the kind.
+        manifests: the objects in the input.
+        versions: gives each write a resourceVersion above all before.
+        unreadable: the objects in the input that cannot be decoded, with the reason.
+        indexes: of the cache.
+    """
 
     def __init__(
         self,
         resource: Resource[T],
         manifests: Sequence[Manifest[T]],
         versions: Iterator[int],
+        unreadable: Mapping[Key, str],
         indexes: Mapping[str, IndexFunction[T]] | None = None,
     ) -> None:
         self._resource = resource
@@ -64,7 +74,7 @@ class Kept(Generic[T]):
         given = [one for one in known if not one.metadata.uid.startswith(UNBORN)]
         self.read_up_to = max((one.metadata.revision for one in given), default=0)
         """The highest resourceVersion in the input."""
-        self.cache.replace(known, self.read_up_to)
+        self.cache.replace(known, self.read_up_to, unreadable)
 
     def __iter__(self) -> Iterator[T]:
         """Return the objects, oldest first, name as tie-break."""
@@ -141,17 +151,39 @@ class Ledger:
         highest = max((one.object.metadata.revision for one in manifests.every()), default=0)
         versions = count(highest + 1)
         indexes = {POOL_INDEX: pool_index, TENANT_INDEX: tenant_index}
+        unreadable = manifests.unreadable_of
         return cls(
-            Kept(NETWORK_POOL, manifests.pools, versions),
-            Kept(IP_ALLOCATION, manifests.allocations, versions, indexes),
-            Kept(TENANT_CLUSTER, manifests.tenants, versions),
-            Kept(PROVIDER_CONFIG, manifests.providers, versions),
+            Kept(NETWORK_POOL, manifests.pools, versions, unreadable(NETWORK_POOL.kind)),
+            Kept(
+                IP_ALLOCATION,
+                manifests.allocations,
+                versions,
+                unreadable(IP_ALLOCATION.kind),
+                indexes,
+            ),
+            Kept(TENANT_CLUSTER, manifests.tenants, versions, unreadable(TENANT_CLUSTER.kind)),
+            Kept(PROVIDER_CONFIG, manifests.providers, versions, unreadable(PROVIDER_CONFIG.kind)),
         )
 
+    def check_allocations(self, pool: Key) -> None:
+        """Raise if allocations that cannot be decoded may hold ranges of a pool.
+
+        Raises:
+            UnreadableAllocations: there are some.
+        """
+        if unreadable := unreadable_near(self.allocations.cache.unreadable, pool):
+            raise UnreadableAllocations(unreadable)
+
     def held_of(self, pool: NetworkPool) -> list[AddressRange]:
-        """Return what allocations hold of a pool."""
-        mine = self.allocations.cache.by_index(POOL_INDEX, str(pool.metadata.key))
-        return [held for one in mine for held in ranges.all_held(one)]
+        """Return what allocations hold of a pool.
+
+        Raises:
+            UnreadableAllocations: some that may be the pool's cannot be decoded.
+        """
+        key = pool.metadata.key
+        self.check_allocations(key)
+        of_pool = self.allocations.cache.by_index(POOL_INDEX, str(key))
+        return [held for allocation in of_pool for held in ranges.all_held(allocation)]
 
     def bodies(self) -> list[Body]:
         """Return all objects as text, in the order of the input, those made here at the end."""

@@ -18,6 +18,7 @@ from reconcilers.cli.output import Cell, Column, bar, number, percent, report, t
 from reconcilers.cli.planning.ledger import Ledger
 from reconcilers.cli.reading.manifests import Manifests
 from reconcilers.conditions import READY
+from reconcilers.networkpool.view import Unreadable
 from reconcilers.tenantcluster.status import NETWORK_READY
 
 HeldByPool = Mapping[Key, Sequence[AddressRange]]
@@ -39,11 +40,20 @@ class Standing(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What becomes of one block of a pool."""
+    """What becomes of one block of a pool.
+
+    Args:
+        pool: the block.
+        before: as it was.
+        after: as it would be.
+        unreadable: which objects that may hold addresses of it cannot be decoded; empty for none.
+            What is held and what is free of it is unknown then.
+    """
 
     pool: NetworkPool
     before: Standing
     after: Standing
+    unreadable: str = ""
 
 
 def changes(
@@ -53,6 +63,7 @@ def changes(
     most: int,
     *,
     also_held: tuple[HeldByPool, HeldByPool],
+    find_unreadable: Callable[[Key], Unreadable | None],
 ) -> list[Change]:
     """Return what becomes of every pool that can be served from.
 
@@ -62,6 +73,7 @@ def changes(
         sizes: of tenants to try.
         most: the largest pool that the controllers accept, in addresses.
         also_held: what requests of other kinds hold of pools, before and after.
+        find_unreadable: returns which objects that may hold addresses of a pool cannot be decoded.
     """
     earlier = _held_by_pool([manifest.object for manifest in read.allocations], also_held[0])
     later = _held_by_pool(list(ledger.allocations), also_held[1])
@@ -69,10 +81,12 @@ def changes(
     found = []
     both = ((statuses[pool.metadata.key].blocks, pool.blocks) for pool in ledger.pools)
     for was, pool in chain.from_iterable(starmap(partial(zip, strict=True), both)):
-        before = _standing(was, earlier, sizes, most)
-        after = _standing(pool, later, sizes, most)
+        unreadable = find_unreadable(pool.metadata.key)
+        closed = pool.metadata.terminating or unreadable is not None
+        before = _standing(was, earlier, sizes, most, closed=closed)
+        after = _standing(pool, later, sizes, most, closed=closed)
         if before is not None and after is not None:
-            found.append(Change(pool, before, after))
+            found.append(Change(pool, before, after, str(unreadable or "")))
     return found
 
 
@@ -85,15 +99,28 @@ def _held_by_pool(allocations: Iterable[IPAllocation], also_held: HeldByPool) ->
 
 
 def _standing(
-    pool: NetworkPool, held_by_pool: HeldByPool, sizes: Sequence[Size], most: int
+    pool: NetworkPool,
+    held_by_pool: HeldByPool,
+    sizes: Sequence[Size],
+    most: int,
+    *,
+    closed: bool,
 ) -> Standing | None:
+    """Return the space of a block as it is; None if its spec is invalid.
+
+    Args:
+        pool: the block.
+        held_by_pool: what is held.
+        sizes: of tenants to try.
+        most: the largest pool that the controllers accept, in addresses.
+        closed: whether the pool hands out nothing.
+    """
     try:
         layout = ranges.layout(pool.spec, most)
     except InvalidPool:
         return None
     promised = map(ranges.promised, pool.status.assignments)
     taken = [*held_by_pool.get(pool.metadata.key, ()), *chain.from_iterable(promised)]
-    closed = pool.metadata.terminating
     fits = {one: 0 if closed else more(Space(layout, taken), one) for one in sizes}
     return Standing(Space(layout, taken).capacity(), fits)
 
@@ -125,20 +152,29 @@ def document(found: Iterable[Change]) -> dict[str, Any]:
             "namespace": one.pool.metadata.namespace,
             "name": one.pool.metadata.name,
             "cidr": one.pool.spec.cidr,
-            "before": _figures(one.before),
-            "after": _figures(one.after),
+            "before": _figures(one.before, unreadable=one.unreadable),
+            "after": _figures(one.after, unreadable=one.unreadable),
+            **({"notRead": one.unreadable} if one.unreadable else {}),
         }
         for one in found
     ]
     return report("PoolForecastList", items=items)
 
 
-def _figures(standing: Standing) -> dict[str, Any]:
+def _figures(standing: Standing, *, unreadable: str) -> dict[str, Any]:
+    """Return the figures for programs; those that are not known are None."""
     fits = [
-        {"nodes": size.nodes, "loadBalancers": size.balancers, "tenants": count}
+        {
+            "nodes": size.nodes,
+            "loadBalancers": size.balancers,
+            "tenants": None if unreadable else count,
+        }
         for size, count in standing.fits.items()
     ]
-    return {**figures(standing.capacity), "fits": fits}
+    numbers: dict[str, int | None] = {**figures(standing.capacity)}
+    if unreadable:
+        numbers = {**dict.fromkeys(numbers), "total": standing.capacity.total}
+    return {**numbers, "fits": fits}
 
 
 _COLOURS: Mapping[str | None, str] = {ALLOCATED: "green", FAILED: "red", PENDING: "yellow"}
@@ -213,6 +249,8 @@ def _before_and_after(figure: Callable[[Standing], str]) -> Callable[[Change], C
     """Return what a column says of a figure: both values where it changes."""
 
     def cell(one: Change) -> Cell:
+        if one.unreadable:
+            return Cell("unknown")
         was, now = figure(one.before), figure(one.after)
         return Cell(was if was == now else f"{was} -> {now}", right=True)
 

@@ -3,6 +3,9 @@
 What an API server would fill in at creation is filled in here: namespace, uid, resourceVersion,
 generation, creationTimestamp. Objects without a creationTimestamp count as created now, one after
 another in the order in which they were read, after all that have one.
+
+An object with a resourceVersion is stored in a cluster, whatever is wrong with it: the controllers
+use it if they can decode it, and otherwise do not know what it holds.
 """
 
 from collections import Counter
@@ -14,17 +17,30 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from controller.meta import Key, Object
+from controller.resource import Resource
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.resources import (
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    PROVIDER_CONFIG,
+    TENANT_CLUSTER,
+)
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.reading.findings import Findings
 from reconcilers.cli.reading.objects import OURS, RawObject, read_objects, why_unknown
 from reconcilers.cli.reading.schema import Validation, schemas
 from reconcilers.integrations import views
+from reconcilers.integrations.core.objects import decode_failure
 
 T = TypeVar("T", bound=Object)
+RESOURCES: Mapping[str, Resource[Any]] = {
+    resource.kind: resource
+    for resource in (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, PROVIDER_CONFIG)
+}
+"""Our kinds by name, as the controllers decode them."""
 Body = dict[str, Any]
 
 UNBORN = "planned-"
@@ -69,6 +85,13 @@ class Manifests:
     """Objects of other platforms' kinds that an integration serves, as they were written."""
     refused: set[tuple[str, Key]] = field(default_factory=set)
     """Kind and key of objects that are in the input, but wrong."""
+    unreadable: dict[tuple[str, Key], str] = field(default_factory=dict)
+    """Those of them that are stored in a cluster and cannot be decoded, with the reason: what
+    they hold is unknown."""
+
+    def unreadable_of(self, kind: str) -> dict[Key, str]:
+        """Return the unreadable objects of a kind of ours, with the reason."""
+        return {key: why for (of_kind, key), why in self.unreadable.items() if of_kind == kind}
 
     def of_kind(self, kind: str) -> list[Manifest[Any]]:
         """Return the list for objects of a kind of ours."""
@@ -163,7 +186,7 @@ def _accept(
     if not isinstance(meta, dict) or not isinstance(meta.get("name"), str):
         return
     identity = raw.kind, Key(str(meta.get("namespace") or namespace), meta["name"])
-    if validation.faults:
+    if validation.faults and not _is_decodable(raw, identity[1], found):
         found.refused.add(identity)
         return
     first = accepted.get(identity)
@@ -176,6 +199,30 @@ def _accept(
     head: Body = {"apiVersion": raw.api_version, "kind": raw.kind}
     body = head | {"metadata": kept}
     accepted[identity] = _Accepted(raw, {**body, **validation.kept, "metadata": kept}, identity[1])
+
+
+def _is_decodable(raw: RawObject, key: Key, found: Manifests) -> bool:
+    """Return whether the controllers can use a stored object that the API server would refuse.
+
+    An object that was stored before its definition became stricter is served as it is.
+    """
+    metadata = raw.body["metadata"]
+    if not _is_stored(metadata):
+        return False
+    placed = {**metadata, "namespace": key.namespace}
+    resource = RESOURCES[raw.kind]
+    try:
+        msgspec.convert({**raw.body, "metadata": placed}, resource.type)
+    except msgspec.ValidationError as error:
+        found.unreadable[raw.kind, key] = decode_failure(resource, raw.body, placed, error)
+        return False
+    return True
+
+
+def _is_stored(metadata: Mapping[str, Any]) -> bool:
+    """Return whether an object comes from a cluster, by its resourceVersion."""
+    version = metadata.get("resourceVersion")
+    return isinstance(version, str) and version.isascii() and version.isdecimal()
 
 
 def _type(
@@ -198,12 +245,15 @@ def _type(
         }
         given = one.body["metadata"].items()
         filled |= {k: v for k, v in given if v or not isinstance(v, str | int)}
-        model = OURS[one.raw.kind].model
+        resource = RESOURCES[one.raw.kind]
         try:
-            typed: Any = msgspec.convert(one.body | {"metadata": filled}, model)
+            typed: Any = msgspec.convert(one.body | {"metadata": filled}, resource.type)
         except msgspec.ValidationError as error:
             findings.error(one.raw.place, one.raw.sentence((), str(error)))
             found.refused.add(identity)
+            if _is_stored(one.body["metadata"]):
+                failure = decode_failure(resource, one.body, filled, error)
+                found.unreadable[identity] = failure
         else:
             manifest = Manifest(one.raw, one.body, filled, typed, number)
             found.of_kind(one.raw.kind).append(manifest)

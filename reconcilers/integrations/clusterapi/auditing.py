@@ -110,7 +110,7 @@ def _claims(caches: ClaimCaches, now: datetime) -> Iterator[Trouble]:
         if kind is None:
             continue
         since = claim.metadata.deletionTimestamp
-        if caches.pool_of(claim) is None:
+        if caches.pool_of(claim) is None and not caches.pool_is_unreadable(claim):
             sentence = f"names {kind.kind} {pool_key(kind, claim)}, which does not exist; it waits"
             yield Trouble("UnknownPool", "error", CLAIM, key, sentence, claim)
         if since is None and caches.names_no_cluster(claim):
@@ -120,7 +120,8 @@ def _claims(caches: ClaimCaches, now: datetime) -> Iterator[Trouble]:
             sentence = f"names Cluster {claim.cluster}, which does not exist; {consequence}"
             yield Trouble("UnknownCluster", "error", CLAIM, key, sentence, claim)
         named = Key(key.namespace, claim.address_name)
-        if since is None and claim.address_name and named not in caches.addresses:
+        has_lost = named not in caches.addresses and named not in caches.addresses.unreadable
+        if since is None and claim.address_name and has_lost:
             sentence = f"its addressRef names IPAddress {claim.address_name}, which is gone"
             yield Trouble("LostAddress", "error", CLAIM, key, sentence, claim)
         if since is not None and now - since > STUCK_AFTER:
@@ -136,10 +137,12 @@ def _addresses(caches: ClaimCaches) -> Iterator[Trouble]:
         named, kind = Key(key.namespace, address.spec.claimRef.name), kind_of(address.spec.poolRef)
         if kind is None or RELEASED_AT in address.metadata.annotations:
             continue
-        if caches.pool_of(address) is None and named not in caches.claims:
+        if named in caches.claims or named in caches.claims.unreadable:
+            continue
+        if caches.pool_of(address) is None and not caches.pool_is_unreadable(address):
             sentence = f"names {kind.kind} {pool_key(kind, address)}, which does not exist"
             yield Trouble("UnknownPool", "warning", ADDRESS, key, sentence, address)
-        if ADDRESS_FINALIZER in address.metadata.finalizers and named not in caches.claims:
+        if ADDRESS_FINALIZER in address.metadata.finalizers:
             sentence = (
                 f"its IPAddressClaim {named} does not exist; its address stays in use until it is"
                 " deleted (action delete)"

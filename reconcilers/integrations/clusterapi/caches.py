@@ -215,6 +215,18 @@ class ClaimCaches:
         cache = self.pools.get(kind.kind) if kind is not None else None
         return cache is not None and kind is not None and pool_key(kind, obj) in cache.unreadable
 
+    def why_pool_absent(self, claim: IPAddressClaim) -> str:
+        """Return why the pool that a claim names serves no claim; empty if the pool is usable.
+
+        So it is if the pool does not exist, is being deleted, or cannot be decoded.
+        """
+        pool, name = self.pool_of(claim), f"{claim.spec.poolRef.kind} {claim.spec.poolRef.name}"
+        if self.pool_is_unreadable(claim):
+            return f"{name} cannot be read; correct or delete it"
+        if pool is None:
+            return f"{name} does not exist"
+        return f"{name} is being deleted" if pool.metadata.terminating else ""
+
     def cluster_is_unreadable(self, key: Key) -> bool:
         """Return whether a Cluster cannot be decoded: it exists, and may be paused."""
         return self.clusters is not None and key in self.clusters.unreadable

@@ -157,14 +157,8 @@ class ClaimReconciler:
             earlier = await self._of_earlier_claim(address, claim, pool)
             if earlier is not None:
                 return earlier
-        ref = claim.spec.poolRef
-        if self._caches.pool_is_unreadable(claim):
-            what = f"{ref.kind} {ref.name} cannot be read; correct or delete it"
-        elif pool is None:
-            what = f"{ref.kind} {ref.name} does not exist"
-        elif pool.metadata.terminating:
-            what = f"{ref.kind} {ref.name} is being deleted"
-        else:
+        what = self._caches.why_pool_absent(claim)
+        if not what:
             return SETTLED
         finding = Finding(READY, False, POOL_NOT_READY, what)
         if not shows(claim, finding):

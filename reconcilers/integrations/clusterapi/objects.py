@@ -1,6 +1,6 @@
 """Cluster API's objects as a command reads them: from a cluster once, or from manifests."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -26,6 +26,8 @@ from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.objects import decode_failure, filled
 from reconcilers.integrations.core.scopedlists import ScopedLists
 
+UNREADABLE = "it cannot be decoded"
+"""The reason where nobody shows it."""
 _INDEXES = {SPACE_INDEX: space_of, CLUSTER_INDEX: cluster_index}
 
 
@@ -49,12 +51,16 @@ class Objects:
     unreadable: dict[tuple[str, Key], str] = field(default_factory=dict)
     bodies: dict[tuple[str, Key], dict[str, Any]] = field(default_factory=dict)
 
-    def caches(self, networkpools: Iterable[NetworkPool]) -> ClaimCaches:
+    def caches(
+        self, networkpools: Iterable[NetworkPool], unreadable_pools: Collection[Key] = ()
+    ) -> ClaimCaches:
         """Return them as reconcilers read them.
 
         Args:
             networkpools: which claims may name, too.
+            unreadable_pools: the NetworkPools that could not be decoded.
         """
+        unreadable = {(NETWORK_POOL.kind, key): UNREADABLE for key in unreadable_pools}
         version = api.CONTRACT_VERSIONS[0]
 
         def cache(kind: Resource[Any], objects: Iterable[Any], **more: Any) -> Cache[Any]:
@@ -67,7 +73,7 @@ class Objects:
             cache(api.claims(version), self.claims, indexes=_INDEXES),
             cache(api.addresses(version), self.addresses, indexes=_INDEXES),
             None if self.clusters is None else cache(api.clusters(version), self.clusters),
-            {**pools, NETWORK_POOL.kind: filled(NETWORK_POOL, networkpools, {})},
+            {**pools, NETWORK_POOL.kind: filled(NETWORK_POOL, networkpools, unreadable)},
             api.claims(version),
             api.addresses(version),
         )

@@ -32,24 +32,25 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
+    Standing,
     kind_of,
     pool_key,
     why_pool_stops,
 )
 from reconcilers.integrations.clusterapi.choosing import Chooser
 from reconcilers.integrations.clusterapi.offers import offers_of
-from reconcilers.integrations.clusterapi.pools import unknown
+from reconcilers.integrations.clusterapi.pools import describe_not_ready, unknown
 from reconcilers.integrations.clusterapi.poolstatus import counts_of, patch_of, readiness
 from reconcilers.integrations.clusterapi.statuses import message_of, record_of
 from reconcilers.integrations.clusterapi.views import PoolContents, pools_of
 from reconcilers.integrations.core.rules import Grant, View
 from reconcilers.integrations.core.views import Planned
-from reconcilers.networkpool.view import HOLDERS_UNKNOWN, UnreadableHolders
+from reconcilers.networkpool.view import HOLDERS_UNKNOWN, Unreadable, UnreadableHolders
 from reconcilers.promises.journal import MOST_RANGES
 from reconcilers.spaces.index import SpaceIndex
 
 Held = Callable[[NetworkPool], Sequence[AddressRange]]
-"""Returns what IPAllocations hold of a NetworkPool."""
+"""Returns what IPAllocations hold of a NetworkPool; raises Unreadable if that is unknown."""
 
 
 @dataclass
@@ -103,10 +104,13 @@ class Plan:
         """Serve the claims of one pool; repeat passes until one grants nothing."""
         if why_pool_stops(pool.pool):
             return
-        if pool.unreadable:
-            self._refuse_all(pool, reasons)
+        try:
+            if pool.unreadable:
+                raise UnreadableHolders(pool.unreadable)
+            also_held = self.held(pool.pool) if pool.kind == NETWORK_POOL else ()
+        except Unreadable as unreadable:
+            self._refuse_all(pool, str(unreadable), reasons)
             return
-        also_held = self.held(pool.pool) if pool.kind == NETWORK_POOL else ()
         current: PoolContents | None = pool
         while current is not None and current.space is not None and current.contents is not None:
             view = View(0, current.contents, self.caches.claims.get, self.caches.addresses.get)
@@ -124,11 +128,15 @@ class Plan:
             )
             current = next(after_grants, None)
 
-    def _refuse_all(self, pool: PoolContents, reasons: dict[Key, Finding]) -> None:
-        """Note, for each claim of a pool, which objects must be read before it gets an address."""
-        name = f"{pool.kind.kind} {pool.pool.metadata.name}"
-        text = f"{name} is not ready: {UnreadableHolders(pool.unreadable)}"
-        reasons.update((key, Finding(READY, False, POOL_NOT_READY, text)) for key in pool.claims)
+    def _refuse_all(self, pool: PoolContents, why: str, reasons: dict[Key, Finding]) -> None:
+        """Note, for each claim of a pool that is not stopped, why the pool serves no claim."""
+        message = describe_not_ready(pool.kind, pool.pool, why)
+        finding = Finding(READY, False, POOL_NOT_READY, message)
+        reasons.update(
+            (key, finding)
+            for key, claim in pool.claims.items()
+            if self.caches.standing(claim) is Standing.SERVE
+        )
 
     def _grant(self, grant: Grant[IPAddressClaim], space: PoolSpace) -> None:
         """Apply a grant to the planned state: the IPAddress, and the claim's status."""
@@ -161,9 +169,8 @@ class Plan:
         record = record_of(claim)
         if record is not None:
             return planned(f"{record.address}/{record.prefix}", "")
-        why = self.caches.why_stopped(claim) or "its pool hands out nothing"
-        if self.caches.pool_of(claim) is None:
-            why = f"{name} does not exist, or cannot be read"
+        stopped = self.caches.why_stopped(claim) or "its pool hands out nothing"
+        why = self.caches.why_pool_absent(claim) or stopped
         finding = reasons.get(key, Finding(READY, False, POOL_NOT_READY, why))
         ready = self._conditions(claim, finding)
         self._write(replace(claim, status=replace(claim.status, conditions=ready)))

@@ -151,7 +151,7 @@ class PoolReconciler(JournalReconciler[Any]):
         caches, key = self._parts.caches, pool.metadata.key
         if is_paused(pool.metadata.annotations):
             return
-        text = f"{self.kind.kind} {pool.metadata.name} is not ready: {why}"
+        text = describe_not_ready(self.kind, pool, why)
         named = caches.claims.by_index(SPACE_INDEX, space_name(self.kind, key))
         waiting = [c for c in named if waits(c) and caches.standing(c) is Standing.SERVE]
         await self._parts.granting.refuse(
@@ -283,6 +283,11 @@ class PoolReconciler(JournalReconciler[Any]):
             await self._parts.granting.void(risky, space_name(self.kind, key))
             count = await reader.count_live(self.kind, key) if risky else 0
         return count
+
+
+def describe_not_ready(kind: Resource[Any], pool: Any, why: str) -> str:
+    """Return the message of claims that wait for a pool which serves no claim."""
+    return f"{kind.kind} {pool.metadata.name} is not ready: {why}"
 
 
 def unknown(pool: Any, why: str) -> str:

@@ -11,7 +11,7 @@ import msgspec
 
 from controller.cache import Cache
 from controller.codec import DecodeFailure
-from controller.meta import Key
+from controller.meta import Key, ObjectMeta
 from controller.resource import Resource
 from reconcilers.integrations.core.scopedlists import ScopedLists
 
@@ -67,7 +67,7 @@ def decode_failure(
     metadata: Mapping[str, Any],
     error: Exception,
 ) -> DecodeFailure:
-    """Return why a manifest is not an object of its kind, with the outline that it has.
+    """Return why a manifest is not an object of its kind, with the parts that can be decoded.
 
     Args:
         resource: its kind.
@@ -75,11 +75,12 @@ def decode_failure(
         metadata: the manifest's, with what a server fills in.
         error: why it could not be converted.
     """
-    outline = None
-    if resource.outline is not None:
-        with suppress(msgspec.ValidationError):
+    outline = decoded = None
+    with suppress(msgspec.ValidationError):
+        decoded = msgspec.convert(metadata, ObjectMeta)
+        if resource.outline is not None:
             outline = msgspec.convert({**body, "metadata": metadata}, resource.outline)
-    return DecodeFailure(str(error), outline)
+    return DecodeFailure(str(error), outline, decoded)
 
 
 async def read(lists: ScopedLists, kinds: Sequence[Resource[Any]]) -> Objects:

@@ -30,6 +30,10 @@ POOLS_OVERLAP = "PoolsOverlap"
 """Kind of the trouble that other pools hand out the same addresses."""
 
 
+UNREADABLE = "Unreadable"
+"""Kind of the trouble that an object cannot be decoded."""
+
+
 Wanted = Callable[[PoolName], bool]
 """Returns whether a pool is wanted."""
 
@@ -235,7 +239,7 @@ def unreadable_troubles(unreadable: Mapping[tuple[str, Key], str]) -> Iterator[T
         unreadable: the reasons, by kind and key.
     """
     for (kind, key), reason in unreadable.items():
-        yield Trouble("Unreadable", "error", kind, key, f"cannot be read: {reason}")
+        yield Trouble(UNREADABLE, "error", kind, key, f"cannot be read: {reason}")
 
 
 def overlap_troubles(spaces: SpaceIndex) -> Iterator[Trouble]:

@@ -272,12 +272,13 @@ def _of_allocations(caches: KubermaticCaches) -> Iterator[Trouble]:
             sentence = "has no addresses; MetalLB refuses a pool that is made of it"
             yield _trouble("NoAddresses", "warning", one, sentence)
         if pool is None:
-            sentence = f"its IPAMPool {one.metadata.name} does not exist"
-            yield _trouble("UnknownPool", "warning", one, sentence)
+            if one.pool not in caches.pools.unreadable:
+                sentence = f"its IPAMPool {one.metadata.name} does not exist"
+                yield _trouble("UnknownPool", "warning", one, sentence)
         elif one.spec.dc not in pool.spec.datacenters:
             sentence = f"is of datacenter {one.spec.dc}, which its IPAMPool does not have"
             yield _trouble("UnknownPool", "warning", one, sentence)
         named = any(cluster.namespace == key.namespace for cluster in caches.clusters)
-        if not named:
+        if not named and not caches.clusters.unreadable:  # the namespace is in a Cluster's status
             sentence = f"no {CLUSTERS.kind} has namespace {key.namespace}; it stays in use"
             yield _trouble("Unclaimed", "warning", one, sentence)

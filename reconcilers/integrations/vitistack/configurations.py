@@ -243,7 +243,7 @@ def network_of(caches: VitistackCaches, one: NetworkConfiguration) -> NetworkNam
     namespace, name = one.metadata.namespace, one.spec.networkNamespaceName
     unreadable = unreadable_network_of(caches, one)
     if unreadable is not None:
-        return f'NetworkNamespace "{unreadable}" cannot be read; correct it'
+        return describe_unreadable_network(unreadable)
     if name:
         found = caches.networks.get(Key(namespace, name))
         return found or f'NetworkNamespace "{name}" not found'
@@ -251,6 +251,11 @@ def network_of(caches: VitistackCaches, one: NetworkConfiguration) -> NetworkNam
     if len(every) == 1:
         return every[0]
     return f"spec.networkNamespaceName is empty, and the namespace has {len(every)} networks"
+
+
+def describe_unreadable_network(name: str) -> str:
+    """Return the sentence that a network cannot be read, and what to do."""
+    return f'NetworkNamespace "{name}" cannot be read; correct it'
 
 
 def unreadable_network_of(caches: VitistackCaches, one: NetworkConfiguration) -> str | None:

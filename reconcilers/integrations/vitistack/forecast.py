@@ -37,7 +37,11 @@ from reconcilers.integrations.vitistack.caches import (
     space_name,
     static_of,
 )
-from reconcilers.integrations.vitistack.configurations import allocation_for, network_of
+from reconcilers.integrations.vitistack.configurations import (
+    allocation_for,
+    describe_unreadable_network,
+    network_of,
+)
 from reconcilers.integrations.vitistack.interfaces import by_interface
 from reconcilers.integrations.vitistack.networks import Taking
 from reconcilers.integrations.vitistack.ranges import NetworkSpace
@@ -78,7 +82,18 @@ def forecast(
         bodies[ALLOCATIONS.kind, key] = {**body, "status": shown}
         why = problem.message if problem is not None else ""
         planned.append(Planned(ALLOCATIONS.group, ALLOCATIONS.kind, key, network, address, why))
+    planned += _of_unreadable_networks(caches)
     return planned, list(bodies.values())
+
+
+def _of_unreadable_networks(caches: VitistackCaches) -> Iterator[Planned]:
+    """Yield the IPAllocations whose networks cannot be decoded; nothing is written to them."""
+    for allocation in sorted(caches.allocations, key=lambda allocation: allocation.metadata.key):
+        if allocation.waits and allocation.network in caches.networks.unreadable:
+            name = f"{NETWORKS.kind} {allocation.network}"
+            why = describe_unreadable_network(allocation.network.name)
+            key = allocation.metadata.key
+            yield Planned(ALLOCATIONS.group, ALLOCATIONS.kind, key, name, "", why)
 
 
 def _made(
@@ -163,6 +178,8 @@ def _outcomes(caches: VitistackCaches) -> Iterator[Outcome]:
             continue
         yield from _unknown(found) if found.unreadable else _served(caches, found)
     for one in sorted(caches.allocations, key=lambda each: each.metadata.key):
+        if one.network in caches.networks.unreadable:
+            continue
         problem = problem_of(caches.network_of(one), one.spec.networkNamespaceName)
         if one.waits and problem is not None:
             yield one, "", problem

@@ -257,10 +257,11 @@ def _of_allocations(caches: VitistackCaches, now: datetime) -> Iterator[Trouble]
     kind = ALLOCATIONS.full_name
     for one in sorted(caches.allocations, key=lambda each: each.metadata.key):
         key = one.metadata.key
-        if caches.network_of(one) is None:
+        if caches.network_of(one) is None and one.network not in caches.networks.unreadable:
             sentence = f"names {NETWORKS.kind} {one.network}, which does not exist; it waits"
             yield Trouble("UnknownPool", "error", kind, key, sentence)
-        if one.configuration not in caches.configurations:
+        machines = caches.configurations
+        if one.configuration not in machines and one.configuration not in machines.unreadable:
             sentence = f"its {CONFIGURATIONS.kind} {one.configuration} does not exist; its address"
             sentence = f"{sentence} is free when it expires"
             yield Trouble("Unclaimed", "warning", kind, key, sentence, one, removable=True)

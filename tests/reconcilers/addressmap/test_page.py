@@ -20,7 +20,7 @@ MACHINES = {
 
 def test_documents_are_found_of_each_pool_that_is_asked_for() -> None:
     key = SITE.metadata.key
-    others = views.from_manifests([MACHINES], "b", [SITE], datetime.now(UTC))
+    others = views.from_manifests([MACHINES], "b", views.NetworkPools([SITE]), datetime.now(UTC))
     assert [one.view.name for one in others.drawings] == ["InClusterIPPool b/machines"]
     objects = Objects({key: SITE}, {}, {}, {}, integrations=others)
     site, machines = PoolName("NetworkPool", key), others.drawings[0].view.pool

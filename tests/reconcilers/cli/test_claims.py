@@ -194,7 +194,7 @@ def test_plan_serves_claims_oldest_first_and_says_why_not(tmp_path: Path) -> Non
     assert [[one[1], *one[4:]] for one in lines] == [
         ["b/young", "-", "PoolExhausted: InClusterIPPool p has no free address"],
         ["b/old", "10.0.0.11/24", "-"],
-        ["b/lost", "-", "PoolNotReady: InClusterIPPool b/gone does not exist, or cannot be read"],
+        ["b/lost", "-", "PoolNotReady: InClusterIPPool gone does not exist"],
     ]
 
 

@@ -8,7 +8,7 @@ import pytest
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.core.views import Views
 from reconcilers.integrations.kubermatic import api as kubermatic
-from reconcilers.integrations.views import from_manifests
+from reconcilers.integrations.views import NetworkPools, from_manifests
 from reconcilers.integrations.vitistack import api as vitistack
 
 Json = dict[str, Any]
@@ -61,7 +61,7 @@ SITES: dict[str, tuple[Json, Json, Json]] = {
 
 
 def views(*bodies: Json) -> Views:
-    return from_manifests(bodies, "team", [], NOW, held=lambda _: [])
+    return from_manifests(bodies, "team", NetworkPools(), NOW, held=lambda _: [])
 
 
 @pytest.mark.parametrize("holder", SITES)

@@ -1,0 +1,325 @@
+"""`plan` hands out nothing that a stored object may hold which cannot be decoded."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconcilers.api import names
+from tests.reconcilers import make
+from tests.reconcilers.cli.commandline import (
+    Outcome,
+    allocation,
+    cluster,
+    holding,
+    plan,
+    plan_text,
+    pool,
+    provider,
+    ready,
+)
+from tests.reconcilers.cli.saved import ask
+from tests.reconcilers.cli.test_claims import address, claim, ip_pool
+from tests.reconcilers.cli.test_platforms import (
+    RANGE,
+    VM,
+    ipam_pool,
+    kkp,
+    network,
+    request,
+    vitistack,
+)
+from tests.reconcilers.cli.test_platforms import allocation as kkp_allocation
+from tests.reconcilers.cli.test_platforms import cluster as kkp_cluster
+from tests.reconcilers.platform import Platform
+from tests.reconcilers.server import Json
+from tests.yamls import written_yaml
+
+STORED: Json = {"resourceVersion": "7", "uid": "u7"}
+SPOILT: dict[str, Json] = {
+    "its pool is known": {"spec": {"count": "many"}},
+    "its pool is unknown": {"spec": {"poolRef": 7}},
+    "it is being deleted": {
+        "spec": {"count": "many"},
+        "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+    },
+}
+
+
+def odd(name: str = "odd", of: str = "lab", **more: Any) -> Json:
+    """Return an allocation that is stored in a cluster and cannot be decoded."""
+    body = allocation(name, of=of, status=holding("10.40.0.0", "10.40.0.7"), **STORED, **more)
+    body["spec"]["count"] = "many"
+    return body
+
+
+def shown(body: Json, condition: str = "Ready") -> tuple[str, str, str]:
+    found = ready(body, condition)
+    return found["status"], found["reason"], found["message"]
+
+
+def gets(outcome: Outcome) -> dict[str, str]:
+    return {
+        name.removeprefix("IPAllocation/"): body["status"].get("cidr", body["status"]["phase"])
+        for name, body in outcome.items.items()
+        if name.startswith("IPAllocation/")
+    }
+
+
+@pytest.mark.parametrize("spoilt", SPOILT)
+async def test_a_plan_writes_what_the_controllers_write(spoilt: str) -> None:
+    platform = Platform()
+    server = platform.server
+    server.add("networkpools", make.pool("lab", "10.40.0.0/24"))
+    server.add("networkpools", make.pool("next", "10.41.0.0/24"))
+    finalizers: dict[str, Any] = {"finalizers": [names.FINALIZER_ALLOCATION]}
+    server.add("ipallocations", make.allocation("odd", tenant="others/one", **finalizers))
+    server.edit("ipallocations", "odd", SPOILT[spoilt])
+    for number, of in enumerate(("lab", "next")):
+        server.add("ipallocations", make.allocation(f"a{number}", of=of, tenant="others/one"))
+    server.add("providerconfigs", make.provider("lab"))
+    server.add("tenantclusters", make.tenant())
+    platform.tenant("a")
+    kinds = ("networkpools", "ipallocations", "tenantclusters", "providerconfigs")
+    outcome = plan(*(body for kind in kinds for body in server.all(kind)))
+    async with platform.running():
+        await platform.clock.advance(300)
+    for kind in ("networkpools", "ipallocations"):
+        for body in server.all(kind):
+            name = body["metadata"]["name"]
+            if name != "odd":
+                assert shown(outcome.items[f"{body['kind']}/{name}"]) == shown(body)
+    assert outcome.code == 1
+
+
+def test_a_pool_that_a_stored_unreadable_allocation_names_hands_out_nothing() -> None:
+    objects = (pool(), pool("next", "10.41.0.0/24"), odd(), allocation("a", 4))
+    outcome = plan(*objects, allocation("b", 4, of="next"))
+    assert gets(outcome) == {"a": "Pending", "b": "10.41.0.0/30"}
+    assert shown(outcome.items["NetworkPool/lab"]) == (
+        "False",
+        "UnreadableAllocation",
+        (
+            "nothing is handed out until they are repaired or deleted: IPAllocations that cannot"
+            " be read: odd"
+        ),
+    )
+
+
+def test_an_unreadable_allocation_that_no_server_stored_is_left_out() -> None:
+    body = odd()
+    for name in STORED:
+        del body["metadata"][name]
+    outcome = plan(pool(), body, allocation("a", 4))
+    assert gets(outcome) == {"a": "10.40.0.0/30"}
+    assert (outcome.code, len(outcome.errors)) == (1, 1)
+
+
+def test_a_stored_allocation_that_only_the_definition_refuses_keeps_its_range() -> None:
+    body = allocation("old", status=holding("10.40.0.0", "10.40.0.7"), **STORED)
+    body["spec"]["count"] = 100_000_000_000
+    body["metadata"]["labels"] = {"team": "not a label value!"}
+    outcome = plan(pool(), body, allocation("a", 4))
+    assert gets(outcome)["a"] == "10.40.0.8/30"
+    assert any("is no label value" in error for error in outcome.errors)
+
+
+def test_the_summary_names_the_objects_that_cannot_be_read() -> None:
+    text = written_yaml((pool(), odd(), allocation("a", 4)))
+    outcome = plan_text(text)
+    assert (
+        "1 object that may hold addresses cannot be read: IPAllocation butler-system/odd"
+        in outcome.out
+    )
+
+
+def test_nothing_of_a_pool_with_unknown_holders_is_called_free() -> None:
+    text = written_yaml((pool(), odd(), allocation("a", 4)))
+    [row] = [
+        line
+        for line in plan_text(text, "--fit", "0+4", "-o", "wide").out.splitlines()
+        if "unknown" in line
+    ]
+    assert row.split()[3:] == ["unknown"] * 5
+
+
+def test_a_cluster_asks_for_nothing_beside_its_unreadable_allocation() -> None:
+    outcome = plan(
+        pool(), provider("prov", "lab"), cluster(), odd("team-app-lb", tenant="team/app")
+    )
+    assert gets(outcome) == {}
+    assert shown(outcome.items["TenantCluster/app"], "NetworkReady") == (
+        "False",
+        "UnreadableAllocation",
+        (
+            "nothing is changed for this cluster: IPAllocation butler-system/team-app-lb cannot be"
+            " read; correct or delete it"
+        ),
+    )
+
+
+def test_a_cluster_asks_for_nothing_of_an_unreadable_provider() -> None:
+    body = provider("prov", "lab")
+    body["metadata"] |= STORED
+    body["spec"]["network"]["poolRefs"] = 7
+    outcome = plan(pool(), provider("other", "lab"), body, cluster())
+    assert gets(outcome) == {}
+    assert shown(outcome.items["TenantCluster/app"], "NetworkReady") == (
+        "False",
+        "ProviderConfigUnreadable",
+        "ProviderConfig butler-system/prov cannot be read; correct or delete it",
+    )
+
+
+def test_an_unreadable_pool_is_not_absent() -> None:
+    body = pool("first") | {"spec": {"cidr": 7}}
+    body["metadata"] |= STORED
+    outcome = plan(
+        body,
+        pool("second", "10.41.0.0/24"),
+        provider("prov", "first", "second"),
+        cluster(),
+        allocation("a", 4, of="first"),
+    )
+    assert gets(outcome) == {"a": "Pending"}
+    sentence = "NetworkPool butler-system/first cannot be read; correct or delete it"
+    assert shown(outcome.items["IPAllocation/a"]) == ("False", "PoolUnreadable", sentence)
+    network = shown(outcome.items["TenantCluster/app"], "NetworkReady")
+    assert network[:2] == ("False", "PoolUnreadable")
+    assert sentence in shown(outcome.items["ProviderConfig/prov"], "PoolAvailable")[2]
+    assert shown(outcome.items["NetworkPool/second"], "Overlapping")[:2] == (
+        "Unknown",
+        "PoolsUnreadable",
+    )
+
+
+def _site(name: str, *, stored: bool = True) -> tuple[Json, Json]:
+    site = pool("site", "10.9.0.0/29", namespace="b")
+    unreadable = odd(name, of="site", namespace="b")
+    if not stored:
+        del unreadable["metadata"]["resourceVersion"]
+    return site, unreadable
+
+
+def test_a_claim_gets_nothing_of_a_pool_with_an_unreadable_allocation(tmp_path: Path) -> None:
+    site, unreadable = _site("odd")
+    outcome = ask(tmp_path, "plan", objects=(site, unreadable, claim("c", "site", "NetworkPool")))
+    assert (
+        "PoolNotReady: NetworkPool site is not ready: IPAllocations that cannot be read: odd"
+        in outcome.out
+    )
+
+
+def test_an_allocation_gets_nothing_of_a_pool_with_an_unreadable_ipaddress(
+    tmp_path: Path,
+) -> None:
+    site, _ = _site("odd")
+    broken = address("m", "site", "10.9.0.0", "NetworkPool")
+    broken["spec"]["prefix"] = "many"
+    waiting = allocation("a", 2, of="site", namespace="b")
+    outcome = plan(site, broken, waiting)
+    assert gets(outcome) == {"a": "Pending"}
+    assert shown(outcome.items["NetworkPool/site"]) == (
+        "False",
+        "HoldersUnknown",
+        (
+            "nothing is handed out until they are repaired or deleted: IPAddress b/m cannot be"
+            " read; correct or delete it"
+        ),
+    )
+    assert any(error.startswith("IPAddress b/m cannot be read: ") for error in outcome.errors)
+    table = ask(tmp_path, "plan", objects=(site, broken, waiting)).out
+    assert "1 object that may hold addresses cannot be read: IPAddress b/m" in table
+
+
+def test_a_claim_of_an_unreadable_pool_is_told_so(tmp_path: Path) -> None:
+    broken = ip_pool("p", "10.0.0.1")
+    broken["spec"]["prefix"] = "many"
+    site, _ = _site("odd")
+    site = site | {"spec": {"cidr": 7}}
+    site["metadata"] |= STORED
+    claims = (claim("c", "p"), claim("d", "site", "NetworkPool"))
+    out = ask(tmp_path, "plan", objects=(broken, site, *claims)).out
+    assert "PoolNotReady: InClusterIPPool p cannot be read; correct or delete it" in out
+    assert "PoolNotReady: NetworkPool site cannot be read; correct or delete it" in out
+
+
+def test_check_calls_nothing_absent_that_cannot_be_read(tmp_path: Path) -> None:
+    broken = ip_pool("p", "10.0.0.1")
+    broken["spec"]["prefix"] = "many"
+    unreadable_claim = claim("m", "q")
+    unreadable_claim["spec"] = {"poolRef": 7}
+    held = address(
+        "m", "q", "10.0.1.1", metadata={"finalizers": ["ipam.cluster.x-k8s.io/ProtectAddress"]}
+    )
+    out = ask(
+        tmp_path,
+        "check",
+        objects=(broken, claim("c", "p"), ip_pool("q", "10.0.1.1"), unreadable_claim, held),
+    ).out
+    assert "does not exist" not in out
+    assert "cannot be read" in out
+
+
+def test_explain_says_what_cannot_be_read(tmp_path: Path) -> None:
+    objects = (pool(), odd(), allocation("a", 4), provider("default", "lab"), cluster(of=None))
+    waiting = ask(tmp_path, "explain", "a", objects=objects).out
+    assert "an unknown number of addresses free" in waiting
+    assert "IPAllocation butler-system/odd cannot be read; correct or delete it" in waiting
+    assert "addresses free, largest block" not in waiting
+    itself = ask(tmp_path, "explain", "odd", objects=objects).out
+    assert "cannot be read: " in itself
+    assert "its range is kept, and its pool hands out nothing" in itself
+    tenant = ask(
+        tmp_path, "explain", "app", objects=(*objects, odd("team-app-lb", tenant="team/app"))
+    ).out
+    assert "nothing is changed for this cluster: IPAllocation butler-system/team-app-lb" in tenant
+
+
+def test_explain_names_an_unreadable_pool_and_provider(tmp_path: Path) -> None:
+    broken = pool() | {"spec": {"cidr": 7}}
+    broken["metadata"] |= STORED
+    lines = ask(
+        tmp_path, "explain", "app", objects=(broken, provider("prov", "lab"), cluster())
+    ).out
+    assert "1. NetworkPool butler-system/lab cannot be read; correct or delete it" in lines
+    config = provider("prov", "lab")
+    config["metadata"] |= STORED
+    config["spec"]["network"] = 7
+    lines = ask(tmp_path, "explain", "app", objects=(pool(), config, cluster())).out
+    assert "ProviderConfig butler-system/prov cannot be read; correct or delete it" in lines
+
+
+MACHINE = vitistack("NetworkConfiguration", "vm", {"networkInterfaces": 7})
+ABSENT: dict[str, tuple[Json, ...]] = {
+    "IPAMPool": (
+        kkp("IPAMPool", "p", {"datacenters": 7}),
+        kkp_cluster("x", "dc"),
+        kkp_allocation("p", "x", "dc"),
+    ),
+    "Cluster of KKP": (
+        ipam_pool("p", dc=RANGE),
+        kkp("Cluster", "x", {"cloud": 7}),
+        kkp_allocation("p", "x", "dc"),
+    ),
+    "NetworkNamespace": (
+        vitistack("NetworkNamespace", "net", {"ipAllocation": 7}),
+        VM,
+        request("r"),
+    ),
+    "NetworkConfiguration": (network(), MACHINE, request("r")),
+}
+
+
+@pytest.mark.parametrize("unreadable", ABSENT)
+def test_check_calls_no_object_of_another_platform_absent(tmp_path: Path, unreadable: str) -> None:
+    out = ask(tmp_path, "check", objects=ABSENT[unreadable]).out
+    assert "cannot be read: " in out
+    assert "does not exist" not in out
+    assert "it stays in use" not in out
+
+
+def test_a_request_of_an_unreadable_network_waits_for_it(tmp_path: Path) -> None:
+    out = ask(tmp_path, "plan", objects=ABSENT["NetworkNamespace"]).out
+    assert 'NetworkNamespace "net" cannot be read; correct it' in out
+    assert "not found" not in out
