@@ -12,10 +12,11 @@ is done in a cluster that is not the TenantCluster's own.
 import base64
 import binascii
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Protocol
 
 import anyio
 
@@ -174,11 +175,9 @@ def _lasting_words(error: ControllerError) -> str:
 
 
 @dataclass(slots=True)
-class _Connection:
+class TenantConnection:
     """A client that is kept, which cluster it leads to, and how many use it or wait for it."""
 
-    key: Key
-    uid: str
     transport: Transport
     client: Client
     identity: ClusterIdentity
@@ -188,7 +187,7 @@ class _Connection:
 
 
 @dataclass(frozen=True, slots=True)
-class _Unanswered:
+class Silence:
     """A tenant that did not answer: how often in a row, until when it is not tried, and why."""
 
     failures: int
@@ -202,6 +201,44 @@ class _Unanswered:
         return TenantUnavailable(UNREACHABLE, self.why, failed_at=self.at)
 
 
+@dataclass(slots=True)
+class TenantAccess:
+    """What a process remembers of the access to one tenant.
+
+    Args:
+        connection: the client that is kept; None if there is none.
+        silence: the pause of a tenant that did not answer; None if it answered.
+        is_refused: whether the kubeconfig led to a cluster that the tenant may not use, when it
+            was last entered.
+        is_forgotten: whether the tenant is gone; then a client that is still in use, or that is
+            just being opened, is closed after that use.
+    """
+
+    connection: TenantConnection | None = None
+    silence: Silence | None = None
+    is_refused: bool = False
+    is_forgotten: bool = False
+
+
+class TenantAccesses(Protocol):
+    """Keeps what a process remembers of the access to each tenant."""
+
+    def access_to(self, tenant: TenantCluster) -> TenantAccess:
+        """Return the access to a tenant; create it at the first use."""
+        ...
+
+    def accesses_by_name(self) -> Iterable[tuple[Key, TenantAccess]]:
+        """Return all accesses with the TenantClusters' namespace and name.
+
+        Several have the same name while a deleted cluster of that name has allocations.
+        """
+        ...
+
+    def accesses_of_name(self, key: Key) -> Iterable[TenantAccess]:
+        """Return the accesses to the tenants of one name."""
+        ...
+
+
 class TenantClients:
     """Clients of tenants, kept while they work.
 
@@ -209,6 +246,7 @@ class TenantClients:
         management: where the Secrets are.
         settings: what a kubeconfig may do, and the bounds of a tenant's answers.
         clock: the time, for the pauses between tries of a tenant that does not answer.
+        accesses: what is remembered of each tenant.
         open_transport: makes a connection of a kubeconfig; strict by default.
         guard: decides whether a cluster may be used; by default all may.
     """
@@ -218,6 +256,7 @@ class TenantClients:
         management: Client,
         settings: TenantSettings,
         clock: Clock,
+        accesses: TenantAccesses,
         open_transport: OpenTransport | None = None,
         guard: TenantGuard | None = None,
     ) -> None:
@@ -226,9 +265,7 @@ class TenantClients:
         self._clock = clock
         self._open = open_transport or strict_opener(settings)
         self._most_bytes = settings.answer_limit
-        self._connections: dict[Key, _Connection] = {}
-        self._unanswered: dict[Key, _Unanswered] = {}
-        self._refused: set[Key] = set()  # by the guard, when they were last entered
+        self._accesses = accesses
         self._retries = 0
 
     @asynccontextmanager
@@ -255,32 +292,36 @@ class TenantClients:
             Conflict: what was done in the context met another version.
             ControllerError: the management cluster did not answer.
         """
-        key = tenant.metadata.key
+        access = self._accesses.access_to(tenant)
         await self.management()
-        with self._limited(key):
-            connection = await self._connect(tenant)
+        with self._limited(access):
+            connection = await self._connect(tenant, access)
             connection.users += 1
             try:
                 async with connection.lock:
-                    self._raise_if_paused(key)
+                    self._raise_if_paused(access)
                     if guarded:
-                        await self._admit(tenant, connection)
+                        await self._admit(tenant, access, connection)
                     yield connection.client
-                    self._unanswered.pop(key, None)
+                    access.silence = None
             except (TenantUnavailable, Conflict):
                 raise
             except ControllerError as error:
-                raise self._failure(connection, error) from error
+                raise self._failure(access, connection, error) from error
             finally:
                 connection.users -= 1
+                if access.is_forgotten:
+                    self._retire(access, connection)
                 await self._close_if_done(connection)
 
-    async def _admit(self, tenant: TenantCluster, connection: _Connection) -> None:
+    async def _admit(
+        self, tenant: TenantCluster, access: TenantAccess, connection: TenantConnection
+    ) -> None:
         """Ask the guard about the cluster that a connection leads to."""
         identity = await connection.identity.read()
-        self._refused.add(connection.key)
+        access.is_refused = True
         await self._guard.admit(tenant, identity, connection.client)
-        self._refused.discard(connection.key)
+        access.is_refused = False
 
     async def management(self) -> str:
         """Return the identity of the management cluster; empty if it is not known.
@@ -290,29 +331,38 @@ class TenantClients:
         """
         return await self._guard.management()
 
-    def is_refused(self, key: Key) -> bool:
+    def is_refused(self, tenant: TenantCluster) -> bool:
         """Return whether a tenant's kubeconfig led to a cluster that it may not use."""
-        return key in self._refused
+        return self._accesses.access_to(tenant).is_refused
 
     def identity(self, tenant: TenantCluster) -> str | None:
         """Return which cluster a tenant's client leads to; None if there is no client.
 
         Empty if the tenant does not let that be read.
         """
-        known = self._connections.get(tenant.metadata.key)
-        return known.identity.known if known and known.uid == tenant.metadata.uid else None
+        connection = self._accesses.access_to(tenant).connection
+        return connection.identity.known if connection is not None else None
 
     def open(self) -> list[Key]:
-        """Return the tenants whose clients are kept."""
-        return list(self._connections)
+        """Return the namespace and name of tenants whose clients are kept."""
+        accesses = self._accesses.accesses_by_name()
+        return list(dict.fromkeys(key for key, access in accesses if access.connection))
 
     async def close(self, key: Key) -> None:
-        """Close the client of a tenant that is gone, as soon as no caller uses it."""
-        self._refused.discard(key)
-        self._unanswered.pop(key, None)
-        connection = self._connections.get(key)
+        """Close the clients of the tenants of one name, as soon as no caller uses them."""
+        for access in list(self._accesses.accesses_of_name(key)):
+            access.is_refused, access.silence = False, None
+            await self._disconnect(access)
+
+    async def forget(self, access: TenantAccess) -> None:
+        """Close the client of a tenant that is gone, and keep none from now on."""
+        access.is_forgotten = True
+        await self._disconnect(access)
+
+    async def _disconnect(self, access: TenantAccess) -> None:
+        connection = access.connection
         if connection is not None:
-            self._retire(connection)
+            self._retire(access, connection)
             await self._close_if_done(connection)
 
     async def aclose(self) -> None:
@@ -345,38 +395,39 @@ class TenantClients:
             raise TenantUnavailable("KubeconfigRefused", str(refused)) from refused
 
     @contextmanager
-    def _limited(self, key: Key) -> Iterator[None]:
+    def _limited(self, access: TenantAccess) -> Iterator[None]:
         """Let only a few be tried at once of the tenants that did not answer last time.
 
         Each may take as long as a request may; were many tried, no worker would be left for the
         tenants that do answer. The others count as unreachable until one of the tries is over.
         """
-        unanswered = self._unanswered.get(key)
-        if unanswered is None:
+        silence = access.silence
+        if silence is None:
             yield
             return
-        self._raise_if_paused(key)
+        self._raise_if_paused(access)
         if self._retries >= MOST_RETRIES:
-            raise unanswered.error
+            raise silence.error
         self._retries += 1
         try:
             yield
         finally:
             self._retries -= 1
 
-    async def _connect(self, tenant: TenantCluster) -> _Connection:
-        """Return the connection to a tenant; open it if there is none for this uid."""
-        key = tenant.metadata.key
-        self._raise_if_paused(key)
-        known = self._connections.get(key)
-        if known is not None and known.uid != tenant.metadata.uid:
-            await self.close(key)  # it is of an earlier cluster of this name
-        elif known is not None:
+    async def _connect(self, tenant: TenantCluster, access: TenantAccess) -> TenantConnection:
+        """Return the connection to a tenant; open it if there is none.
+
+        The connections to earlier clusters of this name are closed then.
+        """
+        self._raise_if_paused(access)
+        if known := self._connection(access):
             return known
+        for earlier in list(self._accesses.accesses_of_name(tenant.metadata.key)):
+            if earlier is not access:
+                await self._disconnect(earlier)
         kubeconfig = await self.kubeconfig(tenant)
-        known = self._connections.get(key)
-        if known is not None:
-            return known  # another pass opened it meanwhile
+        if opened := self._connection(access):
+            return opened  # by another pass, meanwhile
         transport = self._transport(kubeconfig)
         manager = names.TENANT_FIELD_MANAGER
         client = Client(
@@ -386,45 +437,50 @@ class TenantClients:
             looks=AbsenceLooks(self._clock),
         )
         identity = ClusterIdentity(client, self._clock)
-        connection = _Connection(key, tenant.metadata.uid, transport, client, identity)
-        self._connections[key] = connection
-        return connection
+        access.connection = TenantConnection(transport, client, identity)
+        return access.connection
 
-    def _raise_if_paused(self, key: Key) -> None:
-        if (known := self._unanswered.get(key)) and self._clock.monotonic() < known.until:
-            raise known.error
+    @staticmethod
+    def _connection(access: TenantAccess) -> TenantConnection | None:
+        return access.connection
 
-    def _failure(self, connection: _Connection, error: ControllerError) -> TenantUnavailable:
+    def _raise_if_paused(self, access: TenantAccess) -> None:
+        if access.silence is not None and self._clock.monotonic() < access.silence.until:
+            raise access.silence.error
+
+    def _failure(
+        self, access: TenantAccess, connection: TenantConnection, error: ControllerError
+    ) -> TenantUnavailable:
         """Note a tenant's failure, and return the exception that callers handle."""
         webhook = failed_webhook(error)
         if webhook:
             # It answers, so it is not paused: the webhook is back as soon as its pod is.
-            self._unanswered.pop(connection.key, None)
+            access.silence = None
             return TenantUnavailable(WEBHOOK_FAILED, f"{webhook} in the tenant does not answer")
         reason = "TenantRefused"
         if isinstance(error, NoAnswer | MalformedAnswer | ServerFailure | TooManyRequests):
             reason = UNREACHABLE
-            self._pause(connection.key, error)
+            self._pause(access, error)
         elif isinstance(error, Unauthorized):
             reason = UNAUTHORIZED
         if isinstance(error, NoAnswer | MalformedAnswer | Unauthorized):
-            self._retire(connection)
+            self._retire(access, connection)
         return TenantUnavailable(reason, _lasting_words(error))
 
-    def _retire(self, connection: _Connection) -> None:
+    @staticmethod
+    def _retire(access: TenantAccess, connection: TenantConnection) -> None:
         connection.retired = True
-        if self._connections.get(connection.key) is connection:
-            del self._connections[connection.key]
+        if access.connection is connection:
+            access.connection = None
 
-    def _pause(self, key: Key, error: ControllerError) -> None:
-        before = self._unanswered.get(key)
-        failures = before.failures + 1 if before else 1
+    def _pause(self, access: TenantAccess, error: ControllerError) -> None:
+        failures = access.silence.failures + 1 if access.silence is not None else 1
         pause = min(FIRST_PAUSE * 2 ** min(failures - 1, 10), LONGEST_PAUSE)
         until = self._clock.monotonic() + pause
         why = _lasting_words(error)
-        self._unanswered[key] = _Unanswered(failures, until, why, self._clock.now())
+        access.silence = Silence(failures, until, why, self._clock.now())
 
-    async def _close_if_done(self, connection: _Connection) -> None:
+    async def _close_if_done(self, connection: TenantConnection) -> None:
         if connection.retired and connection.users == 0:
             with anyio.CancelScope(shield=True):
                 await connection.transport.aclose()

@@ -7,7 +7,7 @@ cloud mode?         Ready; the tenant is touched only while it has ranges of our
 otherwise           request addresses, grow and shrink, project, write phase and conditions
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from datetime import datetime
 
 import structlog
@@ -68,6 +68,7 @@ from reconcilers.tenantcluster.provider import (
     ProviderUnknown,
     provider_unknown,
 )
+from reconcilers.tenantcluster.record.records import TenantRecord, TenantRecords
 from reconcilers.tenantcluster.release.teardown import Teardown, VanishedClusters
 
 NAMING_SECONDS = 600.0
@@ -95,6 +96,7 @@ class TenantClusterReconciler:
         installer: installs MetalLB in the tenant.
         teardown: deletes the cluster's allocations.
         vanished: clusters that went in spite of our finalizer.
+        records: what is remembered of each cluster.
         tenants: clients of the tenants.
         recorder: takes the events.
         logged: the states of tenants that were logged.
@@ -115,6 +117,7 @@ class TenantClusterReconciler:
         installer: Installer,
         teardown: Teardown,
         vanished: VanishedClusters,
+        records: TenantRecords,
         tenants: TenantClients,
         recorder: Recorder,
         logged: StateLog,
@@ -123,7 +126,7 @@ class TenantClusterReconciler:
     ) -> None:
         self._client = client
         self._logged = logged
-        self._named_at: dict[Key, float] = {}
+        self._records = records
         self._clusters = clusters
         self._allocations = allocations
         self._providers = providers
@@ -148,6 +151,7 @@ class TenantClusterReconciler:
             if unreadable := self._unreadable_members(key, tenant):
                 return await self._block_unreadable(key, tenant, unreadable)
             self._logged.end(key, _UNREADABLE)
+            await self._retain_records(key, tenant)
             leftovers = await self._release_leftovers(key, tenant)
             if tenant is None:
                 return await self._reconcile_gone(key, leftovers=leftovers)
@@ -161,6 +165,22 @@ class TenantClusterReconciler:
             pass
         # The cache is behind; the event that brings it up to date enqueues the key again.
         return Again(SOON)
+
+    async def _retain_records(self, key: Key, present: TenantCluster | None) -> None:
+        """Remove the records of a name but the present cluster's and those of leftovers.
+
+        Not before it is known that all allocations can be read: the last state of a cluster that
+        is gone is needed for those.
+        """
+        uids = {present.metadata.uid} if present is not None else set()
+        records = self._records.of_name(key)
+        uids |= {record.uid for record in records if self._vanished.is_needed(record)}
+        await self._remove_records(key, uids)
+
+    async def _remove_records(self, key: Key, kept: Container[str]) -> None:
+        """Remove the records of a name but those with these uids, and close their clients."""
+        for record in self._records.retain(key, kept):
+            await self._tenants.forget(record.access)
 
     def _unreadable_members(
         self, key: Key, tenant: TenantCluster | None
@@ -241,10 +261,9 @@ class TenantClusterReconciler:
 
     def _close(self, key: Key) -> None:
         """Close a cluster's watches, and forget all but what was logged of it."""
-        self._named_at.pop(key, None)
+        self._records.end_work(key)
         self._resizer.forget(key)
         self._projector.forget(key)
-        self._teardown.forget(key)
 
     async def _reconcile(self, tenant: TenantCluster) -> Outcome:
         """Reconcile a cluster that is not being deleted: find its provider, request addresses."""
@@ -368,7 +387,8 @@ class TenantClusterReconciler:
             overall = status.not_ready(projected.reason, projected.message)
         unknown, known = status.identified(self._projector.identified(tenant))
         findings = (addresses, projected, *installed, *resized.findings, *unknown, overall)
-        naming_due = resized.services is not None and self._is_naming_due(tenant.metadata.key)
+        record = self._records.of(tenant)
+        naming_due = resized.services is not None and self._is_naming_due(record)
         shown = self._network_status(
             tenant, provider, states, addresses, resized, is_naming_due=naming_due
         )
@@ -376,7 +396,7 @@ class TenantClusterReconciler:
         verdict = status.Verdict(phase, findings, status.refs(states), obsolete, shown)
         tenant = await self._write_status(tenant, verdict)
         if naming_due:  # a write that failed has named nothing
-            self._named_at[tenant.metadata.key] = self._clock.monotonic()
+            record.named_at = self._clock.monotonic()
         return self._next(tenant, addresses, projected, resized.due_in, marked)
 
     def _network_status(
@@ -412,13 +432,13 @@ class TenantClusterReconciler:
             now=self._clock.now(),
         )
 
-    def _is_naming_due(self, key: Key) -> bool:
+    def _is_naming_due(self, record: TenantRecord) -> bool:
         """Return whether the Services of a cluster's ranges were named long enough ago.
 
         Not in each pass: a Service that is served at once costs the management cluster nothing.
         """
-        named_at = self._named_at.get(key, -NAMING_SECONDS)
-        return self._clock.monotonic() - named_at >= NAMING_SECONDS
+        named_at = record.named_at
+        return named_at is None or self._clock.monotonic() - named_at >= NAMING_SECONDS
 
     def _next(
         self,
@@ -526,16 +546,21 @@ class TenantClusterReconciler:
             return SETTLED
         if tenant.projection_begun:  # the status says so only until it is written below
             tenant = await self._projector.assume_begun(tenant)
+        record = self._records.of(tenant)
+        if record.deleted_at is None:
+            record.deleted_at = tenant.metadata.revision
         left = await self._teardown.delete_allocations(tenant)
         if left == 0:
             await self._projector.remove_marker(tenant)
-        if left == 0 and await self._teardown.remove_finalizer(tenant):
-            self._named_at.pop(tenant.metadata.key, None)
+        if left == 0 and await self._teardown.remove_finalizer(
+            tenant, deleted_at=record.deleted_at
+        ):
             self._resizer.forget(tenant.metadata.key)
             self._projector.forget(tenant.metadata.key)
             self._installer.forget(tenant.metadata.uid)
             self._logged.forget(tenant.metadata.key)
-            await self._tenants.close(tenant.metadata.key)
+            others = {one.uid for one in self._records.of_name(tenant.metadata.key)}
+            await self._remove_records(tenant.metadata.key, others - {tenant.metadata.uid})
             return SETTLED
         not_ready = status.not_ready(
             "Deleting", f"waiting for {left} IP allocations to be released"

@@ -53,7 +53,7 @@ class TenantServices:
             ControllerError: the management cluster did not answer.
         """
         key = tenant.metadata.key
-        if self._tenants.is_refused(key):
+        if self._tenants.is_refused(tenant):
             watched = False  # what is watched is not of a cluster of its own
         if watched and self.watches.open(key) and self.watches.last_error(key) is None:
             cache = self.kind.cache(key)

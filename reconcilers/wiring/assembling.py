@@ -14,6 +14,7 @@ from reconcilers.networkpool.orphans import OrphanCollector
 from reconcilers.settings import Settings
 from reconcilers.tenantclients import OpenTransport, TenantClients
 from reconcilers.tenantcluster.ownership.identity import TenantIdentities
+from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.tenantcluster.release.check import TenantReleaseCheck
 from reconcilers.tenantcluster.release.teardown import VanishedClusters
 from reconcilers.webhooks.admission import webhooks
@@ -40,8 +41,9 @@ def assemble(
     clusters, allocations = shared.informers.clusters.cache, shared.informers.allocations.cache
     management = ClusterIdentity(shared.client, clock)
     guard = TenantIdentities(management, clusters, allocations, settings.tenant.metallb_namespace)
-    tenants = TenantClients(shared.client, settings.tenant, clock, open_tenant, guard)
-    vanished = VanishedClusters(clusters, allocations, clock)
+    records = TenantRecords()
+    tenants = TenantClients(shared.client, settings.tenant, clock, records, open_tenant, guard)
+    vanished = VanishedClusters(clusters, allocations, records, clock)
     release = TenantReleaseCheck(
         shared.client,
         shared.informers.caches,
@@ -58,8 +60,8 @@ def assemble(
     for one in sharing:
         one.enqueue_networkpools(networkpools)
     controllers.add_ipallocations(shared, release)
-    controllers.add_tenantclusters(shared, tenants, vanished, release)
-    controllers.add_tenant_clients(shared, tenants)
+    controllers.add_tenantclusters(shared, tenants, vanished, records, release)
+    controllers.add_tenant_clients(shared, tenants, vanished, records)
     controllers.add_providerconfigs(shared)
     add_orphans(shared)
     add_gauges(shared)

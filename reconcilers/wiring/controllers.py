@@ -39,6 +39,7 @@ from reconcilers.tenantcluster.allocations.unreadable_members import UnreadableO
 from reconcilers.tenantcluster.elastic.fixedsize import LOAD_BALANCER_SIZED
 from reconcilers.tenantcluster.metallb.poolwatch import concerned, may_be_edited
 from reconcilers.tenantcluster.provider import refers_to, wanted_provider
+from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.tenantcluster.release.teardown import VanishedClusters
 from reconcilers.tenantcluster.services import may_change_demand
 from reconcilers.tenantcluster.status import DEMAND_MET, NETWORK_READY
@@ -177,7 +178,11 @@ def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
 
 
 def add_tenantclusters(
-    shared: Shared, tenants: TenantClients, vanished: VanishedClusters, release: ReleaseCheck
+    shared: Shared,
+    tenants: TenantClients,
+    vanished: VanishedClusters,
+    records: TenantRecords,
+    release: ReleaseCheck,
 ) -> None:
     """Add the controller of TenantClusters, and the watches of elastic tenants' Services.
 
@@ -185,6 +190,7 @@ def add_tenantclusters(
         shared: what every part is given.
         tenants: clients of the tenants.
         vanished: clusters that went in spite of our finalizer.
+        records: what is remembered of each cluster.
         release: finds out whether a tenant has released a range.
     """
     informers, settings = shared.informers, shared.settings
@@ -194,6 +200,7 @@ def add_tenantclusters(
         informers.caches,
         tenants=tenants,
         vanished=vanished,
+        records=records,
         release=release,
         recorder=shared.recorder,
         clock=shared.clock,
@@ -262,15 +269,21 @@ def add_tenantclusters(
     )
 
 
-def add_tenant_clients(shared: Shared, tenants: TenantClients) -> None:
+def add_tenant_clients(
+    shared: Shared, tenants: TenantClients, vanished: VanishedClusters, records: TenantRecords
+) -> None:
     """Close clients of tenants that other replicas work on, where replicas share the work.
 
     They are opened to ask whether a range was released, as allocations belong to the pool's shard.
     Nothing else closes them: that a cluster is gone is noticed by the replica that works on it.
+    What else is remembered stays while the cluster has allocations: the grace of a teardown is
+    longer than the time between two looks.
 
     Args:
         shared: what every part is given.
         tenants: clients of the tenants.
+        vanished: clusters that went in spite of our finalizer.
+        records: what is remembered of each cluster.
     """
     shards = shared.manager.shards
     if shards is None:
@@ -279,9 +292,13 @@ def add_tenant_clients(shared: Shared, tenants: TenantClients) -> None:
     async def close_others() -> None:
         while True:
             await shared.clock.sleep(OTHERS_CLOSED_AFTER)
-            for key in tenants.open():
-                if not shards.holds(key):
-                    await tenants.close(key)
+            for key in records.names():
+                if shards.holds(key):
+                    continue
+                await tenants.close(key)
+                uids = {one.uid for one in records.of_name(key) if vanished.is_needed(one)}
+                for record in records.retain(key, uids):
+                    await tenants.forget(record.access)
 
     shared.manager.add_service("tenant-clients", close_others, leader_only=False)
 

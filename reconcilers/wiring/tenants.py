@@ -23,6 +23,7 @@ from reconcilers.tenantcluster.ownership.pools import PoolClaims
 from reconcilers.tenantcluster.projector import Projector
 from reconcilers.tenantcluster.provider import Providers
 from reconcilers.tenantcluster.reconciler import TenantClusterReconciler
+from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.tenantcluster.release.teardown import Teardown, VanishedClusters
 from reconcilers.tenantcluster.services import TenantServices
 
@@ -50,6 +51,7 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
     *,
     tenants: TenantClients,
     vanished: VanishedClusters,
+    records: TenantRecords,
     release: ReleaseCheck,
     recorder: Recorder,
     clock: Clock,
@@ -63,6 +65,7 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
         caches: its objects.
         tenants: clients of the tenants.
         vanished: clusters that went in spite of our finalizer.
+        records: what is remembered of each cluster.
         release: finds out whether a tenant has released a range.
         recorder: takes the events.
         clock: the time.
@@ -112,6 +115,7 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
         installer=Installer(client, tenants, clock, settings.tenant, settings.namespace),
         teardown=Teardown(client, allocations),
         vanished=vanished,
+        records=records,
         tenants=tenants,
         recorder=recorder,
         logged=logged,

@@ -46,6 +46,7 @@ from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.settings import Settings, TenantSettings
 from reconcilers.tenantclients import TenantClients
 from reconcilers.tenantcluster.ownership.identity import TenantIdentities
+from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.tenantcluster.release.check import TenantReleaseCheck
 from reconcilers.tenantcluster.release.teardown import VanishedClusters
 from reconcilers.wiring.tenants import tenant_parts
@@ -130,7 +131,10 @@ class Replica:
         guard = TenantIdentities(
             management, clusters, allocations, settings.tenant.metallb_namespace
         )
-        self.tenants = TenantClients(self.client, settings.tenant, clock, lab.open_tenant, guard)
+        self.records = TenantRecords()
+        self.tenants = TenantClients(
+            self.client, settings.tenant, clock, self.records, lab.open_tenant, guard
+        )
         events = PoolEvents(recorder, clock, settings.pool.event_interval)
         self.pools = NetworkPoolReconciler(
             self.client, pools, allocations, events, clock, settings.pool
@@ -156,7 +160,7 @@ class Replica:
             clock=clock,
             settings=settings.orphans,
         )
-        vanished = VanishedClusters(clusters, allocations, clock)
+        vanished = VanishedClusters(clusters, allocations, self.records, clock)
         known = Caches(pools, allocations, clusters, providers)
         self.tenant_gate = TenantReleaseCheck(
             self.client,
@@ -172,6 +176,7 @@ class Replica:
             known,
             tenants=self.tenants,
             vanished=vanished,
+            records=self.records,
             release=self.gate,
             recorder=recorder,
             clock=clock,

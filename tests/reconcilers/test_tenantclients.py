@@ -10,7 +10,8 @@ from typing_extensions import override
 from controller.errors import Conflict, Invalid, NoAnswer, ServerFailure
 from controller.meta import Key
 from reconcilers.api.resources import IP_ADDRESS_POOL, SERVICE
-from reconcilers.tenantclients import TenantUnavailable
+from reconcilers.tenantclients import TenantClients, TenantUnavailable
+from reconcilers.tenantcluster.record.records import TenantRecords
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.server import Server
@@ -164,7 +165,7 @@ async def test_a_kubeconfig_that_reads_files_is_refused_as_unsafe() -> None:
     lab = Lab()
     meta = {"name": "a-admin-kubeconfig", "namespace": "team"}
     lab.server.add("secrets", {"metadata": meta, "data": {"admin.conf": "ZXZpbDogdHJ1ZQ=="}})
-    strict = type(lab.tenants)(lab.client, lab.settings.tenant, lab.clock)
+    strict = TenantClients(lab.client, lab.settings.tenant, lab.clock, TenantRecords())
     with pytest.raises(TenantUnavailable) as refused:
         async with strict.client(make.tenant()):
             pytest.fail("it must not be entered")

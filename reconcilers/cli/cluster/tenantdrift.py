@@ -19,6 +19,7 @@ from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.inspection import Inside, findings, read_inside
 from reconcilers.tenantcluster.metallb.projection import ProjectionBlocked, projection
+from reconcilers.tenantcluster.record.records import TenantRecords
 
 AT_ONCE = 8
 """Tenants that are asked at once."""
@@ -37,7 +38,7 @@ async def tenant_drift(client: Client, objects: Objects, namespace: str = "") ->
     settings = TenantSettings()
     clock = SystemClock()
     guard = AdmitAll(ClusterIdentity(client, clock))
-    clients = TenantClients(client, settings, clock, guard=guard)
+    clients = TenantClients(client, settings, clock, TenantRecords(), guard=guard)
     found: list[Finding] = []
     asked = 0
     limit = anyio.CapacityLimiter(AT_ONCE)

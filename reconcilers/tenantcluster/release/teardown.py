@@ -31,13 +31,14 @@ from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster, TenantClusterSpec
 from reconcilers.api.tenantmachines import Workers
-from reconcilers.networkpool.owners import LiveOwners
+from reconcilers.networkpool.owners import LiveOwners, noted_uid
 from reconcilers.releaselog import release_fields
 from reconcilers.tenantcluster.allocations.membership import is_foreign, members
 from reconcilers.tenantcluster.allocations.unreadable_members import (
     unreadable_in_list,
     unreadable_members,
 )
+from reconcilers.tenantcluster.record.records import TenantRecord, TenantRecords
 
 OVERTAKEN_SECONDS = 120.0
 """How long after it was added a finalizer may turn out not to have held: an API server gives up a
@@ -51,17 +52,23 @@ class VanishedClusters:
     Args:
         clusters: the clusters; those that leave this cache are remembered.
         allocations: show whether anything is left of one.
+        records: keep the last state of each.
         clock: the time, for how long a finalizer may be overtaken.
     """
 
     def __init__(
-        self, clusters: Cache[TenantCluster], allocations: Cache[IPAllocation], clock: Clock
+        self,
+        clusters: Cache[TenantCluster],
+        allocations: Cache[IPAllocation],
+        records: TenantRecords,
+        clock: Clock,
     ) -> None:
         self._clusters = clusters
         self._allocations = allocations
+        self._records = records
         self._clock = clock
-        self._last: dict[str, TenantCluster] = {}
-        # When this process gave new clusters our finalizer, by uid.
+        # When this process gave new clusters our finalizer, by uid. Not in the record: allocations
+        # may appear after the pass that sees the cluster gone.
         self._new: dict[str, float] = {}
         clusters.subscribe(self._note)
 
@@ -90,12 +97,20 @@ class VanishedClusters:
             uid = allocation.metadata.annotations.get(names.ANNOTATION_TENANT_UID)
             if uid and (present is None or present.metadata.uid != uid):
                 left.setdefault(uid, []).append(allocation)
-        if not unreadable_members(self._allocations, key):
-            known = {uid for uid, one in self._last.items() if one.metadata.key == key}
-            for uid in known - left.keys():
-                del self._last[uid]
         ordered = sorted(left.items(), key=lambda pair: max(a.metadata.revision for a in pair[1]))
         return [(self._known(key, uid), found) for uid, found in ordered]
+
+    def is_needed(self, record: TenantRecord) -> bool:
+        """Return whether an allocation exists that is, or may be, of the cluster of a record."""
+        key = record.key
+        present = self._clusters.get(key)
+        of_unnoted = present.metadata.uid if present is not None else record.uid
+        if any(
+            (noted_uid(allocation) or of_unnoted) == record.uid
+            for allocation in self._allocations.by_index(TENANT_INDEX, str(key))
+        ):
+            return True
+        return bool(unreadable_members(self._allocations, key))
 
     def owner(self, allocation: IPAllocation) -> TenantCluster | None:
         """Return the last known state of an allocation's owner; None if none is noted on it."""
@@ -104,10 +119,11 @@ class VanishedClusters:
 
     def _known(self, key: Key, uid: str) -> TenantCluster:
         """Return a cluster as it was last seen, else one with its name and uid alone."""
+        record = self._records.find(key, uid)
+        if record is not None and record.last_seen is not None:
+            return record.last_seen
         meta = ObjectMeta(key.name, key.namespace, uid, annotations=_ASSUMED)
-        return self._last.get(uid) or TenantCluster(
-            meta, TenantClusterSpec("v0.0.0", Workers(replicas=1))
-        )
+        return TenantCluster(meta, TenantClusterSpec("v0.0.0", Workers(replicas=1)))
 
     def _note(self, change: Change[TenantCluster]) -> None:
         """Keep the last state of a TenantCluster that vanished while it had allocations."""
@@ -121,7 +137,7 @@ class VanishedClusters:
             # Whether anything was projected since it was last seen is unknown, so it is assumed.
             annotations = _ASSUMED | dict(old.metadata.annotations)
             meta = replace(old.metadata, annotations=annotations)
-            self._last[old.metadata.uid] = replace(old, metadata=meta)
+            self._records.of(old).last_seen = replace(old, metadata=meta)
 
 
 _log = structlog.get_logger(__name__)
@@ -133,12 +149,6 @@ class Teardown:
     def __init__(self, client: Client, allocations: Cache[IPAllocation]) -> None:
         self._client = client
         self._allocations = allocations
-        # The first version that showed the deletion of a cluster, and its uid.
-        self._deleted_at: dict[Key, tuple[str, int]] = {}
-
-    def forget(self, key: Key) -> None:
-        """Forget a cluster that is gone."""
-        self._deleted_at.pop(key, None)
 
     async def delete_allocations(self, tenant: TenantCluster) -> int:
         """Delete the tenant's allocations; return how many for load balancers are still there.
@@ -149,9 +159,6 @@ class Teardown:
             Conflict: one changed since it was read; begin again.
             ControllerError: a delete failed; the others were tried all the same.
         """
-        meta = tenant.metadata
-        if self._deleted_at.get(meta.key, ("", 0))[0] != meta.uid:
-            self._deleted_at[meta.key] = (meta.uid, meta.revision)
         found = members(self._allocations, tenant)
         await self._delete(found, "the TenantCluster is being deleted")
         return sum(one.spec.type == names.TYPE_LOADBALANCER for one in found)
@@ -188,27 +195,30 @@ class Teardown:
         if failures:
             raise failures[0]
 
-    async def remove_finalizer(self, tenant: TenantCluster) -> bool:
+    async def remove_finalizer(self, tenant: TenantCluster, *, deleted_at: int) -> bool:
         """Remove our finalizer if nothing is left for load balancers; return whether that is so.
 
         The caller has seen none in the cache. Only a cache that is behind costs a LIST.
+
+        Args:
+            tenant: the cluster.
+            deleted_at: the first resourceVersion that showed its deletion.
 
         Raises:
             Conflict: the cluster changed since it was read; begin again.
             ControllerError: the LIST or the write failed.
         """
-        if not self._has_read_deletion(tenant) and await self._is_any_left(tenant):
+        if not self._has_read(deleted_at) and await self._is_any_left(tenant):
             return False
         await remove_finalizer(self._client, TENANT_CLUSTER, tenant, names.FINALIZER_TENANT)
         return True
 
-    def _has_read_deletion(self, tenant: TenantCluster) -> bool:
+    def _has_read(self, deleted_at: int) -> bool:
         """Return whether the cache of allocations has read past the deletion of the cluster.
 
         Then it shows every allocation that was created before it. Those that are created for a
         deleted cluster are its leftovers, with or without a LIST in between.
         """
-        _, deleted_at = self._deleted_at[tenant.metadata.key]
         return self._allocations.history_confirmed and self._allocations.position >= deleted_at
 
     async def _is_any_left(self, tenant: TenantCluster) -> bool:

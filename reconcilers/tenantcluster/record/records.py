@@ -1,0 +1,112 @@
+"""One record for each TenantCluster: everything that this process remembers of it.
+
+A record belongs to one uid. A cluster that is recreated under its name starts with a new record.
+Safety needs nothing in a record: after a restart all records are empty, and waits are longer,
+never shorter. What has to survive a restart is an annotation.
+
+The parts stand beside the code that uses them, and a function receives its part alone.
+"""
+
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from typing_extensions import override
+
+from controller.meta import Key
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.tenantclients import TenantAccess, TenantAccesses
+
+
+@dataclass(slots=True)
+class TenantRecord:
+    """What this process remembers of one TenantCluster.
+
+    The release check uses `access` and `last_seen`, too. The other parts belong to the pass over
+    the cluster alone.
+
+    Args:
+        key: namespace and name of the cluster.
+        uid: its uid; empty for a cluster that is known by its name alone.
+        access: the client of the tenant.
+        last_seen: the last state of a cluster that is gone and had allocations then.
+        named_at: when status.network last named Services (monotonic seconds); None for never.
+        deleted_at: the first resourceVersion that showed the deletion of the cluster.
+    """
+
+    key: Key
+    uid: str
+    access: TenantAccess = field(default_factory=TenantAccess)
+    last_seen: TenantCluster | None = None
+    named_at: float | None = None
+    deleted_at: int | None = None
+
+    def end_work(self) -> None:
+        """Clear the parts of the pass: the cluster is gone, or another replica's from now on."""
+        self.named_at = None
+        self.deleted_at = None
+
+
+class TenantRecords(TenantAccesses):
+    """The records of all TenantClusters, by name and uid."""
+
+    def __init__(self) -> None:
+        self._records: dict[Key, dict[str, TenantRecord]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._records.values()))
+
+    def __iter__(self) -> Iterator[TenantRecord]:
+        for records in self._records.values():
+            yield from records.values()
+
+    def of(self, tenant: TenantCluster) -> TenantRecord:
+        """Return the record of a cluster; create it at the first use."""
+        return self.at(tenant.metadata.key, tenant.metadata.uid)
+
+    def at(self, key: Key, uid: str) -> TenantRecord:
+        """Return the record of the cluster with this name and uid; create it at the first use."""
+        records = self._records.setdefault(key, {})
+        if uid not in records:
+            records[uid] = TenantRecord(key, uid)
+        return records[uid]
+
+    def find(self, key: Key, uid: str) -> TenantRecord | None:
+        """Return the record of the cluster with this name and uid; None if it has none."""
+        return self._records.get(key, {}).get(uid)
+
+    def of_name(self, key: Key) -> list[TenantRecord]:
+        """Return the records of the clusters of one name."""
+        return list(self._records.get(key, {}).values())
+
+    def names(self) -> list[Key]:
+        """Return the namespace and name of all clusters that have a record."""
+        return list(self._records)
+
+    def retain(self, key: Key, uids: Container[str]) -> list[TenantRecord]:
+        """Remove the records of a name but those with these uids; return the removed ones.
+
+        The caller forgets the clients in their `access`.
+        """
+        removed = [record for record in self.of_name(key) if record.uid not in uids]
+        for record in removed:
+            del self._records[key][record.uid]
+        if not self._records.get(key, {}):
+            self._records.pop(key, None)
+        return removed
+
+    def end_work(self, key: Key) -> None:
+        """Clear what the passes over the clusters of a name remember."""
+        for record in self.of_name(key):
+            record.end_work()
+
+    @override
+    def access_to(self, tenant: TenantCluster) -> TenantAccess:
+        return self.of(tenant).access
+
+    @override
+    def accesses_by_name(self) -> Iterable[tuple[Key, TenantAccess]]:
+        return [(record.key, record.access) for record in self]
+
+    @override
+    def accesses_of_name(self, key: Key) -> Iterable[TenantAccess]:
+        return [record.access for record in self.of_name(key)]

@@ -1,0 +1,1 @@
+"""Tests of what is remembered of a tenant."""

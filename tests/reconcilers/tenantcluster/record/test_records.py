@@ -1,0 +1,107 @@
+"""What is remembered of a TenantCluster ends with it, whichever way it goes."""
+
+import pytest
+
+from controller.errors import NoAnswer
+from controller.meta import Key
+from reconcilers.tenantclients import TenantUnavailable
+from reconcilers.tenantcluster.record.records import TenantRecords
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+from tests.reconcilers.server import Server
+
+CLUSTER = Key("team", "a")
+
+
+async def _ready_lab() -> tuple[Lab, Server]:
+    """Return a lab with a cluster that is Ready, and its tenant."""
+    lab = Lab()
+    lab.server.add("networkpools", make.pool())
+    lab.server.add("providerconfigs", make.provider("lab"))
+    lab.server.add("tenantclusters", make.tenant())
+    lab.gate.real = lab.tenant_gate
+    tenant = lab.tenant_server("a")
+    await lab.rounds()
+    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+    assert [record.uid for record in lab.records] == ["uid-team-a"]
+    return lab, tenant
+
+
+def test_a_recreated_cluster_has_a_record_of_its_own() -> None:
+    records = TenantRecords()
+    earlier = records.of(make.tenant())
+    earlier.named_at = 1.0
+    assert records.of(make.tenant()) is earlier
+    assert records.of(make.tenant(uid="another")).named_at is None
+    assert len(records) == 2
+    assert records.retain(CLUSTER, {"another"}) == [earlier]
+    assert records.retain(CLUSTER, ()) != []
+    assert (len(records), records.names()) == (0, [])
+
+
+def test_a_replica_that_hands_a_cluster_over_keeps_what_the_release_check_needs() -> None:
+    records = TenantRecords()
+    record = records.of(make.tenant())
+    record.named_at, record.last_seen = 1.0, make.tenant()
+    access = record.access
+    records.end_work(CLUSTER)
+    kept = records.of(make.tenant())
+    assert kept.named_at is None
+    assert kept.access is access
+    assert kept.last_seen is not None
+
+
+async def test_nothing_is_remembered_of_a_cluster_that_was_torn_down() -> None:
+    lab, tenant = await _ready_lab()
+    lab.server.delete("tenantclusters", "a", namespace="team")
+    await lab.rounds()
+    assert not lab.server.has("tenantclusters", "a", namespace="team")
+    assert (len(lab.records), lab.tenants.open(), tenant.closed > 0) == (0, [], True)
+
+
+async def test_nothing_is_remembered_of_a_cluster_whose_finalizer_was_removed_by_hand() -> None:
+    lab, tenant = await _ready_lab()
+    lab.server.vanish("tenantclusters", "a", namespace="team")
+    await lab.cluster()
+    [record] = lab.records
+    assert record.last_seen is not None, "its allocations are there"
+    await lab.orphans.sweep()
+    for _ in range(2):
+        await lab.cluster()
+        await lab.rounds()
+    assert lab.server.all("ipallocations") == []
+    await lab.cluster()
+    assert (len(lab.records), lab.tenants.open(), tenant.closed > 0) == (0, [], True)
+
+
+async def test_the_record_of_an_earlier_cluster_goes_with_its_last_allocation() -> None:
+    lab, _ = await _ready_lab()
+    lab.server.vanish("tenantclusters", "a", namespace="team")
+    lab.server.add("tenantclusters", make.tenant(uid="another"))
+    await lab.cluster()
+    assert "uid-team-a" in {record.uid for record in lab.records}
+    await lab.orphans.sweep()
+    for _ in range(3):
+        await lab.rounds()
+    await lab.cluster()
+    assert [record.uid for record in lab.records] == ["another"]
+
+
+async def test_a_client_that_is_in_use_when_its_tenant_is_forgotten_is_closed_afterwards() -> None:
+    lab, tenant = await _ready_lab()
+    [record] = lab.records
+    async with lab.tenants.client(make.tenant()):
+        await lab.tenants.forget(record.access)
+        assert tenant.closed == 0
+    assert tenant.closed == 1
+
+
+async def test_a_cluster_that_is_recreated_does_not_inherit_the_pause_of_a_silent_tenant() -> None:
+    lab, tenant = await _ready_lab()
+    tenant.fail(NoAnswer("timed out"), times=1)
+    await lab.cluster()
+    with pytest.raises(TenantUnavailable):
+        async with lab.tenants.client(make.tenant()):
+            pytest.fail("it is left alone for a while")
+    async with lab.tenants.client(make.tenant(uid="another")):
+        pass
