@@ -14,6 +14,7 @@ from typing import Any
 import click
 import yaml
 
+from reconcilers.cli.flags import NameList
 from reconcilers.cli.run import run
 
 CHART = Path(__file__).parent.parent / "manifests/chart"
@@ -90,6 +91,9 @@ def _accepted(option: click.Parameter) -> Mapping[str, Any]:
     if isinstance(kind, click.types.FuncParamType):
         text = {"type": "string", "pattern": r"^([0-9]+(\.[0-9]+)?(ms|s|m|h)?)+$"}
         return {"anyOf": [text, {"type": "number", "minimum": 0, "maximum": SEVEN_DIGITS}]}
+    if isinstance(kind, NameList):
+        names = {"type": "array", "items": {"type": "string"}}
+        return {"anyOf": [{"type": "string"}, names]}
     return {"type": "string"}
 
 

@@ -317,6 +317,8 @@ WORDS: Mapping[str, Words] = {
                     "PoolUnreadable": "False: those of its pools that exist cannot be read; the"
                     " message names them",
                     "Reconciling": "False: the pools were not reconciled yet",
+                    "NamespaceNotAllowed": "False: --pool-namespaces does not name the namespace"
+                    " of the ProviderConfig and its pools, so they hand out nothing",
                     "ValidationFailed": "False: it names no pools",
                 },
             ),

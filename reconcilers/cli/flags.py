@@ -9,7 +9,7 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import reduce
 from itertools import pairwise
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 from typing_extensions import override
 
 from reconcilers.cli import names
@@ -48,9 +49,16 @@ def option(*declarations: str, **attributes: Any) -> Callable[[F], F]:
 
 
 class NameList(click.ParamType[tuple[str, ...]]):
-    """Names separated by commas."""
+    """Names separated by commas.
+
+    Args:
+        member: the type of a name.
+    """
 
     name = "names"
+
+    def __init__(self, member: click.ParamType[str] = click.STRING) -> None:
+        self._member = member
 
     @override
     def convert(
@@ -66,12 +74,59 @@ class NameList(click.ParamType[tuple[str, ...]]):
         """
         if isinstance(value, tuple):
             return value
-        names_in_order = tuple(
-            dict.fromkeys(name for part in value.split(",") if (name := part.strip()))
+        parts = (part.strip() for part in value.split(","))
+        names_in_order = dict.fromkeys(
+            self._member.convert(name, param, ctx) for name in parts if name
         )
         if value.strip() and not names_in_order:
             self.fail(f"{value!r} has no names; write names, or leave it empty", param, ctx)
-        return names_in_order
+        return tuple(names_in_order)
+
+    @override
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
+        return self._member.get_metavar(param, ctx)
+
+    @override
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the choices for the name after the last comma."""
+        before, comma, last = incomplete.rpartition(",")
+        items = self._member.shell_complete(ctx, param, last)
+        return [
+            CompletionItem(f"{before}{comma}{item.value}", item.type, item.help) for item in items
+        ]
+
+
+def name_list(
+    *declarations: str,
+    default: Sequence[str] = (),
+    member: click.ParamType[str] = click.STRING,
+    **attributes: Any,
+) -> Callable[[F], F]:
+    """Return an option whose values are names: separated by commas, and repeats add up.
+
+    Args:
+        *declarations: the flags.
+        default: the names if the flag is absent.
+        member: the type of a name.
+        **attributes: what `option` takes.
+    """
+    return option(
+        *declarations,
+        type=NameList(member),
+        multiple=True,
+        default=list(default),
+        callback=_join_lists,
+        **attributes,
+    )
+
+
+def _join_lists(
+    _: click.Context, __: click.Parameter, values: Sequence[Sequence[str]]
+) -> tuple[str, ...]:
+    """Return the names of all values of a repeated flag, each once."""
+    return tuple(dict.fromkeys(name for value in values for name in value))
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -226,6 +281,12 @@ def setting_options(function: F) -> F:
     return with_options(function, *map(_option, settings_of(Settings())))
 
 
+def setting_option(section: str, name: str) -> Callable[[F], F]:
+    """Return the option of one setting, as `run` has it."""
+    settings = settings_of(Settings())
+    return _option(next(one for one in settings if (one.section, one.name) == (section, name)))
+
+
 def switch(*declarations: str, default: bool, help: str) -> Callable[[F], F]:  # noqa: A002 - click's word
     """Return an option as Go's flags are: --name, --name=true or --name=false."""
     return option(
@@ -249,10 +310,12 @@ def _option(setting: Setting) -> Callable[[F], F]:
         case int():
             share = setting.name == "percent"  # the only one that has a most, and may be 0
             more["type"] = click.IntRange(0, 100) if share else click.IntRange(min=1)
-        case tuple() if setting.name == "integration":
-            more = {"type": click.Choice(INTEGRATIONS), "multiple": True}
+        case tuple() as default if setting.name == "integration":
+            member = click.Choice(INTEGRATIONS)
+            return name_list(setting.flag, default=default, member=member, help=setting.help)
         case tuple() as default:
-            more = {"type": NameList(), "default": ",".join(default), "metavar": "NAMESPACE,..."}
+            metavar = "NAMESPACE,..."
+            return name_list(setting.flag, default=default, metavar=metavar, help=setting.help)
         case _:
             pass
     return option(setting.flag, **more, help=setting.help)

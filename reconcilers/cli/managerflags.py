@@ -15,7 +15,7 @@ import structlog
 
 from controller import logs
 from controller.options import ManagerOptions, SelfSigned
-from reconcilers.cli.flags import duration, option, rendered, switch, with_options
+from reconcilers.cli.flags import duration, name_list, option, rendered, switch, with_options
 from reconcilers.cli.problems import EXIT_PROBLEM
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -116,18 +116,16 @@ def manager_options(function: F) -> F:
             default="butler-ipam-webhook-certificates",
             help="Secret in which replicas share a certificate of their own making.",
         ),
-        option(
+        name_list(
             *("--webhook-configuration", "validating"),
-            multiple=True,
             default=["butler-ipam"],
-            help="ValidatingWebhookConfiguration that is told whom to trust; may be repeated.",
+            metavar="NAME,...",
+            help="ValidatingWebhookConfigurations that are told whom to trust.",
         ),
-        option(
+        name_list(
             *("--webhook-cert-name", "names"),
-            multiple=True,
-            metavar="NAME",
-            help="Further name or address in that certificate, where webhooks are called by URL;"
-            " may be repeated.",
+            metavar="NAME,...",
+            help="Further names or addresses in that certificate, for webhooks called by URL.",
         ),
     )
 

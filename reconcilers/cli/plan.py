@@ -15,7 +15,7 @@ from reconcilers.api.fields import INT32_MAX
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.names import DEFAULT_NAMESPACE
 from reconcilers.cli import problems
-from reconcilers.cli.flags import option
+from reconcilers.cli.flags import option, setting_option
 from reconcilers.cli.output import FORMS, Form, as_list, plain, show, tables
 from reconcilers.cli.planning.audit import Audit
 from reconcilers.cli.planning.forecast import Forecast
@@ -82,7 +82,14 @@ def work_out(
     default = referred(manifests.platform_default, settings.namespace)
     unreadable_pools = manifests.unreadable_of("NetworkPool").keys()
     pools = views.NetworkPools(list(ledger.pools), unreadable_pools)
-    others = partial(views.from_manifests, manifests.others, settings.namespace, pools, now)
+    others = partial(
+        views.from_manifests,
+        manifests.others,
+        settings.namespace,
+        pools,
+        now,
+        namespaces=settings.pool.namespaces,
+    )
     shown = others()
     forecast = Forecast(
         ledger,
@@ -177,6 +184,7 @@ def size(text: str) -> Size:
     default=Settings().pool.max_addresses,
     help="The largest pool of IPv4, in addresses.",
 )
+@setting_option("pool", "namespaces")
 @option(
     "--backfill-node-allocations",
     is_flag=True,
@@ -252,11 +260,15 @@ def _describe_unreadable(names: Sequence[str]) -> str:
 
 
 def _settings(
-    *, namespace: str, max_pool_addresses: int, backfill_node_allocations: bool
+    *,
+    namespace: str,
+    max_pool_addresses: int,
+    pool_namespaces: tuple[str, ...],
+    backfill_node_allocations: bool,
 ) -> Settings:
     base = Settings(namespace=namespace)
     return replace(
         base,
-        pool=replace(base.pool, max_addresses=max_pool_addresses),
+        pool=replace(base.pool, max_addresses=max_pool_addresses, namespaces=pool_namespaces),
         tenant=replace(base.tenant, backfill_nodes=backfill_node_allocations),
     )

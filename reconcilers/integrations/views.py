@@ -127,6 +127,7 @@ def from_manifests(
     now: datetime,
     *,
     held: planning.Held | None = None,
+    namespaces: Sequence[str] = (),
 ) -> Views:
     """Return what integrations show of manifests of kinds that are known here.
 
@@ -137,6 +138,7 @@ def from_manifests(
         now: the time.
         held: what IPAllocations hold of NetworkPools, to work out what waiting requests would
             get; None to leave them waiting.
+        namespaces: those whose NetworkPools hand out addresses; empty for all.
     """
     found = Found(
         objects.from_bodies((body for body in bodies if objects.is_known(body)), namespace),
@@ -144,7 +146,8 @@ def from_manifests(
         _of_manifests(bodies, VITISTACK, namespace, now),
     )
     spaces = spaces_of(found, pools)
-    return _with_overlaps(merge_views(_views(found, pools, now, spaces, held)), spaces)
+    shown = _views(found, pools, now, spaces, held, namespaces)
+    return _with_overlaps(merge_views(shown), spaces)
 
 
 def _with_overlaps(views: Views, spaces: SpaceIndex) -> Views:
@@ -200,11 +203,12 @@ def _views(
     now: datetime,
     spaces: SpaceIndex,
     held: planning.Held | None = None,
+    namespaces: Sequence[str] = (),
 ) -> Sequence[Views]:
     """Return what each platform shows, in the order of `Found`."""
     planned = held is not None
     return (
-        _of_clusterapi(found.clusterapi, pools, now, spaces, held),
+        _of_clusterapi(found.clusterapi, pools, now, spaces, held, namespaces),
         _of_kubermatic(found.kubermatic, now, planned=planned),
         _of_vitistack(found.vitistack, now, planned=planned),
     )
@@ -216,11 +220,12 @@ def _of_clusterapi(
     now: datetime,
     spaces: SpaceIndex,
     held: planning.Held | None,
+    namespaces: Sequence[str],
 ) -> Views:
     caches = found.caches(pools.readable, pools.unreadable)
     planned, bodies = list[Planned](), list[Mapping[str, Any]]()
     if held is not None:
-        plan = planning.Plan(caches, held, now, spaces)
+        plan = planning.Plan(caches, held, now, spaces, namespaces)
         planned, bodies = plan.run(), plan.bodies(found.bodies)
     contents = list(views.pools_of(caches))
     return replace(

@@ -254,7 +254,7 @@ def decide(
         pool: the pool.
         view: its allocations.
         geometry: what it may hand out of each family, its first one first.
-        batch: the most to hand out.
+        batch: the most to hand out; with 0, no request is looked at.
         also_held: what others than allocations hold.
         named: returns that by name, where allocations may hold it as well.
     """
@@ -265,7 +265,8 @@ def decide(
         for space, one in product(spaces, also_held):
             space.hold(one)
         room = min(batch, MAX_ASSIGNMENTS - len(settled.promises))
-        choice = choose(pool, Waiting(view, settled.promises), spaces, room)
+        asking = Waiting(view, settled.promises)
+        choice = choose(pool, asking, spaces, room) if batch else Choice((), (), more=False)
         capacities = tuple(space.capacity() for space in spaces)
         return Decision(settled, choice, tuple(geometry), capacities, claimed, named)
 

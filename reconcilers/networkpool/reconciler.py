@@ -5,6 +5,9 @@ being deleted?   hand out nothing; go when no allocation holds or is promised a 
 no finalizer?    add it, so that a deletion waits for the pool's allocations
 no memory?       raise_fence (pending_promises.py)
 otherwise        read, decide, write the pool, write the allocations
+
+A pool in a namespace that `--pool-namespaces` does not name gets the same pass, which hands out
+nothing new: its ranges are kept, earlier promises are written, and its figures stay current.
 """
 
 from collections.abc import Sequence
@@ -32,6 +35,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.conditions import Finding
 from reconcilers.networkpool import status
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.offers import layout_offers, network_pool_spaces
@@ -62,7 +66,6 @@ from reconcilers.networkpool.view import (
     View,
 )
 from reconcilers.networkpool.waitlog import WaitLog
-from reconcilers.poolnamespaces import NAMESPACE_NOT_ALLOWED, describe_refused_namespace
 from reconcilers.promises.due import RETRY, DuePromises
 from reconcilers.promises.journal import Promise
 from reconcilers.settings import PoolSettings
@@ -170,13 +173,11 @@ class NetworkPoolReconciler:
     async def _reconcile(self, pool: NetworkPool) -> Outcome:
         """Serve a pool that is not being deleted, unless its spec or status forbids it."""
         pool = await self._with_finalizer(pool)
-        refused = describe_refused_namespace(pool.metadata.namespace, self._settings.namespaces)
-        if refused:
-            return await self._block_namespace(pool, refused)
+        closed = status.closed_by_namespace(pool, self._settings.namespaces)
         try:
             geometry = self._specs.layouts(pool)
         except InvalidPool as invalid:
-            return await self._block_invalid(pool, invalid.messages)
+            return await self._block_invalid(pool, invalid.messages, closed)
         last = self._reader.cached(pool.metadata.key).contents.last_foreign_write
         other = self._foreign.of_pool(pool, last, self._clock.now())
         if other is not None:
@@ -185,14 +186,7 @@ class NetworkPoolReconciler:
         if memory(pool) is None and wait > 0:
             return Blocked(OUTDATED, wait)
         pool, view = await self._with_memory(pool)
-        return await self._serve(pool, view, geometry)
-
-    async def _block_namespace(self, pool: NetworkPool, why: str) -> Outcome:
-        """Hand out nothing in a namespace whose pools do not count; say so on the pool."""
-        wanted = status.namespace_not_allowed(pool, why, self._clock.now())
-        if status.differs(pool.status, wanted):
-            await self._client.patch_status(NETWORK_POOL, pool, wanted)
-        return Blocked(NAMESPACE_NOT_ALLOWED, self._settings.resync)
+        return await self._serve(pool, view, geometry, closed)
 
     async def _block_foreign(self, pool: NetworkPool, other: ForeignManager) -> Outcome:
         """Hand out nothing until the other controller has stopped writing; say so on the pool."""
@@ -223,19 +217,35 @@ class NetworkPoolReconciler:
     async def _raise_fence(self, pool: NetworkPool, listed: View) -> tuple[NetworkPool, View]:
         return await raise_fence(self._client, self._writer, pool, listed, self._clock.now())
 
-    async def _serve(self, pool: NetworkPool, view: View, geometry: Sequence[Layout]) -> Outcome:
-        """Write promises to the pool, then ranges and refusals to allocations, then events."""
+    async def _serve(
+        self,
+        pool: NetworkPool,
+        view: View,
+        geometry: Sequence[Layout],
+        closed: Finding | None = None,
+    ) -> Outcome:
+        """Write promises to the pool, then ranges and refusals to allocations, then events.
+
+        Args:
+            pool: the pool.
+            view: its allocations.
+            geometry: what it may hand out of each family.
+            closed: condition Ready if it hands out nothing new; None if it does.
+        """
         others = self._others
         held, named = others.held(pool), partial(others.named, pool)
-        decision = decide(pool, view, geometry, self._settings.batch, held, named)
-        pool = await self._write_pool(pool, view, decision)
+        batch = 0 if closed is not None else self._settings.batch
+        decision = decide(pool, view, geometry, batch, held, named)
+        pool = await self._write_pool(pool, view, decision, closed)
         written = await self._write_promised(pool, view, decision)
         refusals = new_refusals(decision.choice.refusals)
         refused = await self._writer.refuse(refusals, self._clock.now())
         self._events.allocations.served(pool, written, refusals, refused)
         return self._next(pool, decision, [*written, *refused])
 
-    async def _write_pool(self, pool: NetworkPool, view: View, decision: Decision) -> NetworkPool:
+    async def _write_pool(
+        self, pool: NetworkPool, view: View, decision: Decision, closed: Finding | None
+    ) -> NetworkPool:
         """Write the pool's status if there are promises to make, refusals to back, or changes.
 
         A refusal is written only after a write of the pool succeeded in the same pass, so that a
@@ -243,7 +253,7 @@ class NetworkPoolReconciler:
         status makes no new version, but its precondition is checked all the same.
         """
         overlapping = self._spaces.finding(layout_offers(pool, decision.layouts))
-        wanted = status.served(pool, view, decision, self._clock.now(), overlapping)
+        wanted = status.served(pool, view, decision, self._clock.now(), overlapping, closed)
         if not (
             decision.choice.grants
             or new_refusals(decision.choice.refusals)
@@ -339,8 +349,10 @@ class NetworkPoolReconciler:
         except (Conflict, NotFound) as error:
             _log.info("A pool changed before its status was written", error=str(error))
 
-    async def _block_invalid(self, pool: NetworkPool, problems: tuple[str, ...]) -> Outcome:
-        wanted = status.invalid(pool, problems, self._clock.now())
+    async def _block_invalid(
+        self, pool: NetworkPool, problems: tuple[str, ...], closed: Finding | None
+    ) -> Outcome:
+        wanted = status.invalid(pool, problems, self._clock.now(), closed)
         if status.differs(pool.status, wanted):
             await self._client.patch_status(NETWORK_POOL, pool, wanted)
         return Blocked("ValidationFailed")

@@ -25,7 +25,7 @@ from reconcilers.networkpool.view import (
     View,
     named_with_count,
 )
-from reconcilers.poolnamespaces import NAMESPACE_NOT_ALLOWED
+from reconcilers.poolnamespaces import NAMESPACE_NOT_ALLOWED, describe_refused_namespace
 
 STALLED = "Stalled"
 NO_CAPACITY = "NoCapacity"
@@ -129,6 +129,7 @@ def served(
     decision: Decision,
     now: datetime,
     overlapping: Finding | None = None,
+    closed: Finding | None = None,
 ) -> dict[str, Any]:
     """Return the whole status of a pool whose spec is sound.
 
@@ -138,13 +139,14 @@ def served(
         decision: what the pass hands out.
         now: the time.
         overlapping: whether other pools hand out the same addresses; None while that is not known.
+        closed: condition Ready of a pool that hands out nothing; None if it hands out ranges.
     """
     found = summary(view, decision)
     wrong = problems.findings(pool, view, decision, overlapping)
     alone = [problems.none_foreign()] if find(pool.status.conditions, FOREIGN_MANAGER) else []
     conditions = with_findings(
         remove_condition(pool.status.conditions, STALLED),
-        [found.ready(), *found.tiers(), *wrong, *alone],
+        [closed or found.ready(), *found.tiers(), *wrong, *alone],
         pool.metadata.generation,
         now,
     )
@@ -156,11 +158,20 @@ def served(
     }
 
 
-def invalid(pool: NetworkPool, problems: Sequence[str], now: datetime) -> dict[str, Any]:
-    """Return the status of a pool whose spec contradicts itself. Its promises stay as they are."""
+def invalid(
+    pool: NetworkPool, problems: Sequence[str], now: datetime, closed: Finding | None = None
+) -> dict[str, Any]:
+    """Return the status of a pool whose spec contradicts itself. Its promises stay as they are.
+
+    Args:
+        pool: the pool.
+        problems: of its spec.
+        now: the time.
+        closed: condition Ready if another reason comes first; Stalled names the problems.
+    """
     message = f"validation errors: [{', '.join(problems)}]"
     findings = [
-        Finding(READY, False, "ValidationFailed", message),
+        closed or Finding(READY, False, "ValidationFailed", message),
         Finding(STALLED, True, "ValidationFailed", message),
         *(Finding(tier, False, NO_CAPACITY, "Pool has no allocatable IPs") for tier, _ in TIERS),
     ]
@@ -208,10 +219,18 @@ def definition_outdated(pool: NetworkPool, now: datetime) -> dict[str, Any]:
     return _conditions_only(pool, [Finding(READY, False, "DefinitionOutdated", message)], now)
 
 
-def namespace_not_allowed(pool: NetworkPool, why: str, now: datetime) -> dict[str, Any]:
-    """Return the status of a pool in a namespace whose pools do not count."""
+def closed_by_namespace(pool: NetworkPool, namespaces: Sequence[str]) -> Finding | None:
+    """Return condition Ready of a pool in a namespace whose pools hand out nothing; None if not.
+
+    Args:
+        pool: the pool.
+        namespaces: those of `--pool-namespaces`; empty for all.
+    """
+    why = describe_refused_namespace(pool.metadata.namespace, namespaces)
+    if not why:
+        return None
     message = f"nothing is handed out, ranges from before are kept: {why}"
-    return _conditions_only(pool, [Finding(READY, False, NAMESPACE_NOT_ALLOWED, message)], now)
+    return Finding(READY, False, NAMESPACE_NOT_ALLOWED, message)
 
 
 def foreign_managed(

@@ -146,27 +146,28 @@ def pools(
     config: ProviderConfig,
     find: Callable[[Key], NetworkPool | None],
     unreadable: Container[Key] = (),
+    namespaces: Sequence[str] = (),
 ) -> tuple[Finding, Capacity] | None:
     """Return the PoolAvailable condition and the capacity; None outside IPAM mode.
 
-    A pool that cannot be read adds nothing to the capacity, because it hands out nothing.
+    A pool that cannot be read adds nothing to the capacity, because it hands out nothing. Nor does
+    a pool in a namespace whose pools hand out nothing.
 
     Args:
         config: the ProviderConfig.
         find: returns a NetworkPool, or None if it does not exist.
         unreadable: the NetworkPools that cannot be decoded.
+        namespaces: those whose pools hand out ranges; empty for all.
     """
     network = config.spec.networking
     if network.mode != IPAM:
         return None
-    if not network.poolRefs:
-        finding = Finding(
-            POOL_AVAILABLE,
-            False,
-            VALIDATION_FAILED,
-            "network.mode is 'ipam' but no poolRefs configured",
-        )
-        return finding, Capacity()
+    refused = refused_namespace(config, namespaces)  # the pools are in the same namespace
+    if refused is not None or not network.poolRefs:
+        reason, message = VALIDATION_FAILED, "network.mode is 'ipam' but no poolRefs configured"
+        if refused is not None:
+            reason, message = refused.reason, refused.message
+        return Finding(POOL_AVAILABLE, False, reason, message), Capacity()
     unread = unreadable_pools(config, unreadable)
     absent = [name for name in absent_pools(config, find) if name not in unread]
     also = f"; {describe_absent_pools(config, absent)}" if absent else ""

@@ -120,11 +120,12 @@ class ProviderConfigReconciler:
     async def _evaluate(self, config: ProviderConfig) -> Evaluation:
         """Check the spec, the credentials Secret, the team and the pools of a ProviderConfig."""
         findings: list[Finding] = []
-        wrong = evaluation.refused_namespace(config, self._settings.pool.namespaces)
+        namespaces = self._settings.pool.namespaces
+        wrong = evaluation.refused_namespace(config, namespaces)
         wrong = wrong or evaluation.validity(config) or await self._team(config)
         if wrong is not None:
             findings.append(wrong)
-        evaluated = evaluation.pools(config, self._pools.get, self._pools.unreadable)
+        evaluated = evaluation.pools(config, self._pools.get, self._pools.unreadable, namespaces)
         if evaluated is not None:
             findings.append(evaluated[0])
         return Evaluation(

@@ -151,23 +151,13 @@ class Providers:
             raise DefaultUnknown(unknown.why)
         return None
 
-    def misconfigured(
+    def find_obstacle(
         self, tenant: TenantCluster, provider: ProviderConfig | None
     ) -> Finding | None:
-        """Return why no addresses can be asked for, None if they can; see `for_tenant`."""
+        """Return why `tenant` gets no addresses by its provider; None if it does."""
         default = self._platform.key if self._platform is not None else None
         wanted = wanted_provider(tenant, self._namespace, default)
-        return misconfigured(tenant, provider, wanted)
-
-    def denied(self, tenant: TenantCluster, provider: ProviderConfig | None) -> Finding | None:
-        """Return why the provider may not be used for `tenant`, None if it may."""
-        if provider is None:
-            return None
-        refused = describe_refused_namespace(provider.metadata.namespace, self._namespaces)
-        if refused:
-            message = f"ProviderConfig {provider.metadata.key} is not used: {refused}"
-            return network_ready(False, NAMESPACE_NOT_ALLOWED, message)
-        return denied(tenant, provider)
+        return find_obstacle(tenant, provider, wanted, self._namespaces)
 
     async def _read(self) -> "_Default":
         """Read the default of ButlerConfig; none if there is no such object or no such kind.
@@ -310,15 +300,19 @@ def provider_unknown(why: ProviderUnknown) -> Finding:
     return network_ready(False, why.reason, str(why))
 
 
-def misconfigured(
-    tenant: TenantCluster, provider: ProviderConfig | None, wanted: Key | None
+def find_obstacle(
+    tenant: TenantCluster,
+    provider: ProviderConfig | None,
+    wanted: Key | None,
+    namespaces: Sequence[str] = (),
 ) -> Finding | None:
-    """Return why no addresses can be asked for, None if they can.
+    """Return why a cluster gets no addresses by its ProviderConfig; None if it does.
 
     Args:
         tenant: the cluster.
         provider: its ProviderConfig; None if it does not exist.
         wanted: what `wanted_provider` returned.
+        namespaces: the namespaces whose ProviderConfigs count; empty for all.
     """
     if provider is None:
         return network_ready(False, "ProviderConfigNotFound", describe_absent(tenant, wanted))
@@ -326,7 +320,11 @@ def misconfigured(
         return network_ready(
             False, "NetworkNotReady", "IPAM mode but no poolRefs configured on provider"
         )
-    return None
+    refused = describe_refused_namespace(provider.metadata.namespace, namespaces)
+    if refused:
+        message = f"ProviderConfig {provider.metadata.key} is not used: {refused}"
+        return network_ready(False, NAMESPACE_NOT_ALLOWED, message)
+    return _denied(tenant, provider)
 
 
 def describe_absent(tenant: TenantCluster, wanted: Key | None) -> str:
@@ -338,14 +336,12 @@ def describe_absent(tenant: TenantCluster, wanted: Key | None) -> str:
     return f"the platform's default is ProviderConfig {wanted}, which does not exist"
 
 
-def denied(tenant: TenantCluster, provider: ProviderConfig | None) -> Finding | None:
+def _denied(tenant: TenantCluster, provider: ProviderConfig) -> Finding | None:
     """Return why the provider's scope excludes `tenant`, None if it does not.
 
     A provider of one team serves that team's clusters. A cluster that names no team is taken for
     its namespace's, which other controllers guard.
     """
-    if provider is None:
-        return None
     scope = provider.spec.scope
     if scope is None or scope.type != TEAM or scope.teamRef is None:
         return None

@@ -274,8 +274,7 @@ class TenantClusterReconciler:
             reason = provider_unknown(unknown)
             await self._write_status(tenant, status.problem_verdict(tenant, reason, PROVISIONING))
             return Blocked(unknown.reason, UNKNOWN_SECONDS)
-        problem = self._providers.misconfigured(tenant, provider)
-        problem = problem or self._providers.denied(tenant, provider)
+        problem = self._providers.find_obstacle(tenant, provider)
         if problem is not None or provider is None:
             return await self._block_misconfigured(tenant, problem)
         if provider.spec.networking.mode != IPAM:

@@ -49,23 +49,9 @@ from reconcilers.tenantcluster.provider import (
 )
 from reconcilers.webhooks import ipallocation, networkpool, providerconfig, tenantcluster
 from reconcilers.webhooks.tenantcluster import Provision
-from reconcilers.webhooks.verdict import NOTHING, Verdict, forbidden
+from reconcilers.webhooks.verdict import NOTHING, Verdict, forbidden, refused_namespace
 
 T_contra = TypeVar("T_contra", contravariant=True)
-
-
-def refused_namespace(namespace: str, allowed: Sequence[str]) -> Verdict | None:
-    """Return the refusal of a NetworkPool or ProviderConfig by its namespace; None if it may be.
-
-    Args:
-        namespace: of the object.
-        allowed: the namespaces that may hold such objects; empty for all.
-    """
-    why = describe_refused_namespace(namespace, allowed)
-    if not why:
-        return None
-    what = f"{why}. Create it in one of these, or let an administrator add the namespace"
-    return Verdict.from_causes([forbidden(("metadata", "namespace"), what)])
 
 
 class Validator(Protocol[T_contra]):

@@ -1,10 +1,11 @@
 """What the rules say of a write: causes to refuse it, and warnings."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 from controller.errors import Cause
+from reconcilers.poolnamespaces import describe_refused_namespace
 from reconcilers.poolspec import Path, Remark
 
 INVALID = "FieldValueInvalid"
@@ -90,3 +91,17 @@ def bounded(causes: Iterable[Cause], path: Path, what: str) -> list[Cause]:
         return found
     more = len(found) - MOST_CAUSES
     return [*found[:MOST_CAUSES], forbidden(path, f"and {more} more {what}")]
+
+
+def refused_namespace(namespace: str, allowed: Sequence[str]) -> Verdict | None:
+    """Return the refusal of a NetworkPool or ProviderConfig by its namespace; None if it may be.
+
+    Args:
+        namespace: of the object.
+        allowed: the namespaces that may hold such objects; empty for all.
+    """
+    why = describe_refused_namespace(namespace, allowed)
+    if not why:
+        return None
+    what = f"{why}. Create it in one of these, or let an administrator add the namespace"
+    return Verdict.from_causes([forbidden(("metadata", "namespace"), what)])

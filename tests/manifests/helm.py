@@ -123,6 +123,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "dict": dict,
     "dig": lambda *path: nested(path[:-2], path[-2], path[-1]),
     "trunc": lambda length, text: text[:length],
+    "kindIs": lambda kind, value: {"slice": isinstance(value, list)}[kind],
+    "join": lambda separator, values: separator.join(text_of(value) for value in values),
     "trimSuffix": lambda suffix, text: text.removesuffix(suffix),
 }
 

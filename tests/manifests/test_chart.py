@@ -96,6 +96,13 @@ def test_settings_become_flags_that_the_command_knows() -> None:
     assert "--concurrency=4" in args
 
 
+@pytest.mark.parametrize("names", ["network,platform", ["network", "platform"]])
+def test_a_setting_that_takes_names_takes_a_list(names: Any) -> None:
+    values = {"settings": {"pool-namespaces": names}}
+    assert judged(values) == []
+    assert "--pool-namespaces=network,platform" in container(render(**values))["args"]
+
+
 @pytest.mark.parametrize(
     "values",
     [

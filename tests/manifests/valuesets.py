@@ -35,6 +35,7 @@ VALUE_SETS: Mapping[str, Values] = {
     "settings": {"settings": {"growth-when-exhausted": "2s", "concurrency": 4}},
     "shards": {"replicaCount": 3, "settings": {"shards": 8}},
     "odd settings": {"settings": ODD_SETTINGS, "priorityClassName": "123"},
+    "names as a list": {"settings": {"pool-namespaces": ["network", "butler-system"]}},
     "other name": {"fullnameOverride": "other"},
     "longest name": {"fullnameOverride": LONGEST_NAME},
     "name of its own": {"nameOverride": "ipam"},

@@ -53,6 +53,77 @@ async def test_a_pool_elsewhere_hands_out_nothing_and_says_so() -> None:
     assert lab.server.revision == revision
 
 
+def figures(lab: Lab) -> tuple[int, int, int]:
+    """Return how many addresses of the pool are held and free, and how many allocations hold."""
+    status = lab.see("networkpools", "lab")
+    return status["allocatedIPs"], status["availableIPs"], status["allocationCount"]
+
+
+async def test_the_figures_of_a_pool_elsewhere_follow_its_ranges() -> None:
+    lab = lab_with(ELSEWHERE)
+    lab.server.add("ipallocations", make.allocation("a", held=("10.40.0.0", "10.40.0.199")))
+    lab.server.add("ipallocations", make.allocation("b", held=("10.40.0.200", "10.40.0.207")))
+    lab.server.add("ipallocations", make.allocation("waits", size=4))
+    await lab.rounds()
+    assert figures(lab) == (208, 48, 2)
+    assert condition(lab, "networkpools", "lab", "CapacityWarning")[0] == "True"
+    lab.server.delete("ipallocations", "a")
+    await lab.rounds()
+    assert figures(lab) == (8, 248, 1)
+    assert condition(lab, "networkpools", "lab", "CapacityWarning")[0] == "False"
+    assert condition(lab, "networkpools", "lab", "Ready")[1] == "NamespaceNotAllowed"
+    assert "startAddress" not in lab.see("ipallocations", "waits")
+
+
+async def test_a_range_that_a_pool_promised_before_is_written() -> None:
+    lab = lab_with(ELSEWHERE)
+    waiting = make.allocation("a", size=4)
+    lab.server.add("ipallocations", waiting)
+    version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
+    promise = make.promise(waiting, "10.40.0.0", "10.40.0.3", version=version)
+    entries = [make.listed(promise)]
+    lab.server.edit("networkpools", "lab", {"status": {"assignments": entries}})
+    await lab.pool()
+    await lab.clock.advance(lab.settings.pool.foreign_patience)
+    await lab.pool()
+    assert lab.see("ipallocations", "a")["startAddress"] == "10.40.0.0"
+    await lab.pool()
+    assert figures(lab) == (4, 252, 1)
+
+
+async def test_a_pool_elsewhere_with_a_wrong_spec_reports_both() -> None:
+    lab = Lab(ELSEWHERE)
+    lab.server.add("networkpools", make.pool(reserved=["10.99.0.0/24"]))
+    await lab.pool()
+    assert condition(lab, "networkpools", "lab", "Ready")[1] == "NamespaceNotAllowed"
+    assert condition(lab, "networkpools", "lab", "Stalled")[:2] == ["True", "ValidationFailed"]
+
+
+async def test_a_pool_is_served_again_once_its_namespace_is_listed() -> None:
+    lab = lab_with(ELSEWHERE)
+    lab.server.add("ipallocations", make.allocation("a", size=4))
+    await lab.pool()
+    lab.settings = Settings(pool=PoolSettings(namespaces=(HOME,)))
+    restarted = lab.another()
+    await restarted.pools.reconcile(make.key("lab"))
+    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
+    assert condition(lab, "networkpools", "lab", "Ready")[:2] == ["True", "Ready"]
+
+
+async def test_a_provider_elsewhere_has_room_for_no_tenant() -> None:
+    lab = lab_with(ELSEWHERE)
+    await lab.pool()
+    await lab.provider()
+    assert condition(lab, "providerconfigs", "default", "PoolAvailable") == [
+        "False",
+        "NamespaceNotAllowed",
+        WHY,
+    ]
+    capacity = lab.see("providerconfigs", "default").get("capacity") or {}
+    assert not capacity.get("availableIPs")
+    assert not capacity.get("estimatedTenants")
+
+
 async def test_a_pool_in_a_listed_namespace_is_served() -> None:
     lab = lab_with(Settings(pool=PoolSettings(namespaces=("platform", HOME))))
     lab.server.add("ipallocations", make.allocation("a", size=4))
@@ -123,14 +194,6 @@ async def test_a_ready_cluster_keeps_its_addresses_when_its_namespace_is_no_long
 def test_a_namespace_that_can_be_none_is_refused_at_the_start() -> None:
     with pytest.raises(ConfigurationError, match="pool namespaces: 'No Space' is not as objects"):
         checked(Settings(pool=PoolSettings(namespaces=("platform", "No Space"))))
-
-
-def test_the_flag_takes_names_separated_by_commas() -> None:
-    option = next(one for one in run.params if "--pool-namespaces" in one.opts)
-    assert option.type.convert(" a, b,,a", None, None) == ("a", "b")
-    assert option.type.convert("", None, None) == ()
-    assert option.type.convert(" ", None, None) == ()
-    assert "--pool-namespaces" in CliRunner().invoke(run, ["--help"]).output
 
 
 @pytest.mark.parametrize("value", [",", " , ,"])

@@ -26,7 +26,7 @@ from reconcilers.tenantcluster.provider import ProviderUnreadable
 from reconcilers.webhooks import providerconfig, tenantcluster
 from reconcilers.webhooks.ipallocation import validated_alone
 from reconcilers.webhooks.tenantcluster import Provision
-from reconcilers.webhooks.verdict import Verdict
+from reconcilers.webhooks.verdict import Verdict, refused_namespace
 
 _MANY = 20
 """How many overlaps of one pool are named one by one."""
@@ -61,6 +61,11 @@ class Audit:
 
     def run(self) -> None:
         """Audit all manifests."""
+        namespaces = self._settings.pool.namespaces
+        manifests: Sequence[Manifest[Any]] = [*self._read.pools, *self._read.providers]
+        for manifest in manifests:
+            if refusal := refused_namespace(manifest.key.namespace, namespaces):
+                self._causes(manifest, refusal)
         for pool in self._read.pools:
             self._pool(pool)
         self._pools_among_each_other()

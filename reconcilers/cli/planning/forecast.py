@@ -68,7 +68,7 @@ from reconcilers.tenantcluster.allocations.unreadable_members import unreadable_
 from reconcilers.tenantcluster.provider import (
     ProviderUnreadable,
     chosen,
-    misconfigured,
+    find_obstacle,
     provider_unknown,
     wanted_provider,
 )
@@ -176,9 +176,12 @@ class Forecast:
             pool,
             view,
             layouts,
-            self.settings.pool.batch,
+            0 if self._closed(pool) is not None else self.settings.pool.batch,
             self.also_held.get(pool.metadata.key, ()),
         )
+
+    def _closed(self, pool: NetworkPool) -> Finding | None:
+        return status.closed_by_namespace(pool, self.settings.pool.namespaces)
 
     def _write_pool_status(self, pool: NetworkPool) -> None:
         """Write a pool's status as it is once everything rests."""
@@ -193,7 +196,7 @@ class Forecast:
         try:
             layouts = ranges.layouts(pool.spec, self.settings.pool.max_addresses)
         except InvalidPool as invalid:
-            wanted = status.invalid(pool, invalid.messages, self.now)
+            wanted = status.invalid(pool, invalid.messages, self.now, self._closed(pool))
             self.ledger.pools.write_status(pool, wanted)
             return
         if unreadable is not None:
@@ -244,7 +247,7 @@ class Forecast:
         input is shown.
         """
         overlapping = self.spaces.finding(layout_offers(pool, decision.layouts))
-        wanted = status.served(pool, view, decision, self.now, overlapping)
+        wanted = status.served(pool, view, decision, self.now, overlapping, self._closed(pool))
         for name in ("assignments", "allocationsRevision"):
             wanted.pop(name, None)
         if pool.status.assignments:
@@ -278,7 +281,7 @@ class Forecast:
     def _problem(self, tenant: TenantCluster, provider: ProviderConfig | None) -> Finding | None:
         """Return why a cluster cannot request addresses of its provider; None if it can."""
         wanted = wanted_provider(tenant, self.settings.namespace, self.platform_default)
-        return misconfigured(tenant, provider, wanted)
+        return find_obstacle(tenant, provider, wanted, self.settings.pool.namespaces)
 
     def _unknown(self, tenant: TenantCluster) -> Finding | None:
         """Return which unreadable objects keep a cluster as it is; None for none."""
@@ -310,7 +313,8 @@ class Forecast:
     def _planner(self) -> RequestPlanner:
         ledger, limit = self.ledger, self.settings.pool.max_addresses
         if self._shared is None:
-            choice = PoolChoice(ledger.pools.cache, ledger.allocations.cache, limit)
+            allowed = self.settings.pool.namespaces
+            choice = PoolChoice(ledger.pools.cache, ledger.allocations.cache, limit, allowed)
             self._shared = RequestPlanner(ledger.allocations.cache, choice)
         return self._shared
 
@@ -380,7 +384,8 @@ class Forecast:
             if change and not tenant.metadata.terminating:
                 self.ledger.tenants.write_status(tenant, change)
         for provider in self.ledger.providers:
-            change = _provider_patch(provider, self.ledger.pools.cache, self.now)
+            namespaces = self.settings.pool.namespaces
+            change = _provider_patch(provider, self.ledger.pools.cache, namespaces, self.now)
             if change and not provider.metadata.terminating:
                 self.ledger.providers.write_status(provider, change)
 
@@ -406,11 +411,14 @@ class Forecast:
 
 
 def _provider_patch(
-    provider: ProviderConfig, pools: Cache[NetworkPool], now: datetime
+    provider: ProviderConfig,
+    pools: Cache[NetworkPool],
+    namespaces: Sequence[str],
+    now: datetime,
 ) -> dict[str, Any]:
     """Return what a ProviderConfig's status says apart from its credentials."""
-    wrong = evaluation.validity(provider)
-    evaluated = evaluation.pools(provider, pools.get, pools.unreadable)
+    wrong = evaluation.refused_namespace(provider, namespaces) or evaluation.validity(provider)
+    evaluated = evaluation.pools(provider, pools.get, pools.unreadable, namespaces)
     findings = [finding for finding in (wrong, evaluated and evaluated[0]) if finding]
     if not findings:
         return {}

@@ -17,6 +17,7 @@ from reconcilers.integrations.clusterapi.api import (
     ALLOCATION_FAILED,
     JOURNALS,
     POOL_EXHAUSTED,
+    POOL_NOT_READY,
     IPAddress,
     IPAddressClaim,
 )
@@ -56,6 +57,7 @@ class Chooser:
         space: what it may hand out.
         view: its claims and IPAddresses.
         restored: the claims that may still get an IPAddress from a restore; None for none.
+        closed: why the pool hands out no further address; empty if it does.
     """
 
     caches: ClaimCaches
@@ -64,6 +66,7 @@ class Chooser:
     space: PoolSpace
     view: View[IPAddressClaim]
     restored: RestoredClaims | None = None
+    closed: str = ""
 
     def choose(
         self, also_held: Sequence[AddressRange], batch: int, *, refuse_each: bool = False
@@ -110,7 +113,8 @@ class Chooser:
             also_held: blocks that others than claims and IPAddresses hold.
 
         Raises:
-            Refused: no block is free, or the IPAddress cannot be used for the claim.
+            Refused: no block is free, the pool hands out none, or the IPAddress cannot be used for
+                the claim.
         """
         key = claim.metadata.key
         if self.caches.standing(claim) is Standing.STOP:
@@ -122,6 +126,8 @@ class Chooser:
             return self._adopt_blocks(claim, address, promised, also_held)
         if self.restored is not None and self.restored.seconds_left(claim) > 0:
             return None
+        if self.closed:
+            raise Refused(POOL_NOT_READY, f"{self._pool_name} is not ready: {self.closed}")
         try:
             return self.view.contents.space.first(1)[0]
         except PoolExhausted:

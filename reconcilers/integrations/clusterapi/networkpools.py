@@ -98,10 +98,12 @@ class NetworkPoolClaims(PoolReconciler):
             return SETTLED  # its own reconciler's write is an event
         if is_true(pool.status.conditions, FOREIGN_MANAGER):
             return await self._block(pool, "another controller writes its status")
-        allowed = self._parts.settings.namespaces
-        if refused := describe_refused_namespace(pool.metadata.namespace, allowed):
-            return await self._block(pool, refused)
         return await super()._pass_once(pool)
+
+    @override
+    def why_closed(self, pool: NetworkPool) -> str:
+        namespaces = self._parts.settings.namespaces
+        return describe_refused_namespace(pool.metadata.namespace, namespaces)
 
     async def _block(self, pool: NetworkPool, why: str) -> Outcome:
         """Hand out nothing while the pool's own reconciler does not; report it.

@@ -46,6 +46,7 @@ from reconcilers.integrations.clusterapi.views import PoolContents, pools_of
 from reconcilers.integrations.core.rules import Grant, View
 from reconcilers.integrations.core.views import Planned
 from reconcilers.networkpool.view import HOLDERS_UNKNOWN, Unreadable, UnreadableHolders
+from reconcilers.poolnamespaces import describe_refused_namespace
 from reconcilers.promises.journal import MOST_RANGES
 from reconcilers.spaces.index import SpaceIndex
 
@@ -62,12 +63,14 @@ class Plan:
         held: what IPAllocations hold of NetworkPools.
         now: the time.
         spaces: what pools of all kinds hand out.
+        namespaces: those whose NetworkPools hand out addresses; empty for all.
     """
 
     caches: ClaimCaches
     held: Held
     now: datetime
     spaces: SpaceIndex
+    namespaces: Sequence[str] = ()
 
     def run(self) -> list[Planned]:
         """Serve all claims; return what became of those that had nothing."""
@@ -111,10 +114,15 @@ class Plan:
         except Unreadable as unreadable:
             self._refuse_all(pool, str(unreadable), reasons)
             return
+        closed = ""
+        if pool.kind == NETWORK_POOL:
+            closed = describe_refused_namespace(pool.pool.metadata.namespace, self.namespaces)
         current: PoolContents | None = pool
         while current is not None and current.space is not None and current.contents is not None:
             view = View(0, current.contents, self.caches.claims.get, self.caches.addresses.get)
-            chooser = Chooser(self.caches, pool.kind, pool.pool, current.space, view)
+            chooser = Chooser(
+                self.caches, pool.kind, pool.pool, current.space, view, closed=closed
+            )
             choice = chooser.choose(also_held, MOST_RANGES, refuse_each=True)
             for refusal in choice.refusals:
                 finding = Finding(READY, False, refusal.reason, refusal.message)

@@ -167,6 +167,11 @@ class PoolReconciler(JournalReconciler[Any]):
         """Return what a pool may hand out; raises InvalidPool if it cannot be read."""
         return geometry_of(pool)
 
+    def why_closed(self, pool: Any) -> str:
+        """Return why a pool hands out no further address; empty if it does."""
+        del pool
+        return ""
+
     async def also_held(self, pool: Any, space: PoolSpace) -> Sequence[AddressRange]:
         """Return the blocks that others than claims and IPAddresses hold; raises Behind."""
         del pool, space
@@ -218,7 +223,8 @@ class PoolReconciler(JournalReconciler[Any]):
         also_held = await self.also_held(pool, space)
         view = self._parts.reader.renewed(view, self.kind, pool.metadata.key, space)
         restored = self._parts.restored
-        chooser = Chooser(self._parts.caches, self.kind, pool, space, view, restored)
+        closed = self.why_closed(pool)
+        chooser = Chooser(self._parts.caches, self.kind, pool, space, view, restored, closed)
         choice = chooser.choose(also_held, self._parts.settings.batch)
         promised = [grant.promise for grant in choice.grants]
         pool = await self._promise(pool, choice.journal, promised, choice.settled)

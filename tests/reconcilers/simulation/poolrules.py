@@ -19,6 +19,7 @@ from controller.outcome import Outcome
 from reconcilers import ranges
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolStatus
+from reconcilers.conditions import Finding
 from reconcilers.networkpool import (
     contents,
     livelists,
@@ -219,9 +220,15 @@ def refused_without_proof(mp: Patch) -> None:
     write = NetworkPoolReconciler._write_pool
 
     async def lax(
-        self: NetworkPoolReconciler, pool: NetworkPool, view: View, decision: protocol.Decision
+        self: NetworkPoolReconciler,
+        pool: NetworkPool,
+        view: View,
+        decision: protocol.Decision,
+        closed: Finding | None,
     ) -> NetworkPool:
-        return await write(self, pool, view, decision) if decision.choice.grants else pool
+        if not decision.choice.grants:
+            return pool
+        return await write(self, pool, view, decision, closed)
 
     mp.setattr(NetworkPoolReconciler, "_write_pool", lax)
 

@@ -1,0 +1,98 @@
+"""`plan --pool-namespaces`: pools and providers count as for the controllers."""
+
+from pathlib import Path
+
+import yaml
+
+from tests.reconcilers.cli.commandline import (
+    allocation,
+    cluster,
+    holding,
+    plan,
+    plan_text,
+    pool,
+    provider,
+    ready,
+    run,
+)
+from tests.reconcilers.cli.test_claims import address, body, claim
+
+WHY = (
+    "namespace butler-system may not hold NetworkPools or ProviderConfigs; --pool-namespaces"
+    " allows network, platform"
+)
+ELSEWHERE = ("--pool-namespaces", "network", "--pool-namespaces", "platform")
+
+
+def test_a_pool_elsewhere_is_refused_and_hands_out_nothing() -> None:
+    held = allocation("old", 8, status=holding("10.40.0.0", "10.40.0.7"))
+    outcome = plan(pool(), held, allocation("new", 4), options=ELSEWHERE)
+    assert outcome.code == 1
+    [sentence] = outcome.errors
+    assert "NetworkPool butler-system/lab" in sentence
+    assert WHY in sentence
+    items = outcome.items
+    message = f"nothing is handed out, ranges from before are kept: {WHY}"
+    condition = ready(items["NetworkPool/lab"])
+    assert (condition["status"], condition["reason"], condition["message"]) == (
+        "False",
+        "NamespaceNotAllowed",
+        message,
+    )
+    assert items["NetworkPool/lab"]["status"]["allocatedIPs"] == 8
+    assert items["IPAllocation/old"]["status"]["startAddress"] == "10.40.0.0"
+    waiting = ready(items["IPAllocation/new"])
+    assert waiting["message"] == f"NetworkPool butler-system/lab is not ready: {message}"
+
+
+def test_a_provider_elsewhere_serves_no_cluster() -> None:
+    outcome = plan(pool(), provider("prov", "lab"), cluster(), options=ELSEWHERE)
+    assert [line for line in outcome.errors if "ProviderConfig butler-system/prov" in line]
+    items = outcome.items
+    assert ready(items["ProviderConfig/prov"])["reason"] == "NamespaceNotAllowed"
+    network = ready(items["TenantCluster/app"], "NetworkReady")
+    assert (network["reason"], network["message"]) == (
+        "NamespaceNotAllowed",
+        f"ProviderConfig butler-system/prov is not used: {WHY}",
+    )
+    assert not [name for name in items if name.startswith("IPAllocation/")]
+
+
+def test_a_listed_namespace_is_planned_as_without_the_flag() -> None:
+    objects = pool(), provider("prov", "lab"), cluster()
+    listed = plan(*objects, options=("--pool-namespaces=network,butler-system",))
+    without = plan(*objects)
+    assert (listed.code, listed.errors) == (without.code, without.errors) == (0, [])
+    assert set(listed.items) == set(without.items)
+
+
+def test_a_provider_of_another_team_serves_no_cluster() -> None:
+    of_team = provider("prov", "lab")
+    of_team["spec"]["scope"] = {"type": "team", "teamRef": {"name": "red"}}
+    other = cluster()
+    other["spec"]["teamRef"] = {"name": "blue"}
+    items = plan(pool(), of_team, other).items
+    assert ready(items["TenantCluster/app"], "NetworkReady")["reason"] == "ProviderAccessDenied"
+    assert not [name for name in items if name.startswith("IPAllocation/")]
+
+
+def test_a_claim_of_a_pool_elsewhere_gets_nothing_and_addresses_are_kept(tmp_path: Path) -> None:
+    file = tmp_path / "claims.yaml"
+    objects = [
+        body("NetworkPool", "site", {"cidr": "10.9.0.0/29", "gateway": "10.9.0.1"}),
+        claim("old", "site", "NetworkPool"),
+        address("old", "site", "10.9.0.2", "NetworkPool"),
+        claim("new", "site", "NetworkPool"),
+    ]
+    file.write_text(yaml.safe_dump_all(objects))
+    outcome = run("plan", "-f", file, "-o", "json", "--pool-namespaces", "network")
+    claims = {one: found for one, found in outcome.items.items() if "IPAddressClaim" in one}
+    assert "addressRef" not in claims["IPAddressClaim/new"].get("status", {})
+    assert claims["IPAddressClaim/old"]["status"]["addressRef"] == {"name": "old"}
+    assert (
+        "namespace b may not hold NetworkPools" in ready(claims["IPAddressClaim/new"])["message"]
+    )
+
+
+def test_commas_without_a_name_are_refused() -> None:
+    assert plan_text("", "--pool-namespaces", ",").code == 2

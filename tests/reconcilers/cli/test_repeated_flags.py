@@ -1,0 +1,83 @@
+"""Repeated flags: lists add up, and of a single value the last one counts."""
+
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from reconcilers.cli.completion import choices
+from reconcilers.cli.flags import NameList
+from reconcilers.cli.main import COMMANDS, cli
+
+LISTS = {
+    "run": (
+        ("--pool-namespaces", "pool_namespaces"),
+        ("--webhook-configuration", "validating"),
+        ("--webhook-cert-name", "names"),
+    ),
+    "plan": (("--pool-namespaces", "pool_namespaces"),),
+}
+
+
+def values_of(name: str, *arguments: str) -> dict[str, object]:
+    """Return the values of a command's options as its function gets them."""
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    required = ("-f", "-") if name == "plan" else ()
+    return dict(command.make_context(name, [*arguments, *required]).params)
+
+
+def name_lists() -> Iterator[tuple[str, str, str]]:
+    for command, flags in LISTS.items():
+        for flag, parameter in flags:
+            yield command, flag, parameter
+
+
+def options() -> Iterator[tuple[str, click.Option]]:
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        yield from ((name, one) for one in command.params if isinstance(one, click.Option))
+
+
+@pytest.mark.parametrize(("command", "flag", "parameter"), list(name_lists()))
+def test_names_of_a_repeated_flag_add_up(command: str, flag: str, parameter: str) -> None:
+    values = values_of(command, flag, " b,a", f"{flag}=c, b,,", flag, "")
+    assert values[parameter] == ("b", "a", "c")
+
+
+def test_integrations_add_up_in_either_form() -> None:
+    values = values_of("run", "--integration=kubermatic,clusterapi", "--integration", "vitistack")
+    assert values["integration"] == ("kubermatic", "clusterapi", "vitistack")
+    with pytest.raises(click.BadParameter, match="'other' is not one of"):
+        values_of("run", "--integration=clusterapi,other")
+
+
+def test_names_replace_the_default() -> None:
+    assert values_of("run")["validating"] == ("butler-ipam",)
+    assert values_of("run", "--webhook-configuration=mine")["validating"] == ("mine",)
+
+
+@pytest.mark.parametrize("text", ["a,b", "a b", " a, b "])
+def test_a_variable_has_names_separated_by_commas_or_spaces(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUTLER_IPAM_POOL_NAMESPACES", text)
+    assert values_of("run")["pool_namespaces"] == ("a", "b")
+    assert values_of("run", "--pool-namespaces=c")["pool_namespaces"] == ("c",)
+
+
+def test_every_list_of_names_may_be_repeated() -> None:
+    lists = [option for _, option in options() if isinstance(option.type, NameList)]
+    assert lists
+    assert all(option.multiple for option in lists)
+
+
+def test_of_a_repeated_single_value_the_last_one_counts() -> None:
+    values = values_of("run", "--namespace=a", "--shards=3", "--namespace=b", "--shards=0")
+    assert (values["namespace"], values["shards"]) == ("b", 0)
+
+
+def test_completion_offers_the_name_after_the_comma() -> None:
+    offered = choices(["run", "--integration"], "clusterapi,ku")
+    assert [item.value for item in offered] == ["clusterapi,kubermatic"]
