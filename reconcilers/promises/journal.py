@@ -156,10 +156,11 @@ class _StoredPromise(msgspec.Struct, array_like=True):
     ranges: list[_StoredRange]
 
 
-class _Stored(msgspec.Struct):
+class _Stored(msgspec.Struct, omit_defaults=True):
     uid: str
     revision: str
     promises: list[_StoredPromise] = []
+    effects: str = "0"
 
 
 _decoder = msgspec.json.Decoder(_Stored)
@@ -173,10 +174,13 @@ class AnnotatedJournal:
         kind: the kind of the requests; such a pool has one.
         has_spaces: whether a promise is of ranges of one named space of the pool; if not, it is of
             one range.
+        effects: the kind of the objects that kept promises leave beside the request; empty if
+            they leave none. The journal has a revision of it as well.
     """
 
     kind: str
     has_spaces: bool = False
+    effects: str = ""
 
     def read(self, meta: ObjectMeta) -> Journal:
         """Return the journal of a pool; one without memory if the pool has none of its own."""
@@ -187,16 +191,28 @@ class AnnotatedJournal:
             stored = _decoder.decode(text)
         except ValueError:  # edited by hand: as if it were wiped
             return Journal()
-        if stored.uid != meta.uid or not stored.revision.isdecimal():
+        revisions = (stored.revision, stored.effects)
+        if stored.uid != meta.uid or not all(map(str.isdecimal, revisions)):
             return Journal()
         promises = (self._parse(promise) for promise in stored.promises)
         return self.with_revision(
-            int(stored.revision), [promise for promise in promises if promise is not None]
+            int(stored.revision),
+            [promise for promise in promises if promise is not None],
+            int(stored.effects),
         )
 
-    def with_revision(self, revision: int, promises: Sequence[Promise] = ()) -> Journal:
-        """Return a journal with this memory and these promises."""
-        return Journal({self.kind: revision}, tuple(promises))
+    def with_revision(
+        self, revision: int, promises: Sequence[Promise] = (), effects: int = 0
+    ) -> Journal:
+        """Return a journal with this memory and these promises.
+
+        Args:
+            revision: of the requests.
+            promises: to these requests.
+            effects: revision of the objects that kept promises leave, where they leave some.
+        """
+        of_effects = {self.effects: effects} if self.effects else {}
+        return Journal({self.kind: revision, **of_effects}, tuple(promises))
 
     def revision(self, meta: ObjectMeta) -> int | None:
         """Return the revision that a pool remembers; None without memory."""
@@ -222,7 +238,8 @@ class AnnotatedJournal:
             )
             for promise in journal.promises
         ]
-        stored = _Stored(meta.uid, str(journal.revisions[self.kind]), promises)
+        effects = journal.revisions.get(self.effects, 0)
+        stored = _Stored(meta.uid, str(journal.revisions[self.kind]), promises, str(effects))
         text = msgspec.json.encode(stored).decode()
         return {"metadata": {"annotations": {ANNOTATION: text}}}
 

@@ -2,13 +2,16 @@
 
 A promise may be written only to the very version of the request that it names. So it takes effect
 at most once, and is over when that version is gone.
+
+A kept promise may leave an object of another kind, which holds the ranges as well and may outlive
+the request. Such a promise is over only once that object was read, or was found absent.
 """
 
 from collections.abc import Callable, Container
 from typing import Protocol, TypeVar
 
 from controller.meta import Key, Object
-from reconcilers.promises.journal import Journal
+from reconcilers.promises.journal import Journal, Promise
 
 Request_co = TypeVar("Request_co", bound=Object, covariant=True)
 
@@ -32,7 +35,38 @@ class ReadRequests(Protocol[Request_co]):
         ...
 
 
-def settle(journal: Journal, kind: str, requests: ReadRequests[Object]) -> Journal:
+class Effects(Protocol):
+    """The objects of another kind that kept promises leave, as they were read."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of these objects, in revisions of journals."""
+        ...
+
+    @property
+    def position(self) -> int:
+        """The revision up to which all of them were read."""
+        ...
+
+    def find_revision(self, promise: Promise, request: Object | None) -> int | None:
+        """Return the resourceVersion of the object that a promise left.
+
+        Args:
+            promise: one that cannot be kept any more.
+            request: of the promise; None if it is absent.
+
+        Returns:
+            0 if the promise left no object; None if it is not known whether it did.
+        """
+        ...
+
+
+def settle(
+    journal: Journal,
+    kind: str,
+    requests: ReadRequests[Object],
+    effects: Effects | None = None,
+) -> Journal:
     """Return the journal without the promises to requests of a kind that are over.
 
     A promise is over if its uid is seen at a higher resourceVersion, in whatever state, or if the
@@ -45,6 +79,8 @@ def settle(journal: Journal, kind: str, requests: ReadRequests[Object]) -> Journ
         journal: as it is stored.
         kind: of the requests; promises to other kinds stay.
         requests: of that kind.
+        effects: the objects of another kind that kept promises leave; None if they leave none. The
+            revision of that kind rises to the resourceVersions of these objects.
     """
     revisions = dict(journal.revisions)
     still_open = []
@@ -55,11 +91,15 @@ def settle(journal: Journal, kind: str, requests: ReadRequests[Object]) -> Journ
         request = requests.find(promise.key)
         if request is not None and request.metadata.uid != promise.uid:
             request = None
-        if request is not None and request.metadata.revision > promise.revision:
-            if kind in revisions:  # else a fence has to set it: nothing else gives memory
-                revisions[kind] = max(revisions[kind], request.metadata.revision)
-            continue
         is_read = requests.position >= promise.revision and promise.key not in requests.unreadable
-        if request is not None or not is_read:
+        is_over = is_read if request is None else request.metadata.revision > promise.revision
+        left = effects.find_revision(promise, request) if is_over and effects is not None else 0
+        if not is_over or left is None:
             still_open.append(promise)
+            continue
+        if kind in revisions:  # else a fence has to set it: nothing else gives memory
+            moved_to = request.metadata.revision if request is not None else 0
+            revisions[kind] = max(revisions[kind], moved_to)
+            if effects is not None:
+                revisions[effects.kind] = max(revisions.get(effects.kind, 0), left)
     return Journal(revisions, tuple(still_open))

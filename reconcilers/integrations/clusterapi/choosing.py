@@ -81,7 +81,7 @@ class Chooser:
         journal = JOURNALS.read(self.pool.metadata)
         promised = [
             blocks_of(self.space, part.range)
-            for promise in settle(journal, JOURNALS.kind, self.view).promises
+            for promise in settle(journal, JOURNALS.kind, self.view, self.view.effects).promises
             for part in promise.ranges
         ]
         return choose(

@@ -165,13 +165,17 @@ class NetworkPoolClaims(PoolReconciler):
             raise Behind(UNKNOWN_RETRY, "the pass over its claims has not fenced it yet")
         caches = self._parts.caches
         is_complete = caches.synced and caches.history_confirmed
-        if not is_complete or claims.position < (revision or 0):
+        has_read_claims = claims.position >= (revision or 0)
+        has_read_addresses = caches.addresses.position >= journal.revisions.get(
+            JOURNALS.effects, 0
+        )
+        if not (is_complete and has_read_claims and has_read_addresses):
             raise Behind(UNKNOWN_RETRY, "the caches of claims have not read far enough")
         self._parts.reader.check_cached(NETWORK_POOL, pool.metadata.key)
         view = self._parts.reader.cached(NETWORK_POOL, pool.metadata.key, space)
         promised = {
             blocks_of(space, part.range)
-            for promise in settle(journal, JOURNALS.kind, view).promises
+            for promise in settle(journal, JOURNALS.kind, view, view.effects).promises
             for part in promise.ranges
         }
         return [*promised.union(view.contents.held())]

@@ -51,7 +51,7 @@ from reconcilers.integrations.clusterapi.choosing import Chooser
 from reconcilers.integrations.clusterapi.granting import Granting
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
-from reconcilers.integrations.clusterapi.reading import Reader
+from reconcilers.integrations.clusterapi.reading import Reader, has_read, highest_revision
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.clusterapi.statuses import waits
 from reconcilers.integrations.core.contents import SPACE_INDEX
@@ -191,15 +191,15 @@ class PoolReconciler(JournalReconciler[Any]):
     async def _with_memory(self, pool: Any, space: PoolSpace) -> tuple[Any, View[IPAddressClaim]]:
         """Return the pool with a memory, and a view that has read as far as that."""
         key, reader = pool.metadata.key, self._parts.reader
-        revision = JOURNALS.revision(pool.metadata)
-        if revision is not None:
-            view = await reader.at_least(self.kind, key, space, revision)
-            if view.position >= revision:
+        journal = JOURNALS.read(pool.metadata)
+        if JOURNALS.kind in journal.revisions:
+            view = await reader.at_least(self.kind, key, space, journal)
+            if has_read(view, journal):
                 return pool, view
-            # A LIST has not got there: the number is of another cluster, or of a lost history.
+            # A LIST has not got there: a number is of another cluster, or of a lost history.
         pool = await self._fence(pool)
-        revision = JOURNALS.revision(pool.metadata) or 0
-        return pool, await reader.at_least(self.kind, key, space, revision)
+        journal = JOURNALS.read(pool.metadata)
+        return pool, await reader.at_least(self.kind, key, space, journal)
 
     @override
     async def _write_fence(self, pool: Any) -> Any:
@@ -207,7 +207,8 @@ class PoolReconciler(JournalReconciler[Any]):
 
         A promise is to one version of a claim. Every claim that could still be written by such a
         promise is therefore written once; one that moves on before needs no voiding, but may have
-        moved on because its promise was kept just then, which a second LIST sees.
+        moved on because its promise was kept just then, which a second LIST sees. What kept
+        promises left of claims that are gone by now, the LIST of IPAddresses shows.
         """
         key, reader = pool.metadata.key, self._parts.reader
         claims = await reader.claims(self.kind, key)
@@ -215,8 +216,9 @@ class PoolReconciler(JournalReconciler[Any]):
         await self._parts.granting.void(idle, f"{self.kind.kind} {pool.metadata.name}")
         if idle:
             claims = await reader.claims(self.kind, key)
-        revision = max((claim.metadata.revision for claim in claims), default=0)
-        return await self._write_journal(pool, JOURNALS.with_revision(revision))
+        addresses = await reader.addresses(self.kind, key)  # after the claims that they were for
+        journal = JOURNALS.with_revision(highest_revision(claims), (), highest_revision(addresses))
+        return await self._write_journal(pool, journal)
 
     async def _serve(self, pool: Any, space: PoolSpace, view: View[IPAddressClaim]) -> Outcome:
         """Write promises to the pool, then addresses and refusals to claims, then the status."""
@@ -250,7 +252,11 @@ class PoolReconciler(JournalReconciler[Any]):
             (promise, claim) for promise in due if (claim := view.at_version(promise)) is not None
         ]
         granting = self._parts.granting
-        return self._note(pool, await granting.keep([*earlier, *fresh], pool, self.kind, space))
+        kept = await granting.keep([*earlier, *fresh], pool, self.kind, space)
+        self._parts.reader.note_kept(
+            self.kind, pool.metadata.key, [promise for promise, _ in kept]
+        )
+        return self._note(pool, kept)
 
     async def _reconcile_deleted(self, pool: Any) -> Outcome:
         """Take the finalizer off when no IPAddress names the pool and nothing is promised.

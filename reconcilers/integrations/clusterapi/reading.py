@@ -1,19 +1,28 @@
 """Read the claims and IPAddresses of a pool for a pass: from caches, or by LIST if they lag.
 
 The position is what the watch of claims delivered; own answers never move it, or a replica could
-believe to have read what it only wrote. The journal asks for no position of IPAddresses: what a
-promise brought about is on record in the claim, and one made by hand was never promised. But what
-a LIST showed, of claims or IPAddresses, is not forgotten: a cache counts again once it shows that.
+believe to have read what it only wrote. The journal has a position of IPAddresses as well: what a
+promise brought about is on record in the claim, but an IPAddress outlives a claim whose finalizer
+a person removed. An IPAddress that was made by hand was never promised. But what a LIST showed, of
+claims or IPAddresses, is not forgotten: a cache counts again once it shows that.
 """
 
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from controller.client import Client
 from controller.clock import Clock
-from controller.meta import Key
+from controller.meta import Key, Object
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
-from reconcilers.integrations.clusterapi.api import IPAddressClaim
+from reconcilers.integrations.clusterapi.answers import controlling_claim
+from reconcilers.integrations.clusterapi.api import (
+    CLAIM_FINALIZER,
+    JOURNALS,
+    IPAddress,
+    IPAddressClaim,
+)
 from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
     address_holding,
@@ -22,12 +31,74 @@ from reconcilers.integrations.clusterapi.caches import (
     space_name,
     space_of,
 )
+from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.core.contents import SPACE_INDEX, KeptContents, Source, contents_of
 from reconcilers.integrations.core.rules import View
 from reconcilers.networkpool.view import CacheWait
+from reconcilers.promises.journal import Journal, Promise
+from reconcilers.promises.settling import settle
 
 CLAIMS = "claims"
 ADDRESSES = "addresses"
+
+
+Identity = tuple[str, str]
+"""The uid and resourceVersion that a promise names."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftAddresses:
+    """The IPAddresses that kept promises left; see promises/settling.py.
+
+    Args:
+        position: the revision up to which IPAddresses were read.
+        find: returns an IPAddress by its key.
+        known: the resourceVersions of those that were read earlier, 0 for none, by the identity of
+            the promise.
+    """
+
+    position: int
+    find: Callable[[Key], IPAddress | None]
+    known: Mapping[Identity, int]
+    kind: str = JOURNALS.effects
+
+    def find_revision(self, promise: Promise, request: Object | None) -> int | None:
+        """Return the resourceVersion of the IPAddress that a promise left; None if not known.
+
+        A claim without a record was not served. One that is being deleted has lost its record if
+        it lost our finalizer.
+        """
+        if isinstance(request, IPAddressClaim) and record_of(request) is None:
+            meta = request.metadata
+            if not meta.terminating or CLAIM_FINALIZER in meta.finalizers:
+                return 0
+        shown = _revision_of(self.find(promise.key), promise)
+        return self.known.get(promise.identity) if shown is None else shown
+
+
+def _revision_of(address: IPAddress | None, promise: Promise) -> int | None:
+    """Return the resourceVersion of an IPAddress if it was made for the claim of a promise."""
+    owner = controlling_claim(address) if address is not None else None
+    if address is None or owner is None or owner.uid != promise.uid:
+        return None
+    return address.metadata.revision
+
+
+def has_read(view: View[Any], journal: Journal) -> bool:
+    """Return whether a view has read claims and IPAddresses as far as a journal with memory says.
+
+    Args:
+        view: of a pool.
+        journal: of the pool.
+    """
+    effects_read = view.effects.position if view.effects is not None else 0
+    has_read_claims = view.position >= journal.revisions[JOURNALS.kind]
+    return has_read_claims and effects_read >= journal.revisions[JOURNALS.effects]
+
+
+def highest_revision(objects: Iterable[Object]) -> int:
+    """Return the highest resourceVersion of objects of one kind; 0 for none."""
+    return max((obj.metadata.revision for obj in objects), default=0)
 
 
 class Reader:
@@ -49,6 +120,8 @@ class Reader:
             Source(ADDRESSES, caches.addresses, address_holding),
         )
         self._kept = KeptContents[PoolSpace](self._sources, space_of)
+        self._left: dict[str, dict[Identity, int]] = {}
+        """By space: the resourceVersions of the IPAddresses that promises of its journal left."""
 
     def cached(self, kind: Resource[Any], pool: Key, space: PoolSpace) -> View[IPAddressClaim]:
         """Return the view that the caches give, however old it is."""
@@ -60,12 +133,19 @@ class Reader:
             claims.get,
             self._caches.addresses.get,
             claims.unreadable.keys(),
+            self._cached_effects(space_name(kind, pool)),
         )
 
+    def _cached_effects(self, name: str) -> LeftAddresses:
+        addresses = self._caches.addresses
+        return LeftAddresses(addresses.position, addresses.get, self._left.get(name, {}))
+
     async def at_least(
-        self, kind: Resource[Any], pool: Key, space: PoolSpace, revision: int
+        self, kind: Resource[Any], pool: Key, space: PoolSpace, journal: Journal
     ) -> View[IPAddressClaim]:
-        """Return a view that has read the claims up to `revision`, or all that there are now.
+        """Return a view that has read as far as a journal says, or all that there is now.
+
+        So it is too if the caches do not show which IPAddresses promises left that are over.
 
         Raises:
             Behind: the cache may still get there.
@@ -73,11 +153,36 @@ class Reader:
             ControllerError: the list failed.
         """
         self.check_cached(kind, pool)
-        name = space_name(kind, pool)
-        has_read_claims = self._wait.has_read(self._caches.claims, revision, (CLAIMS, name))
-        if has_read_claims and self._wait.has_read(self._caches.addresses, 0, (ADDRESSES, name)):
-            return self.cached(kind, pool, space)
-        return await self.live(kind, pool, space)
+        name, revisions = space_name(kind, pool), journal.revisions
+        self._note_shown(name, journal)
+        claims, addresses = self._caches.claims, self._caches.addresses
+        of_claims = revisions.get(JOURNALS.kind, 0)
+        of_addresses = revisions.get(JOURNALS.effects, 0)
+        has_read_claims = self._wait.has_read(claims, of_claims, (CLAIMS, name))
+        if has_read_claims and self._wait.has_read(addresses, of_addresses, (ADDRESSES, name)):
+            view = self.cached(kind, pool, space)
+            still_open = settle(journal, JOURNALS.kind, view).promises
+            if still_open == settle(journal, JOURNALS.kind, view, view.effects).promises:
+                return view
+        return await self.live(kind, pool, space, journal)
+
+    def note_kept(self, kind: Resource[Any], pool: Key, promises: Iterable[Promise]) -> None:
+        """Note the IPAddresses that were made for promises just now, before they may go again."""
+        left = self._left.setdefault(space_name(kind, pool), {})
+        for promise in promises:
+            revision = _revision_of(self._caches.addresses.get(promise.key), promise)
+            if revision is not None:
+                left[promise.identity] = revision
+
+    def _note_shown(self, name: str, journal: Journal) -> None:
+        """Note which IPAddresses of a journal's promises the cache shows; forget dropped ones."""
+        known, left = self._left.get(name, {}), dict[Identity, int]()
+        for promise in journal.promises:
+            shown = _revision_of(self._caches.addresses.get(promise.key), promise)
+            revision = known.get(promise.identity) if shown is None else shown
+            if revision is not None:
+                left[promise.identity] = revision
+        self._left[name] = left
 
     def renewed(
         self, view: View[IPAddressClaim], kind: Resource[Any], pool: Key, space: PoolSpace
@@ -107,8 +212,13 @@ class Reader:
         claims, addresses = self._caches.claims, self._caches.addresses
         check_readable(kind, pool, claims.unreadable, addresses.unreadable)
 
-    async def live(self, kind: Resource[Any], pool: Key, space: PoolSpace) -> View[IPAddressClaim]:
+    async def live(
+        self, kind: Resource[Any], pool: Key, space: PoolSpace, journal: Journal
+    ) -> View[IPAddressClaim]:
         """Return the view of lists that begin now.
+
+        The IPAddresses are listed after the claims. So one that a promise left, which is over by
+        the list of claims, is in the list, or was deleted.
 
         Raises:
             UnreadableHolders: claims or IPAddresses that may be the pool's cannot be decoded.
@@ -125,7 +235,17 @@ class Reader:
         contents = contents_of(space, zip(self._sources, (mine, theirs), strict=True))
         by_key = {one.metadata.key: one for one in claims.items}
         answers = {one.metadata.key: one for one in addresses.items}
-        return View(claims.revision, contents, by_key.get, answers.get, claims.unreadable.keys())
+        left = self._left.setdefault(name, {})
+        effects = LeftAddresses(addresses.revision, answers.get, left)
+        view = View(
+            claims.revision, contents, by_key.get, answers.get, claims.unreadable.keys(), effects
+        )
+        still_open = {p.identity for p in settle(journal, JOURNALS.kind, view).promises}
+        for promise in journal.promises:
+            if promise.identity not in still_open:
+                address = answers.get(promise.key)
+                left[promise.identity] = address.metadata.revision if address is not None else 0
+        return view
 
     async def claims(self, kind: Resource[Any], pool: Key) -> list[IPAddressClaim]:
         """Return the claims that name a pool, by a list that begins now.
@@ -139,6 +259,18 @@ class Reader:
         check_readable(kind, pool, page.unreadable, {})
         return [one for one in page.items if name in space_of(one)]
 
+    async def addresses(self, kind: Resource[Any], pool: Key) -> list[IPAddress]:
+        """Return the IPAddresses that name a pool, by a list that begins now.
+
+        Raises:
+            UnreadableHolders: IPAddresses that may name it cannot be decoded.
+            ControllerError: the list failed.
+        """
+        name = space_name(kind, pool)
+        page = await self._client.list(self._caches.address_kind, namespace=pool.namespace)
+        check_readable(kind, pool, {}, page.unreadable)
+        return [address for address in page.items if name in space_of(address)]
+
     def count(self, kind: Resource[Any], pool: Key) -> int:
         """Return how many IPAddresses name a pool, as the cache shows it."""
         return len(self._caches.addresses.by_index(SPACE_INDEX, space_name(kind, pool)))
@@ -150,14 +282,12 @@ class Reader:
             UnreadableHolders: IPAddresses that may name it cannot be decoded.
             ControllerError: the list failed.
         """
-        name = space_name(kind, pool)
-        page = await self._client.list(self._caches.address_kind, namespace=pool.namespace)
-        check_readable(kind, pool, {}, page.unreadable)
-        return sum(name in space_of(one) for one in page.items)
+        return len(await self.addresses(kind, pool))
 
     def forget(self, kind: Resource[Any], pool: Key) -> None:
         """Forget a pool that is gone."""
         name = space_name(kind, pool)
         self._kept.forget(name)
+        self._left.pop(name, None)
         for source in (CLAIMS, ADDRESSES):
             self._wait.forget((source, name))

@@ -12,7 +12,7 @@ from allocator import AddressRange
 from controller.meta import Key, Object
 from reconcilers.integrations.core.contents import Contents
 from reconcilers.promises.journal import MOST_RANGES, Journal, Promise, PromisedRange
-from reconcilers.promises.settling import settle
+from reconcilers.promises.settling import Effects, settle
 
 R = TypeVar("R", bound=Object)
 
@@ -27,6 +27,7 @@ class View(Generic[R]):
         find: returns a request by its key.
         answer: returns what answers the request of that key, as it was read with the contents.
         unreadable: the requests that cannot be decoded; `find` may return an older version.
+        effects: the objects that kept promises leave beside the requests; None if they leave none.
     """
 
     position: int
@@ -34,6 +35,7 @@ class View(Generic[R]):
     find: Callable[[Key], R | None]
     answer: Callable[[Key], Any]
     unreadable: Container[Key] = frozenset()
+    effects: Effects | None = None
 
     def at_version(self, promise: Promise) -> R | None:
         """Return the request of a promise if it still is what the promise names."""
@@ -136,7 +138,7 @@ def choose(  # noqa: PLR0913 - what was read, and the space
         shows: returns whether the object of a request shows a refusal already.
         batch: the most to serve in one pass.
     """
-    settled = settle(journal, kind, view)
+    settled = settle(journal, kind, view, view.effects)
     promised = {promise.uid for promise in settled.promises}
     room = min(batch, MOST_RANGES - settled.range_count)
     grants: list[Grant[R]] = []

@@ -35,6 +35,15 @@ def test_what_was_written_is_read() -> None:
     assert JOURNALS.read(stored("u", journal)) == journal
 
 
+def test_the_revision_of_what_kept_promises_leave_is_read() -> None:
+    journals = AnnotatedJournal("Claim", effects="Address")
+    journal = journals.with_revision(17, [promise()], 12)
+    written = journals.patch(ObjectMeta(uid="u"), journal)["metadata"]["annotations"]
+    assert journals.read(ObjectMeta(uid="u", annotations=written)) == journal
+    before = ObjectMeta(uid="u", annotations={ANNOTATION: '{"uid":"u","revision":"17"}'})
+    assert journals.read(before).revisions == {"Claim": 17, "Address": 0}
+
+
 def test_all_ranges_of_a_promise_are_read_with_their_spaces() -> None:
     both = AddressRange.parse("10.0.0.4", "10.0.0.7"), AddressRange.parse("fd00::1", "fd00::1")
     ranges = (PromisedRange(both[0], "east"), PromisedRange(both[1], "east"))

@@ -81,3 +81,38 @@ def test_promises_to_requests_of_other_kinds_stay_whatever_was_read() -> None:
     of_both = Journal({"Claim": 1, "Allocation": 3}, (PROMISE, other))
     settled = settle(of_both, "Claim", Requests(9, request("7")))
     assert settled == Journal({"Claim": 7, "Allocation": 3}, (other,))
+
+
+@dataclass
+class Leaves:
+    """What a promise left: an object at this resourceVersion; None if that is not known."""
+
+    revision: int | None
+    position: int = 0
+    kind: str = "Address"
+
+    def find_revision(self, promise: Promise, request: Object | None) -> int | None:
+        del promise, request
+        return self.revision
+
+
+@pytest.mark.parametrize("requests", [{}, request("7")], ids=["absent", "moved on"])
+def test_a_promise_stays_open_until_the_object_that_it_left_was_read(
+    requests: dict[Key, Object],
+) -> None:
+    before = journal(1, PROMISE)
+    assert settle(before, "Claim", Requests(9, requests), Leaves(None)) == before
+    settled = settle(before, "Claim", Requests(9, requests), Leaves(6))
+    assert settled.promises == ()
+    assert settled.revisions["Address"] == 6
+
+
+def test_a_promise_that_left_no_object_lowers_no_revision() -> None:
+    before = Journal({"Claim": 1, "Address": 4}, (PROMISE,))
+    settled = settle(before, "Claim", Requests(9), Leaves(0))
+    assert settled == Journal({"Claim": 1, "Address": 4})
+
+
+def test_nothing_gives_a_journal_without_memory_a_revision_of_what_promises_left() -> None:
+    settled = settle(Journal({}, (PROMISE,)), "Claim", Requests(9), Leaves(6))
+    assert settled == Journal()

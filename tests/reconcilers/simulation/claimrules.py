@@ -13,7 +13,7 @@ from controller.outcome import SETTLED
 from reconcilers.integrations.clusterapi import caches, choosing, pools, reading, statuses
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
-from reconcilers.integrations.clusterapi.reading import Reader
+from reconcilers.integrations.clusterapi.reading import LeftAddresses, Reader
 from reconcilers.promises import journal
 from reconcilers.promises.journal import AnnotatedJournal, Journal
 from tests.reconcilers.simulation.journalrules import (
@@ -144,7 +144,11 @@ def deleted_by_cache(mp: Patch) -> None:
 
 
 def own_answers_count_as_read(mp: Patch) -> None:
-    """A replica believes to have read up to what it has written."""
+    """A replica believes to have read up to what it has written.
+
+    What promises left, which would hold the address as well, is not read either.
+    """
+    left_addresses_unread(mp)
     read = Reader.cached
 
     def further(self: Reader, kind: Any, pool: Key, space: Any) -> Any:
@@ -177,6 +181,22 @@ def unreadable_objects_hold_nothing(mp: Patch) -> None:
     mp.setattr(reading, "check_readable", lambda kind, pool, claims, addresses: None)
 
 
+def left_addresses_unread(mp: Patch) -> None:
+    """A promise is forgotten though its IPAddress has not been read."""
+    mp.setattr(LeftAddresses, "find_revision", lambda self, promise, request: 0)
+
+
+def addresses_forgotten_by_fences(mp: Patch) -> None:
+    """A fence does not note how far IPAddresses have to be read."""
+
+    async def none_listed(self: Reader, kind: Any, pool: Key) -> list[Any]:
+        del self, kind, pool
+        return []
+
+    mp.setattr(Reader, "addresses", none_listed)
+
+
 def promises_to_the_unreadable_settled(mp: Patch) -> None:
-    """What is promised to a claim that cannot be decoded is forgotten."""
+    """What is promised to a claim that cannot be decoded is forgotten, and what it left."""
+    left_addresses_unread(mp)
     unreadable_requests_are_gone(mp, choosing)

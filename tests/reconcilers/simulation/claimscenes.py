@@ -13,6 +13,7 @@ from reconcilers.integrations.clusterapi.api import (
     PoolRef,
 )
 from reconcilers.promises.journal import ANNOTATION
+from tests.clock import settle
 from tests.reconcilers.simulation.claimchaos import ClaimReplica, ref
 from tests.reconcilers.simulation.claimlaws import ClaimJudge, given_twice
 from tests.reconcilers.simulation.laws import FIRST, SPANS, Judge
@@ -55,6 +56,26 @@ class ClaimStage(Stage):
         made.boot(stale=False)
         return made
 
+    async def begin(self, replica: ClaimReplica, awaited: Late) -> Flight:
+        """Let a replica work on the pool until it sends a request that is awaited; return that."""
+        replica.begin(self.group, 0, self.key("p"))
+        while True:
+            await settle()
+            flight = self.flights.pop(0)
+            if awaited(flight):
+                return flight
+            flight.run(self.model)
+            flight.land()
+
+    async def go_on(self, flight: Flight) -> None:
+        """Let a request run that was held up, and what its sender sends after it."""
+        self.flights.append(flight)
+        while self.flights:
+            under_way = self.flights.pop(0)
+            under_way.run(self.model)
+            under_way.land()
+            await settle()
+
     @property
     def journal(self) -> str:
         """The journal of pool p as it is stored."""
@@ -73,20 +94,25 @@ def _gives_to(name: str) -> Late:
     return gives
 
 
-_gives_to_b = _gives_to("b")
+def _makes_address(flight: Flight) -> bool:
+    """Return whether a request creates an IPAddress."""
+    return (flight.method, flight.plural) == ("POST", ADDRESSES)
+
+
+def _serves_b(flight: Flight) -> bool:
+    """Return whether a request gives claim b its address."""
+    makes = _makes_address(flight) and flight.body["metadata"]["name"] == "b"
+    return makes or _gives_to("b")(flight)
 
 
 async def late_write_after_loss_of_memory(
     stage: ClaimStage, *, copied: bool = False
 ) -> str | None:
-    """B's address is on its way to it when the pool forgets; then A asks, who goes first.
-
-    The replica that serves A has not heard of the IPAddress that was made for B.
-    """
+    """B's IPAddress is on its way when the pool forgets; then A asks, who goes first."""
     stage.ask("b")
     other = stage.replica()
     before = stage.journal
-    await stage.pool(stage.replica(), _gives_to_b)
+    under_way = await stage.begin(stage.replica(), _makes_address)
     forgotten: dict[str, Any] = {ANNOTATION: None}
     if copied:
         stage.judge.paused = True
@@ -97,14 +123,12 @@ async def late_write_after_loss_of_memory(
     patch = {"metadata": {"annotations": forgotten}}
     stage.model.patch(CLAIM_POOLS, "p", patch, guarded=False)
     stage.ask("a")
-    on_their_way, stage.late = stage.late, []
     for _ in range(3):  # more than once, as it may wait for its cache
         for feed in (other.pools, other.claims):
             feed.advance(feed.behind)
-        await stage.pool(other, _gives_to_b)
+        await stage.pool(other, _serves_b)
         stage.clock._elapsed += 2_000_000_000
-    stage.late = on_their_way
-    stage.arrive()
+    await stage.go_on(under_way)
     return stage.problem
 
 
@@ -144,6 +168,21 @@ async def own_write_after_an_unseen_claim(stage: ClaimStage) -> str | None:
     other.pools.advance(other.pools.behind)
     await stage.pool(other)
     stage.arrive()
+    return stage.problem
+
+
+async def promise_kept_and_dropped_unseen(stage: ClaimStage) -> str | None:
+    """A has its address, and the promise is dropped; a replica that has read neither serves b."""
+    body = {"metadata": {"name": "b"}, "spec": {"poolRef": ref("p")}}
+    stage.model.create(CLAIMS, body)
+    other = stage.replica()
+    stage.ask("a")
+    await stage.drop_settled(stage.replica())
+    await stage.work(other, 1, "b")
+    for _ in range(2):  # at first it waits for its caches
+        other.pools.advance(other.pools.behind)
+        await stage.pool(other)
+        stage.clock._elapsed += 2_000_000_000
     return stage.problem
 
 
@@ -200,4 +239,66 @@ async def promise_to_an_unreadable_claim(stage: ClaimStage) -> str | None:
         feed.advance(feed.behind)
     await stage.pool(other)
     stage.arrive()
+    return stage.problem
+
+
+async def claim_forced_away_while_ipaddresses_lag(stage: ClaimStage) -> str | None:
+    """A's claim goes without a release, and b asks a replica that has not read a's IPAddress.
+
+    The garbage collector deletes the IPAddress only later. The promise to a is dropped before.
+    """
+    other = stage.replica()
+    stage.ask("a")
+    await stage.drop_settled(stage.replica())
+    stage.model.vanish(CLAIMS, "a")
+    return await _ask_behind_ipaddresses(stage, other)
+
+
+async def claim_forced_away_before_its_promise_is_dropped(stage: ClaimStage) -> str | None:
+    """The same, while the journal still has the promise to a."""
+    other = stage.replica()
+    stage.ask("a")
+    await stage.pool(stage.replica())
+    stage.model.vanish(CLAIMS, "a")
+    return await _ask_behind_ipaddresses(stage, other)
+
+
+async def claim_loses_its_finalizer_while_ipaddresses_lag(stage: ClaimStage) -> str | None:
+    """The same, while another's finalizer keeps the claim, which has lost ours."""
+    other = stage.replica()
+    stage.ask("a")
+    await stage.pool(stage.replica())
+    patch = {"metadata": {"finalizers": ["example.com/other"]}}
+    stage.judge.paused = True  # a claim that a person edits so refers to nothing
+    stage.model.patch(CLAIMS, "a", patch, guarded=False)
+    stage.model.delete(CLAIMS, "a")
+    stage.judge.paused = False
+    return await _ask_behind_ipaddresses(stage, other)
+
+
+async def memory_lost_after_a_claim_was_forced_away(stage: ClaimStage) -> str | None:
+    """The same, and the pool forgets its journal."""
+    other = stage.replica()
+    stage.ask("a")
+    await stage.drop_settled(stage.replica())
+    stage.model.vanish(CLAIMS, "a")
+    patch = {"metadata": {"annotations": {ANNOTATION: None}}}
+    stage.model.patch(CLAIM_POOLS, "p", patch, guarded=False)
+    return await _ask_behind_ipaddresses(stage, other)
+
+
+async def _ask_behind_ipaddresses(stage: ClaimStage, replica: ClaimReplica) -> str | None:
+    """Let b ask a replica that reads everything but IPAddresses; a's IPAddress still exists."""
+    stage.ask("b")
+    for _ in range(4):  # more than once, as the replica may wait for its cache
+        for feed in (replica.pools, replica.claims):
+            feed.advance(feed.behind)
+        await stage.pool(replica)
+        stage.clock._elapsed += 2_000_000_000
+    a, b = stage.model.get(ADDRESSES, "a"), stage.model.get(ADDRESSES, "b")
+    assert a is not None
+    if b is None:
+        return "b is not served"
+    if a["spec"]["address"] == b["spec"]["address"]:
+        return f"the IPAddresses of a and b both have {a['spec']['address']}"
     return stage.problem

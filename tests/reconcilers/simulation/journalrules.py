@@ -23,8 +23,8 @@ def promises_dropped_at_once(mp: Patch, user: ModuleType) -> None:
         user: the module of the integration that writes journals.
     """
 
-    def nothing(journal: Journal, kind: str, view: Any) -> Journal:
-        del view
+    def nothing(journal: Journal, kind: str, view: Any, effects: Any = None) -> Journal:
+        del view, effects
         return Journal({kind: journal.revisions.get(kind, 0)})
 
     mp.setattr(rules, "settle", nothing)
@@ -40,8 +40,8 @@ def unreadable_requests_are_gone(mp: Patch, user: ModuleType) -> None:
     """
     settle = settling.settle
 
-    def careless(journal: Journal, kind: str, view: Any) -> Journal:
-        return settle(journal, kind, replace(view, unreadable=frozenset()))
+    def careless(journal: Journal, kind: str, view: Any, effects: Any = None) -> Journal:
+        return settle(journal, kind, replace(view, unreadable=frozenset()), effects)
 
     mp.setattr(rules, "settle", careless)
     mp.setattr(user, "settle", careless)
@@ -56,8 +56,8 @@ def revision_not_raised(mp: Patch, user: ModuleType = rules) -> None:
     """
     settle = settling.settle
 
-    def low(journal: Journal, kind: str, view: Any) -> Journal:
-        return replace(settle(journal, kind, view), revisions=journal.revisions)
+    def low(journal: Journal, kind: str, view: Any, effects: Any = None) -> Journal:
+        return replace(settle(journal, kind, view, effects), revisions=journal.revisions)
 
     mp.setattr(user, "settle", low)
 

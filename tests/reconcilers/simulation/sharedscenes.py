@@ -79,6 +79,31 @@ async def claim_written_late_after_loss_of_memory(stage: SharedStage) -> str | N
     return stage.problem
 
 
+async def claim_forced_away_while_ipaddresses_lag(stage: SharedStage) -> str | None:
+    """A claim goes without a release; an allocation asks while its IPAddress still exists.
+
+    The replica that serves the allocation has not read the IPAddress.
+    """
+    stage.claim("c")
+    other = stage.replica()
+    await stage.work(stage.replica(), CLAIM_POOL, "p")
+    stage.model.vanish(CLAIMS, "c")
+    stage.ask("a")
+    for _ in range(3):
+        for feed in (other.pools, other.allocations, other.claims):
+            feed.advance(feed.behind)
+        await stage.work(other, POOL, "p")
+        await stage.work(other, CLAIM_POOL, "p")
+    address, asked = stage.model.get(ADDRESSES, "c"), stage.model.get(ALLOCATIONS, "a")
+    assert address is not None
+    assert asked is not None
+    if "startAddress" not in asked.get("status", {}):
+        return "allocation a is not served"
+    if asked["status"]["startAddress"] == address["spec"]["address"]:
+        return f"a and the IPAddress of c both have {address['spec']['address']}"
+    return stage.problem
+
+
 async def journal_lost_while_another_controller_wrote(stage: SharedStage) -> str | None:
     """A pool was put under Butler's controller, which has stopped; its journal is lost as well."""
     condition = {
@@ -201,7 +226,8 @@ async def claim_written_while_allocations_are_listed(stage: SharedStage) -> str 
     def meanwhile(flight: Flight) -> bool:
         if flight.plural == ALLOCATIONS and not flight.name:
             stage.arrive()
-            other.claims.advance(other.claims.behind)
+            for feed in (other.addresses, other.claims):
+                feed.advance(feed.behind)
         return False
 
     for _ in range(2):  # at first it waits for its cache of allocations

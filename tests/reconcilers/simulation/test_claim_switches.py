@@ -11,66 +11,61 @@ from tests.reconcilers.simulation.claimchaos import ClaimRun
 from tests.reconcilers.simulation.clusterchaos import RESTING, ClusterRun
 from tests.reconcilers.simulation.stage import played
 from tests.reconcilers.simulation.switch import Switch, check, check_scene
-from tests.reconcilers.simulation.test_switches import _LAGGING, _QUIET, _SHARP, BOTH
+from tests.reconcilers.simulation.test_switches import _LAGGING, _SHARP, BOTH
 
 BOTH_HAVE = BOTH.replace("hold", "have")
 _FORCED = Plan(force=True)
 
 SWITCHES = {
-    "1": Switch(
-        "the journal says how far one has to have read",
-        journalrules.revision_not_raised,
-        BOTH_HAVE,
-        _QUIET,
-        seed=74,
-    ),
-    "2a": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, _LAGGING, 13),
+    "2a": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, _LAGGING, 31),
     "2b": Switch(
         "an address that others have is not adopted",
         journalrules.other_holders_unseen,
         BOTH_HAVE,
         Plan(),
-        91,
+        397,
     ),
     "3a": Switch(
         "who has no finalizer gets nothing",
         rules.before_the_finalizer,
         "without its finalizer",
         _SHARP,
-        1,
+        4,
     ),
     "3b": Switch(
         "who is being deleted gets nothing",
         rules.while_terminating,
         "while it was being deleted",
         _SHARP,
+        2,
     ),
     "4a": Switch(
         "the journal is written at the version that was read",
         rules.pools_written_blindly,
         BOTH_HAVE,
         _LAGGING,
-        1,
+        43,
     ),
     "4b": Switch(
         "after a conflict one chooses anew",
         rules.choice_sent_again,
         BOTH_HAVE,
         _LAGGING,
-        75,
+        26,
     ),
     "5": Switch(
         "a claim is written at the version that was promised for",
         rules.written_at_any_version,
         "while it was being deleted",
         _SHARP,
+        1,
     ),
     "6": Switch(
         "a promise is kept until it is settled",
         rules.dropped_at_once,
         BOTH_HAVE,
         _LAGGING,
-        16,
+        86,
     ),
     "9a": Switch(
         "the IPAddress of a claim that vanished is released",
@@ -84,14 +79,14 @@ SWITCHES = {
         rules.leftovers_stay,
         "serves no claim",
         _FORCED,
-        12,
+        9,
     ),
     "9c": Switch(
         "a claim goes when a live read shows no IPAddress",
         rules.released_by_cache,
         "is left of a claim",
         _FORCED,
-        5,
+        0,
     ),
 }
 
@@ -101,18 +96,23 @@ CLUSTERS = {
         rules.addresses_never_rest,
         "which was to rest",
         RESTING,
-        8,
+        0,
     ),
     "10b": Switch(
         "a claim is released though its Cluster is gone",
         rules.waits_for_a_lost_cluster,
         "is deleted and still there",
         RESTING,
-        6,
+        24,
     ),
 }
 
 SCENES = {
+    "1": (
+        journalrules.revision_not_raised,
+        scenes.promise_kept_and_dropped_unseen,
+        BOTH_HAVE,
+    ),
     "7a": (
         rules.fence_voids_nothing,
         scenes.late_write_after_loss_of_memory,
@@ -142,6 +142,26 @@ SCENES = {
         rules.promises_to_the_unreadable_settled,
         scenes.promise_to_an_unreadable_claim,
         BOTH_HAVE,
+    ),
+    "12a": (
+        rules.left_addresses_unread,
+        scenes.claim_forced_away_while_ipaddresses_lag,
+        "the IPAddresses of a and b both have",
+    ),
+    "12b": (
+        rules.left_addresses_unread,
+        scenes.claim_forced_away_before_its_promise_is_dropped,
+        "the IPAddresses of a and b both have",
+    ),
+    "12c": (
+        rules.left_addresses_unread,
+        scenes.claim_loses_its_finalizer_while_ipaddresses_lag,
+        "the IPAddresses of a and b both have",
+    ),
+    "12d": (
+        rules.addresses_forgotten_by_fences,
+        scenes.memory_lost_after_a_claim_was_forced_away,
+        "the IPAddresses of a and b both have",
     ),
     "9d": (
         rules.deleted_by_cache,
