@@ -155,6 +155,7 @@ class NetworkPoolReconciler:
         self._due.pop(key, None)
         self._reader.forget(key)
         self._foreign.forget(key)
+        self._others.forget(key)
         self._not_before.pop(key, None)
         self._waits.forget(key)
         self._events.forget(key)

@@ -367,6 +367,10 @@ class OtherHolders:
         del pool
         return 0
 
+    def forget(self, pool: Key) -> None:
+        """Forget a pool that is gone, or that another replica works on from now on."""
+        del pool
+
 
 def unreadable_of(unreadable: Mapping[Key, str], pool: Key) -> tuple[str, ...]:
     """Return the names of those among unreadable allocations that may be the pool's, sorted.

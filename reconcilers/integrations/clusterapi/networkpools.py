@@ -258,3 +258,7 @@ class ClaimHolders(OtherHolders):
     async def blockers(self, pool: NetworkPool) -> int:
         self._check_known(pool)
         return await self.pools.blockers(pool) if self.pools is not None else 0
+
+    @override
+    def forget(self, pool: Key) -> None:
+        self._journals.pop(pool, None)

@@ -6,6 +6,7 @@ from typing import Protocol
 from typing_extensions import override
 
 from allocator import AddressRange
+from controller.meta import Key
 from controller.runner import Controller
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool.view import HeldRange, OtherHolders
@@ -47,3 +48,8 @@ class AllHolders(OtherHolders):
     @override
     async def blockers(self, pool: NetworkPool) -> int:
         return sum([await part.blockers(pool) for part in self._parts])
+
+    @override
+    def forget(self, pool: Key) -> None:
+        for part in self._parts:
+            part.forget(pool)
