@@ -45,7 +45,12 @@ from reconcilers.integrations.clusterapi.api import (
     IPAddressClaim,
     is_paused,
 )
-from reconcilers.integrations.clusterapi.caches import ClaimCaches, Standing, kind_of
+from reconcilers.integrations.clusterapi.caches import (
+    ClaimCaches,
+    Standing,
+    kind_of,
+    pool_key,
+)
 from reconcilers.integrations.clusterapi.restoredclaims import RESTORED_SECONDS
 from reconcilers.integrations.clusterapi.statuses import Record, record_of, shows, with_ready
 
@@ -255,10 +260,21 @@ class ClaimReconciler:
 
     async def _release(self, address: IPAddress, pool: Any, since: datetime) -> None:
         """Take away an IPAddress whose claim released it then, or have it rest before."""
+        pool = pool or await self._read_pool(address)
         if self._rests(since, pool) > 0:
             await self._answers.hold_back(address, rfc3339(since))
         else:
             await self._answers.remove(address)
+
+    async def _read_pool(self, address: IPAddress) -> Any | None:
+        """Return the pool that an IPAddress names, live; None if it does not exist.
+
+        The cache of pools may not show it yet, and the pool says how long its addresses rest.
+        """
+        kind = kind_of(address.spec.poolRef)
+        if kind is None or kind.kind not in self._caches.pools:
+            return None
+        return await self._client.find(kind, pool_key(kind, address))
 
     def _may_be_released(self, address: IPAddress) -> bool:
         """Return whether an IPAddress is, or was, of a claim of ours, and is not paused."""
@@ -318,6 +334,7 @@ class ClaimReconciler:
         text = address.metadata.annotations.get(RELEASED_AT)
         if text is None:
             return SETTLED
+        pool = pool or await self._read_pool(address)
         try:
             since = datetime.fromisoformat(text)
             left = self._rests(since, pool) if since.tzinfo else 0.0

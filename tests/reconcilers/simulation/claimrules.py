@@ -163,6 +163,15 @@ def addresses_never_rest(mp: Patch) -> None:
     mp.setattr(ClaimReconciler, "_rests", lambda self, since, pool: 0.0)
 
 
+def pools_believed_absent(mp: Patch) -> None:
+    """A pool that the cache does not show does not exist."""
+
+    async def absent(self: ClaimReconciler, address: Any) -> None:
+        del self, address
+
+    mp.setattr(ClaimReconciler, "_read_pool", absent)
+
+
 def waits_for_a_lost_cluster(mp: Patch) -> None:
     """A claim whose Cluster is not there is left alone, even when it is being deleted."""
     standing = caches.ClaimCaches.standing

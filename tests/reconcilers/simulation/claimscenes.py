@@ -186,6 +186,20 @@ async def promise_kept_and_dropped_unseen(stage: ClaimStage) -> str | None:
     return stage.problem
 
 
+async def claim_released_while_pools_lag(stage: ClaimStage) -> str | None:
+    """A's claim is deleted, and the replica that releases it has not read its pool."""
+    patch = {"spec": {"addressReuseGracePeriodSeconds": 8}}
+    stage.model.patch(CLAIM_POOLS, "p", patch, guarded=False)
+    stage.ask("a")
+    await stage.serve(stage.replica())
+    other = stage.replica()
+    other.pools.cache.replace([], stage.model.revision)
+    stage.model.delete(CLAIMS, "a")
+    other.claims.advance(other.claims.behind)
+    await stage.work(other, 1, "a")
+    return stage.problem if stage.model.get(ADDRESSES, "a") else "the address of a does not rest"
+
+
 async def ipaddress_unreadable_for_a_while(stage: ClaimStage) -> str | None:
     """The IPAddress of a, whose claim is gone, becomes unreadable; then b asks."""
     stage.ask("a")

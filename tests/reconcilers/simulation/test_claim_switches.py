@@ -163,6 +163,11 @@ SCENES = {
         scenes.memory_lost_after_a_claim_was_forced_away,
         "the IPAddresses of a and b both have",
     ),
+    "10c": (
+        rules.pools_believed_absent,
+        scenes.claim_released_while_pools_lag,
+        "does not rest",
+    ),
     "9d": (
         rules.deleted_by_cache,
         scenes.pool_deleted_while_a_cache_lags,
