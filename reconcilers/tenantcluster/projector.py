@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -22,7 +22,7 @@ from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import LONGEST_PAUSE, UNAUTHORIZED, TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.allocations.membership import is_foreign, members
 from reconcilers.tenantcluster.metallb.advertisement import Advertiser
-from reconcilers.tenantcluster.metallb.corrections import CONTESTED, Corrections
+from reconcilers.tenantcluster.metallb.corrections import CONTESTED, CorrectionReports, Upkeep
 from reconcilers.tenantcluster.metallb.poolwatch import PoolWatches
 from reconcilers.tenantcluster.metallb.projection import (
     BEHIND,
@@ -34,7 +34,7 @@ from reconcilers.tenantcluster.metallb.projection import (
     latest_mark,
     projection,
 )
-from reconcilers.tenantcluster.metallb.reading import NOT_RUNNING, Reading
+from reconcilers.tenantcluster.metallb.reading import NOT_RUNNING, Reading, ReadingMemory
 from reconcilers.tenantcluster.metallb.uptake import remove_marker
 from reconcilers.tenantcluster.ownership.pools import PoolClaims, owner_note
 from reconcilers.tenantcluster.status import load_balancer_ready, tenant_unavailable
@@ -68,6 +68,34 @@ def _as_management_error() -> Iterator[None]:
         raise _ManagementError(error) from error
 
 
+@dataclass(frozen=True, slots=True)
+class LostHistoryLook:
+    """When the basis of a pool that is ahead of this process is compared with a LIST.
+
+    Args:
+        due: the time of the next look, in monotonic seconds.
+        pause: seconds between the last look and the next.
+    """
+
+    due: float
+    pause: float
+
+
+@dataclass(slots=True)
+class ProjectionMemory:
+    """What is remembered of what is written into one tenant.
+
+    Args:
+        upkeep: what is kept there, to distinguish edits by others from changes of ours.
+        reading: how MetalLB reads it.
+        lost_history: the next look at a pool that is ahead of this process; None if it is not.
+    """
+
+    upkeep: Upkeep = field(default_factory=Upkeep)
+    reading: ReadingMemory = field(default_factory=ReadingMemory)
+    lost_history: LostHistoryLook | None = None
+
+
 class Projector:
     """Writes the ranges of allocations to the tenants' MetalLB.
 
@@ -76,7 +104,7 @@ class Projector:
         allocations: its IPAllocations, indexed by TenantCluster.
         claims: which TenantCluster a pool is of.
         tenants: clients of the tenants.
-        corrections: tells edits by others from news of ours, and reports them.
+        corrections: reports edits by others that were undone.
         watches: of what is written there.
         logged: the states of tenants that were logged.
         clock: the time.
@@ -90,7 +118,7 @@ class Projector:
         *,
         claims: PoolClaims,
         tenants: TenantClients,
-        corrections: Corrections,
+        corrections: CorrectionReports,
         watches: PoolWatches,
         logged: StateLog,
         clock: Clock,
@@ -106,8 +134,6 @@ class Projector:
         self._claims = claims
         self._tenants = tenants
         self._settings = settings
-        # Tenants whose pool is ahead of us, by uid: when that is checked, and the pause before.
-        self._behind: dict[str, tuple[float, float]] = {}
 
     def wanted(self, tenant: TenantCluster) -> Projection:
         """Return what the tenant's pool should hold, as the cache shows it.
@@ -139,15 +165,14 @@ class Projector:
             one.metadata.name for one in found if one.spec.type == names.TYPE_LOADBALANCER
         )
 
-    def forget(self, key: Key) -> None:
-        """Forget a tenant that is gone, or that is left alone from now on."""
-        self._corrections.forget(key)
-        self._reading.forget(key)
+    def stop_watching(self, key: Key) -> None:
+        """End the watches of a tenant that is gone, or that is left alone from now on."""
         self._watches.close(key)
 
-    def due_in(self, tenant: TenantCluster) -> float | None:
+    def due_in(self, memory: ProjectionMemory) -> float | None:
         """Return in how many seconds to look at what others change, or MetalLB reads; or None."""
-        due = (self._corrections.due_in(tenant), self._reading.due_in(tenant.metadata.key))
+        now = self._clock.monotonic()
+        due = (memory.upkeep.due_in(now), self._reading.due_in(memory.reading))
         return min((one for one in due if one is not None), default=None)
 
     def lags(self, tenant: TenantCluster) -> bool:
@@ -212,7 +237,9 @@ class Projector:
         identity = self._tenants.identity(tenant)
         return None if identity is None else bool(identity)
 
-    async def project(self, tenant: TenantCluster, *, begin: bool = False) -> Finding:
+    async def project(
+        self, tenant: TenantCluster, memory: ProjectionMemory, *, begin: bool = False
+    ) -> Finding:
         """Write the ranges into the tenant's MetalLB; return the LoadBalancerReady condition.
 
         Only what the management cluster fails to answer is raised: a tenant that does not answer
@@ -220,12 +247,13 @@ class Projector:
 
         Args:
             tenant: the cluster.
-            begin: whether it may be the first time; then that is recorded before.
+            memory: what is remembered of it.
+            begin: allow the first projection; record it on the TenantCluster beforehand.
         """
-        wanted, uid = await self._owned(tenant), tenant.metadata.uid
+        wanted = await self._owned(tenant)
         try:
-            await self._write(tenant, wanted, begin=begin and bool(wanted.entries))
-            self._behind.pop(uid, None)
+            await self._write(tenant, wanted, memory, begin=begin and bool(wanted.entries))
+            memory.lost_history = None
             self._log_available(tenant)
         except TenantUnavailable as error:
             self._log_unavailable(tenant, error)
@@ -237,7 +265,7 @@ class Projector:
         except _ManagementError as failed:
             raise failed.error from failed
         finally:
-            self._corrections.report(tenant)
+            self._corrections.report(tenant, memory.upkeep)
         if not wanted.entries:
             return load_balancer_ready(True, "Ready", "the tenant has no load-balancer IPs")
         return load_balancer_ready(True, "Ready", f"MetalLB holds {', '.join(wanted.entries)}")
@@ -259,7 +287,9 @@ class Projector:
         if error is not None:
             _log.info("the tenant's client works again", error=error)
 
-    async def overwrite_lost_history(self, tenant: TenantCluster) -> None:
+    async def overwrite_lost_history(
+        self, tenant: TenantCluster, memory: ProjectionMemory
+    ) -> None:
         """Write over a tenant's pool whose basis is of a history that the cluster has lost.
 
         A management cluster that was restored from a backup counts from where the backup was made,
@@ -270,12 +300,13 @@ class Projector:
         Raises:
             ControllerError: the management cluster did not answer.
         """
-        uid, now = tenant.metadata.uid, self._clock.monotonic()
-        due, pause = self._behind.setdefault(uid, (now + HISTORY_SECONDS, HISTORY_SECONDS))
-        if now < due:
+        now = self._clock.monotonic()
+        if memory.lost_history is None:
+            memory.lost_history = LostHistoryLook(now + HISTORY_SECONDS, HISTORY_SECONDS)
+        if now < memory.lost_history.due:
             return
-        pause = min(2 * pause, LONGEST_PAUSE)
-        self._behind[uid] = (now + pause, pause)
+        pause = min(2 * memory.lost_history.pause, LONGEST_PAUSE)
+        memory.lost_history = LostHistoryLook(now + pause, pause)
         page = await self._client.list(IP_ALLOCATION)
         key = tenant.metadata.key
         mine = [
@@ -304,7 +335,7 @@ class Projector:
                 )
                 await metallb.overwrite(live, wanted)
                 if wanted.entries:
-                    await self._advertiser(client, tenant).advertise(wanted)
+                    await self._advertiser(client, memory).advertise(wanted)
             self._logged.end(key, _REWRITE)
         except (TenantUnavailable, ProjectionBlocked, Conflict) as error:
             log = _log.info if self._logged.begin(key, _REWRITE, str(error)) else _log.debug
@@ -330,18 +361,32 @@ class Projector:
             log = _log.info if is_new else _log.debug
             log("cannot delete the marker IPAddressPool in the tenant", error=str(error))
 
-    async def _write(self, tenant: TenantCluster, wanted: Projection, *, begin: bool) -> None:
+    async def _write(
+        self,
+        tenant: TenantCluster,
+        wanted: Projection,
+        memory: ProjectionMemory,
+        *,
+        begin: bool,
+    ) -> None:
         """Write to the tenant; after a 401 once more, with credentials from a new read."""
         try:
-            await self._write_once(tenant, wanted, begin)
+            await self._write_once(tenant, wanted, memory, begin=begin)
         except TenantUnavailable as error:
             if error.reason != UNAUTHORIZED:
                 raise
-            await self._write_once(tenant, wanted, begin)
+            await self._write_once(tenant, wanted, memory, begin=begin)
 
-    async def _write_once(self, tenant: TenantCluster, wanted: Projection, begin: bool) -> None:
+    async def _write_once(
+        self,
+        tenant: TenantCluster,
+        wanted: Projection,
+        memory: ProjectionMemory,
+        *,
+        begin: bool,
+    ) -> None:
         """Write a tenant's MetalLB pool and advertisement; note why MetalLB does not use them."""
-        unread, upkeep = "", self._corrections.upkeep(tenant)
+        unread, upkeep = "", memory.upkeep
         upkeep.begin()
         async with self._tenants.client(tenant) as client:
             namespace, now = self._settings.metallb_namespace, self._clock.monotonic()
@@ -353,9 +398,9 @@ class Projector:
             )
             if wanted.entries:
                 self._watches.open(tenant.metadata.key)
-                await self._advertiser(client, tenant).advertise(wanted)
-                unread = await self._reading.problem(client, tenant, wanted)
-        contest = self._corrections.contest(tenant)
+                await self._advertiser(client, memory).advertise(wanted)
+                unread = await self._reading.problem(client, tenant, wanted, memory.reading)
+        contest = upkeep.contest(self._clock.monotonic())
         if contest:
             raise ProjectionBlocked(CONTESTED, contest)
         if unread:
@@ -381,9 +426,9 @@ class Projector:
         with _as_management_error():
             await self._claims.require(tenant, live)
 
-    def _advertiser(self, client: Client, tenant: TenantCluster) -> Advertiser:
+    def _advertiser(self, client: Client, memory: ProjectionMemory) -> Advertiser:
         namespace, now = self._settings.metallb_namespace, self._clock.monotonic()
-        return Advertiser(client, namespace, self._corrections.upkeep(tenant), now)
+        return Advertiser(client, namespace, memory.upkeep, now)
 
     async def _confirmed(self, tenant: TenantCluster) -> Projection:
         """Return what the tenant should hold, each of its allocations read live, now.

@@ -61,7 +61,12 @@ from reconcilers.tenantcluster.networkstatus import (
     removed_ranges,
     status_without_requests,
 )
-from reconcilers.tenantcluster.projector import Projector, is_behind, lacks_metallb
+from reconcilers.tenantcluster.projector import (
+    ProjectionMemory,
+    Projector,
+    is_behind,
+    lacks_metallb,
+)
 from reconcilers.tenantcluster.provider import (
     UNKNOWN_SECONDS,
     Providers,
@@ -239,7 +244,7 @@ class TenantClusterReconciler:
         if going:
             # A present cluster of that name writes to the tenant as soon as it has begun to.
             writes = present is not None and present.projection_begun
-            await self._projector.project(present if present and writes else leftovers[-1][0])
+            await self._project_now(present if present and writes else leftovers[-1][0])
         return going
 
     async def _reconcile_gone(self, key: Key, *, leftovers: bool) -> Outcome:
@@ -263,7 +268,7 @@ class TenantClusterReconciler:
         """Close a cluster's watches, and forget all but what was logged of it."""
         self._records.end_work(key)
         self._resizer.forget(key)
-        self._projector.forget(key)
+        self._projector.stop_watching(key)
 
     async def _reconcile(self, tenant: TenantCluster) -> Outcome:
         """Reconcile a cluster that is not being deleted: find its provider, request addresses."""
@@ -310,7 +315,7 @@ class TenantClusterReconciler:
         obsolete = (status.DEMAND_MET, LOAD_BALANCER_SIZED, METALLB_INSTALLED)
         if not kept:
             return await self._leave_alone(tenant, provider, network, obsolete)
-        projected = await self._projector.project(tenant)
+        projected = await self._project_now(tenant)
         tenant = self._clusters.get(tenant.metadata.key) or tenant
         marked = await self._resizer.release_marked(tenant)
         findings = (network, projected, status.ready())
@@ -328,9 +333,10 @@ class TenantClusterReconciler:
     ) -> Outcome:
         """Say that the cluster needs nothing of ours; remove the record of given-back ranges."""
         if any(one.type == LOAD_BALANCER_READY for one in tenant.status.conditions):
-            await self._projector.project(tenant)
+            await self._project_now(tenant)
             await self._projector.remove_marker(tenant)
-        self._projector.forget(tenant.metadata.key)
+        self._records.of(tenant).projection = ProjectionMemory()
+        self._projector.stop_watching(tenant.metadata.key)
         refs: dict[str, str | None] = {status.REF_FIELDS[names.TYPE_LOADBALANCER]: None}
         obsolete = (*obsolete, LOAD_BALANCER_READY)
         shown = self._network_status(tenant, provider, (), network)
@@ -450,7 +456,7 @@ class TenantClusterReconciler:
         """Return when the next pass is due."""
         if is_behind(projected) or self._projector.lags(tenant):
             return Again(SOON)
-        look_due = self._projector.due_in(tenant)
+        look_due = self._projector.due_in(self._records.of(tenant).projection)
         if look_due is not None and projected.reason != UNREACHABLE:
             return Again(max(look_due, SOON))
         if projected.reason == BEING_INSTALLED:
@@ -467,9 +473,10 @@ class TenantClusterReconciler:
 
     async def _project(self, tenant: TenantCluster) -> tuple[Finding, ...]:
         """Write the tenant's MetalLB, installing it if needed; return LoadBalancerReady first."""
-        projected = await self._projector.project(tenant, begin=True)
+        memory = self._records.of(tenant).projection
+        projected = await self._projector.project(tenant, memory, begin=True)
         if is_behind(projected):
-            await self._projector.overwrite_lost_history(tenant)
+            await self._projector.overwrite_lost_history(tenant, memory)
         missing = lacks_metallb(projected)
         if not missing and not projected.status:
             return (projected,)
@@ -479,6 +486,10 @@ class TenantClusterReconciler:
         if missing:
             projected = status.load_balancer_ready(False, found.reason, found.message)
         return (projected, found)
+
+    async def _project_now(self, tenant: TenantCluster) -> Finding:
+        """Write what the tenant should hold, if something was written there before."""
+        return await self._projector.project(tenant, self._records.of(tenant).projection)
 
     def _requeue_after(self, tenant: TenantCluster, now: datetime) -> float:
         """Return seconds until the next pass, more the longer the cluster has been Ready."""
@@ -555,7 +566,7 @@ class TenantClusterReconciler:
             tenant, deleted_at=record.deleted_at
         ):
             self._resizer.forget(tenant.metadata.key)
-            self._projector.forget(tenant.metadata.key)
+            self._projector.stop_watching(tenant.metadata.key)
             self._installer.forget(tenant.metadata.uid)
             self._logged.forget(tenant.metadata.key)
             others = {one.uid for one in self._records.of_name(tenant.metadata.key)}
@@ -568,6 +579,6 @@ class TenantClusterReconciler:
         verdict = status.Verdict(DELETING, (not_ready,), network=shown)
         tenant = await self._write_status(tenant, verdict)
         if tenant.projection_begun:
-            projected = await self._projector.project(tenant)
+            projected = await self._project_now(tenant)
             await self._write_status(tenant, status.Verdict(DELETING, (projected,)))
         return Blocked("Deleting", self._settings.requeue_deleting)

@@ -17,7 +17,7 @@ from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.elastic.resizer import Resizer
 from reconcilers.tenantcluster.elastic.scaler import Scaler
 from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
-from reconcilers.tenantcluster.metallb.corrections import Corrections
+from reconcilers.tenantcluster.metallb.corrections import CorrectionReports
 from reconcilers.tenantcluster.metallb.poolwatch import PoolWatches
 from reconcilers.tenantcluster.ownership.pools import PoolClaims
 from reconcilers.tenantcluster.projector import Projector
@@ -105,7 +105,7 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
             allocations,
             claims=PoolClaims(client, allocations, tenants),
             tenants=tenants,
-            corrections=Corrections(clock, recorder, metrics),
+            corrections=CorrectionReports(recorder, metrics),
             watches=pools,
             logged=logged,
             clock=clock,

@@ -11,9 +11,7 @@ What we have to write anyway, because a range came or went, never waits.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from controller.clock import Clock
 from controller.events import Recorder
-from controller.meta import Key
 from reconcilers.api import names
 from reconcilers.api.resources import TENANT_CLUSTER, IPAddressPool, L2Advertisement
 from reconcilers.api.tenantcluster import TenantCluster
@@ -51,8 +49,8 @@ class Upkeep:
         """Begin a pass: a delayed correction is kept only if its edit is found again."""
         self._waiting = False
 
-    def forget(self) -> None:
-        """Forget what we kept there: from now on it is nothing."""
+    def clear(self) -> None:
+        """Note that nothing of ours is kept there from now on."""
         self.entries, self.advertised, self.own_advertisement = None, False, ""
 
     def may_correct(self, what: str, now: float) -> bool:
@@ -100,45 +98,21 @@ class Upkeep:
         return self._last + max(QUIET_SECONDS, 2 * self._pause)
 
 
-class Corrections:
-    """What is kept in tenants; reports corrections by an event on the TenantCluster, and a metric.
+class CorrectionReports:
+    """Reports corrections by an event on the TenantCluster, and a metric.
 
     Args:
-        clock: the time.
         recorder: takes the events.
         metrics: takes the counts.
     """
 
-    def __init__(self, clock: Clock, recorder: Recorder, metrics: IpamMetrics) -> None:
-        self._clock = clock
+    def __init__(self, recorder: Recorder, metrics: IpamMetrics) -> None:
         self._recorder = recorder
         self._metrics = metrics
-        # By key, and the uid of the cluster that it is about.
-        self._tenants: dict[Key, tuple[str, Upkeep]] = {}
 
-    def upkeep(self, tenant: TenantCluster) -> Upkeep:
-        """Return what is kept in a tenant."""
-        meta = tenant.metadata
-        if self._tenants.get(meta.key, ("", None))[0] != meta.uid:
-            self._tenants[meta.key] = (meta.uid, Upkeep())
-        return self._tenants[meta.key][1]
-
-    def forget(self, key: Key) -> None:
-        """Forget a tenant that nothing is kept in any more."""
-        self._tenants.pop(key, None)
-
-    def contest(self, tenant: TenantCluster) -> str:
-        """Return what another writer keeps changing in a tenant; empty if none does."""
-        return self.upkeep(tenant).contest(self._clock.monotonic())
-
-    def due_in(self, tenant: TenantCluster) -> float | None:
-        """Return in how many seconds a look is due because of corrections; None for never."""
-        return self.upkeep(tenant).due_in(self._clock.monotonic())
-
-    def report(self, tenant: TenantCluster) -> None:
+    def report(self, tenant: TenantCluster, upkeep: Upkeep) -> None:
         """Report the corrections that were made in a tenant since the last report."""
-        made = self.upkeep(tenant).made
-        for kind, what in made:
+        for kind, what in upkeep.made:
             self._metrics.corrected(kind)
             self._recorder.record(
                 TENANT_CLUSTER,
@@ -148,7 +122,7 @@ class Corrections:
                 f"In the tenant, {what} was changed; the change was undone",
                 action="Project",
             )
-        made.clear()
+        upkeep.made.clear()
 
 
 def described(obj: IPAddressPool | L2Advertisement, kind: str, fields: Iterable[str]) -> str:

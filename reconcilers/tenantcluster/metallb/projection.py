@@ -196,7 +196,7 @@ class MetalLB:
         """
         live = await self.pool()
         if not wanted.entries:
-            self._upkeep.forget()
+            self._upkeep.clear()
             if live is None:
                 return
         if live is not None and not await self._is_permitted(live, wanted, permit):

@@ -8,6 +8,8 @@ addresses, and whether more would help it. An older MetalLB shows nothing, and i
 MetalLB takes a moment to count. A tenant that had all it should have stays so for that long.
 """
 
+from dataclasses import dataclass
+
 from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import is_true
@@ -33,6 +35,32 @@ MOMENT = 10.0
 _SOON = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadEntries:
+    """What the MetalLB of a tenant has not read yet.
+
+    Args:
+        entries: the addresses that the pool was made to hold.
+        since: when that was first seen, in monotonic seconds.
+    """
+
+    entries: tuple[str, ...]
+    since: float
+
+
+@dataclass(slots=True)
+class ReadingMemory:
+    """What is remembered of how the MetalLB of one tenant reads its pool.
+
+    Args:
+        unread: what it has not read yet; None if it has read the pool as it stands.
+        is_silent: whether it is so old that it does not count addresses.
+    """
+
+    unread: UnreadEntries | None = None
+    is_silent: bool = False
+
+
 class Reading:
     """Finds out whether MetalLB has read what was written.
 
@@ -46,43 +74,39 @@ class Reading:
         self._watches = watches
         self._clock = clock
         self._pool = Key(settings.metallb_namespace, names.METALLB_POOL)
-        # What is not read yet, and since when (monotonic seconds), by tenant.
-        self._unread: dict[Key, tuple[str, tuple[str, ...], float]] = {}
-        # The tenants, by uid, whose MetalLB does not count.
-        self._silent: dict[Key, str] = {}
 
-    def forget(self, key: Key) -> None:
-        """Forget a tenant that is gone, or that is left alone from now on."""
-        self._unread.pop(key, None)
-        self._silent.pop(key, None)
+    def due_in(self, memory: ReadingMemory) -> float | None:
+        """Return seconds until the next look; None if a watch reports the change, or none is due.
 
-    def due_in(self, key: Key) -> float | None:
-        """Return in how many seconds to look again; None if a change is heard of, or none due."""
-        unread = self._unread.get(key)
-        if unread is None or self._clock.monotonic() - unread[2] >= MOMENT:
+        Args:
+            memory: of the tenant.
+        """
+        unread = memory.unread
+        if unread is None or self._clock.monotonic() - unread.since >= MOMENT:
             return None
         return _SOON
 
-    async def problem(self, client: Client, tenant: TenantCluster, wanted: Projection) -> str:
+    async def problem(
+        self, client: Client, tenant: TenantCluster, wanted: Projection, memory: ReadingMemory
+    ) -> str:
         """Return why MetalLB is not known to run; empty if it is, or has a moment to show it.
 
         Args:
             client: of the tenant.
             tenant: its TenantCluster.
             wanted: what the pool has been made to hold.
+            memory: of the tenant.
 
         Raises:
             ControllerError: the tenant did not answer.
         """
-        key, uid = tenant.metadata.key, tenant.metadata.uid
-        if await self._is_read(client, tenant, wanted):
-            self._unread.pop(key, None)
+        if await self._is_read(client, tenant.metadata.key, wanted, memory):
+            memory.unread = None
             return ""
         now = self._clock.monotonic()
-        before = self._unread.get(key, ("", (), now))
-        since = before[2] if before[:2] == (uid, wanted.entries) else now
-        self._unread[key] = (uid, wanted.entries, since)
-        waited = now - since >= MOMENT
+        if memory.unread is None or memory.unread.entries != wanted.entries:
+            memory.unread = UnreadEntries(wanted.entries, now)
+        waited = now - memory.unread.since >= MOMENT
         if not waited and is_true(tenant.status.conditions, LOAD_BALANCER_READY):
             return ""
         why = await configuration_error(client, self._pool.namespace) if waited else ""
@@ -91,15 +115,15 @@ class Reading:
             " configuration" + (f": {why}" if why else "")
         )
 
-    async def _is_read(self, client: Client, tenant: TenantCluster, wanted: Projection) -> bool:
+    async def _is_read(
+        self, client: Client, tenant: Key, wanted: Projection, memory: ReadingMemory
+    ) -> bool:
         """Return whether MetalLB has counted what is wanted, or does not count at all.
 
         What the watch shows is believed if it says so; it may be late, or broken.
         """
-        key, uid = tenant.metadata.key, tenant.metadata.uid
-        silent = self._silent.get(key) == uid
-        shown = self._shown(key)
-        if _has_counted(shown, wanted) or (silent and _is_uncounted(shown, wanted)):
+        shown = self._shown(tenant)
+        if _has_counted(shown, wanted) or (memory.is_silent and _is_uncounted(shown, wanted)):
             return True
         try:
             pool = await client.get(IP_ADDRESS_POOL, self._pool)
@@ -107,10 +131,10 @@ class Reading:
             return False
         if pool.status is not None:
             return _has_counted(pool, wanted)
-        if not silent:
+        if not memory.is_silent:
             if await client.served(SERVICE_BGP_STATUS):
                 return False
-            self._silent[key] = uid
+            memory.is_silent = True
         return True
 
     def _shown(self, key: Key) -> IPAddressPool | None:

@@ -15,6 +15,7 @@ from typing_extensions import override
 from controller.meta import Key
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.tenantclients import TenantAccess, TenantAccesses
+from reconcilers.tenantcluster.projector import ProjectionMemory
 
 
 @dataclass(slots=True)
@@ -29,6 +30,7 @@ class TenantRecord:
         uid: its uid; empty for a cluster that is known by its name alone.
         access: the client of the tenant.
         last_seen: the last state of a cluster that is gone and had allocations then.
+        projection: what is written into the tenant.
         named_at: when status.network last named Services (monotonic seconds); None for never.
         deleted_at: the first resourceVersion that showed the deletion of the cluster.
     """
@@ -37,11 +39,13 @@ class TenantRecord:
     uid: str
     access: TenantAccess = field(default_factory=TenantAccess)
     last_seen: TenantCluster | None = None
+    projection: ProjectionMemory = field(default_factory=ProjectionMemory)
     named_at: float | None = None
     deleted_at: int | None = None
 
     def end_work(self) -> None:
         """Clear the parts of the pass: the cluster is gone, or another replica's from now on."""
+        self.projection = ProjectionMemory()
         self.named_at = None
         self.deleted_at = None
 

@@ -12,7 +12,7 @@ from reconcilers.api.resources import IP_ADDRESS_POOL, IPAddressPool
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantcluster.metallb.poolwatch import PoolWatches
 from reconcilers.tenantcluster.metallb.projection import Projection
-from reconcilers.tenantcluster.metallb.reading import MOMENT, Reading
+from reconcilers.tenantcluster.metallb.reading import MOMENT, Reading, ReadingMemory
 from tests.clock import VirtualClock
 from tests.reconcilers import make
 from tests.reconcilers.lab import TENANT_KINDS
@@ -38,8 +38,9 @@ async def test_a_watch_that_hears_nothing_new_does_not_make_metallb_look_down(
     cache.replace([msgspec.convert(_pool(shown), IPAddressPool)], 1)
     watches = SimpleNamespace(pools=SimpleNamespace(cache=lambda _: cache))
     reading = Reading(cast("PoolWatches", watches), clock, TenantSettings())
+    memory = ReadingMemory()
     for _ in range(2):
-        problem = await reading.problem(Client(server), tenant, Projection((HELD,), 1))
+        problem = await reading.problem(Client(server), tenant, Projection((HELD,), 1), memory)
         assert problem == ""
         await clock.advance(MOMENT)
 
@@ -51,5 +52,6 @@ async def test_what_the_watch_shows_as_read_costs_no_request() -> None:
     cache.replace([msgspec.convert(_pool({"availableIPv4": 8}), IPAddressPool)], 1)
     watches = SimpleNamespace(pools=SimpleNamespace(cache=lambda _: cache))
     reading = Reading(cast("PoolWatches", watches), clock, TenantSettings())
-    assert await reading.problem(Client(server), tenant, Projection((HELD,), 1)) == ""
+    wanted, memory = Projection((HELD,), 1), ReadingMemory()
+    assert await reading.problem(Client(server), tenant, wanted, memory) == ""
     assert server.requests == []
