@@ -73,12 +73,26 @@ LONGEST_PAUSE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Attempt:
+class InstallationAttempt:
     """Attempts on a tenant without MetalLB: their number, the next one's time, the last result."""
 
     times: int
     due: float
     finding: Finding
+
+
+@dataclass(slots=True)
+class InstallationMemory:
+    """What is remembered of the installation of MetalLB in one tenant.
+
+    Args:
+        checked_at: when it was last checked that the objects of the bundle exist (monotonic
+            seconds); None for never.
+        attempt: the attempts on a tenant without MetalLB; None if it has MetalLB.
+    """
+
+    checked_at: float | None = None
+    attempt: InstallationAttempt | None = None
 
 
 class _NotYet(Exception):
@@ -120,25 +134,20 @@ class Installer:
         where, _, name = settings.metallb_bundle.rpartition("/")
         self._key = Key(where or namespace, name)
         self._read: tuple[float, Bundle] | None = None
-        # When it was last checked that the objects of the bundle exist, by the tenant's uid.
-        self._checked: dict[str, float] = {}
-        self._attempts: dict[str, _Attempt] = {}
 
-    def forget(self, uid: str) -> None:
-        """Forget a tenant that is gone."""
-        self._checked.pop(uid, None)
-        self._attempts.pop(uid, None)
-
-    def due_in(self, tenant: TenantCluster) -> float | None:
+    def due_in(self, memory: InstallationMemory) -> float | None:
         """Return seconds until the next attempt on a tenant without MetalLB; None if it has it."""
-        last = self._attempts.get(tenant.metadata.uid)
+        last = memory.attempt
         return max(FIRST_PAUSE, last.due - self._clock.monotonic()) if last is not None else None
 
-    async def install(self, tenant: TenantCluster, *, missing: bool) -> Finding | None:
+    async def install(
+        self, tenant: TenantCluster, memory: InstallationMemory, *, missing: bool
+    ) -> Finding | None:
         """Apply what has to be applied; return the MetalLBInstalled condition, None to keep it.
 
         Args:
             tenant: the cluster.
+            memory: what is remembered of the installation there.
             missing: whether MetalLB is known not to be served there.
 
         Raises:
@@ -148,20 +157,23 @@ class Installer:
         if not self._settings.metallb_bundle or tenant.observed_only:
             return None
         if not missing:
-            self._attempts.pop(tenant.metadata.uid, None)
-            return await self._install(tenant, missing=False) if self._is_due(tenant) else None
-        uid, now = tenant.metadata.uid, self._clock.monotonic()
-        last = self._attempts.get(uid)
+            memory.attempt = None
+            if not self._is_due(memory):
+                return None
+            return await self._install(tenant, memory, missing=False)
+        now, last = self._clock.monotonic(), memory.attempt
         if last is not None and now < last.due:
             return last.finding
-        found = await self._install(tenant, missing=True)
+        found = await self._install(tenant, memory, missing=True)
         if found is not None:
             times = last.times if last is not None else 0
             pause = min(FIRST_PAUSE * 2 ** min(times, 10), LONGEST_PAUSE)
-            self._attempts[uid] = _Attempt(times + 1, now + pause, found)
+            memory.attempt = InstallationAttempt(times + 1, now + pause, found)
         return found
 
-    async def _install(self, tenant: TenantCluster, *, missing: bool) -> Finding | None:
+    async def _install(
+        self, tenant: TenantCluster, memory: InstallationMemory, *, missing: bool
+    ) -> Finding | None:
         """Apply the bundle to a tenant and record its digest; return the condition to show."""
         try:
             bundle = await self._bundle()
@@ -171,14 +183,14 @@ class Installer:
             return None  # LoadBalancerReady has the reason
         except (InvalidBundle, _NotYet, _Refused) as problem:
             if not missing:
-                self._checked[tenant.metadata.uid] = self._clock.monotonic()
+                memory.checked_at = self._clock.monotonic()
             return installed(False, *self._describe(problem))
         await self._record(tenant, bundle)
         if changed:
             _log.info("installed MetalLB in the tenant", tenant=str(tenant.metadata.key))
         if missing:  # the next pass sees whether all of it is there
             return installed(False, BEING_INSTALLED, "MetalLB was just installed")
-        self._checked[tenant.metadata.uid] = self._clock.monotonic()
+        memory.checked_at = self._clock.monotonic()
         return installed(True, "Installed", f"the bundle {bundle.digest} is applied")
 
     def _describe(self, problem: Exception) -> tuple[str, str]:
@@ -191,8 +203,8 @@ class Installer:
             case _:
                 return "MetalLBInstallFailed", f"MetalLB cannot be installed: {problem}"
 
-    def _is_due(self, tenant: TenantCluster) -> bool:
-        last = self._checked.get(tenant.metadata.uid)
+    def _is_due(self, memory: InstallationMemory) -> bool:
+        last = memory.checked_at
         return last is None or (self._clock.monotonic() - last >= self._settings.metallb_recheck)
 
     async def _bundle(self) -> Bundle:

@@ -54,7 +54,7 @@ from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.allocations.requests import AllocationState
 from reconcilers.tenantcluster.allocations.unreadable_members import unreadable_members
 from reconcilers.tenantcluster.elastic.fixedsize import LOAD_BALANCER_SIZED
-from reconcilers.tenantcluster.elastic.resizer import Resized, Resizer
+from reconcilers.tenantcluster.elastic.resizer import ElasticMemory, Resized, Resizer
 from reconcilers.tenantcluster.networkstatus import (
     added_ranges,
     network_status,
@@ -267,7 +267,7 @@ class TenantClusterReconciler:
     def _close(self, key: Key) -> None:
         """Close a cluster's watches, and forget all but what was logged of it."""
         self._records.end_work(key)
-        self._resizer.forget(key)
+        self._resizer.stop_watching(key)
         self._projector.stop_watching(key)
 
     async def _reconcile(self, tenant: TenantCluster) -> Outcome:
@@ -305,7 +305,8 @@ class TenantClusterReconciler:
 
         A tenant that was never written to is never touched.
         """
-        self._resizer.forget(tenant.metadata.key)
+        self._records.of(tenant).elastic = ElasticMemory()
+        self._resizer.stop_watching(tenant.metadata.key)
         await self._requester.withdraw(tenant)
         kept = self._projector.held(tenant)
         message = "cloud networking mode"
@@ -371,7 +372,8 @@ class TenantClusterReconciler:
 
         Growth and shrink go first, so that what they change is in what is projected.
         """
-        resized = await self._resizer.resize(tenant, provider)
+        elastic = self._records.of(tenant).elastic
+        resized = await self._resizer.resize(tenant, provider, elastic)
         tenant = self._clusters.get(tenant.metadata.key) or tenant
         tenant = await self._projector.assume_begun(tenant)
         if resized.unavailable is None:
@@ -381,7 +383,7 @@ class TenantClusterReconciler:
             projected = status.tenant_unavailable(tenant, error)
             installed = []
         tenant = self._clusters.get(tenant.metadata.key) or tenant
-        await self._resizer.note_projected(tenant, projected)
+        await self._resizer.note_projected(tenant, projected, elastic)
         tenant = self._clusters.get(tenant.metadata.key) or tenant
         marked = await self._resizer.release_marked(tenant)
         if projected.status or tenant.is_ready:
@@ -460,7 +462,7 @@ class TenantClusterReconciler:
         if look_due is not None and projected.reason != UNREACHABLE:
             return Again(max(look_due, SOON))
         if projected.reason == BEING_INSTALLED:
-            return Again(self._installer.due_in(tenant) or SOON)
+            return Again(self._installer.due_in(self._records.of(tenant).installation) or SOON)
         if projected.reason == WEBHOOK_FAILED:
             return Blocked(projected.reason, WEBHOOK_RETRY)
         for finding in (projected, addresses):
@@ -473,14 +475,14 @@ class TenantClusterReconciler:
 
     async def _project(self, tenant: TenantCluster) -> tuple[Finding, ...]:
         """Write the tenant's MetalLB, installing it if needed; return LoadBalancerReady first."""
-        memory = self._records.of(tenant).projection
-        projected = await self._projector.project(tenant, memory, begin=True)
+        record = self._records.of(tenant)
+        projected = await self._projector.project(tenant, record.projection, begin=True)
         if is_behind(projected):
-            await self._projector.overwrite_lost_history(tenant, memory)
+            await self._projector.overwrite_lost_history(tenant, record.projection)
         missing = lacks_metallb(projected)
         if not missing and not projected.status:
             return (projected,)
-        found = await self._installer.install(tenant, missing=missing)
+        found = await self._installer.install(tenant, record.installation, missing=missing)
         if found is None:
             return (projected,)
         if missing:
@@ -565,9 +567,8 @@ class TenantClusterReconciler:
         if left == 0 and await self._teardown.remove_finalizer(
             tenant, deleted_at=record.deleted_at
         ):
-            self._resizer.forget(tenant.metadata.key)
+            self._resizer.stop_watching(tenant.metadata.key)
             self._projector.stop_watching(tenant.metadata.key)
-            self._installer.forget(tenant.metadata.uid)
             self._logged.forget(tenant.metadata.key)
             others = {one.uid for one in self._records.of_name(tenant.metadata.key)}
             await self._remove_records(tenant.metadata.key, others - {tenant.metadata.uid})

@@ -7,7 +7,7 @@
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -27,6 +27,7 @@ from reconcilers.networkpool.owners import noted_uid
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import UNAUTHORIZED, UNREACHABLE, TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.allocations.membership import members, repairs
+from reconcilers.tenantcluster.elastic.demand import WaitingTimes
 from reconcilers.tenantcluster.elastic.fixedsize import LOAD_BALANCER_SIZED
 from reconcilers.tenantcluster.elastic.scaler import Scaler
 from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
@@ -66,6 +67,27 @@ class Resized:
     refused: RefusedGrowth | None = None
 
 
+@dataclass(slots=True)
+class ElasticMemory:
+    """What is remembered of the size of one tenant. Times are monotonic seconds.
+
+    Args:
+        in_place_since: since when MetalLB in the tenant has what it should have, as far as this
+            process knows; None while it does not.
+        in_pool_since: since when the range of each allocation has stood in the tenant's pool, by
+            the allocation's uid.
+        offered: uids of the allocations whose ranges the present pass is about to project.
+        is_refused: whether the tenant refused the last projection.
+        waiting: since when Services wait for an address.
+    """
+
+    in_place_since: float | None = None
+    in_pool_since: dict[str, float] = field(default_factory=dict)
+    offered: frozenset[str] = frozenset()
+    is_refused: bool = False
+    waiting: WaitingTimes = field(default_factory=WaitingTimes)
+
+
 class Resizer:
     """Keeps the number of a tenant's addresses in line with its Services.
 
@@ -103,26 +125,20 @@ class Resizer:
         self._logged = logged
         self._clock = clock
         self._settings = settings
-        # Since when MetalLB in a tenant has what it should have, as far as we know, and its uid.
-        self._in_place: dict[Key, tuple[str, float]] = {}
-        # The allocations whose ranges the pass that goes on is about to project, by uid; and since
-        # when each range has stood in the tenant's pool.
-        self._offered: dict[Key, frozenset[str]] = {}
-        self._in_pool: dict[Key, dict[str, float]] = {}
-        # The clusters whose last projection failed.
-        self._refused: set[Key] = set()
 
-    def forget(self, key: Key) -> None:
-        """Forget a tenant that is gone."""
-        self._in_place.pop(key, None)
-        self._offered.pop(key, None)
-        self._in_pool.pop(key, None)
-        self._refused.discard(key)
-        self._scaler.forget(key)
+    def stop_watching(self, key: Key) -> None:
+        """End the watch of the Services of a tenant that is gone, or that is left alone."""
         self._services.close(key)
 
-    async def resize(self, tenant: TenantCluster, provider: ProviderConfig) -> Resized:
+    async def resize(
+        self, tenant: TenantCluster, provider: ProviderConfig, memory: ElasticMemory
+    ) -> Resized:
         """Repair labels; grow and shrink an elastic tenant.
+
+        Args:
+            tenant: the cluster.
+            provider: its ProviderConfig.
+            memory: what is remembered of its size.
 
         Raises:
             Conflict: something changed since it was read; begin again.
@@ -134,15 +150,20 @@ class Resizer:
         except TenantUnavailable as error:
             _log.debug("cannot read the tenant's Services, skipping", error=error.message)
             return Resized(unavailable=error if error.reason in _NO_WAY_IN else None)
-        settling = self._settling(tenant)
+        settling = self._settling(memory)
         now = self._clock.monotonic()
-        in_pool = {uid: now - at for uid, at in self._in_pool.get(tenant.metadata.key, {}).items()}
+        in_pool = {uid: now - since for uid, since in memory.in_pool_since.items()}
         scaled = await self._scaler.scale(
-            tenant, provider, services, in_place=settling <= 0, in_pool=in_pool
+            tenant,
+            provider,
+            services,
+            waiting=memory.waiting,
+            in_place=settling <= 0,
+            in_pool=in_pool,
         )
         await self._label_platform(tenant, services)
         await self.release_marked(tenant)
-        self._offered[tenant.metadata.key] = frozenset(
+        memory.offered = frozenset(
             one.metadata.uid
             for one in members(self._allocations, tenant)
             if one.status.phase == ALLOCATED and not one.releasing
@@ -158,42 +179,48 @@ class Resizer:
             refused=scaled.refused,
         )
 
-    def _settling(self, tenant: TenantCluster) -> float:
+    def _settling(self, memory: ElasticMemory) -> float:
         """Return for how many seconds unused addresses may still help waiting Services.
 
         They may until MetalLB has had them as long as a Service has to wait.
         """
-        after = self._settings.growth_after
-        uid, since = self._in_place.get(tenant.metadata.key, ("", 0.0))
-        return after if uid != tenant.metadata.uid else after - (self._clock.monotonic() - since)
+        after, since = self._settings.growth_after, memory.in_place_since
+        return after if since is None else after - (self._clock.monotonic() - since)
 
-    async def note_projected(self, tenant: TenantCluster, projected: Finding) -> None:
+    async def note_projected(
+        self, tenant: TenantCluster, projected: Finding, memory: ElasticMemory
+    ) -> None:
         """Remember whether MetalLB in the tenant has what it should have.
 
         What did not help while the tenant took no ranges may help once it does, so the memory of
         that is dropped then. One that did not answer for a moment may have had them all the time:
         each such moment would make it grow without effect once more.
 
+        Args:
+            tenant: the cluster.
+            projected: the condition LoadBalancerReady after the projection.
+            memory: what is remembered of its size.
+
         Raises:
             Conflict: the cluster changed since it was read; begin again.
             ControllerError: the management cluster did not answer.
         """
-        key, uid, now = tenant.metadata.key, tenant.metadata.uid, self._clock.monotonic()
-        offered = self._offered.pop(key, frozenset())
+        now, offered = self._clock.monotonic(), memory.offered
+        memory.offered = frozenset()
         if not projected.status:
-            self._in_place.pop(key, None)
+            memory.in_place_since = None
             if projected.reason == NOT_RUNNING:
-                self._in_pool.pop(key, None)
+                memory.in_pool_since = {}
             if not is_behind(projected) and projected.reason not in _UNANSWERED:
-                self._refused.add(key)
+                memory.is_refused = True
             return
-        if self._in_place.get(key, ("", 0.0))[0] != uid:
-            self._in_place[key] = (uid, now)
-        before = self._in_pool.get(key, {})
-        self._in_pool[key] = {one: before.get(one, now) for one in offered}
-        if key in self._refused:
+        if memory.in_place_since is None:
+            memory.in_place_since = now
+        before = memory.in_pool_since
+        memory.in_pool_since = {uid: before.get(uid, now) for uid in offered}
+        if memory.is_refused:
             await self._scaler.forget_unserved(tenant)
-            self._refused.discard(key)
+            memory.is_refused = False
 
     async def release_marked(self, tenant: TenantCluster) -> int:
         """Delete allocations marked by shrink that the tenant released; return how many are left.

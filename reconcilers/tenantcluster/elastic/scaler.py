@@ -19,7 +19,7 @@ import structlog
 from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import rfc3339
-from controller.meta import Key, Version
+from controller.meta import Version
 from controller.statelog import StateLog
 from reconcilers import ranges
 from reconcilers.api import names
@@ -155,11 +155,6 @@ class Scaler:
         self._requester = requester
         self._clock = clock
         self._settings = settings
-        self._waiting: dict[Key, tuple[str, WaitingTimes]] = {}
-
-    def forget(self, key: Key) -> None:
-        """Forget a tenant that is gone."""
-        self._waiting.pop(key, None)
 
     async def scale(
         self,
@@ -167,6 +162,7 @@ class Scaler:
         provider: ProviderConfig,
         services: Sequence[Service],
         *,
+        waiting: WaitingTimes,
         in_place: bool,
         in_pool: Mapping[str, float],
     ) -> Scaled:
@@ -178,6 +174,7 @@ class Scaler:
             tenant: the cluster.
             provider: its ProviderConfig.
             services: all Services of the tenant.
+            waiting: since when they wait, as far as this process has seen.
             in_place: whether MetalLB has had the tenant's first range as long as a Service has to
                 wait.
             in_pool: for how many seconds the range of each allocation has stood in the tenant's
@@ -187,7 +184,11 @@ class Scaler:
             Conflict: something changed since it was read; begin again.
             ControllerError: the management cluster did not answer.
         """
-        seen = await self._observe(tenant, provider, services, in_place, in_pool)
+        now = self._clock.now()
+        demand = await self._demand(tenant, provider, services)
+        elsewhere = (one.service for one in demand.elsewhere)
+        waited = waiting.update([*demand.waiting, *elsewhere], now)
+        seen = _Observed(tenant, provider, demand, waited, in_place, in_pool, now)
         return await (self._follow_services(seen) if seen.is_elastic else self._keep_size(seen))
 
     async def _follow_services(self, seen: _Observed) -> Scaled:
@@ -331,25 +332,6 @@ class Scaler:
             for allocation in self._members(tenant)
             if not allocation.releasing and ranges.held(allocation) is not None
         )
-
-    async def _observe(
-        self,
-        tenant: TenantCluster,
-        provider: ProviderConfig,
-        services: Sequence[Service],
-        in_place: bool,
-        in_pool: Mapping[str, float],
-    ) -> _Observed:
-        """Work out which Services of a tenant wait, since when, and what its ranges supply."""
-        key, now = tenant.metadata.key, self._clock.now()
-        uid, times = self._waiting.get(key, ("", WaitingTimes()))
-        if uid != tenant.metadata.uid:
-            times = WaitingTimes()
-        self._waiting[key] = (tenant.metadata.uid, times)
-        demand = await self._demand(tenant, provider, services)
-        elsewhere = (one.service for one in demand.elsewhere)
-        waited = times.update([*demand.waiting, *elsewhere], now)
-        return _Observed(tenant, provider, demand, waited, in_place, in_pool, now)
 
     async def _demand(
         self, tenant: TenantCluster, provider: ProviderConfig, services: Sequence[Service]

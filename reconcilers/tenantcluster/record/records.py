@@ -14,7 +14,9 @@ from typing_extensions import override
 
 from controller.meta import Key
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.metallb_install.installer import InstallationMemory
 from reconcilers.tenantclients import TenantAccess, TenantAccesses
+from reconcilers.tenantcluster.elastic.resizer import ElasticMemory
 from reconcilers.tenantcluster.projector import ProjectionMemory
 
 
@@ -31,6 +33,8 @@ class TenantRecord:
         access: the client of the tenant.
         last_seen: the last state of a cluster that is gone and had allocations then.
         projection: what is written into the tenant.
+        elastic: its size, and what its Services wait for.
+        installation: the installation of MetalLB there.
         named_at: when status.network last named Services (monotonic seconds); None for never.
         deleted_at: the first resourceVersion that showed the deletion of the cluster.
     """
@@ -40,12 +44,16 @@ class TenantRecord:
     access: TenantAccess = field(default_factory=TenantAccess)
     last_seen: TenantCluster | None = None
     projection: ProjectionMemory = field(default_factory=ProjectionMemory)
+    elastic: ElasticMemory = field(default_factory=ElasticMemory)
+    installation: InstallationMemory = field(default_factory=InstallationMemory)
     named_at: float | None = None
     deleted_at: int | None = None
 
     def end_work(self) -> None:
         """Clear the parts of the pass: the cluster is gone, or another replica's from now on."""
         self.projection = ProjectionMemory()
+        self.elastic = ElasticMemory()
+        self.installation = InstallationMemory()
         self.named_at = None
         self.deleted_at = None
 
