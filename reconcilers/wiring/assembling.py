@@ -48,6 +48,7 @@ def assemble(
         shared.client,
         shared.informers.caches,
         vanished,
+        records,
         tenants,
         recorder=shared.recorder,
         clock=clock,

@@ -166,6 +166,7 @@ class Replica:
             self.client,
             known,
             vanished,
+            self.records,
             self.tenants,
             recorder=recorder,
             clock=clock,

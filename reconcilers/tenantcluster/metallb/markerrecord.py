@@ -10,6 +10,8 @@ The record of a process that died stays. It counts until no request of that proc
 more.
 """
 
+from dataclasses import dataclass, field
+
 import structlog
 
 from controller.client import Client
@@ -28,28 +30,26 @@ _FORGET_SECONDS = 3_600.0
 _log = structlog.get_logger(__name__)
 
 
-class UnresolvedCreations:
-    """Knows for how long records of creations have been seen.
+@dataclass(slots=True)
+class SeenCreations:
+    """Since when records of creations have been seen on one allocation."""
 
-    Args:
-        clock: the time.
-    """
+    _seen: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """By record: when it was first seen, and when last, in monotonic seconds."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        # By uid and record of an allocation: since when it was seen, and when last (monotonic
-        # seconds). Lost with the process, which waits anew: rather too long than too short.
-        self._seen: dict[tuple[str, str], tuple[float, float]] = {}
+    def may_arrive(self, allocation: IPAllocation, now: float) -> bool:
+        """Return whether the creation that is recorded on the allocation may still be under way.
 
-    def may_arrive(self, allocation: IPAllocation) -> bool:
-        """Return whether a creation that is recorded on an allocation may still be under way."""
+        Args:
+            allocation: the allocation.
+            now: monotonic seconds.
+        """
         record = allocation.metadata.annotations.get(names.ANNOTATION_MARKER_CREATION)
         if record is None:
             return False
-        now = self._clock.monotonic()
         recent = {one: at for one, at in self._seen.items() if now - at[1] < _FORGET_SECONDS}
-        since, _ = recent.get((allocation.metadata.uid, record), (now, now))
-        recent[allocation.metadata.uid, record] = since, now
+        since, _ = recent.get(record, (now, now))
+        recent[record] = since, now
         self._seen = recent
         return now - since < UNRESOLVED_SECONDS
 
@@ -60,12 +60,14 @@ class MarkerRecord:
     Args:
         client: of the management cluster.
         allocation: the IPAllocation.
-        creations: knows for how long records count.
+        creations: since when records have been seen on it.
+        clock: the time.
     """
 
     def __init__(
-        self, client: Client, allocation: IPAllocation, creations: UnresolvedCreations
+        self, client: Client, allocation: IPAllocation, creations: SeenCreations, clock: Clock
     ) -> None:
+        self._clock = clock
         self._client = client
         self._allocation = allocation
         self._creations = creations
@@ -80,7 +82,7 @@ class MarkerRecord:
         """
         try:
             live = await self._held()
-            if live is None or self._creations.may_arrive(live):
+            if live is None or self._creations.may_arrive(live, self._clock.monotonic()):
                 return False
             self._value = live.metadata.resourceVersion
             await self._write(live, self._value)

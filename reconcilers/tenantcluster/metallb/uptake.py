@@ -28,6 +28,7 @@ where MetalLB's kinds are not served any more, for the process that may have rea
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice, pairwise
 from typing import Any
@@ -207,6 +208,39 @@ def _short(text: str) -> str:
     return text if len(text) <= _SHORT else f"{text[:_SHORT]}…"
 
 
+@dataclass(slots=True)
+class ReadingWaits:
+    """Waits for a MetalLB that does not show what it has read, for the range of one allocation.
+
+    Each is for one state: the resourceVersion at which the allocation was marked, then uid and
+    generation of our IPAddressPool, or "not served" and 0. A wait is forgotten when it has
+    elapsed, or was not asked for during an hour; the next call starts it anew.
+    """
+
+    _waits: dict[tuple[int, str, int], tuple[float, float]] = field(default_factory=dict)
+    """When each began, and when it was last asked for, in monotonic seconds."""
+
+    def has_elapsed(self, state: tuple[int, str, int], seconds: float, now: float) -> bool:
+        """Return whether so many seconds have passed since the first call with this state.
+
+        Args:
+            state: what is waited for; the first call with it starts its wait.
+            seconds: how long the wait is.
+            now: monotonic seconds.
+        """
+        recent = {one: at for one, at in self._waits.items() if now - at[1] < _FORGET_SECONDS}
+        since, _ = recent.pop(state, (now, now))
+        self._waits = recent
+        if now - since >= seconds:
+            return True
+        recent[state] = (since, now)
+        return False
+
+    def drop(self, state: tuple[int, str, int]) -> None:
+        """Forget the wait for a state."""
+        self._waits.pop(state, None)
+
+
 class Uptake:
     """Finds out whether MetalLB has read that a range is out of its pool.
 
@@ -218,42 +252,42 @@ class Uptake:
     def __init__(self, clock: Clock, settings: TenantSettings) -> None:
         self._clock = clock
         self._settings = settings
-        # By allocation and content of our pool: since when its range is out, and when that was
-        # last asked for.
-        self._waits: dict[tuple[str, int, str, int], tuple[float, float]] = {}
 
-    async def missing(
+    async def missing(  # noqa: PLR0913 - what the answer depends on; the check is the one caller
         self,
         client: Client,
         pools: Mapping[str, IPAddressPool],
-        allocation: tuple[str, int],
+        mark: int,
         basis: int,
         owner: Mapping[str, str],
+        *,
         record: MarkerRecord,
+        waits: ReadingWaits,
     ) -> str:
         """Return what is waited for; empty if MetalLB has read that the range is out.
 
         Args:
             client: of the tenant.
             pools: MetalLB's pools as they are now; ours does not have the range.
-            allocation: its uid, and the resourceVersion at which it was marked.
+            mark: the resourceVersion at which the allocation was marked.
             basis: every range that was marked at or before this is out of our pool now.
             owner: annotations of the marker that say for whom it is.
             record: of the creation of a marker, on the allocation.
+            waits: of the allocation.
 
         Raises:
             Conflict: the marker changed since `pools` were read.
             ControllerError: the tenant did not answer.
         """
         if not await self._counts(client, pools):
-            return self._wait(pools, allocation)
+            return self._wait(pools, mark, waits)
         marker = pools.get(MARKER)
         if marker is not None and not is_ours(marker):
             return (
                 f"IPAddressPool {MARKER} was not created by this controller: rename or delete it"
             )
         management = owner.get(names.ANNOTATION_PROJECTION_MANAGEMENT, "")
-        step = next_step(pools, allocation[1], basis, management)
+        step = next_step(pools, mark, basis, management)
         if step is Step.DONE:
             return ""
         if step is Step.MARK and marker is not None:
@@ -308,55 +342,42 @@ class Uptake:
         why = refusal(pools) or await configuration_error(client, self._settings.metallb_namespace)
         return f"{NOT_READ}: {why}" if why else NOT_READ
 
-    def end(self, allocation: tuple[str, int]) -> str:
+    def end(self, mark: int, waits: ReadingWaits) -> str:
         """Return what is waited for of a MetalLB whose kinds are not served; empty after a while.
 
         It may stand still, and hand out what it had read of them as soon as it goes on.
 
         Args:
-            allocation: its uid, and the resourceVersion at which it was marked.
+            mark: the resourceVersion at which the allocation was marked.
+            waits: of the allocation.
         """
-        if self._wait_elapsed((*allocation, "not served", 0)):
+        if self._has_elapsed(waits, (mark, "not served", 0)):
             return ""
         wait = self._settings.metallb_wait
         return f"giving MetalLB {wait:g} s to see that its kinds are not served any more"
 
-    def _wait(self, pools: Mapping[str, IPAddressPool], allocation: tuple[str, int]) -> str:
+    def _wait(self, pools: Mapping[str, IPAddressPool], mark: int, waits: ReadingWaits) -> str:
         """Return what is waited for of a MetalLB that shows nothing; empty after a while.
 
         The while begins anew whenever MetalLB cannot use its pools, and with each change of ours:
         a user may have put the range back for a moment.
         """
         pool = pools.get(POOL_NAME)
-        state = (pool.metadata.uid, pool.metadata.generation or 0) if pool is not None else ("", 0)
-        key = (*allocation, *state)
+        content = (
+            (pool.metadata.uid, pool.metadata.generation or 0) if pool is not None else ("", 0)
+        )
+        state = (mark, *content)
         why = refusal(pools)
         if why:
-            self._waits.pop(key, None)
+            waits.drop(state)
             return f"{NOT_READ}: {why}"
-        if self._wait_elapsed(key):
+        if self._has_elapsed(waits, state):
             return ""
         wait = self._settings.metallb_wait
         return f"giving MetalLB {wait:g} s to read its pools: before 0.15 it does not report that"
 
-    def _wait_elapsed(self, key: tuple[str, int, str, int]) -> bool:
-        """Return whether `metallb_wait` seconds have passed since the first call with this key.
-
-        The first call starts the wait, in this process only. A key is forgotten when its wait has
-        elapsed, or was not asked for during an hour; the next call starts it anew.
-
-        Args:
-            key: uid and marked resourceVersion of an allocation, then uid and generation of the
-                IPAddressPool, or "not served" and 0.
-        """
-        now = self._clock.monotonic()
-        recent = {one: at for one, at in self._waits.items() if now - at[1] < _FORGET_SECONDS}
-        since, _ = recent.pop(key, (now, now))
-        self._waits = recent
-        if now - since >= self._settings.metallb_wait:
-            return True
-        recent[key] = (since, now)
-        return False
+    def _has_elapsed(self, waits: ReadingWaits, state: tuple[int, str, int]) -> bool:
+        return waits.has_elapsed(state, self._settings.metallb_wait, self._clock.monotonic())
 
 
 async def configuration_error(client: Client, namespace: str) -> str:

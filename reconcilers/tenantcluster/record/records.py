@@ -18,20 +18,22 @@ from reconcilers.metallb_install.installer import InstallationMemory
 from reconcilers.tenantclients import TenantAccess, TenantAccesses
 from reconcilers.tenantcluster.elastic.resizer import ElasticMemory
 from reconcilers.tenantcluster.projector import ProjectionMemory
+from reconcilers.tenantcluster.record.gate import GateMemory
 
 
 @dataclass(slots=True)
 class TenantRecord:
     """What this process remembers of one TenantCluster.
 
-    The release check uses `access` and `last_seen`, too. The other parts belong to the pass over
-    the cluster alone.
+    The release check uses `access`, `last_seen` and `gate`. The other parts belong to the pass
+    over the cluster alone.
 
     Args:
         key: namespace and name of the cluster.
         uid: its uid; empty for a cluster that is known by its name alone.
         access: the client of the tenant.
         last_seen: the last state of a cluster that is gone and had allocations then.
+        gate: the release check: waits and attempts of ranges that are being released.
         projection: what is written into the tenant.
         elastic: its size, and what its Services wait for.
         installation: the installation of MetalLB there.
@@ -43,6 +45,7 @@ class TenantRecord:
     uid: str
     access: TenantAccess = field(default_factory=TenantAccess)
     last_seen: TenantCluster | None = None
+    gate: GateMemory = field(default_factory=GateMemory)
     projection: ProjectionMemory = field(default_factory=ProjectionMemory)
     elastic: ElasticMemory = field(default_factory=ElasticMemory)
     installation: InstallationMemory = field(default_factory=InstallationMemory)

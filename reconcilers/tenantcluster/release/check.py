@@ -31,12 +31,13 @@ from reconcilers.caches import Caches
 from reconcilers.clusteridentity import is_of_another, management_note
 from reconcilers.conditions import READY
 from reconcilers.ipallocation.release import InUse, ReleaseCheck, Released
+from reconcilers.networkpool.owners import noted_uid
 from reconcilers.networkpool.view import unreadable_near
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import FIRST_PAUSE, LONGEST_PAUSE, TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.allocations.membership import is_foreign
 from reconcilers.tenantcluster.elastic.demand import SERVICES_PER_TURN, addresses, is_ours
-from reconcilers.tenantcluster.metallb.markerrecord import MarkerRecord, UnresolvedCreations
+from reconcilers.tenantcluster.metallb.markerrecord import MarkerRecord
 from reconcilers.tenantcluster.metallb.projection import (
     POOL_NAME,
     MetalLB,
@@ -46,6 +47,8 @@ from reconcilers.tenantcluster.metallb.projection import (
 from reconcilers.tenantcluster.metallb.uptake import MOST_ENTRIES, Uptake
 from reconcilers.tenantcluster.ownership.identity import IS_MANAGEMENT
 from reconcilers.tenantcluster.ownership.pools import SHARED, owner_note, owner_of
+from reconcilers.tenantcluster.record.gate import AllocationMemory, SecretReads
+from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.tenantcluster.release.teardown import VanishedClusters
 
 Ranges = Sequence[AddressRange]
@@ -65,6 +68,7 @@ class TenantReleaseCheck(ReleaseCheck):
         client: the management cluster.
         caches: its objects.
         vanished: TenantClusters that are gone.
+        records: what is remembered of each TenantCluster.
         tenants: clients of the tenants.
         recorder: takes an event when addresses are given back without the tenant's answer.
         clock: the time.
@@ -76,6 +80,7 @@ class TenantReleaseCheck(ReleaseCheck):
         client: Client,
         caches: Caches,
         vanished: VanishedClusters,
+        records: TenantRecords,
         tenants: TenantClients,
         *,
         recorder: Recorder,
@@ -87,17 +92,12 @@ class TenantReleaseCheck(ReleaseCheck):
         self._clusters = caches.clusters
         self._allocations = caches.allocations
         self._vanished = vanished
+        self._records = records
         self._tenants = tenants
         self._recorder = recorder
         self._clock = clock
         self._settings = settings
         self._uptake = Uptake(clock, settings)
-        self._creations = UnresolvedCreations(clock)
-        # Since when each allocation of a deleted cluster is held up, by its uid. Lost with the
-        # process, which begins the grace anew: rather too long than too short.
-        self._held_since: dict[str, float] = {}
-        # How often a deleted cluster's Secret was read, and when it may be again, by its uid.
-        self._secret_reads: dict[str, tuple[int, float]] = {}
 
     @override
     async def check(self, allocation: IPAllocation, mark: int) -> Released | InUse:
@@ -113,6 +113,18 @@ class TenantReleaseCheck(ReleaseCheck):
         if not present.projection_begun:
             return Released(NEVER_PROJECTED)
         return await self._check_until_grace(present, allocation, mark)
+
+    def _memory(self, allocation: IPAllocation) -> AllocationMemory:
+        """Return what is remembered of an allocation, in the record of the cluster that it is of.
+
+        That is the cluster whose uid is noted on it, also while another one has the name.
+        """
+        key, uid = allocation.spec.tenantClusterRef.key, noted_uid(allocation)
+        cached = self._clusters.get(key)
+        if not uid and cached is not None:
+            uid = cached.metadata.uid
+        gate = self._records.at(key, uid).gate
+        return gate.of_allocation(allocation.metadata.uid, self._clock.monotonic())
 
     async def _check_nodes(self, allocation: IPAllocation) -> Released | InUse:
         """Check node addresses: the machines have them for as long as their cluster exists."""
@@ -214,11 +226,13 @@ class TenantReleaseCheck(ReleaseCheck):
         if await self._secret_is_gone(tenant):
             return Released("the tenant's kubeconfig Secret, or its namespace, is gone")
         answer = await self._read_tenant(tenant, allocation, mark)
-        now, uid = self._clock.monotonic(), allocation.metadata.uid
-        waited = now - self._held_since.setdefault(uid, now)
+        now, memory = self._clock.monotonic(), self._memory(allocation)
+        if memory.held_since is None:
+            memory.held_since = now
+        waited = now - memory.held_since
         if isinstance(answer, InUse) and waited < self._settings.teardown_grace:
             return answer
-        self._held_since.pop(uid)
+        memory.held_since = None
         if isinstance(answer, Released):
             return answer
         self._recorder.record(
@@ -233,15 +247,15 @@ class TenantReleaseCheck(ReleaseCheck):
 
     async def _secret_is_gone(self, tenant: TenantCluster) -> bool:
         """Return whether a live read finds no kubeconfig; each time it does, reads get rarer."""
-        uid, now = tenant.metadata.uid, self._clock.monotonic()
-        times, due = self._secret_reads.get(uid, (0, now))
-        if now < due:
+        gate, now = self._records.of(tenant).gate, self._clock.monotonic()
+        reads = gate.secret_reads or SecretReads(0, now)
+        if now < reads.due:
             return False
         if await self._is_gone(tenant):
-            self._secret_reads.pop(uid, None)
+            gate.secret_reads = None
             return True
-        pause = min(FIRST_PAUSE * 2 ** min(times, 10), LONGEST_PAUSE)
-        self._secret_reads[uid] = (times + 1, now + pause)
+        pause = min(FIRST_PAUSE * 2 ** min(reads.times, 10), LONGEST_PAUSE)
+        gate.secret_reads = SecretReads(reads.times + 1, now + pause)
         return False
 
     async def _is_gone(self, tenant: TenantCluster) -> bool:
@@ -338,10 +352,10 @@ class TenantReleaseCheck(ReleaseCheck):
         if user is not None:
             shown = f"Service {user.metadata.key} still shows an address of the range"
             return InUse(shown, by_service=True)
-        who = (allocation.metadata.uid, mark)
-        is_unresolved = self._creations.may_arrive(allocation)
+        memory = self._memory(allocation)
+        is_unresolved = memory.creations.may_arrive(allocation, self._clock.monotonic())
         if absent:
-            waits = self._uptake.end(who)
+            waits = self._uptake.end(mark, memory.waits)
             return InUse(waits) if waits else Released(absent)
         if pool is not None and not taken and basis_of(pool) < mark:
             return InUse("the tenant's MetalLB pool was not written since the deletion")
@@ -353,10 +367,11 @@ class TenantReleaseCheck(ReleaseCheck):
         waits = await self._uptake.missing(
             client,
             pools,
-            who,
+            mark,
             basis,
             management_note(management) if taken else owner_note(allocation, management),
-            MarkerRecord(self._client, allocation, self._creations),
+            record=MarkerRecord(self._client, allocation, memory.creations, self._clock),
+            waits=memory.waits,
         )
         if is_unresolved and not waits:
             waits = f"another replica may still create IPAddressPool {names.METALLB_MARKER}"

@@ -120,7 +120,7 @@ def first_family_asked_for(mp: Patch) -> None:
 def uptake_not_waited_for(mp: Patch) -> None:
     """No check waits until MetalLB has read that a range is not its own any more."""
 
-    async def missing(*_: Any) -> str:
+    async def missing(*_: Any, **__: Any) -> str:
         return ""
 
     mp.setattr(Uptake, "missing", missing)

@@ -44,11 +44,23 @@ def test_a_replica_that_hands_a_cluster_over_keeps_what_the_release_check_needs(
     record = records.of(make.tenant())
     record.named_at, record.last_seen = 1.0, make.tenant()
     access = record.access
+    record.gate.of_allocation("uid-lb", now=10.0).held_since = 10.0
+    record.elastic.in_place_since = 3.0
     records.end_work(CLUSTER)
     kept = records.of(make.tenant())
     assert kept.named_at is None
+    assert kept.elastic.in_place_since is None
     assert kept.access is access
     assert kept.last_seen is not None
+    assert kept.gate.of_allocation("uid-lb", now=700.0).held_since == 10.0
+
+
+def test_an_allocation_that_is_not_checked_for_an_hour_is_forgotten() -> None:
+    gate = TenantRecords().of(make.tenant()).gate
+    gate.of_allocation("uid-lb", now=0.0).held_since = 0.0
+    assert gate.of_allocation("uid-lb", now=3_599.0).held_since == 0.0
+    gate.of_allocation("uid-other", now=7_199.0)
+    assert gate.of_allocation("uid-lb", now=7_200.0).held_since is None
 
 
 async def test_nothing_is_remembered_of_a_cluster_that_was_torn_down() -> None:
