@@ -1,7 +1,26 @@
 """What a log line says of a range that is released, or of a request that is withdrawn."""
 
+from collections.abc import Iterable
+
 from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
+
+
+def holder_fields(holder: str, held: Iterable[str], pool: str, reason: str) -> dict[str, str]:
+    """Return the fields of a log line about a range that is released, whatever kind holds it.
+
+    Args:
+        holder: kind and name of the object.
+        held: its ranges or addresses; none for a request that waits.
+        pool: the pool of the range, with its kind unless that is NetworkPool.
+        reason: why the range is released.
+    """
+    return {
+        "holder": holder,
+        "range": " and ".join(held) or "none",
+        "pool": pool,
+        "reason": reason,
+    }
 
 
 def release_fields(allocation: IPAllocation, reason: str) -> dict[str, str]:
@@ -11,10 +30,10 @@ def release_fields(allocation: IPAllocation, reason: str) -> dict[str, str]:
         allocation: the allocation; one that waits for a range has the range `none`.
         reason: why it is given back.
     """
+    key = allocation.metadata.key
+    held = (span.text for span in ranges.all_held(allocation))
     return {
-        "allocation": str(allocation.metadata.key),
-        "range": " and ".join(held.text for held in ranges.all_held(allocation)) or "none",
-        "pool": str(allocation.pool_key),
+        "allocation": str(key),
         "tenant": str(allocation.spec.tenantClusterRef.key),
-        "reason": reason,
+        **holder_fields(f"IPAllocation {key}", held, str(allocation.pool_key), reason),
     }

@@ -16,6 +16,7 @@ from envtest.plane import ControlPlane as Plane
 from manifests import folder
 from reconcilers.api import crd, names
 from tests.contract.conftest import administrator
+from tests.polling import checked, until
 from tests.reconcilers.cli.commands import butler_ipam, environment
 from tests.yamls import read_all_yaml
 
@@ -122,6 +123,7 @@ class Server:
         kubeconfig: of the product, with the roles that it is installed with.
         admin_kubeconfig: the administrator's.
         process: the product.
+        log: the file that it logs into.
     """
 
     plane: Plane
@@ -129,6 +131,23 @@ class Server:
     kubeconfig: Path
     admin_kubeconfig: Path
     process: subprocess.Popen[bytes]
+    log: Path
+
+
+async def release_line(log: Path, holder: str) -> str:
+    """Wait until the log has a line that a holder released its addresses; return the line.
+
+    Args:
+        log: the file.
+        holder: kind and name, as the line has them.
+    """
+
+    def find_lines() -> list[str]:
+        lines = log.read_text(encoding="utf-8").splitlines()
+        return [line for line in lines if "releas" in line and f"holder='{holder}'" in line]
+
+    [line] = await until(checked(find_lines), bool)
+    return line
 
 
 @asynccontextmanager
@@ -151,7 +170,7 @@ async def serving(
         log = where / "log"
         with product(integration, kubeconfig, log) as process:
             admin_kubeconfig = plane.write_kubeconfig(where / "admin")
-            yield Server(plane, admin, kubeconfig, admin_kubeconfig, process)
+            yield Server(plane, admin, kubeconfig, admin_kubeconfig, process, log)
         text = await anyio.Path(log).read_text(encoding="utf-8")
         assert "403 Forbidden" not in text, "the shipped roles do not suffice"
 

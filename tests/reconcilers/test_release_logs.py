@@ -13,7 +13,7 @@ from tests.reconcilers.balancer import Balancer
 from tests.reconcilers.networkpool.test_orphans import _lab, _orphan
 from tests.reconcilers.tenantcluster.elastic.site import become_ready, elastic_platform
 
-FIELDS = {"allocation", "range", "pool", "tenant", "reason"}
+FIELDS = {"holder", "allocation", "range", "pool", "tenant", "reason"}
 ROOT = Path(reconcilers.__file__).parent
 
 
@@ -53,6 +53,7 @@ async def test_a_collected_orphan_is_logged_in_full() -> None:
         await lab.orphans.sweep()
     [line] = _about(lines, "garbage collecting orphaned IPAllocation").values()
     assert {name: line[name] for name in FIELDS} == {
+        "holder": "IPAllocation butler-system/lb",
         "allocation": "butler-system/lb",
         "range": "10.40.0.0/32",
         "pool": "butler-system/lab",
@@ -71,19 +72,33 @@ async def test_an_allocation_that_was_deleted_by_hand_is_logged_in_full() -> Non
     assert line["reason"] == "no Service has it"
 
 
+HOLDER_KINDS = ("IP_ALLOCATION,", "ALLOCATIONS,", "self._caches.address_kind,", "kind, Version")
+"""How a deletion of an object that holds addresses names its kind."""
+LOGGED = ("release_fields(", "holder_fields(", "release(self._client")
+"""What a function calls that logs the fields of a release."""
+
+
 def _deletions() -> Iterator[tuple[str, bool]]:
-    """Yield each function that deletes IPAllocations, and whether it logs all fields."""
-    for path in ROOT.rglob("*.py"):
+    """Yield each function that deletes or releases holders, and whether it logs all fields."""
+    for path in [*ROOT.rglob("*.py")]:
         if "cli" in path.parts:
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.AsyncFunctionDef):
                 text = ast.unparse(node)
-                if ".delete(IP_ALLOCATION," in text:
-                    yield f"{path.stem}.{node.name}", "release_fields(" in text
+                is_deletion = any(f".delete({kind}" in text for kind in HOLDER_KINDS)
+                if is_deletion or "ALLOCATIONS, allocation, released(" in text:
+                    yield f"{path.stem}.{node.name}", any(name in text for name in LOGGED)
 
 
-def test_whatever_deletes_an_allocation_logs_all_fields() -> None:
+def test_whatever_deletes_a_holder_of_addresses_logs_all_fields() -> None:
     deletions = dict(_deletions())
-    assert len(deletions) >= 5
+    expected = {
+        "answers.remove",
+        "allocations.delete",
+        "configurations._remove",
+        "writing.release",
+    }
+    assert expected <= set(deletions)
+    assert len(deletions) >= 9
     assert [name for name, is_logged in deletions.items() if not is_logged] == []

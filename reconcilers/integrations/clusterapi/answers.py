@@ -8,11 +8,13 @@ leads to it, and it is taken away again (`claims.py`) without any machine having
 from collections.abc import Mapping
 from typing import Any
 
+import structlog
+
 from allocator.addresses import parse_address
 from controller.client import Client
 from controller.errors import AlreadyExists, NotFound
 from controller.finalizers import remove_finalizer
-from controller.meta import OwnerReference, Version
+from controller.meta import Key, OwnerReference, Version
 from controller.resource import Resource
 from reconcilers.api import names
 from reconcilers.integrations.clusterapi.api import (
@@ -23,6 +25,9 @@ from reconcilers.integrations.clusterapi.api import (
     IPAddressClaim,
 )
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of
+from reconcilers.releaselog import holder_fields
+
+_log = structlog.get_logger(__name__)
 
 RELEASED_AT = names.ANNOTATION_RELEASED_AT
 """Annotation of an IPAddress whose claim is gone, while the pool's grace period holds it back."""
@@ -267,7 +272,7 @@ class Answers:
         gets it meanwhile. While a finalizer of others keeps the IPAddress, it is left as it is.
         """
         kind, spec = self._caches.address_kind, address.spec
-        await self.remove(address)
+        await self.remove(address, "it is being deleted; its claim gets another with its address")
         body = body_of(claim, *wanted, spec_of(spec.address, spec.prefix, spec.gateway))
         try:
             return await self._client.create(kind, claim.metadata.namespace, body)
@@ -295,16 +300,24 @@ class Answers:
     ) -> tuple[OwnerReference, OwnerReference]:
         return owners(claim, self._caches.claim_kind, pool, pool_kind)
 
-    async def remove(self, address: IPAddress) -> None:
+    async def remove(self, address: IPAddress, reason: str) -> None:
         """Delete an IPAddress, then remove our finalizer.
 
         In this order, so that one of which half is done is still known for ours.
+
+        Args:
+            address: as it was read.
+            reason: for the log.
 
         Raises:
             Conflict: it changed meanwhile.
             ControllerError: a request failed.
         """
-        kind = self._caches.address_kind
+        kind, spec = self._caches.address_kind, address.spec
+        holder = f"IPAddressClaim {Key(address.metadata.namespace, spec.claimRef.name)}"
+        pool = f"{spec.poolRef.kind} {spec.poolRef.name}"
+        fields = holder_fields(holder, [f"{spec.address}/{spec.prefix}"], pool, reason)
+        _log.info("releasing IPAddress", address=str(address.metadata.key), **fields)
         try:
             left: IPAddress | None = address
             if not address.metadata.terminating:

@@ -190,7 +190,7 @@ class ClaimReconciler:
             return None
         live = await self._live(claim.metadata.key)
         if live is not None and live.metadata.uid != owner.uid:
-            await self._answers.remove(address)
+            await self._answers.remove(address, "it was an earlier claim's of this name")
         return SETTLED
 
     async def _reconcile_deleted(self, claim: IPAddressClaim) -> Outcome:
@@ -206,7 +206,7 @@ class ClaimReconciler:
         if address is not None and not why_not(address, claim):
             since = claim.metadata.deletionTimestamp
             assert since is not None, "the claim is being deleted"
-            await self._release(address, pool, since)
+            await self._release(address, pool, since, "its claim is deleted")
         await remove_finalizer(self._client, self._caches.claim_kind, claim, CLAIM_FINALIZER)
         return SETTLED
 
@@ -249,7 +249,7 @@ class ClaimReconciler:
             return Again(left)
         if await self._exists(Key(address.metadata.namespace, name)):
             return Again(RETRY) if name == key.name else SETTLED
-        await self._release(address, pool, self._clock.now())
+        await self._release(address, pool, self._clock.now(), "its claim is gone")
         return SETTLED
 
     def _fresh(self, address: IPAddress) -> float:
@@ -258,13 +258,13 @@ class ClaimReconciler:
         age = (self._clock.now() - created).total_seconds() if created else RESTORED_SECONDS
         return RESTORED_SECONDS - age if age >= 0 else 0.0
 
-    async def _release(self, address: IPAddress, pool: Any, since: datetime) -> None:
+    async def _release(self, address: IPAddress, pool: Any, since: datetime, why: str) -> None:
         """Take away an IPAddress whose claim released it then, or have it rest before."""
         pool = pool or await self._read_pool(address)
         if self._rests(since, pool) > 0:
             await self._answers.hold_back(address, rfc3339(since))
         else:
-            await self._answers.remove(address)
+            await self._answers.remove(address, why)
 
     async def _read_pool(self, address: IPAddress) -> Any | None:
         """Return the pool that an IPAddress names, live; None if it does not exist.
@@ -342,5 +342,5 @@ class ClaimReconciler:
             left = 0.0  # edited by hand into what is no time
         if left > 0:
             return Again(left)
-        await self._answers.remove(address)
+        await self._answers.remove(address, f"its claim released it at {text}")
         return SETTLED

@@ -76,7 +76,7 @@ class Leftovers:
             assert address is not None, "only what is there may go"
             left = self._left(address)
             if left <= 0 and await self._is_unused(address, claim, kind):
-                await self._answers.remove(address)
+                await self._answers.remove(address, "no promise and no claim names it")
             waits.append(max(left, 1.0))
         return min(waits, default=None)
 

@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import structlog
+
 from allocator import AddressRange
 from controller.client import Client
 from controller.errors import (
@@ -35,9 +37,21 @@ from reconcilers.integrations.kubermatic.api import (
 from reconcilers.integrations.kubermatic.planning import Grant
 from reconcilers.networkpool.pending_promises import WriteResult
 from reconcilers.promises.journal import Promise, PromisedRange
+from reconcilers.releaselog import holder_fields
+
+_log = structlog.get_logger(__name__)
 
 VOIDED = names.ANNOTATION_PROMISES_VOID
 """Annotation: no promise made before then can be kept; it goes with the next addresses."""
+
+
+def release_fields(allocation: IPAMAllocation, reason: str) -> dict[str, str]:
+    """Return the fields of a log line about an allocation that gives its addresses back."""
+    spec = allocation.spec
+    held = [spec.cidr] if spec.cidr else spec.addresses
+    pool = f"IPAMPool {allocation.pool.name}"
+    holder = f"IPAMAllocation {allocation.metadata.key}"
+    return {**holder_fields(holder, held, pool, reason), "datacenter": spec.dc}
 
 
 def is_pool(owner: OwnerReference) -> bool:
@@ -199,11 +213,18 @@ class Allocations:
 
         await run_concurrently([partial(void_one, one) for one in found], self._width)
 
-    async def delete(self, found: Sequence[IPAMAllocation]) -> None:
-        """Delete these, as they were read."""
+    async def delete(self, found: Sequence[IPAMAllocation], reason: str) -> None:
+        """Delete allocations as they were read.
 
-        async def delete_one(one: IPAMAllocation) -> None:
-            await self._tolerant(self._client.delete(ALLOCATIONS, Version.from_object(one)))
+        Args:
+            found: the allocations.
+            reason: for the log.
+        """
+
+        async def delete_one(allocation: IPAMAllocation) -> None:
+            _log.info("releasing IPAMAllocation", **release_fields(allocation, reason))
+            version = Version.from_object(allocation)
+            await self._tolerant(self._client.delete(ALLOCATIONS, version))
 
         await run_concurrently([partial(delete_one, one) for one in found], self._width)
 

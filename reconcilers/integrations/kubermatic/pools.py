@@ -11,6 +11,7 @@ is deleted. The journal is an annotation of the pool, which has no status.
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
+import structlog
 from typing_extensions import override
 
 from allocator import AddressRange, InvalidPool
@@ -28,6 +29,7 @@ from reconcilers.integrations.kubermatic.allocations import (
     datacenter_of,
     is_owned,
     promise_of,
+    release_fields,
 )
 from reconcilers.integrations.kubermatic.api import (
     CLUSTERS,
@@ -62,6 +64,8 @@ from reconcilers.promises.journal import MOST_RANGES, Journal, Promise
 from reconcilers.promises.settling import settle
 from reconcilers.settings import PoolSettings
 from reconcilers.spaces.index import SpaceIndex
+
+log = structlog.get_logger(__name__)
 
 INVALID_POOL = "InvalidPool"
 
@@ -103,6 +107,10 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         self._reader = reader
         self._reports = reports
         self._allocations = Allocations(client, settings.width)
+        self._held: dict[Key, dict[str, IPAMAllocation]] = {}
+        """By pool: the allocations with addresses that its last pass saw, by uid."""
+        self._logged: set[str] = set()
+        """The uids of allocations whose deletion was logged; they may still be seen."""
 
     @override
     def _is_left_alone(self, pool: IPAMPool) -> bool:
@@ -110,6 +118,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
 
     @override
     def _forget(self, key: Key) -> None:
+        self._held.pop(key, None)
         self._reports.forget_pool(key.name)
         self._reader.forget(key.name)
 
@@ -228,6 +237,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
 
     async def _serve(self, pool: IPAMPool, view: View, decided: Decided) -> Outcome:
         """Write promises to the pool, then addresses to allocations, then report what is wrong."""
+        self._log_released(pool)
         view, decided, granted, failed = await self._make(pool, view, decided)
         await self._delete_leftovers(pool, view, decided)
         fresh: list[Granted] = [(promise_of(grant, one), one) for grant, one in granted]
@@ -236,10 +246,25 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         pool = await self._promise(pool, journal, added, decided.journal)
         results = await self._keep(pool, view, journal, fresh)
         await self._allocations.repair(self._complete(pool, view, journal), pool)
+        self._held[pool.metadata.key] = self._find_held(pool)
         self._report(pool, view, decided, failed)
         if failed:
             return Again(RETRY)
         return self._next(pool, decided.journal, results, more=decided.more)
+
+    def _log_released(self, pool: IPAMPool) -> None:
+        """Log the allocations that are gone since the last pass; KKP deletes most of them."""
+        held, last_seen = self._find_held(pool), self._held.get(pool.metadata.key, {})
+        gone = last_seen.keys() - held.keys()
+        for uid in gone - self._logged:
+            log.info("released IPAMAllocation", **release_fields(last_seen[uid], "it is gone"))
+        self._logged -= gone
+        self._held[pool.metadata.key] = held
+
+    def _find_held(self, pool: IPAMPool) -> dict[str, IPAMAllocation]:
+        """Return the pool's allocations with addresses as the cache shows them, by uid."""
+        allocations = self._caches.allocations.by_index(POOL_INDEX, pool.metadata.name)
+        return {one.metadata.uid: one for one in allocations if not one.empty}
 
     async def _make(
         self, pool: IPAMPool, view: View, decided: Decided
@@ -306,7 +331,10 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
                 continue  # it may be of a cluster that cannot be decoded
             elif cluster is None and one.empty and one.metadata.uid not in promised:
                 gone += [one] if is_owned(one, pool) else []
-        await self._allocations.delete([*gone, *await self._confirmed(pool, moved)])
+        await self._allocations.delete(gone, "it has no addresses, and none are for it")
+        moved_away = await self._confirmed(pool, moved)
+        await self._allocations.delete(moved_away, "its cluster is in no datacenter of the pool")
+        self._logged.update(allocation.metadata.uid for allocation in moved_away)
 
     async def _confirmed(
         self, pool: IPAMPool, found: Sequence[tuple[IPAMAllocation, Cluster]]

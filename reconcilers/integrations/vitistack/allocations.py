@@ -48,7 +48,7 @@ from reconcilers.integrations.vitistack.writing import (
     expiry,
     lifetime,
     of_network,
-    released,
+    release,
 )
 
 RETRY = 0.2
@@ -195,7 +195,7 @@ class AllocationReconciler:
     async def _release(self, one: IPAllocation) -> Outcome:
         name, address = one.spec.networkConfigurationName, one.status.address
         text = f"{address} was released: it expired, and NetworkConfiguration {name} is not there"
-        written = await self._client.patch_status(ALLOCATIONS, one, released(text))
+        written = await release(self._client, one, text)
         self._recorder.record(ALLOCATIONS, written, "Normal", EXPIRED, text, action=ACTION)
         return SETTLED
 

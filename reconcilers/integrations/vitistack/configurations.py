@@ -50,7 +50,7 @@ from reconcilers.integrations.vitistack.interfaces import (
     wanted_status,
 )
 from reconcilers.integrations.vitistack.ranges import space_of
-from reconcilers.integrations.vitistack.writing import released
+from reconcilers.integrations.vitistack.writing import release
 
 RETRY = 0.2
 
@@ -174,7 +174,7 @@ class ConfigurationReconciler:
             last = each
             if each.status.phase != RELEASED:
                 text = f"interface {each.spec.interfaceName} is gone"
-                last = await self._client.patch_status(ALLOCATIONS, each, released(text))
+                last = await release(self._client, each, text)
             await self._client.delete(ALLOCATIONS, Version.from_object(last))
 
     async def _write_status(self, one: NetworkConfiguration, wanted: WantedStatus) -> None:
@@ -214,7 +214,7 @@ class ConfigurationReconciler:
                 continue  # an older version: the garbage collector takes it with its owner
             mine = each.owner in {"", one.metadata.uid}
             if mine and each.status.phase != RELEASED and not each.metadata.terminating:
-                await self._client.patch_status(ALLOCATIONS, each, released(text))
+                await release(self._client, each, text)
         await remove_finalizer(self._client, CONFIGURATIONS, one, FINALIZER)
         return SETTLED
 

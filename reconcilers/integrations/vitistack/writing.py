@@ -11,6 +11,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
+import structlog
+
 from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import find, rfc3339
@@ -41,8 +43,11 @@ from reconcilers.integrations.vitistack.offers import offers_of
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
 from reconcilers.networkpool.pending_promises import WriteResult
 from reconcilers.promises.journal import Promise
+from reconcilers.releaselog import holder_fields
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.sharing import OVERLAPPING
+
+_log = structlog.get_logger(__name__)
 
 ACTION = "Allocating"
 LONGEST_SECONDS = 100 * 365 * 86_400
@@ -92,6 +97,26 @@ def given(static: Static, address: str, now: datetime) -> dict[str, Any]:
 def released(message: str) -> dict[str, Any]:
     """Return the status of an IPAllocation whose address is free again."""
     return {"phase": RELEASED, **NOTHING_HELD, "message": message}
+
+
+async def release(client: Client, allocation: IPAllocation, why: str) -> IPAllocation:
+    """Show Released on an IPAllocation, whose address is free from then on; return it.
+
+    Args:
+        client: writes the status.
+        allocation: as it was read.
+        why: for its message and the log.
+
+    Raises:
+        ControllerError: the write failed.
+    """
+    written = await client.patch_status(ALLOCATIONS, allocation, released(why))
+    address = allocation.status.address
+    holder = f"{ALLOCATIONS.full_name} {allocation.metadata.key}"
+    pool = f"NetworkNamespace {allocation.network}"
+    fields = holder_fields(holder, [address] if address else (), pool, why)
+    _log.info("released IPAllocation of vitistack", **fields)
+    return written
 
 
 def refused(one: IPAllocation, problem: Problem) -> dict[str, Any]:

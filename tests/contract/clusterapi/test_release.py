@@ -3,6 +3,7 @@
 import pytest
 
 from tests.contract.clusterapi.lab import ADDRESS_FINALIZER, CLAIM_FINALIZER, PAUSED, Lab
+from tests.contract.product import Server, release_line
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 OTHER = "example.com/keep"
@@ -207,3 +208,15 @@ async def test_a_claim_of_the_same_name_waits_while_its_former_address_rests(lab
     await lab.claim("a", "p")
     await lab.says("a", "AllocationFailed")
     assert await lab.served("a") == "10.0.0.10"
+
+
+async def test_a_released_address_is_one_line_in_the_log(lab: Lab, server: Server) -> None:
+    await lab.pool("p", "10.0.0.10-10.0.0.11")
+    await lab.claim("a", "p")
+    await lab.served("a")
+    await lab.delete("IPAddressClaim", "a")
+    await lab.gone("IPAddressClaim", "a")
+    line = await release_line(server.log, f"IPAddressClaim {lab.namespace}/a")
+    assert "range=10.0.0.10/24" in line
+    assert "pool='InClusterIPPool p'" in line
+    assert "reason='its claim is deleted'" in line

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.contract.kubermatic.lab import Lab, prefixes, ranges
+from tests.contract.product import Server, release_line
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
@@ -144,3 +145,15 @@ async def test_a_deleted_allocation_is_made_again(lab: Lab) -> None:
         lambda one: one["metadata"]["uid"] != first["metadata"]["uid"],
     )
     await lab.has("a", "p", "10.0.0.0-10.0.0.3")
+
+
+async def test_a_released_allocation_is_one_line_in_the_log(lab: Lab, server: Server) -> None:
+    await lab.pool("p", dc=ranges("10.0.0.0/24", 4))
+    await lab.cluster("a")
+    made = await lab.has("a", "p", "10.0.0.0-10.0.0.3")
+    await lab.delete(lab.allocation("a", "p"))
+    meta = made["metadata"]
+    line = await release_line(server.log, f"IPAMAllocation {meta['namespace']}/{meta['name']}")
+    assert "range=10.0.0.0-10.0.0.3" in line
+    assert f"pool='IPAMPool {meta['name']}'" in line
+    assert "reason='it is gone'" in line

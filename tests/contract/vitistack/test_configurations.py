@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import anyio
 import pytest
 
+from tests.contract.product import Server, release_line
 from tests.contract.vitistack.lab import NETWORK, Lab, addresses, status
 from tests.polling import until
 
@@ -239,3 +240,16 @@ async def test_the_address_of_a_machine_stays_its_own_when_its_allocation_is_edi
     await lab.patch(lab.path("IPAllocation", "vm-eth0"), edit)
     await lab.configuration("next", "eth0")
     assert addresses(await lab.configured("next", "Ready")) == ["10.0.2.3"]
+
+
+async def test_a_released_address_is_one_line_in_the_log(lab: Lab, server: Server) -> None:
+    await lab.network()
+    await lab.configuration("vm", "eth0")
+    [address] = addresses(await lab.configured("vm", "Ready"))
+    await lab.delete("NetworkConfiguration", "vm")
+    await lab.gone("NetworkConfiguration", "vm")
+    holder = f"ipallocations.vitistack.io {lab.namespace}/vm-eth0"
+    line = await release_line(server.log, holder)
+    assert f"range={address}" in line
+    assert "pool='NetworkNamespace" in line
+    assert "reason='NetworkConfiguration vm is deleted'" in line
