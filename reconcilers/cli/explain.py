@@ -8,9 +8,10 @@ import click
 from controller.meta import Key
 from reconcilers.addressmap.objects import Objects
 from reconcilers.api.resources import TENANT_CLUSTER
+from reconcilers.cli import names as completed
+from reconcilers.cli.cluster.objectnames import select_object
 from reconcilers.cli.cluster.objects import read_all, scope, scope_options
 from reconcilers.cli.output import Form, output_option, report, show
-from reconcilers.cli.problems import Problem
 from reconcilers.health.explanation import (
     Explanation,
     explain_allocation,
@@ -20,7 +21,9 @@ from reconcilers.health.explanation import (
 
 
 @click.command()
-@click.argument("name", metavar="[KIND/][NAMESPACE/]NAME")
+@click.argument(
+    "name", metavar="[KIND/][NAMESPACE/]NAME", shell_complete=completed.tenants_and_allocations
+)
 @scope_options
 @output_option()
 def explain(name: str, output: Form, **values: Any) -> None:
@@ -31,7 +34,7 @@ def explain(name: str, output: Form, **values: Any) -> None:
     """
     where = scope(values)
     objects = read_all(where, required=(TENANT_CLUSTER,))
-    found = _select(name, objects, where.namespace)
+    found = [_explain(*select_object(name, objects, where.namespace), objects)]
     show(
         output,
         lambda: report("ExplanationList", items=map(_document, found)),
@@ -40,42 +43,12 @@ def explain(name: str, output: Form, **values: Any) -> None:
     )
 
 
-def _select(name: str, objects: Objects, namespace: str) -> list[Explanation]:
-    """Return the explanation of the object that a name selects.
-
-    Raises:
-        Problem: no object has the name, or several have.
-    """
-    keys = [
-        *(("TenantCluster", key) for key in objects.clusters),
-        *(("IPAllocation", key) for key in objects.allocations),
-        *(name for name in objects.unreadable if name[0] in {"TenantCluster", "IPAllocation"}),
-    ]
-    matching = [
-        (kind, key)
-        for kind, key in keys
-        if (not namespace or key.namespace == namespace) and _has_name(kind, key, name)
-    ]
-    if not matching:
-        raise Problem(
-            f"there is no TenantCluster and no IPAllocation {name!r}; `butler-ipam tenants` and"
-            " `kubectl get ipallocations -A` list them"
-        )
-    if len(matching) > 1:
-        candidates = ", ".join(f"{kind}/{key}" for kind, key in matching)
-        raise Problem(f"{name!r} is ambiguous; name one of: {candidates}")
-    [(kind, key)] = matching
+def _explain(kind: str, key: Key, objects: Objects) -> Explanation:
     if (kind, key) in objects.unreadable:
-        return [explain_unreadable(kind, key, objects)]
-    if kind == "TenantCluster":
-        return [explain_tenant(objects.clusters[key], objects)]
-    return [explain_allocation(objects.allocations[key], objects)]
-
-
-def _has_name(kind: str, key: Key, name: str) -> bool:
-    names = {key.name, str(key)}
-    prefix, _, rest = name.partition("/")
-    return name in names or (prefix.lower() == kind.lower() and rest in names)
+        return explain_unreadable(kind, key, objects)
+    if kind == TENANT_CLUSTER.kind:
+        return explain_tenant(objects.clusters[key], objects)
+    return explain_allocation(objects.allocations[key], objects)
 
 
 def _text(explanation: Explanation) -> str:

@@ -33,6 +33,7 @@ COMMANDS: Mapping[str, str] = {
     "status": "Show what waits or fails, on one page.",
     "explain": "Say why a tenant or an allocation has what it has, or waits.",
     "tenants": "Show what every tenant holds.",
+    "release": "Release the ranges of a tenant that is gone for good.",
     "check": "Look for what is wrong; mend it.",
     "crds": "Print the CustomResourceDefinitions.",
 }

@@ -55,6 +55,23 @@ def pools(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Compl
     return _beginning([*count, *with_kind], incomplete)
 
 
+def tenants_and_allocations(
+    ctx: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the TenantClusters and IPAllocations that begin so.
+
+    Those that share their name are offered with their kind and namespace.
+    """
+    from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
+
+    listed = _listed(ctx, (TENANT_CLUSTER, IP_ALLOCATION))
+    count = Counter(key.name for _, key in listed)
+    ambiguous = [(kind, key) for kind, key in listed if incomplete or count[key.name] > 1]
+    full_names = [f"{kind.lower()}/{key}" for kind, key in ambiguous]
+    qualified = [str(key) for _, key in listed] if incomplete else []
+    return _beginning([*count, *qualified, *full_names], incomplete)
+
+
 def _beginning(names: Sequence[str], incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(name) for name in sorted(set(names)) if name.startswith(incomplete)]
 

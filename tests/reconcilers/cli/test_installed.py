@@ -14,6 +14,7 @@ SHORT = {
     "map": (("map", "lab-pool", *SAMPLES), "10.40.0.0/22"),
     "plan": (("plan", *SAMPLES), "team-platform-lab-cluster-lb"),
     "pools": (("pools", *SAMPLES), "lab-pool"),
+    "release": (("release", "--help"), "Release a tenant's ranges"),
     "status": (("status", *SAMPLES), "NetworkPools"),
     "tenants": (("tenants", *SAMPLES), "lab-cluster"),
     "whois": (("whois", "10.40.1.0", *SAMPLES), "lab-pool"),
