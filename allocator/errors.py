@@ -40,7 +40,8 @@ class PoolExhausted(RequestRefused):
 
     def __init__(self, requested: int, longest: int, *, aligned: bool = False) -> None:
         block = " as one CIDR" if aligned else ""
-        never = f": it never has {requested} addresses in a row{block}, {longest} at the most"
+        addresses = "address" if requested == 1 else "addresses"
+        never = f": it never has {requested} {addresses} in a row{block}, {longest} at the most"
         super().__init__(
             "pool exhausted: no contiguous block available" + never * (requested > longest)
         )

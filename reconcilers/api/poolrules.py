@@ -16,6 +16,22 @@ MAX_RANGES = 16
 
 SPAN = model(one_family("start", "end"), in_order("start", "end"))
 _ORDERED = "ranges must be sorted by start IP and non-overlapping"
+_PAIRS = list(range(MAX_RANGES - 1))
+"""The numbers of the ranges that may have a successor."""
+
+
+def _first_unordered(precedes_next: str) -> str:
+    """Return the CEL expression of a message that names the first range in the wrong place.
+
+    Args:
+        precedes_next: CEL for whether range n ends before range n + 1 starts.
+    """
+    return (
+        f"'{_ORDERED}; ' + {_PAIRS}.filter(n, n + 1 < size(self.ranges) && !({precedes_next}))"
+        ".map(n, self.ranges[n + 1].start + ' follows ' + self.ranges[n].end)[0]"
+    )
+
+
 _COMPARABLE = f"self.ranges.all(r, {is_ipv4('r.start')} && {is_ipv4('r.end')})"
 # Each range overlaps one range only: itself.
 SORTED = Rule(
@@ -25,14 +41,18 @@ SORTED = Rule(
     f" {number('b.start')} <= {number('a.end')} && {number('a.start')} <= {number('b.end')})))",
     _ORDERED,
     ".ranges",
+    expression=_first_unordered(
+        f"{number('self.ranges[n].end')} < {number('self.ranges[n + 1].start')}"
+    ),
 )
 _NEXT = precedes("self.ranges[n].end", "self.ranges[n + 1].start", equal=False)
 SORTED_IPV6 = Rule(
     "!has(self.ranges)"
     f" || !self.ranges.all(r, {is_ipv6('r.start')} && {is_ipv6('r.end')})"
-    f" || {list(range(MAX_RANGES - 1))}.all(n, n + 1 >= size(self.ranges) || {_NEXT})",
+    f" || {_PAIRS}.all(n, n + 1 >= size(self.ranges) || {_NEXT})",
     _ORDERED,
     ".ranges",
+    expression=_first_unordered(_NEXT),
 )
 TOGETHER = Rule("has(self.start) == has(self.end)", "start and end go together: give both or none")
 TENANT_ALLOCATION = model(
@@ -65,13 +85,22 @@ RESERVED_INSIDE = Rule(
     f" !isCIDR(r.cidr) || {_within('r.cidr', 'self.cidr')})",
     "reserved CIDRs must lie within the pool CIDR",
     ".reserved",
+    expression="'reserved CIDRs must lie within the pool CIDR ' + self.cidr + ', unlike '"
+    f" + self.reserved.filter(r, isCIDR(r.cidr) && !{_within('r.cidr', 'self.cidr')})[0].cidr",
 )
+_RANGES = "self.tenantAllocation.ranges"
 RANGES_INSIDE = Rule(
     "!isCIDR(self.cidr) || !has(self.tenantAllocation) || !has(self.tenantAllocation.ranges)"
     " || self.tenantAllocation.ranges.all(r, !isIP(r.start) || !isIP(r.end)"
     " || (cidr(self.cidr).containsIP(r.start) && cidr(self.cidr).containsIP(r.end)))",
     "ranges must lie within the pool CIDR",
     ".tenantAllocation.ranges",
+    expression="'ranges must lie within the pool CIDR ' + self.cidr + ', unlike '"
+    f" + {list(range(MAX_RANGES))}.filter(n, n < size({_RANGES})"
+    f" && isIP({_RANGES}[n].start) && isIP({_RANGES}[n].end)"
+    f" && !(cidr(self.cidr).containsIP({_RANGES}[n].start)"
+    f" && cidr(self.cidr).containsIP({_RANGES}[n].end)))"
+    f".map(n, {_RANGES}[n].start + '-' + {_RANGES}[n].end)[0]",
 )
 ENDS_INSIDE = Rule(
     "!isCIDR(self.cidr) || !has(self.tenantAllocation)"
@@ -82,6 +111,8 @@ ENDS_INSIDE = Rule(
     " && cidr(self.cidr).containsIP(self.tenantAllocation.end))",
     "start and end must lie within the pool CIDR",
     ".tenantAllocation",
+    expression="'start and end must lie within the pool CIDR ' + self.cidr + ', not '"
+    " + self.tenantAllocation.start + '-' + self.tenantAllocation.end",
 )
 # That a reservation does not straddle a range's end takes arithmetic that CEL makes unreadable:
 # the webhook refuses it, and without webhooks the pool's controller does, by a condition.

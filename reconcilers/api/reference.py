@@ -32,6 +32,13 @@ _LIMITS: Sequence[tuple[str, str]] = (
 )
 
 
+def _limit(text: str, value: object) -> str:
+    """Return a limit in words; what is counted is in the singular where there is one."""
+    singular = {"characters": "character", "entries": "entry"}
+    *words, noun = text.format(value).split(" ")
+    return " ".join([*words, singular.get(noun, noun) if value == 1 else noun])
+
+
 def page(integrated: Sequence[crd.Kind]) -> str:
     """Return the whole page.
 
@@ -148,7 +155,7 @@ def _description(schema: Schema, *, needed: bool) -> str:
     if words := schema.get("enum"):
         parts.append(f"One of {', '.join(f'`{word}`' for word in words)}.")
     given = {name: schema[name] for name, _ in _LIMITS if schema.get(name, QUANTITY) != QUANTITY}
-    limits = [text.format(given[name]) for name, text in _LIMITS if name in given]
+    limits = [_limit(text, given[name]) for name, text in _LIMITS if name in given]
     if limits:
         parts.append(f"Limits: {', '.join(limits)}.")
     if "default" in schema:

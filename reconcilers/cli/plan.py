@@ -32,9 +32,9 @@ from reconcilers.integrations.core.views import (
     UNREADABLE,
     Views,
 )
-from reconcilers.networkpool.view import named_with_count
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.provider import referred
+from reconcilers.wording import count_noun, name_with_count
 
 EXIT_CODES = """
 \b
@@ -255,8 +255,8 @@ def _describe_unreadable(names: Sequence[str]) -> str:
     """Return the line of the summary that names the unreadable objects; empty for none."""
     if not names:
         return ""
-    objects = "1 object" if len(names) == 1 else f"{len(names)} objects"
-    return f"{objects} that may hold addresses cannot be read: {named_with_count(names)}\n"
+    objects = count_noun(len(names), "object")
+    return f"{objects} that may hold addresses cannot be read: {name_with_count(names)}\n"
 
 
 def _settings(

@@ -13,6 +13,7 @@ from controller.resource import Resource
 from reconcilers.addressmap.audit import Finding, Severity, Subject
 from reconcilers.health.report import AreaState, state_of
 from reconcilers.webhooks.configuration import NAME as WEBHOOK_CONFIGURATION
+from reconcilers.wording import count_noun
 
 APP_LABEL = "app.kubernetes.io/name"
 APP_NAMES = {"butler-controller", "butler-ipam"}
@@ -143,7 +144,8 @@ async def _read_deployments(
         parts.append(f"{item.metadata.name} {ready}/{wanted} ready, {_images(item)}")
         if ready < wanted:
             subject = Subject.from_object(DEPLOYMENTS, item)
-            sentence = f"{ready} of {wanted} replicas are ready"
+            verb = "is" if wanted == 1 else "are"
+            sentence = f"{ready} of {count_noun(wanted, 'replica')} {verb} ready"
             severity: Severity = "warning" if ready else "error"
             findings.append(Finding("ControllersNotReady", severity, subject, sentence))
     return "; ".join(parts) or "no Deployment", findings

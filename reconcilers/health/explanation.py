@@ -30,13 +30,13 @@ from reconcilers.conditions import READY
 from reconcilers.networkpool.view import (
     UnreadableObject,
     describe_unreadable,
-    named_with_count,
 )
 from reconcilers.tenantcluster.allocations.membership import is_foreign
 from reconcilers.tenantcluster.allocations.requests import load_balancer_count, node_count
 from reconcilers.tenantcluster.allocations.unreadable_members import unreadable_in_list
 from reconcilers.tenantcluster.provider import ProviderUnreadable, wanted_provider
 from reconcilers.tenantcluster.status import allocations_unreadable
+from reconcilers.wording import count_addresses, name_with_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,8 @@ def _wanted(tenant: TenantCluster, provider: ProviderConfig, objects: Objects) -
     mode, count = network.sizing.allocationMode, load_balancer_count(tenant, network)
     growth = f", then growth by {network.sizing.growthIncrement}" if mode == ELASTIC else ""
     yield (
-        f"ProviderConfig {provider.metadata.key}, mode {mode}: {count} load-balancer addresses in"
+        f"ProviderConfig {provider.metadata.key}, mode {mode}:"
+        f" {count_addresses(count, 'load-balancer')} in"
         f" a row{growth}; its pools in the order in which they are tried:"
     )
     for place, name in enumerate(network.pools_in_order(), 1):
@@ -151,7 +152,8 @@ def _wanted(tenant: TenantCluster, provider: ProviderConfig, objects: Objects) -
             yield f"{place}. NetworkPool {key} {_describe_absent_pool(key, objects)}"
             continue
         nodes = node_count(pool, network)
-        yield f"{place}. NetworkPool {key}: {nodes} node addresses; {_free(pool, objects)}"
+        needed = count_addresses(nodes, "node")
+        yield f"{place}. NetworkPool {key}: {needed}; {_free(pool, objects)}"
 
 
 def _free(pool: NetworkPool, objects: Objects) -> str:
@@ -165,18 +167,20 @@ def _free(pool: NetworkPool, objects: Objects) -> str:
         return f"its spec is invalid{stopped}"
     if unknown := _unknown_holders(pool.metadata.key, objects):
         return f"an unknown number of addresses free: {unknown}{stopped}"
-    sizes = ", ".join(
-        f"{space.free} {ranges.WORDS[space.layout.family]} addresses free, largest block"
-        f" {space.largest_free}"
-        for space in spaces
-    )
+    sizes = ", ".join(_describe_free(space) for space in spaces)
     return f"{sizes}{stopped}"
+
+
+def _describe_free(space: Space) -> str:
+    family = ranges.WORDS[space.layout.family]
+    free = count_addresses(space.free, family)
+    return f"{free} free, largest block {space.largest_free}"
 
 
 def _unknown_holders(pool: Key, objects: Objects) -> str:
     """Return what may hold addresses of a pool and is not read; empty if everything is."""
     not_read = not_read_of(objects, pool)
-    names = named_with_count(list(map(str, not_read)), "; ")
+    names = name_with_count(list(map(str, not_read)), "; ")
     return f"not all that may hold some is read ({names})" if not_read else ""
 
 
@@ -204,7 +208,8 @@ def _allocation(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
         yield f"NetworkPool {allocation.pool_key} {absent}: it waits"
         return
     needed = ranges.requested(allocation, pool)
-    yield f"needs {needed} addresses in a row of NetworkPool {allocation.pool_key}"
+    addresses = count_addresses(needed)
+    yield f"needs {addresses} in a row of NetworkPool {allocation.pool_key}"
     yield from _pool_choice(allocation, objects)
     held = ranges.all_held(allocation)
     if not held:
@@ -270,7 +275,8 @@ def _best_fit(span: AddressRange, space: Space) -> Iterator[str]:
     have = "1 free block has" if len(blocks) == 1 else f"{len(blocks)} free blocks have"
     fitting = f"{have} room for {span.size}, the smallest {smallest}"
     yield (
-        f"{span.text}: without it the free block there has {home.size} addresses; now {fitting}."
+        f"{span.text}: without it the free block there has {count_addresses(home.size)};"
+        f" now {fitting}."
         " Best fit takes the smallest block with room, and of several the lowest"
     )
 
@@ -293,8 +299,11 @@ def _queue(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
         < (allocation.requested_at, allocation.metadata.name)
     ]
     if before:
+        requests = (
+            "1 older request waits" if len(before) == 1 else f"{len(before)} older requests wait"
+        )
         yield (
-            f"{len(before)} older requests wait for the pool; a smaller one is served before a"
+            f"{requests} for the pool; a smaller one is served before a"
             " larger one that has no room"
         )
 

@@ -14,6 +14,7 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.conditions import READY
 from reconcilers.health.conditions import finding_of_condition
 from reconcilers.integrations.core.views import Views
+from reconcilers.wording import count_addresses, name_with_count
 
 MOST_NAMED = 3
 """Requests that one finding names."""
@@ -90,8 +91,8 @@ def _no_room(objects: Objects, largest_free: Mapping[Key, int]) -> Iterator[Find
             continue
         number = "1 request waits" if len(counts) == 1 else f"{len(counts)} requests wait"
         sentence = (
-            f"{number}, the largest for {max(counts)} addresses in a row; the largest free block"
-            f" is {largest_free[key]}: widen the pool, or add another to the ProviderConfig"
+            f"{number}, the largest for {count_addresses(max(counts))} in a row; the largest free"
+            f" block is {largest_free[key]}: widen the pool, or add another to the ProviderConfig"
         )
         subject = Subject.from_object(NETWORK_POOL, objects.pools[key])
         yield Finding("PoolHasNoRoomForWaiting", "error", subject, sentence)
@@ -120,7 +121,8 @@ def _requests_of_other_kinds(objects: Objects) -> Iterator[Finding]:
         waiting = [request for request in requests if not ranges.all_held(request)]
         if pool is None or not waiting or pool.status.available:
             continue
-        names = ", ".join(request.metadata.name for request in waiting[:MOST_NAMED])
-        more = f" and {len(waiting) - MOST_NAMED} more" if len(waiting) > MOST_NAMED else ""
-        sentence = f"{names}{more} wait for an address; nothing is free"
+        names = [request.metadata.name for request in waiting]
+        verb = "waits" if len(names) == 1 else "wait"
+        named = name_with_count(names, named_at_most=MOST_NAMED)
+        sentence = f"{named} {verb} for an address; nothing is free"
         yield Finding("RequestsWait", "error", Subject.from_object(NETWORK_POOL, pool), sentence)

@@ -11,6 +11,7 @@ from reconcilers.addressmap.poolpictures import PoolPicture, network_pool_pictur
 from reconcilers.health.pools import largest_free_blocks, pool_findings
 from reconcilers.health.requests import request_findings
 from reconcilers.health.tenants import tenant_findings
+from reconcilers.wording import count_noun
 
 State = Literal["ok", "warning", "error", "unknown"]
 
@@ -99,11 +100,12 @@ def area_states(
         findings: the findings.
         controllers: the state of the controllers; None if it was not asked for.
     """
+    others = objects.integrations.pools
     totals = {
-        "addresses": f"{len(objects.clusters)} TenantClusters",
-        "requests": f"{len(objects.allocations)} IPAllocations",
-        POOLS: f"{len(objects.pools)} NetworkPools"
-        + (f", {len(others)} other pools" if (others := objects.integrations.pools) else ""),
+        "addresses": count_noun(len(objects.clusters), "TenantCluster"),
+        "requests": count_noun(len(objects.allocations), "IPAllocation"),
+        POOLS: count_noun(len(objects.pools), "NetworkPool")
+        + (f", {count_noun(len(others), 'other pool')}" if others else ""),
     }
     areas = [area for area, _ in AREAS if area != "controllers"]
     states = [_state(area, findings, totals.get(area, "")) for area in [*areas, POOLS]]

@@ -11,6 +11,7 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.conditions import READY
+from reconcilers.wording import count_addresses
 
 SERVED_WITHIN = timedelta(seconds=30)
 """How long a request may wait before that is reported."""
@@ -60,8 +61,8 @@ def _request(
     else:
         needed = ranges.requested(allocation, pool)
         sentence = (
-            f"waits for {needed} addresses in a row of NetworkPool {allocation.pool_key}, whose"
-            f" largest free block is {largest}: {reason}"
+            f"waits for {count_addresses(needed)} in a row of NetworkPool {allocation.pool_key},"
+            f" whose largest free block is {largest}: {reason}"
         )
     subject = Subject.from_object(IP_ALLOCATION, allocation)
     yield Finding("RequestWaits", "error", subject, sentence, since=rfc3339(since))

@@ -10,6 +10,7 @@ from allocator import AddressRange, Space
 from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
+from reconcilers.wording import count_addresses, count_noun
 
 
 def describe_choice(
@@ -42,11 +43,11 @@ def _parts(
 def _origin(allocation: IPAllocation, taken: AddressRange, space: Space) -> str:
     """Return which free block a range was taken out of."""
     origin = space.origin(taken)
-    addresses = "1 address" if origin.block == 1 else f"{origin.block} addresses"
+    addresses = count_addresses(origin.block)
     prefix = allocation.spec.prefixLength
     if prefix is not None:
         return f"out of the smallest free block that has a /{prefix} ({addresses})"
-    blocks = "1 block" if origin.fitting == 1 else f"{origin.fitting} blocks"
+    blocks = count_noun(origin.fitting, "block")
     return f"out of the smallest free block that fits ({addresses}; {blocks} fitted)"
 
 
@@ -60,5 +61,7 @@ def allocated_message(pool: NetworkPool, given: Sequence[AddressRange], choice: 
     """
     each = " each" if len(given) > 1 else ""
     texts = " and ".join(span.text for span in given)
-    message = f"allocated {given[0].size} IPs{each}: {texts} from {pool.metadata.name}"
+    message = (
+        f"allocated {count_noun(given[0].size, 'IP')}{each}: {texts} from {pool.metadata.name}"
+    )
     return f"{message}, {choice}" if choice else message

@@ -39,6 +39,7 @@ from reconcilers.networkpool.status import NO_CAPACITY, TIERS
 from reconcilers.networkpool.view import Unreadable
 from reconcilers.networkpool.window import MinuteWindow
 from reconcilers.spaces.sharing import OVERLAPPING
+from reconcilers.wording import count_noun
 
 _log = structlog.get_logger(__name__)
 
@@ -97,7 +98,11 @@ class AllocationEvents:
         ]
         total = sum(answer.status.count for answer in answers)
         self._record(
-            pool, "Normal", "IPsAllocated", f"Allocated {total} IPs for", list(_grants(answers))
+            pool,
+            "Normal",
+            "IPsAllocated",
+            f"Allocated {count_noun(total, 'IP')} for",
+            list(_grants(answers)),
         )
 
     def foreign_manager(self, before: NetworkPool, after: NetworkPool) -> None:
@@ -211,7 +216,7 @@ def _grants(answers: Iterable[IPAllocation]) -> Iterator[_AllocationEvent]:
         status, name = answer.status, answer.metadata.name
         _log.info("allocated IPs", allocation=name, cidr=status.cidr)
         span = f"({ranges.ends_text(answer)})"
-        note = f"Allocated {status.count} IPs {span} for {name}"
+        note = f"Allocated {count_noun(status.count, 'IP')} {span} for {name}"
         yield _AllocationEvent(answer, note, f"{name} {span}")
 
 
@@ -281,7 +286,8 @@ class Crossing:
     def note(self, pool: NetworkPool) -> str:
         """The event's note."""
         what = "is over {}% utilized" if self.entered else "utilization recovered below {}%"
-        used = f"({pool.status.fullest.allocated}/{pool.status.fullest.total} IPs allocated)"
+        fullest = pool.status.fullest
+        used = f"({fullest.allocated}/{count_noun(fullest.total, 'IP')} allocated)"
         return f"NetworkPool {what.format(THRESHOLDS[self.tier])} {used}"
 
     def still_true(self, pool: NetworkPool) -> bool:

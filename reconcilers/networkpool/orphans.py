@@ -42,6 +42,7 @@ from reconcilers.networkpool.owners import (
 from reconcilers.networkpool.window import MinuteWindow
 from reconcilers.releaselog import release_fields
 from reconcilers.settings import OrphanSettings
+from reconcilers.wording import count_noun
 
 SUSPENDED = "OrphanCollectionSuspended"
 COLLECT = "CollectOrphans"
@@ -209,7 +210,7 @@ class OrphanCollector:
                 pool,
                 "Normal",
                 "OrphanedAllocationGC",
-                f"Garbage collected {more} more IPAllocations"
+                f"Garbage collected {count_noun(more, 'more IPAllocation')}"
                 " (their TenantClusters no longer exist)",
                 action=COLLECT,
             )

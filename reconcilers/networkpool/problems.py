@@ -34,7 +34,8 @@ from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding
 from reconcilers.networkpool.contents import StatusWrite, last_foreign_write
 from reconcilers.networkpool.protocol import Decision
-from reconcilers.networkpool.view import HeldRange, View, named_with_count
+from reconcilers.networkpool.view import HeldRange, View
+from reconcilers.wording import count_noun, name_with_count
 
 RANGES_OVERLAP = "RangesOverlap"
 OUT_OF_RANGE = "OutOfRange"
@@ -143,7 +144,7 @@ def ranges_overlap_condition(held: Iterable[HeldRange]) -> Finding:
         RANGES_OVERLAP,
         True,
         "AllocationsOverlap",
-        f"addresses are held twice: {named_with_count(pairs)}",
+        f"addresses are held twice: {name_with_count(pairs)}",
     )
 
 
@@ -181,7 +182,7 @@ def out_of_range_condition(held: Iterable[HeldRange], layouts: Sequence[Layout])
         True,
         "AllocationsOutOfRange",
         "addresses that the pool does not hand out are held by"
-        f" {named_with_count([one.text for one in outside])}",
+        f" {name_with_count([one.text for one in outside])}",
     )
 
 
@@ -201,8 +202,10 @@ def degraded_condition(pool: NetworkPool, capacities: Sequence[Capacity]) -> Fin
     )
     degraded = [one for one in capacities if _is_degraded(one, usual)]
     capacity = (*degraded, capacities[0])[0]
+    verb = "is" if capacity.available == 1 else "are"
     free = (
-        f"{capacity.available} IPs are free, the largest free block has {capacity.largest_free}"
+        f"{count_noun(capacity.available, 'IP')} {verb} free, the largest free block has"
+        f" {capacity.largest_free}"
         f" (fragmentation {capacity.fragmentation_percent}%)"
     )
     if degraded:

@@ -23,9 +23,9 @@ from reconcilers.networkpool.view import (
     HeldRange,
     Unreadable,
     View,
-    named_with_count,
 )
 from reconcilers.poolnamespaces import NAMESPACE_NOT_ALLOWED, describe_refused_namespace
+from reconcilers.wording import count_noun, name_with_count
 
 STALLED = "Stalled"
 NO_CAPACITY = "NoCapacity"
@@ -46,10 +46,15 @@ class Summary:
 
     def ready(self) -> Finding:
         """Return the Ready condition."""
-        shown = " and ".join(f"{one.available}/{one.total}" for one in self.capacities)
-        return Finding(
-            READY, True, "Ready", f"{shown} IPs available ({self.allocations} allocations)"
+        *others, last = self.capacities
+        shown = " and ".join(
+            [
+                *(f"{other.available}/{other.total}" for other in others),
+                f"{last.available}/{count_noun(last.total, 'IP')}",
+            ]
         )
+        allocations = count_noun(self.allocations, "allocation")
+        return Finding(READY, True, "Ready", f"{shown} available ({allocations})")
 
     def tiers(self) -> list[Finding]:
         """Return the three capacity conditions, which are always present.
@@ -63,7 +68,8 @@ class Summary:
                 Finding(tier, False, NO_CAPACITY, "Pool has no allocatable IPs")
                 for tier, _ in TIERS
             ]
-        message = f"Pool utilization is {fullest.utilization_percent}% ({used}/{total} IPs)"
+        of_total = f"{used}/{count_noun(total, 'IP')}"
+        message = f"Pool utilization is {fullest.utilization_percent}% ({of_total})"
         return [
             Finding(
                 tier,
@@ -251,10 +257,10 @@ def deleting(
         now: the time.
         others: what others than IPAllocations hold of it; the condition names them.
     """
-    message = f"waiting for {blockers} active allocations to be released"
+    message = f"waiting for {count_noun(blockers, 'active allocation')} to be released"
     holders = sorted(holding.text for holding in others if not holding.foreign)
     if holders:
-        message += f", among them {named_with_count(holders)}"
+        message += f", among them {name_with_count(holders)}"
     return _conditions_only(pool, [Finding(READY, False, "Deleting", message)], now)
 
 

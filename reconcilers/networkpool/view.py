@@ -27,6 +27,7 @@ from reconcilers.api.resources import AllocationOutline
 from reconcilers.networkpool.contents import Contents, KeptContents
 from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
 from reconcilers.settings import PoolSettings
+from reconcilers.wording import name_with_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,16 +165,8 @@ class Unreadable(Exception):
 
 
 FINISH_DELETION = "correct it, or remove its finalizers once nothing uses its addresses"
-NAMED_AT_MOST = 5
-"""Up to so many objects are named in a message; the others are counted."""
 HOLDERS_UNKNOWN = "HoldersUnknown"
 """The reason where objects that may hold addresses are unreadable."""
-
-
-def named_with_count(items: Sequence[str], separator: str = ", ") -> str:
-    """Return the first texts as a list, and how many more there are."""
-    more = len(items) - NAMED_AT_MOST
-    return separator.join([*items[:NAMED_AT_MOST], *([f"and {more} more"] if more > 0 else [])])
 
 
 def holders_unknown_message(why: str, effect: str = "nothing is handed out") -> str:
@@ -192,7 +185,7 @@ class UnreadableAllocations(Unreadable):
     reason = "UnreadableAllocation"
 
     def __init__(self, names: tuple[str, ...]) -> None:
-        super().__init__(f"IPAllocations that cannot be read: {named_with_count(names)}")
+        super().__init__(f"IPAllocations that cannot be read: {name_with_count(names)}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -235,7 +228,7 @@ class UnreadableHolders(Unreadable):
 
 def describe_unreadable(objects: Sequence[UnreadableObject]) -> str:
     """Return a sentence for each of these objects; the first of them if there are many."""
-    return named_with_count(list(map(str, objects)), "; ")
+    return name_with_count(list(map(str, objects)), "; ")
 
 
 def is_terminating(failure: str) -> bool:

@@ -26,6 +26,7 @@ from reconcilers.references import (
     unreadable_pools,
 )
 from reconcilers.webhooks.providerconfig import review_spec
+from reconcilers.wording import count_noun
 
 REQUIRED_KEYS: Mapping[str, tuple[str, ...]] = {
     "harvester": ("kubeconfig",),
@@ -190,10 +191,10 @@ def pools(
         message = f"all configured pools are exhausted{also}"
         return Finding(POOL_AVAILABLE, False, "PoolExhausted", message), Capacity()
     several = len(by_family) > 1
-    message = f"{available} IPs available (~{tenants} tenants)"
+    message = f"{count_noun(available, 'IP')} available (~{count_noun(tenants, 'tenant')})"
     if several:
         message = ", ".join(
-            f"{free} {family} IPs available (~{fitting} tenants)"
+            f"{count_noun(free, f'{family} IP')} available (~{count_noun(fitting, 'tenant')})"
             for family, (free, fitting) in by_family.items()
         )
     capacity = Capacity(

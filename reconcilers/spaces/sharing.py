@@ -15,6 +15,7 @@ from enum import Enum
 from allocator import Family
 from reconcilers.conditions import Finding
 from reconcilers.spaces.offers import PoolName
+from reconcilers.wording import name_with_count
 
 NAMED = 5
 """Up to so many pools are named in a message."""
@@ -97,8 +98,7 @@ def overlapping_condition(
         message = f"no other {kinds} hands out these addresses"
         return Finding(OVERLAPPING, False, "NoOverlap", message)
     labels = [f"{pool.kind} {pool.key}" for pool in sorted(unreadable)]
-    named = ", ".join(labels[:NAMED])
-    named += f" and {len(labels) - NAMED} more" if len(labels) > NAMED else ""
+    named = name_with_count(labels, named_at_most=NAMED)
     message = (
         f"no other {kinds} that can be read hands out these addresses; what these pools hand out"
         f" is unknown, as they cannot be read: {named}; correct or delete them"

@@ -25,6 +25,7 @@ from reconcilers.tenantcluster.ownership.pools import (
     owner_of,
     shared_message,
 )
+from reconcilers.wording import name_with_count
 
 Severity = Literal["error", "warning"]
 
@@ -116,13 +117,12 @@ def findings(
             + (f": {why}" if why else "; its controller may not be running"),
         )
     if free := list(_used_but_free(inside.services, members, spaces)):
-        more = f" and {len(free) - MOST_NAMED} more" if len(free) > MOST_NAMED else ""
-        shown = ", ".join(free[:MOST_NAMED])
+        shown = name_with_count(free, named_at_most=MOST_NAMED)
         yield (
             "TenantUsesFreeAddress",
             "error",
             (
-                f"Services there show addresses that no IPAllocation of it holds: {shown}{more};"
+                f"Services there show addresses that no IPAllocation of it holds: {shown};"
                 " another tenant may be given them"
             ),
         )

@@ -75,6 +75,7 @@ from reconcilers.tenantcluster.provider import (
 )
 from reconcilers.tenantcluster.record.records import TenantRecord, TenantRecords
 from reconcilers.tenantcluster.release.teardown import Teardown, VanishedClusters
+from reconcilers.wording import count_noun
 
 NAMING_SECONDS = 600.0
 """Between two times that the Services of a cluster's ranges are named in its status."""
@@ -574,7 +575,7 @@ class TenantClusterReconciler:
             await self._remove_records(tenant.metadata.key, others - {tenant.metadata.uid})
             return SETTLED
         not_ready = status.not_ready(
-            "Deleting", f"waiting for {left} IP allocations to be released"
+            "Deleting", f"waiting for {count_noun(left, 'IP allocation')} to be released"
         )
         shown = status_without_requests(tenant, members(self._allocations, tenant))
         verdict = status.Verdict(DELETING, (not_ready,), network=shown)

@@ -32,6 +32,7 @@ from reconcilers.networkpool.statusjournal import settle_pool
 from reconcilers.networkpool.view import View
 from reconcilers.poolnamespaces import describe_refused_namespace
 from reconcilers.webhooks.verdict import Verdict, field, forbidden, invalid
+from reconcilers.wording import count_addresses
 
 
 def created(
@@ -158,7 +159,7 @@ def _waiting_warnings(
         return
     if new.spec.count is not None and new.spec.count != pins[0].size:
         named = field(poolspec.pinned_path(new)).removeprefix("spec.")
-        yield f"spec.count: ignored, as {named} names {pins[0].size} addresses"
+        yield f"spec.count: ignored, as {named} names {count_addresses(pins[0].size)}"
     for (name, held), (number, wanted) in product(_held(pool, view()), enumerate(pins)):
         if held.overlaps(wanted):
             what = f"{wanted.text} is not free now: IPAllocation {name} has {held.text}"
@@ -183,7 +184,7 @@ def _full(
             asks = "count" if new.spec.prefixLength is None else "prefixLength"
             word = f" of {ranges.WORDS[family]}" if new.spec.names_families else ""
             yield (
-                f"spec.{asks}: asks for {count} addresses in a row; NetworkPool"
+                f"spec.{asks}: asks for {count_addresses(count)} in a row; NetworkPool"
                 f" {pool.metadata.key} has {free[family]}{word} free now; {then}"
             )
 

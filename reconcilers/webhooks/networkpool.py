@@ -81,14 +81,18 @@ def updated(
         named = _left_out(new, old, ours, max_addresses)
         field_of_ranges = _field_of_ranges(SPEC, new.spec)
         causes += bounded(
-            (one.cause() for one in named), field_of_ranges, "allocations would be left out"
+            (one.cause() for one in named),
+            field_of_ranges,
+            "allocation would be left out",
+            "allocations would be left out",
         )
         foreign = [one for one in claimed if one.foreign]
         left_out = [one.warning() for one in _left_out(new, old, foreign, max_addresses)]
         warnings += left_out[:MOST_NAMED]
         if len(left_out) > MOST_NAMED:
             more = len(left_out) - MOST_NAMED
-            warnings.append(f"{field(field_of_ranges)}: {more} more objects hold such addresses")
+            objects = "1 more object holds" if more == 1 else f"{more} more objects hold"
+            warnings.append(f"{field(field_of_ranges)}: {objects} such addresses")
     return Verdict.from_causes(causes, warnings)
 
 
@@ -139,7 +143,7 @@ def deleted(
             continue  # it does not depend on the pool
         what = f"{refusal} {holding.holder} holds {holding.range.start_text}"
         causes.append(forbidden((), f"{what}. Delete the claim first"))
-    causes = bounded(causes, (), "allocations hold addresses")
+    causes = bounded(causes, (), "allocation holds addresses", "allocations hold addresses")
     if not unknown:
         return Verdict.from_causes(causes)
     if not causes:

@@ -52,7 +52,9 @@ def deleted(old: ProviderConfig, referring: Iterable[Key]) -> Verdict:
         )
         for key in sorted(referring)
     ]
-    return Verdict.from_causes(bounded(causes, (), "TenantClusters reference it"))
+    return Verdict.from_causes(
+        bounded(causes, (), "TenantCluster references it", "TenantClusters reference it")
+    )
 
 
 def _credentials(spec: ProviderConfigSpec) -> Iterator[Cause]:

@@ -78,19 +78,21 @@ NOTHING = Verdict()
 """Nothing to say: the write may go on."""
 
 
-def bounded(causes: Iterable[Cause], path: Path, what: str) -> list[Cause]:
+def bounded(causes: Iterable[Cause], path: Path, single: str, several: str) -> list[Cause]:
     """Return the causes, the last one counting those that are too many to be named.
 
     Args:
         causes: the causes.
         path: the field that the last one is about.
-        what: what there are more of, in the plural.
+        single: what one more cause says: "allocation holds addresses".
+        several: what several more causes say: "allocations hold addresses".
     """
     found = list(causes)
     if len(found) <= MOST_CAUSES:
         return found
     more = len(found) - MOST_CAUSES
-    return [*found[:MOST_CAUSES], forbidden(path, f"and {more} more {what}")]
+    counted = f"{more} more {single if more == 1 else several}"
+    return [*found[:MOST_CAUSES], forbidden(path, f"and {counted}")]
 
 
 def refused_namespace(namespace: str, allowed: Sequence[str]) -> Verdict | None:

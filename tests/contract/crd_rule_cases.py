@@ -55,13 +55,13 @@ REFUSED: Mapping[str, tuple[str, Json, str, str]] = {
         "NetworkPool",
         pool(reserved=[{"cidr": "10.0.0.0/28"}, {"cidr": "10.0.1.0/28"}]),
         "spec.reserved",
-        "must lie within the pool CIDR",
+        "10.0.0.0/24, unlike 10.0.1.0/28",
     ),
     "reserved larger than the pool": (
         "NetworkPool",
         pool(reserved=[{"cidr": "10.0.0.0/23"}]),
         "spec.reserved",
-        "must lie within the pool CIDR",
+        "unlike 10.0.0.0/23",
     ),
     "start after end": ("NetworkPool", pool(tenantAllocation=ENDS), TENANT, "must not be after"),
     "start without end": (
@@ -74,7 +74,7 @@ REFUSED: Mapping[str, tuple[str, Json, str, str]] = {
         "NetworkPool",
         pool(tenantAllocation={"start": "10.0.0.1", "end": "10.0.1.1"}),
         TENANT,
-        "must lie within the pool CIDR",
+        "10.0.0.0/24, not 10.0.0.1-10.0.1.1",
     ),
     "an end that is no address": (
         "NetworkPool",
@@ -110,7 +110,7 @@ REFUSED: Mapping[str, tuple[str, Json, str, str]] = {
         "NetworkPool",
         pool() | ranges(("10.0.0.1", "10.0.0.9"), ("10.0.0.250", "10.0.1.9")),
         f"{TENANT}.ranges",
-        "must lie within the pool CIDR",
+        "unlike 10.0.0.250-10.0.1.9",
     ),
     "a range of words": (
         "NetworkPool",
@@ -122,19 +122,19 @@ REFUSED: Mapping[str, tuple[str, Json, str, str]] = {
         "NetworkPool",
         pool("fd00::/64", reserved=[{"cidr": "10.0.0.0/28"}]),
         "spec.reserved",
-        "must lie within the pool CIDR",
+        "fd00::/64, unlike 10.0.0.0/28",
     ),
     "a range of the other family": (
         "NetworkPool",
         pool() | ranges(("fd00::1", "fd00::9")),
         f"{TENANT}.ranges",
-        "must lie within the pool CIDR",
+        "unlike fd00::1-fd00::9",
     ),
     "start and end of the other family": (
         "NetworkPool",
         pool("fd00::/64", tenantAllocation={"start": "10.0.0.1", "end": "10.0.0.9"}),
         TENANT,
-        "must lie within the pool CIDR",
+        "fd00::/64, not 10.0.0.1-10.0.0.9",
     ),
     "a range of two families": (
         "NetworkPool",
@@ -174,7 +174,7 @@ REFUSED: Mapping[str, tuple[str, Json, str, str]] = {
         "NetworkPool",
         pool("fd00::/64") | ranges(("fd00::1", "fd00:0:0:1::")),
         f"{TENANT}.ranges",
-        "must lie within the pool CIDR",
+        "unlike fd00::1-fd00:0:0:1::",
     ),
     "an IPv6 pinned range backwards": (
         "IPAllocation",

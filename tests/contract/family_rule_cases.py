@@ -98,7 +98,7 @@ REFUSED: Mapping[str, tuple[str, Json, str, str]] = {
         "NetworkPool",
         pool(secondary={"cidr": "fd00::/64"} | ranges(("fd00::1", "fd01::1"))),
         "spec.secondary.tenantAllocation.ranges",
-        "must lie within the pool CIDR",
+        "unlike fd00::1-fd01::1",
     ),
     "ranges of the secondary CIDR that are not sorted": (
         "NetworkPool",
@@ -107,13 +107,13 @@ REFUSED: Mapping[str, tuple[str, Json, str, str]] = {
             | ranges(("fd00::8", "fd00::9"), ("fd00::1", "fd00::2"))
         ),
         "spec.secondary.tenantAllocation.ranges",
-        "must be sorted",
+        "non-overlapping; fd00::1 follows fd00::9",
     ),
     "reserved outside the secondary CIDR": (
         "NetworkPool",
         pool(secondary={"cidr": "fd00::/64", "reserved": [{"cidr": "fd01::/96"}]}),
         "spec.secondary.reserved",
-        "must lie within the pool CIDR",
+        "unlike fd01::/96",
     ),
 }
 ACCEPTED: Mapping[str, tuple[str, Json]] = {

@@ -37,5 +37,5 @@ async def test_a_followed_status_of_a_namespace_needs_the_right_to_read_its_clus
     for command in ("status", "tenants"):
         arguments = (command, f"--kubeconfig={team}", "-n", "team", "-w")
         async with started(*arguments) as running:
-            await running.until(r"1 TenantClusters|team +a ")
+            await running.until(r"1 TenantCluster|team +a ")
             await running.stop(signal.SIGINT)

@@ -12,6 +12,7 @@ from reconcilers.cli.local.metallb import is_established
 from reconcilers.cli.standin.pools import NAMESPACE as METALLB_NAMESPACE
 from reconcilers.conditions import READY
 from reconcilers.tenantcluster.metallb.projection import ADVERTISEMENT_NAME, POOL_NAME
+from reconcilers.wording import count_addresses
 
 
 def _condition(whose: str, conditions: Sequence[Condition], wanted: str, status: str) -> Condition:
@@ -34,7 +35,7 @@ def pool_in_use(view: PlatformView, name: str, used: int) -> list[str]:
     status = view.pool(name).status
     _condition(f"NetworkPool {name}", status.conditions, READY, "True")
     if status.allocatedIPs != used:
-        raise NotYet(f"NetworkPool {name} has {status.allocatedIPs} addresses in use")
+        raise NotYet(f"NetworkPool {name} has {count_addresses(status.allocatedIPs)} in use")
     largest = f"the largest free block has {status.largestFreeBlock}"
     return [f"NetworkPool {name}: {used} of {status.totalIPs} addresses in use, {largest}"]
 

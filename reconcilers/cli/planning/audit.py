@@ -202,7 +202,8 @@ class Audit:
             self._error(one.manifest, ("status", "startAddress"), what)
         if len(overlaps) > _MANY:
             more = len(overlaps) - _MANY
-            self._findings.error(f"NetworkPool {key}", f"{more} more allocations overlap others")
+            sentence = "allocation overlaps others" if more == 1 else "allocations overlap others"
+            self._findings.error(f"NetworkPool {key}", f"{more} more {sentence}")
 
     def _provider(self, manifest: Manifest[ProviderConfig], pools: dict[Key, NetworkPool]) -> None:
         network = manifest.object.spec.networking

@@ -20,6 +20,7 @@ from manifests import documents
 from reconcilers.api.fields import IP, IP_CIDR
 from reconcilers.api.names import DNS_LABEL, DNS_SUBDOMAIN
 from reconcilers.cli.reading.findings import Step, value_text
+from reconcilers.wording import count_noun
 
 Path = tuple[Step, ...]
 Schema = Mapping[str, Any]
@@ -162,9 +163,11 @@ class Validation:
     def _array(self, value: list[Any], schema: Schema, path: Path) -> Any:
         length = len(value)
         if length > schema.get("maxItems", length):
-            self.faults.append((path, f"has {length} items, at most {schema['maxItems']} fit"))
+            self.faults.append(
+                (path, f"has {count_noun(length, 'item')}, at most {schema['maxItems']} fit")
+            )
         if length < schema.get("minItems", 0):
-            self.faults.append((path, f"needs at least {schema['minItems']} items"))
+            self.faults.append((path, f"needs at least {count_noun(schema['minItems'], 'item')}"))
         inner = schema.get("items", {})
         kept = [self._value(item, inner, (*path, at)) for at, item in enumerate(value)]
         self.faults += _duplicates(kept, schema, path)
@@ -228,7 +231,7 @@ def _text_faults(value: str, schema: Schema) -> Iterator[str]:
     if len(value) < schema.get("minLength", 0):
         yield "must not be empty"
     if len(value) > schema.get("maxLength", len(value)):
-        yield f"{value_text(value)} is longer than {schema['maxLength']} characters"
+        yield f"{value_text(value)} is longer than {count_noun(schema['maxLength'], 'character')}"
     elif "pattern" in schema and not _pattern(schema["pattern"]).search(value):
         pattern = schema["pattern"]
         yield f"{value_text(value)} {_EXPECTATIONS.get(pattern, f'does not match {pattern}')}"

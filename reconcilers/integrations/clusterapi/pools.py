@@ -60,6 +60,7 @@ from reconcilers.integrations.core.rules import Choice, Refusal, View
 from reconcilers.networkpool.pending_promises import WriteResult
 from reconcilers.networkpool.view import HOLDERS_UNKNOWN, holders_unknown_message
 from reconcilers.settings import PoolSettings
+from reconcilers.wording import count_noun
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,9 +271,9 @@ class PoolReconciler(JournalReconciler[Any]):
         if not count:
             await remove_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)
             return SETTLED
-        await self._write_ready(
-            pool, Finding(READY, False, "Deleting", f"{count} IPAddresses are in use")
-        )
+        verb = "is" if count == 1 else "are"
+        message = f"{count_noun(count, 'IPAddress', 'IPAddresses')} {verb} in use"
+        await self._write_ready(pool, Finding(READY, False, "Deleting", message))
         return Blocked("Deleting", self._parts.settings.requeue_deleting)
 
     async def blockers(self, pool: Any) -> int:

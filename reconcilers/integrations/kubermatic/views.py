@@ -50,6 +50,7 @@ from reconcilers.integrations.kubermatic.rules import host_bit_warnings
 from reconcilers.integrations.kubermatic.spaces import NO_DATACENTERS, DatacenterSpace, space_of
 from reconcilers.networkpool.view import UnreadableObject, find_unreadable
 from reconcilers.spaces.offers import PoolName
+from reconcilers.wording import count_addresses
 
 METRICS = "butler_kkp_pool"
 LABELS = ("pool", "datacenter")
@@ -170,7 +171,7 @@ def view_of(one: DatacenterContents, now: datetime) -> PoolView:
     """Return what people see of a datacenter of a pool."""
     settings, space = one.pool.spec.datacenters[one.name], one.space
     by = f"/{settings.allocationPrefix}" if settings.allocationPrefix else ""
-    by = by or f"{settings.allocationRange} addresses"
+    by = by or count_addresses(settings.allocationRange)
     figures = figures_of(one, now)
     parts = list(one.held())
     free: Iterable[AddressRange] = ()

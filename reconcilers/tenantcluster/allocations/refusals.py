@@ -11,6 +11,7 @@ from enum import Enum, auto
 from reconcilers.api import names
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.references import describe_absent_pools
+from reconcilers.wording import count_addresses
 
 POOL_EXHAUSTED = "PoolExhausted"
 POOL_NOT_FOUND = "PoolNotFound"
@@ -99,10 +100,11 @@ class Refusal:
     @property
     def _request(self) -> str:
         counts = self.counts
-        number = f"{counts[0]} " if len(counts) == 1 else ""
+        plural = f"{_ADDRESSES[self.kind]} addresses"
+        addresses = count_of_type(self.kind, counts[0]) if len(counts) == 1 else plural
         families = f" ({self.families})" if self.families else ""
         beside = f", beside {self.beside}" if self.beside else ""
-        return f"{number}{_ADDRESSES[self.kind]} addresses in a row{families}{beside}"
+        return f"{addresses} in a row{families}{beside}"
 
     def _has_own_count(self, pool: PoolRefusal) -> bool:
         return pool.state is PoolState.PRESENT and len(self.counts) > 1
@@ -112,14 +114,14 @@ class Refusal:
         return f"{pool.pool}{number}: {pool.obstacle}"
 
 
-def count_addresses(kind: str, count: int) -> str:
+def count_of_type(kind: str, count: int) -> str:
     """Return a number of addresses of a type, in words: "8 load-balancer addresses".
 
     Args:
         kind: the type of the allocation: nodes or loadbalancer.
         count: how many addresses.
     """
-    return f"{count} {_ADDRESSES[kind]} addresses"
+    return count_addresses(count, _ADDRESSES[kind])
 
 
 def describe_free_blocks(largest_free: Mapping[int, int]) -> str:

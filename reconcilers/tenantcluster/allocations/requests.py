@@ -21,7 +21,7 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.caches import Part
 from reconcilers.tenantcluster.allocations import membership
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
-from reconcilers.tenantcluster.allocations.refusals import Refusal, count_addresses
+from reconcilers.tenantcluster.allocations.refusals import Refusal, count_of_type
 
 
 def load_balancer_count(tenant: TenantCluster, network: ProviderNetwork) -> int:
@@ -203,7 +203,7 @@ class RequestPlanner:
             new = self.new_allocation(tenant, provider, wanted)
             if new is None:
                 beside = (
-                    count_addresses(kept.kind, draft.count)
+                    count_of_type(kept.kind, draft.count)
                     for kept, draft in zip(group, drafts, strict=False)
                 )
                 refusal = self._refusal(tenant, provider, wanted.kind, wanted.count)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from reconcilers.conditions import Finding
 from reconcilers.tenantcluster.elastic.demand import MOST_SERVICES, Elsewhere
 from reconcilers.tenantcluster.status import demand_met
+from reconcilers.wording import count_noun
 
 MOST_NAMED = 3
 """Services that are named in one condition."""
@@ -13,7 +14,7 @@ MOST_NAMED = 3
 
 def counted(services: int) -> str:
     """Return how many Services, in words."""
-    return "1 Service" if services == 1 else f"{services} Services"
+    return count_noun(services, "Service")
 
 
 def with_unexamined(finding: Finding, services: int) -> Finding:
@@ -25,9 +26,14 @@ def with_unexamined(finding: Finding, services: int) -> Finding:
     """
     if not services:
         return finding
+    others = (
+        "1 more has no address and was"
+        if services == 1
+        else f"{services} more have no address and were"
+    )
     return replace(
         finding,
-        message=f"{finding.message}; {services} more have no address and were not examined: of one"
+        message=f"{finding.message}; {others} not examined: of one"
         f" tenant {MOST_SERVICES} are at a time",
     )
 
@@ -56,5 +62,5 @@ def no_growth_due(unserved: int, elsewhere: Sequence[Elsewhere]) -> Finding:
         True,
         ordered[0].reason,
         f"{met} that could have one of ours; {'; '.join(named)}"
-        + (f"; {more} more are like that" if more else ""),
+        + (f"; {more} more {'is' if more == 1 else 'are'} like that" if more else ""),
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.conditions import Finding
+from reconcilers.wording import count_addresses
 
 LOAD_BALANCER_SIZED = "LoadBalancerSized"
 FIELD = "spec.networking.lbPoolSize"
@@ -37,7 +38,7 @@ class TargetSize:
     @property
     def text(self) -> str:
         """What the spec asks for, and what the quota allows of it."""
-        asked = f"{FIELD} asks for {self.asked} addresses"
+        asked = f"{FIELD} asks for {count_addresses(self.asked)}"
         return f"{asked}, maxLoadBalancerIPs allows {self.addresses}" if self.is_cut else asked
 
 
@@ -106,13 +107,17 @@ def decide(size: int, allocations: Sequence[SizedAllocation]) -> SizeChange:
     return SizeChange(held, release=tuple(release), surplus=surplus, surplus_is_used=is_used)
 
 
+def _held(addresses: int) -> str:
+    return f"{addresses} {'is' if addresses == 1 else 'are'} held"
+
+
 def sized(target: TargetSize) -> Finding:
     """Return the condition of a tenant that has its size."""
     if not target.is_cut:
-        message = f"{target.addresses} addresses, as {FIELD} asks"
+        message = f"{count_addresses(target.addresses)}, as {FIELD} asks"
         return Finding(LOAD_BALANCER_SIZED, True, "Ready", message)
     message = (
-        f"{target.addresses} addresses; {FIELD} asks for more than maxLoadBalancerIPs,"
+        f"{count_addresses(target.addresses)}; {FIELD} asks for more than maxLoadBalancerIPs,"
         f" {target.addresses}"
     )
     return Finding(LOAD_BALANCER_SIZED, False, "QuotaExceeded", message)
@@ -120,14 +125,14 @@ def sized(target: TargetSize) -> Finding:
 
 def growing(target: TargetSize, held: int) -> Finding:
     """Return the condition of a tenant that gets a further range."""
-    message = f"{target.text}, {held} are held; a range of {target.addresses - held} is added"
+    message = f"{target.text}, {_held(held)}; a range of {target.addresses - held} is added"
     return Finding(LOAD_BALANCER_SIZED, False, "Growing", message)
 
 
 def waiting_for_release(target: TargetSize, held: int) -> Finding:
     """Return the condition of a tenant that gets a range once a deleted one is released."""
     message = (
-        f"{target.text}, {held} are held; a range of {target.addresses - held} is added once the"
+        f"{target.text}, {_held(held)}; a range of {target.addresses - held} is added once the"
         " tenant has released those that are deleted"
     )
     return Finding(LOAD_BALANCER_SIZED, False, "Growing", message)
@@ -141,13 +146,13 @@ def refused(target: TargetSize, held: int, obstacle: str) -> Finding:
         held: the addresses that it holds.
         obstacle: what is needed, and what each pool has.
     """
-    message = f"{target.text}, {held} are held; cannot grow: {obstacle}"
+    message = f"{target.text}, {_held(held)}; cannot grow: {obstacle}"
     return Finding(LOAD_BALANCER_SIZED, False, "PoolExhausted", message)
 
 
 def shrinking(target: TargetSize, change: SizeChange) -> Finding:
     """Return the condition of a tenant that holds more than its size."""
-    asked = f"{target.text}, {change.held} are held"
+    asked = f"{target.text}, {_held(change.held)}"
     if change.release:
         names = ", ".join(allocation.metadata.name for allocation in change.release)
         return Finding(LOAD_BALANCER_SIZED, False, "Shrinking", f"{asked}; released: {names}")
@@ -156,7 +161,8 @@ def shrinking(target: TargetSize, change: SizeChange) -> Finding:
         return Finding(LOAD_BALANCER_SIZED, False, "AddressesInUse", message)
     remedy = "raise maxLoadBalancerIPs" if target.is_cut else "set the size"
     message = (
-        f"{asked}; no added range has {change.surplus} addresses or fewer, and a range cannot be"
-        f" divided: the cluster keeps them until it is deleted, or {remedy} to {change.held}"
+        f"{asked}; no added range has {count_addresses(change.surplus)} or fewer, and a range"
+        " cannot be divided: the cluster keeps them until it is deleted, or"
+        f" {remedy} to {change.held}"
     )
     return Finding(LOAD_BALANCER_SIZED, False, "RangeNotDivisible", message)

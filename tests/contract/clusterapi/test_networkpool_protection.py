@@ -75,7 +75,7 @@ async def test_a_pool_without_webhooks_says_which_claims_lie_outside_and_keep_it
     await lab.delete("NetworkPool", "p")
     pool = await lab.until("NetworkPool", "p", lambda one: reason(one) == "Deleting")
     assert condition(pool)["message"] == (
-        f"waiting for 1 active allocations to be released, among them {holder}"
+        f"waiting for 1 active allocation to be released, among them {holder}"
     )
     await lab.delete("IPAddressClaim", "c")
     await lab.gone("NetworkPool", "p")

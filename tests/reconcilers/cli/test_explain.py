@@ -73,7 +73,7 @@ def test_a_request_that_waits_is_told_what_it_needs_and_who_is_before_it(tmp_pat
     lines = _lines(tmp_path, "second", pool(cidr="10.40.0.0/26"), first, second)
     assert "needs 70 addresses in a row of NetworkPool butler-system/lab" in lines
     assert "the pool now has 64 IPv4 addresses free, largest block 64" in lines
-    assert "1 older requests wait" in lines
+    assert "1 older request waits" in lines
 
 
 def test_a_name_of_several_objects_lists_them_and_an_unknown_one_says_where_to_look(

@@ -222,7 +222,7 @@ def test_a_pool_that_is_being_deleted_serves_no_request() -> None:
         allocation("new", 4),
     )
     condition = ready(outcome.items["NetworkPool/lab"])
-    assert condition["message"] == "waiting for 1 active allocations to be released"
+    assert condition["message"] == "waiting for 1 active allocation to be released"
     assert ready(outcome.items["IPAllocation/new"])["reason"] == "PoolNotReady"
 
 

@@ -82,7 +82,7 @@ def test_a_pool_of_two_families_counts_each() -> None:
     assert [found[name] for name in COUNTS] == [256, 8, 248, 248, 3]
     assert [found["secondary"][name] for name in COUNTS] == [4, 3, 1, 1, 75]
     conditions = {one["type"]: one for one in found["conditions"]}
-    assert conditions["Ready"]["message"] == "248/256 and 1/4 IPs available (1 allocations)"
+    assert conditions["Ready"]["message"] == "248/256 and 1/4 IPs available (1 allocation)"
     assert conditions["CapacityWarning"]["status"] == "True", "by the fuller family"
     assert conditions["CapacityWarning"]["message"] == "Pool utilization is 75% (3/4 IPs)"
     for kind in ("RangesOverlap", "OutOfRange"):

@@ -185,7 +185,7 @@ async def test_a_pool_that_is_being_deleted_is_blocked_by_holders_only() -> None
     assert await lab.pool() == Blocked("Deleting", 10.0)
     ready = lab.condition("networkpools", "lab", "Ready")
     assert ready["reason"] == "Deleting"
-    assert ready["message"] == "waiting for 1 active allocations to be released"
+    assert ready["message"] == "waiting for 1 active allocation to be released"
     assert lab.see("ipallocations", "pending").get("startAddress") is None
     lab.server.requests.clear()
     await lab.pool()

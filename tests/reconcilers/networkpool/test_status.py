@@ -122,7 +122,7 @@ def test_reserved_addresses_and_gaps_count_for_nothing() -> None:
     assert found["fragmentationPercent"] == 20
     assert found["allocationCount"] == 1
     ready = _conditions(found)["Ready"]
-    assert ready["message"] == "40/48 IPs available (1 allocations)"
+    assert ready["message"] == "40/48 IPs available (1 allocation)"
 
 
 def test_what_an_integer_of_32_bits_cannot_count_is_a_text_beside_it() -> None:
@@ -133,7 +133,7 @@ def test_what_an_integer_of_32_bits_cannot_count_is_a_text_beside_it() -> None:
     free = str(2**64 - 4)
     assert found["exactCounts"] == dict(zip(names, (str(2**64), "4", free, free), strict=True))
     assert (
-        _conditions(found)["Ready"]["message"] == f"{free}/{2**64} IPs available (1 allocations)"
+        _conditions(found)["Ready"]["message"] == f"{free}/{2**64} IPs available (1 allocation)"
     )
     assert (found["utilizationPercent"], found["fragmentationPercent"]) == (0, 0)
     known = make.pool(cidr="fd00::/64", status=found).status

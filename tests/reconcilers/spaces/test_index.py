@@ -195,7 +195,7 @@ def test_the_condition_is_unknown_while_another_pool_cannot_be_read_and_none_ove
     assert found.message == (
         "no other NetworkPool that can be read hands out these addresses; what these pools hand"
         " out is unknown, as they cannot be read: NetworkPool x/a, NetworkPool x/b,"
-        " NetworkPool x/c, NetworkPool x/d, NetworkPool x/e and 2 more; correct or delete them"
+        " NetworkPool x/c, NetworkPool x/d, NetworkPool x/e, and 2 more; correct or delete them"
     )
     other = offer("a/other", "10.0.0.9-10.0.0.20")
     index.put(other.pool, [other])

@@ -139,4 +139,4 @@ def test_services_with_addresses_that_are_not_the_tenants_are_found_and_named() 
     [(kind, grave, text)] = findings(inside, OURS, SPACES)
     assert (kind, grave) == ("TenantUsesFreeAddress", "error")
     assert "10.40.0.8 (default/s0), 10.40.0.9 (default/s1)" in text
-    assert "10.40.0.12 (default/s4) and 2 more;" in text
+    assert "10.40.0.12 (default/s4), and 2 more;" in text
