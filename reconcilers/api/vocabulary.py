@@ -294,6 +294,8 @@ WORDS: Mapping[str, Words] = {
                     "PoolNotFound": "False: as for PoolAvailable",
                     "PoolUnreadable": "False: as for PoolAvailable",
                     "Reconciling": "False: as for PoolAvailable",
+                    "TenantClusterUnreadable": "False: it is being deleted, and a TenantCluster"
+                    " that may refer to it cannot be read; the message names it",
                     "NamespaceNotAllowed": "False: --pool-namespaces does not name its namespace",
                     "ValidationFailed": "False: the spec contradicts itself, or names a team that"
                     " does not exist",
@@ -328,6 +330,7 @@ WORDS: Mapping[str, Words] = {
             Event("Warning", "PoolsExhausted", "no pool has a free address any more"),
             Event("Warning", "PoolsNotFound", "none of the pools that it names exists"),
             Event("Warning", "PoolsUnreadable", "those of its pools that exist cannot be read"),
+            Event("Warning", "TenantClusterUnreadable", "see the reason of Ready"),
         ),
     ),
     "IPAddressClaim": Words(

@@ -43,6 +43,7 @@ CREDENTIALS_VALID = "CredentialsValid"
 POOL_AVAILABLE = "PoolAvailable"
 POOL_NOT_FOUND = "PoolNotFound"
 POOL_UNREADABLE = "PoolUnreadable"
+CLUSTER_UNREADABLE = "TenantClusterUnreadable"
 EVENT_REASONS: Mapping[str, str] = {
     "PoolExhausted": "PoolsExhausted",
     POOL_NOT_FOUND: "PoolsNotFound",
@@ -106,6 +107,16 @@ def unreadable(where: str) -> Finding:
     """Return the CredentialsValid condition where reading the Secret is not allowed."""
     message = f"credentials secret {where} may not be read: grant get on it"
     return Finding(CREDENTIALS_VALID, False, "CredentialsInvalid", message)
+
+
+def clusters_unreadable(why: str) -> Finding:
+    """Return the Ready condition of a deleted provider that unreadable clusters may refer to.
+
+    Args:
+        why: which TenantClusters, and what a person has to do.
+    """
+    message = f"the ProviderConfig is not deleted, because these may refer to it: {why}"
+    return Finding(READY, False, CLUSTER_UNREADABLE, message)
 
 
 def validity(config: ProviderConfig) -> Finding | None:

@@ -264,21 +264,37 @@ class ProviderConfigReconciler:
             key for key, failure in page.unreadable.items() if self._may_refer(failure, config)
         ]
         if unreadable:
-            return self._wait_for_unreadable(config, sorted(unreadable))
+            return await self._wait_for_unreadable(config, sorted(unreadable))
         self._logged.end(config.metadata.key, _UNREADABLE)
         if any(self._refers(cluster, config) for cluster in page.items):
             return Blocked("InUse", self._settings.provider.requeue_deleting)
         await remove_finalizer(self._client, PROVIDER_CONFIG, config, names.FINALIZER_PROVIDER)
         return SETTLED
 
-    def _wait_for_unreadable(self, config: ProviderConfig, clusters: Sequence[Key]) -> Outcome:
-        """Log which TenantClusters may refer to a deleted ProviderConfig, once; retry later."""
+    async def _wait_for_unreadable(
+        self, config: ProviderConfig, clusters: Sequence[Key]
+    ) -> Outcome:
+        """Report which TenantClusters may refer to a deleted ProviderConfig; retry later."""
         unreadable = [UnreadableObject(TENANT_CLUSTER.kind, cluster) for cluster in clusters]
         reason = describe_unreadable(unreadable)
         key = config.metadata.key
         if self._logged.begin(key, _UNREADABLE, reason):
             _log.warning("deleted ProviderConfig stays", provider=str(key), reason=reason)
-        return Blocked("UnreadableTenantCluster", self._settings.provider.requeue_deleting)
+        finding = evaluation.clusters_unreadable(reason)
+        generation, before = config.metadata.generation, config.status.conditions
+        conditions = rendered(with_findings(before, [finding], generation, self._clock.now()))
+        if conditions != rendered(before):
+            patch = {"conditions": conditions}
+            written = await self._client.patch_status(PROVIDER_CONFIG, config, patch)
+            self._recorder.record(
+                PROVIDER_CONFIG,
+                written,
+                "Warning",
+                finding.reason,
+                finding.message,
+                action="Delete",
+            )
+        return Blocked(finding.reason, self._settings.provider.requeue_deleting)
 
     def _may_refer(self, failure: str, config: ProviderConfig) -> bool:
         """Return whether a TenantCluster that cannot be read names a ProviderConfig, or may."""

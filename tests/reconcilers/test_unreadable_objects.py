@@ -207,6 +207,34 @@ async def test_a_deleted_provider_stays_while_a_cluster_that_may_name_it_cannot_
         assert platform.server.has("providerconfigs", "default") == stays
 
 
+async def test_a_deleted_provider_reports_which_unreadable_cluster_keeps_it() -> None:
+    platform = _platform("lab")
+    spec: Json = {"providerConfigRef": {"name": "default"}, "workers": {"replicas": "many"}}
+    platform.server.add("tenantclusters", make.tenant())
+    platform.server.edit("tenantclusters", "a", {"spec": spec}, namespace="team")
+    finalizers = {"metadata": {"finalizers": [names.FINALIZER_PROVIDER]}}
+    platform.server.edit("providerconfigs", "default", finalizers)
+    platform.server.delete("providerconfigs", "default")
+    async with platform.running():
+        await platform.clock.advance(60)
+        message = (
+            "the ProviderConfig is not deleted, because these may refer to it: TenantCluster"
+            " team/a cannot be read; correct or delete it"
+        )
+        shown = _ready(platform, "providerconfigs", "default")
+        assert shown == ("False", "TenantClusterUnreadable", message)
+        events = [one for one in platform.server.all("events") if one["note"] == message]
+        assert [one["reason"] for one in events] == ["TenantClusterUnreadable"]
+        platform.server.requests.clear()
+        await platform.clock.advance(600)
+        assert not _writes(platform, "providerconfigs"), "the condition is written once"
+        spec["workers"] = {"replicas": 1}
+        spec["providerConfigRef"] = {"name": "other"}
+        platform.server.edit("tenantclusters", "a", {"spec": spec}, namespace="team")
+        await platform.clock.advance(60)
+        assert not platform.server.has("providerconfigs", "default")
+
+
 async def test_fifty_clusters_cost_one_look_while_the_platforms_default_is_unknown() -> None:
     platform = _platform("lab")
     platform.server.served = (*platform.server.served, "butlerconfigs")

@@ -132,9 +132,7 @@ def test_what_an_integer_of_32_bits_cannot_count_is_a_text_beside_it() -> None:
     assert [found[name] for name in names] == [2**31 - 1, 4, 2**31 - 1, 2**31 - 1]
     free = str(2**64 - 4)
     assert found["exactCounts"] == dict(zip(names, (str(2**64), "4", free, free), strict=True))
-    assert (
-        _conditions(found)["Ready"]["message"] == f"{free}/{2**64} IPs available (1 allocation)"
-    )
+    assert _conditions(found)["Ready"]["message"] == f"{free}/{2**64} IPs available (1 allocation)"
     assert (found["utilizationPercent"], found["fragmentationPercent"]) == (0, 0)
     known = make.pool(cidr="fd00::/64", status=found).status
     assert (known.total, known.allocated) == (2**64, 4)
