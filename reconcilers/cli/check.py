@@ -21,7 +21,7 @@ from reconcilers.cli.cluster.objects import (
 )
 from reconcilers.cli.cluster.repair import Outcome, Report, read_report, repair, report
 from reconcilers.cli.flags import option
-from reconcilers.cli.output import NOT_READ, Cell, Column, Form, output_option, show, table
+from reconcilers.cli.output import NOT_READ, Cell, Column, Form, fitted, output_option, show
 from reconcilers.cli.problems import EXIT_PROBLEM, say
 from reconcilers.cli.progress import progress, show_progress
 from reconcilers.health.report import all_findings, findings_in
@@ -33,7 +33,7 @@ _COLUMNS: Sequence[Column[Finding]] = (
     Column("OBJECT", lambda one: one.subject.text),
     Column("ACTION", lambda one: one.action, wide=True),
     Column("CHOICES", lambda one: ", ".join(one.choices), wide=True),
-    Column("WHAT", lambda one: one.sentence),
+    Column("WHAT", lambda one: one.sentence, wraps=True),
 )
 
 _WHAT = "checking the cluster"
@@ -99,7 +99,7 @@ def check(
     is_all_read = not ctx.meta.get(NOT_READ)
     clean = "nothing is wrong" if is_all_read else "nothing is wrong in what was read"
     named = ((one.subject.kind.lower(), one.subject.name) for one in found)
-    shown = table(_COLUMNS, found, wide=output == "wide") or f"{clean}\n"
+    shown = fitted(_COLUMNS, found, output) or f"{clean}\n"
     show(output, lambda: report(found), named, lambda: shown)
     wrong = [one for one in found if strict or one.severity == "error"]
     ctx.exit(EXIT_PROBLEM if wrong or (strict and not is_all_read) else 0)

@@ -1,6 +1,5 @@
 """`butler-ipam explain`: why a tenant or an allocation has what it has, or waits."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -11,7 +10,7 @@ from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.cli import names as completed
 from reconcilers.cli.cluster.objectnames import select_object
 from reconcilers.cli.cluster.objects import read_all, scope, scope_options
-from reconcilers.cli.output import Form, output_option, report, show
+from reconcilers.cli.output import Form, output_option, report, show, wrapped_lines
 from reconcilers.health.explanation import (
     Explanation,
     explain_allocation,
@@ -52,8 +51,10 @@ def _explain(kind: str, key: Key, objects: Objects) -> Explanation:
 
 
 def _text(explanation: Explanation) -> str:
-    lines: Sequence[str] = [f"{explanation.kind} {explanation.key}", *explanation.lines]
-    return "\n  ".join(lines) + "\n"
+    lines = wrapped_lines(f"{explanation.kind} {explanation.key}", "  ")
+    for line in explanation.lines:
+        lines += wrapped_lines(f"  {line}", "    ")
+    return "\n".join(lines) + "\n"
 
 
 def _document(explanation: Explanation) -> dict[str, Any]:

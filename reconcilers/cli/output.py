@@ -6,6 +6,7 @@ Tables are aligned, coloured on a terminal only, with bars for how full a pool i
 import json
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,6 +28,8 @@ Form = Literal["table", "wide", "json", "yaml", "name"]
 FORMS: Sequence[Form] = ("table", "wide", "json", "yaml", "name")
 
 GAP = "  "
+NARROWEST_TEXT = 24
+"""Columns that a wrapped text needs at least."""
 BAR = 20
 STATUS_COLOURS = {"True": "green", "False": "red"}
 """Of a condition's status."""
@@ -64,6 +67,7 @@ class Column(Generic[T]):
         narrow: what a row says there on a terminal that has no room for the value; without it,
             numbers are `short`.
         drop: columns of higher numbers are left out first where there is no room; 0 for never.
+        wraps: whether it is a text that may take several lines on a terminal; the last column.
     """
 
     head: str
@@ -71,6 +75,7 @@ class Column(Generic[T]):
     wide: bool = False
     narrow: Callable[[T], Cell | str | int | None] | None = None
     drop: int = 0
+    wraps: bool = False
 
     def cell(self, row: T) -> Cell:
         """Return the cell of a row."""
@@ -106,6 +111,7 @@ def terminal_width() -> int | None:
 def fitted(columns: Sequence[Column[T]], rows: Iterable[T], form: Form) -> str:
     """Return a table that fits the terminal and uses its width; all there is where it has none.
 
+    Where even the narrowest table does not fit, each row is a block with a line for each column.
     What is written to a file or a pipe is the same whatever the window, and so is -o wide.
 
     Args:
@@ -116,12 +122,74 @@ def fitted(columns: Sequence[Column[T]], rows: Iterable[T], form: Form) -> str:
     every, room = list(rows), terminal_width()
     if form == "wide" or room is None:
         return table(columns, every, wide=form == "wide")
-    text = ""
     for some in _ever_narrower(columns):
         text = table(some, every)
         if max(map(len, click.unstyle(text).splitlines()), default=0) <= room:
-            break
-    return text
+            return text
+        if some[-1].wraps and (wrapped := _wrapped_table(some, every, room)):
+            return wrapped
+    needed = [column for column in columns if not column.wide]
+    return "\n".join(_block(needed, row, room) for row in every)
+
+
+def fitted_plain(columns: "Plain[T]", rows: Iterable[T], form: Form) -> str:
+    """Return a table of columns that are given by heading and value, as `fitted` does."""
+    return fitted([Column(head, value) for head, value in columns], rows, form)
+
+
+def wrapped_lines(text: str, indent: str = "") -> list[str]:
+    """Return a line as lines that fit the terminal; those after the first are indented.
+
+    Args:
+        text: the line.
+        indent: what the further lines begin with.
+    """
+    room = terminal_width()
+    if room is None:
+        return [text]
+    return textwrap.wrap(
+        text, max(room, NARROWEST_TEXT), subsequent_indent=indent, break_on_hyphens=False
+    ) or [""]
+
+
+def _wrapped_table(columns: Sequence[Column[T]], rows: Sequence[T], room: int) -> str:
+    """Return a table whose last column is wrapped; empty if that has too little room."""
+    *others, last = columns
+    margin = max(map(len, click.unstyle(table(others, rows)).splitlines()), default=0)
+    width = room - margin - len(GAP)
+    if width < NARROWEST_TEXT:
+        return ""
+    texts = [_wrapped(last.cell(row).text, width) for row in rows]
+    first_texts = iter([text[0] for text in texts])
+    first_line = replace(last, value=lambda _: next(first_texts), narrow=None)
+    lines = table([*others, first_line], rows).splitlines(keepends=True)
+    indent = " " * (margin + len(GAP))
+    parts = [lines[0]]
+    for line, text in zip(lines[1:], texts, strict=True):
+        parts += [line, *(f"{indent}{further}\n" for further in text[1:])]
+    return "".join(parts)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
+
+
+def _block(columns: Sequence[Column[T]], row: T, room: int) -> str:
+    """Return a row as a line for each column, for a terminal that has no room for a table."""
+    margin = max(len(column.head) for column in columns) + len(GAP)
+    lines = []
+    for column in columns:
+        cell = _narrowed(column).cell(row)
+        is_below = max(map(len, cell.text.split()), default=0) > room - margin
+        indent = GAP if is_below else " " * margin
+        texts = _wrapped(cell.text, max(room - len(indent), 1))
+        texts = [painted_text(text, cell.colour) for text in texts]
+        if is_below:
+            lines += [column.head, *(f"{indent}{text}" for text in texts)]
+        else:
+            lines += [f"{column.head.ljust(margin)}{texts[0]}"]
+            lines += [f"{indent}{text}" for text in texts[1:]]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
 def _ever_narrower(columns: Sequence[Column[T]]) -> Iterator[list[Column[T]]]:
@@ -131,11 +199,15 @@ def _ever_narrower(columns: Sequence[Column[T]]) -> Iterator[list[Column[T]]]:
     for one in reversed([one for one in columns if one.wide]):
         kept.remove(one)
         yield kept
-    kept = [replace(one, value=one.narrow or partial(_shorter, one.value)) for one in kept]
+    kept = [_narrowed(column) for column in kept]
     yield kept
     for one in sorted((one for one in kept if one.drop), key=lambda one: -one.drop):
         kept.remove(one)
         yield kept
+
+
+def _narrowed(column: Column[T]) -> Column[T]:
+    return replace(column, value=column.narrow or partial(_shorter, column.value))
 
 
 def _shorter(value: Callable[[T], Cell | str | int | None], row: T) -> Cell | str | int | None:

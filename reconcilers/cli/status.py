@@ -29,10 +29,10 @@ from reconcilers.cli.output import (
     Cell,
     Column,
     Form,
+    fitted,
     output_option,
     report,
     show,
-    table,
     tables,
 )
 from reconcilers.cli.problems import EXIT_PROBLEM
@@ -43,14 +43,14 @@ _COLOURS = {"error": "red", "warning": "yellow", "ok": "green", "unknown": "yell
 _AREAS: Sequence[Column[AreaState]] = (
     Column("AREA", lambda area: area.area),
     Column("STATE", lambda area: Cell(area.state, _COLOURS[area.state])),
-    Column("SUMMARY", lambda area: area.summary),
+    Column("SUMMARY", lambda area: area.summary, wraps=True),
 )
 _FINDINGS: Sequence[Column[Finding]] = (
     Column("SEVERITY", lambda finding: Cell(finding.severity, _COLOURS[finding.severity])),
     Column("KIND", lambda finding: finding.kind),
     Column("OBJECT", lambda finding: finding.subject.text),
-    Column("SINCE", lambda finding: finding.since),
-    Column("WHAT", lambda finding: finding.sentence),
+    Column("SINCE", lambda finding: finding.since, drop=1),
+    Column("WHAT", lambda finding: finding.sentence, wraps=True),
 )
 EXIT_CODES = """
 \b
@@ -93,7 +93,7 @@ def status(
         followed(
             where,
             output,
-            lambda objects: page(objects, where.namespace).text,
+            lambda objects: page(objects, where.namespace).as_text(output),
             required=(TENANT_CLUSTER,),
         )
         return
@@ -121,7 +121,7 @@ def status(
             findings=(_document(finding) for finding in shown.findings),
         ),
         named,
-        lambda: shown.text,
+        lambda: shown.as_text(output),
     )
     # What may not be read counts as a warning.
     ctx.exit(shown.exit_code or (EXIT_WARNING if ctx.meta.get(NOT_READ) else 0))
@@ -139,10 +139,10 @@ class Page:
     areas: Sequence[AreaState]
     findings: Sequence[Finding]
 
-    @property
-    def text(self) -> str:
-        """The page for people."""
-        return tables(table(_AREAS, self.areas), table(_FINDINGS, self.findings))
+    def as_text(self, form: Form) -> str:
+        """Return the page for people."""
+        areas, findings = fitted(_AREAS, self.areas, form), fitted(_FINDINGS, self.findings, form)
+        return tables(areas, findings)
 
     @property
     def exit_code(self) -> int:

@@ -34,9 +34,9 @@ from reconcilers.cli.output import (
     Plain,
     bar,
     fitted,
+    fitted_plain,
     output_option,
     percent,
-    plain,
     report,
     short,
     show,
@@ -93,7 +93,8 @@ def pools(output: Form, watch: bool, **values: Any) -> None:
     def as_text(objects: Objects) -> str:
         pools = pool_pictures(objects.within(where.namespace))
         usages = [pool.usage for pool in pools if pool.view is None]
-        others = plain(POOL_COLUMNS, [pool.view for pool in pools if pool.view])
+        views = [pool.view for pool in pools if pool.view]
+        others = fitted_plain(POOL_COLUMNS, views, output)
         return tables(fitted(_POOLS, usages, output), others) or "no pools were found\n"
 
     if watch:
@@ -266,7 +267,7 @@ def whois(
     others = {one: objects.integrations.at(one) for one in addresses}
     named = [("ipallocation", one.allocation.metadata.name) for one in found if one.allocation]
     rows = [(_words(asked), *one) for asked, some in others.items() for one in some]
-    shown = tables(fitted(_ANSWERS, found, output), plain(_OTHERS, rows))
+    shown = tables(fitted(_ANSWERS, found, output), fitted_plain(_OTHERS, rows, output))
     more = [
         {"address": asked, "pool": pool.name, **stretch.document()}
         for asked, pool, stretch in rows

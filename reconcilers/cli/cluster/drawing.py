@@ -50,9 +50,9 @@ def drawn(picture: Picture, form: Form = "table") -> str:
         form: `wide` for longer rows and all columns, in whatever width.
     """
     name = picture.label or f"NetworkPool {picture.name}"
-    title = escape_text(f"{name}  {picture.pool.spec.cidr}") + "\n"
+    title = _lines(escape_text(f"{name}  {picture.pool.spec.cidr}"))
     if picture.fault:
-        return f"{title}  cannot be drawn: {escape_text(picture.fault)}\n"
+        return title + _lines(f"  cannot be drawn: {escape_text(picture.fault)}")
     rows = [
         (one, holder, _name(holder, picture.pool.metadata.namespace))
         for one in picture.extents
@@ -78,15 +78,17 @@ def _grid(picture: Picture, form: Form) -> str:
     cells = _cells(picture.inside, first, size, per_cell)
     begins = range(0, len(cells), columns)
     starts = [picture.address(first + at * per_cell) for at in begins]
-    width = max(map(len, starts))
+    room, width = output.terminal_width(), max(map(len, starts))
+    is_beside = form == "wide" or room is None or width + len(GAP) + columns <= room
+    heads = [start.ljust(width) if is_beside else f"{start}\n" for start in starts]
     lines = [
-        f"{start.ljust(width)}{GAP}{_line(cells[at : at + columns])}\n"
-        for at, start in zip(begins, starts, strict=True)
+        f"{head}{GAP}{_line(cells[at : at + columns])}\n"
+        for at, head in zip(begins, heads, strict=True)
     ]
     what = "1 address" if per_cell == 1 else f"{per_cell:,} addresses"
-    partly = f"  {painted_text(PARTLY.letter, PARTLY.terminal)}  {PARTLY.words}\n"
+    partly = _legend_lines(PARTLY, "", PARTLY.words)
     legend = partly if PARTLY in cells else ""
-    return "".join(lines) + f"each cell: {what}\n{legend}"
+    return "".join(lines) + _lines(f"each cell: {what}") + legend
 
 
 def _cells_of_a_row(picture: Picture, form: Form) -> int:
@@ -96,7 +98,8 @@ def _cells_of_a_row(picture: Picture, form: Form) -> int:
         return WIDE if form == "wide" else COLUMNS
     first, size = picture.first_and_size
     longest = max(len(picture.address(first)), len(picture.address(first + size - 1)))
-    fitting = power_of_two_within(room - longest - len(GAP))
+    beside = room - longest - len(GAP)
+    fitting = power_of_two_within(beside if beside >= NARROWEST else room - len(GAP))
     return max(NARROWEST, min(COLUMNS, fitting))
 
 
@@ -140,7 +143,19 @@ def _legend(picture: Picture) -> str:
     counts = picture.addresses()
     width = max(12, len(f"{max(counts.values()):,}"))
     return "".join(
-        f"  {painted_text(one.letter, one.terminal)}  {counts[state]:>{width},}  {one.words}\n"
-        for state, one in STYLES.items()
+        _legend_lines(style, f"{counts[state]:>{width},}  ", style.words)
+        for state, style in STYLES.items()
         if counts[state]
     )
+
+
+def _legend_lines(style: Style, count: str, words: str) -> str:
+    """Return the letter of a state in its colour, its count and its words."""
+    lines = output.wrapped_lines(f"  {style.letter}  {count}{words}", " " * 5)
+    painted = painted_text(style.letter, style.terminal)
+    first = lines[0].replace(style.letter, painted, 1)
+    return "".join(f"{line}\n" for line in [first, *lines[1:]])
+
+
+def _lines(text: str) -> str:
+    return "".join(f"{line}\n" for line in output.wrapped_lines(text, GAP))

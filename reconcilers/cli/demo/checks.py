@@ -72,12 +72,13 @@ def status(view: PlatformView, namespace: str, exit_code: int, *words: str) -> l
         {provider.metadata.key: provider for provider in view.providers},
     )
     shown = page(objects, namespace)
-    missing = [word for word in words if word not in shown.text]
+    text = shown.as_text("wide")  # the words are found whatever the width of the terminal
+    missing = [word for word in words if word not in text]
     if shown.exit_code != exit_code or missing:
         found = "; ".join(f"{one.kind}: {one.sentence}" for one in shown.findings) or "nothing"
         raise NotYet(f"`butler-ipam status -n {namespace}` finds {found}")
     head = f"$ butler-ipam status -n {namespace}"
-    return [head, *(f"  {line}" for line in shown.text.splitlines()), f"  exit code {exit_code}"]
+    return [head, *(f"  {line}" for line in text.splitlines()), f"  exit code {exit_code}"]
 
 
 @of_view

@@ -1,0 +1,92 @@
+"""Every table fits terminals of 30 columns and more, and loses no key fact."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.reconcilers.cli.commandline import allocation, provider
+from tests.reconcilers.cli.saved import ask, held
+from tests.reconcilers.cli.saved import cluster as tenant
+from tests.reconcilers.cli.test_claims import address, claim, ip_pool
+from tests.reconcilers.cli.test_terminal import OBJECTS, SHOP
+
+WIDTHS = (30, 40, 60, 80, 120)
+ALL = (
+    *OBJECTS,
+    provider("prov", "frankfurt-1"),
+    tenant("web", "team", "u9"),
+    held("twice", "10.40.0.32", "10.40.0.95", of="frankfurt-1", tenant=SHOP),
+    allocation("waits", 4, of="frankfurt-1", tenant="team/web"),
+    ip_pool("machines", "10.0.0.10-10.0.0.19"),
+    address("node-1", "machines", "10.0.0.10"),
+    claim("node-1", "machines"),
+)
+COMMANDS = {
+    "pools": (("pools",), ("frankfurt-1", "10.40.0.0/20", "2%", "READY", "machines", "FREE")),
+    "tenants": (("tenants",), ("shop-frontend-production", "web", "WAITING", "READY", "LB")),
+    "whois": (
+        ("whois", "10.40.0.9", "fd00:10::1", "10.0.0.10"),
+        ("10.40.0.9", "frankfurt-1", "team-shop-lb", SHOP, "fd00:10::1", "b/node-1"),
+    ),
+    "map": (
+        ("map", "frankfurt-1"),
+        ("frankfurt-110.40.0.0/20", "eachcell:", "heldbyseveral", "team-shop-lb", "10.40.0.95"),
+    ),
+    "map of IPv6": (("map", "frankfurt-6"), ("fd00:10::/48", "eachcell:", "team-shop-six")),
+    "status": (("status",), ("AREA", "addresses", "tenants", "pools", "error")),
+    "check": (("check",), ("Overlap", "10.40.0.32", "error", "twice")),
+    "explain": (
+        ("explain", "tenantcluster/team/shop-frontend-production"),
+        (SHOP, "team-shop-lb"),
+    ),
+}
+
+
+def shown_at(
+    width: int | None, folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str
+) -> list[str]:
+    monkeypatch.setattr("reconcilers.cli.output.terminal_width", lambda: width)
+    return ask(folder, *arguments, objects=ALL).out.splitlines()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_line_is_longer_than_the_terminal_and_no_key_fact_is_lost(
+    name: str, width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments, facts = COMMANDS[name]
+    lines = shown_at(width, tmp_path, monkeypatch, *arguments)
+    assert [line for line in lines if len(line) > width] == []
+    text = "".join("".join(line.split()) for line in lines)
+    assert [fact for fact in facts if fact not in text] == []
+
+
+def test_a_row_that_does_not_fit_is_a_block_with_a_line_for_each_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = shown_at(40, tmp_path, monkeypatch, "whois", "10.40.0.9")
+    assert lines[:5] == [
+        "IP          10.40.0.9",
+        "POOL        frankfurt-1",
+        "STATE       allocated",
+        "ALLOCATION  team-shop-lb",
+        "TENANT",
+    ]
+    assert lines[5] == f"  {SHOP}"
+
+
+def test_a_long_last_column_is_wrapped_below_its_heading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = shown_at(120, tmp_path, monkeypatch, "check")
+    column = lines[0].index("WHAT")
+    further = [line for line in lines[1:] if not line[:column].strip()]
+    assert further
+    assert all(line[column] != " " for line in further)
+
+
+def test_what_is_piped_has_one_line_for_each_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = shown_at(None, tmp_path, monkeypatch, "check")
+    assert all(line.startswith(("SEVERITY", "error", "warning")) for line in lines)
