@@ -6,9 +6,8 @@ allowed and yet likely to be a slip.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
-
-from pydantic.dataclasses import dataclass
 
 from controller.conditions import find, is_true, rfc3339
 from controller.meta import Key, Object, ObjectMeta
@@ -19,6 +18,7 @@ from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.poolpictures import PoolPicture
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.markers import Config, with_config
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import IPAM
 from reconcilers.api.resources import (
@@ -37,9 +37,12 @@ from reconcilers.tenantcluster.provider import describe_absent, wanted_provider
 
 Severity = Literal["error", "warning"]
 Action = Literal["none", "delete", "label"]
+REVIEWED: Config = {"extra": "forbid"}
+"""The configuration of what people edit in a report: a misspelled field is refused."""
 
 
-@dataclass(frozen=True, slots=True, config={"extra": "forbid"})
+@with_config(REVIEWED)
+@dataclass(frozen=True, slots=True)
 class Subject:
     """The object that a finding is about, and at which version it was seen."""
 
@@ -61,7 +64,8 @@ class Subject:
         return cls(resource.kind, meta.namespace, meta.name, meta.uid, meta.resourceVersion)
 
 
-@dataclass(frozen=True, slots=True, config={"extra": "forbid"})
+@with_config(REVIEWED)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """Something that is wrong.
 

@@ -23,6 +23,8 @@ MANAGED_BY = "butler"
 ROLE_INITIAL = "initial"
 ROLE_GROWTH = "growth"
 
+LEASE_NAME = "butler-ipam"
+
 METALLB_POOL = "default-pool"
 METALLB_ADVERTISEMENT = "default"
 METALLB_MARKER = "butler-ipam-marker"

@@ -15,6 +15,7 @@ import structlog
 
 from controller import logs
 from controller.options import ManagerOptions, SelfSigned
+from reconcilers.api import names
 from reconcilers.cli.flags import duration, name_list, option, rendered, switch, with_options
 from reconcilers.cli.problems import EXIT_PROBLEM
 
@@ -23,7 +24,7 @@ Decorator = Callable[[F], F]
 
 _log = structlog.get_logger(__name__)
 
-LEASE_NAME = "butler-ipam"
+LEASE_NAME = names.LEASE_NAME
 _FOLDER = click.Path(path_type=Path)
 
 

@@ -23,7 +23,6 @@ from reconcilers.cli.cluster.objects import (
     watch_option,
 )
 from reconcilers.cli.flags import option
-from reconcilers.cli.managerflags import LEASE_NAME
 from reconcilers.cli.output import (
     NOT_READ,
     Cell,
@@ -180,7 +179,7 @@ async def _read(
 
     objects = await read_objects(client, where.namespace, required=(TENANT_CLUSTER,))
     now = datetime.now(UTC)
-    state, findings = await read_controllers(client, controller_namespace, LEASE_NAME, now)
+    state, findings = await read_controllers(client, controller_namespace, names.LEASE_NAME, now)
     if tenants:
         from reconcilers.cli.cluster.tenantdrift import tenant_drift
 

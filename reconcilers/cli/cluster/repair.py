@@ -10,13 +10,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import TypeAdapter
-from pydantic.dataclasses import dataclass as checked_dataclass
-
 from controller.errors import Conflict, ControllerError, NotFound
 from controller.meta import Version
-from reconcilers.addressmap.audit import Finding, Subject
+from reconcilers.addressmap.audit import REVIEWED, Finding, Subject
 from reconcilers.api.crd import plain_schema
+from reconcilers.api.markers import with_config
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.cli import output
 from reconcilers.cli.problems import Problem, say
@@ -29,7 +27,8 @@ from reconcilers.integrations import views
 KIND = "CheckReport"
 
 
-@checked_dataclass(frozen=True, slots=True, config={"extra": "forbid"})
+@with_config(REVIEWED)
+@dataclass(frozen=True, slots=True)
 class Report:
     """A whole report; `notRead` is what could not be checked."""
 
@@ -55,6 +54,8 @@ def read_report(path: Path) -> Report:
     Raises:
         Problem: it cannot be read, or is no report; what is wrong with it has been said before.
     """
+    from pydantic import TypeAdapter  # it takes as long as all else that `check` loads
+
     findings = Findings()
     found = [*read_objects([str(path)], findings, recursive=None)]
     validations = [Validation(plain_schema(Report), raw.body) for raw in found]

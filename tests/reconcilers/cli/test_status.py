@@ -1,6 +1,8 @@
 """`status`: one page that is red if something waits or fails, and its exit code says so too."""
 
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -290,3 +292,9 @@ def test_what_was_read_of_a_cluster_is_not_made_into_a_text(
     monkeypatch.setattr("controller.config.connected", connected)
     assert in_cluster(Scope(), "reading", read) is huge
     assert huge.texts == 0
+
+
+def test_the_page_loads_neither_the_validator_nor_the_metrics() -> None:
+    code = "import sys, reconcilers.cli.status; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {"pydantic", "prometheus_client", "controller.leases"}.isdisjoint(done.stdout.split())
