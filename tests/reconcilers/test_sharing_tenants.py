@@ -10,6 +10,7 @@ import pytest
 from anyio.abc import TaskGroup
 from typing_extensions import override
 
+from controller.errors import NoAnswer
 from controller.leases import LEASES
 from controller.manager import Manager
 from controller.meta import Key
@@ -258,6 +259,21 @@ async def test_no_replica_keeps_clients_of_tenants_that_are_gone() -> None:
         assert any(used), "who holds the pool has asked tenants of another replica"
         await home.clock.advance(OTHERS_CLOSED_AFTER)
         assert [replica.tenants.open() for replica in home.replicas] == [[], []]
+
+
+@pytest.mark.slow
+async def test_the_grace_of_a_teardown_passes_where_only_the_pools_shard_is_held() -> None:
+    async with site() as home:
+        await home.start("a", "b")
+        await home.clock.advance(30)
+        for name in TENANTS:
+            home.platform.tenants[name].fail(NoAnswer("timed out"), times=100_000)
+            home.platform.server.delete("tenantclusters", name, namespace="team")
+        await home.clock.advance(OTHERS_CLOSED_AFTER + 60)
+        assert len(home.platform.server.all("tenantclusters")) == len(TENANTS)
+        await home.clock.advance(2 * OTHERS_CLOSED_AFTER)
+        assert home.platform.server.all("tenantclusters") == []
+        assert home.platform.server.all("ipallocations") == []
 
 
 @pytest.mark.slow
