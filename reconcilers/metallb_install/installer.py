@@ -9,6 +9,7 @@ At rest nothing is read; whether objects of the bundle are gone is checked in th
 process, whenever MetalLB is missing, and every `metallb_recheck` seconds.
 """
 
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 import structlog
@@ -17,10 +18,9 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import Condition, is_true
 from controller.errors import ApiError, Forbidden, Invalid, NotFound
-from controller.meta import Key, ObjectMeta, Version
+from controller.meta import Key, ObjectMeta
 from controller.resource import Resource
 from reconcilers.api import names
-from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding
 from reconcilers.metallb_install.bundle import Bundle, InvalidBundle, Manifest, parse
@@ -95,6 +95,10 @@ class InstallationMemory:
     attempt: InstallationAttempt | None = None
 
 
+Annotate = Callable[[Mapping[str, str | None]], Awaitable[None]]
+"""Sets annotations of the TenantCluster of a pass; None removes one."""
+
+
 class _NotYet(Exception):
     """The rest of the bundle cannot be applied yet; the message says what is waited for."""
 
@@ -141,13 +145,19 @@ class Installer:
         return max(FIRST_PAUSE, last.due - self._clock.monotonic()) if last is not None else None
 
     async def install(
-        self, tenant: TenantCluster, memory: InstallationMemory, *, missing: bool
+        self,
+        tenant: TenantCluster,
+        memory: InstallationMemory,
+        annotate: Annotate,
+        *,
+        missing: bool,
     ) -> Finding | None:
         """Apply what has to be applied; return the MetalLBInstalled condition, None to keep it.
 
         Args:
             tenant: the cluster.
             memory: what is remembered of the installation there.
+            annotate: sets annotations of the TenantCluster.
             missing: whether MetalLB is known not to be served there.
 
         Raises:
@@ -160,11 +170,11 @@ class Installer:
             memory.attempt = None
             if not self._is_due(memory):
                 return None
-            return await self._install(tenant, memory, missing=False)
+            return await self._install(tenant, memory, annotate, missing=False)
         now, last = self._clock.monotonic(), memory.attempt
         if last is not None and now < last.due:
             return last.finding
-        found = await self._install(tenant, memory, missing=True)
+        found = await self._install(tenant, memory, annotate, missing=True)
         if found is not None:
             times = last.times if last is not None else 0
             pause = min(FIRST_PAUSE * 2 ** min(times, 10), LONGEST_PAUSE)
@@ -172,7 +182,12 @@ class Installer:
         return found
 
     async def _install(
-        self, tenant: TenantCluster, memory: InstallationMemory, *, missing: bool
+        self,
+        tenant: TenantCluster,
+        memory: InstallationMemory,
+        annotate: Annotate,
+        *,
+        missing: bool,
     ) -> Finding | None:
         """Apply the bundle to a tenant and record its digest; return the condition to show."""
         try:
@@ -185,7 +200,8 @@ class Installer:
             if not missing:
                 memory.checked_at = self._clock.monotonic()
             return installed(False, *self._describe(problem))
-        await self._record(tenant, bundle)
+        if tenant.metadata.annotations.get(names.ANNOTATION_METALLB_BUNDLE) != bundle.digest:
+            await annotate({names.ANNOTATION_METALLB_BUNDLE: bundle.digest})
         if changed:
             _log.info("installed MetalLB in the tenant", tenant=str(tenant.metadata.key))
         if missing:  # the next pass sees whether all of it is there
@@ -238,16 +254,6 @@ class Installer:
         for manifest in bundle.manifests[len(first) :]:
             await objects.apply(manifest)
         return True
-
-    async def _record(self, tenant: TenantCluster, bundle: Bundle) -> None:
-        """Annotate the TenantCluster with the digest of the bundle that was applied."""
-        applied = tenant.metadata.annotations.get(names.ANNOTATION_METALLB_BUNDLE)
-        if applied == bundle.digest:
-            return
-        annotations = {names.ANNOTATION_METALLB_BUNDLE: bundle.digest}
-        await self._client.patch(
-            TENANT_CLUSTER, Version.from_object(tenant), {"metadata": {"annotations": annotations}}
-        )
 
 
 class _BundleObjects:

@@ -1,6 +1,8 @@
 """A tenant's addresses: requested on the management cluster, projected into the tenant's MetalLB.
 
 reconciler.py   one pass over one TenantCluster
+current_cluster.py  the cluster as the pass has left it, and its annotations
+record/         what this process remembers of a cluster
 provider.py     which ProviderConfig counts, and why it may not be used
 allocations/    which allocations a tenant should have, from which pool; they are created and moved
 projector.py    the ranges are written to the tenant's MetalLB: one pass

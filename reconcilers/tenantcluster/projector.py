@@ -11,16 +11,17 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import rfc3339
 from controller.errors import Conflict, ControllerError, NotFound
-from controller.meta import Key, Version
+from controller.meta import Key
 from controller.statelog import StateLog
 from reconcilers.api import names
 from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
-from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER, IPAddressPool
+from reconcilers.api.resources import IP_ALLOCATION, IPAddressPool
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import LONGEST_PAUSE, UNAUTHORIZED, TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.allocations.membership import is_foreign, members
+from reconcilers.tenantcluster.current_cluster import CurrentCluster
 from reconcilers.tenantcluster.metallb.advertisement import Advertiser
 from reconcilers.tenantcluster.metallb.corrections import CONTESTED, CorrectionReports, Upkeep
 from reconcilers.tenantcluster.metallb.poolwatch import PoolWatches
@@ -184,7 +185,7 @@ class Projector:
         wanted = self.wanted(tenant)
         return wanted.basis < wanted.needed
 
-    async def _record_begun(self, tenant: TenantCluster) -> TenantCluster:
+    async def _record_begun(self, current: CurrentCluster) -> None:
         """Record durably that something will be projected, and where, before it is.
 
         A cluster that is deleted without this record never had an address in its tenant; and other
@@ -194,10 +195,10 @@ class Projector:
             Conflict: the cluster changed since it was read.
             ControllerError: the management cluster did not answer.
         """
-        marks = self._place(tenant)
-        if not tenant.projection_noted:
+        marks = self._place(current.tenant)
+        if not current.tenant.projection_noted:
             marks[names.ANNOTATION_PROJECTION_BEGUN] = rfc3339(self._clock.now())
-        return await self._record(tenant, marks)
+        await self._record(current, marks)
 
     def _place(self, tenant: TenantCluster) -> dict[str, str]:
         """Return the annotations that say where the kubeconfig leads, if that is news."""
@@ -210,15 +211,14 @@ class Projector:
             marks[names.ANNOTATION_TENANT_MOVED] = rfc3339(self._clock.now())
         return marks
 
-    async def _record(self, tenant: TenantCluster, marks: dict[str, str]) -> TenantCluster:
-        """Annotate the cluster; return it as written."""
-        if not marks:
-            return tenant
-        patch = {"metadata": {"annotations": marks}}
-        return await self._client.patch(TENANT_CLUSTER, Version.from_object(tenant), patch)
+    @staticmethod
+    async def _record(current: CurrentCluster, marks: dict[str, str]) -> None:
+        """Annotate the cluster if there is anything to note."""
+        if marks:
+            await current.annotate(marks)
 
-    async def assume_begun(self, tenant: TenantCluster) -> TenantCluster:
-        """Record of a cluster that its tenant may have ranges, if so; return it as written.
+    async def assume_begun(self, current: CurrentCluster) -> None:
+        """Record of a cluster that its tenant may have ranges, if so.
 
         Where a cluster is Ready, another controller may have projected them before us, so it is
         recorded whether or not the tenant can be entered.
@@ -227,10 +227,10 @@ class Projector:
             Conflict: the cluster changed since it was read.
             ControllerError: the management cluster did not answer.
         """
+        tenant = current.tenant
         begun = tenant.projection_begun or (tenant.is_ready and self.wanted(tenant).entries)
-        if tenant.projection_noted or not begun:
-            return tenant
-        return await self._record_begun(tenant)
+        if begun and not tenant.projection_noted:
+            await self._record_begun(current)
 
     def identified(self, tenant: TenantCluster) -> bool | None:
         """Return whether it is known which cluster a tenant is; None if it was not asked yet."""
@@ -238,7 +238,7 @@ class Projector:
         return None if identity is None else bool(identity)
 
     async def project(
-        self, tenant: TenantCluster, memory: ProjectionMemory, *, begin: bool = False
+        self, current: CurrentCluster, memory: ProjectionMemory, *, begin: bool = False
     ) -> Finding:
         """Write the ranges into the tenant's MetalLB; return the LoadBalancerReady condition.
 
@@ -246,13 +246,14 @@ class Projector:
         is the tenant's own problem, reported by its condition.
 
         Args:
-            tenant: the cluster.
+            current: the cluster.
             memory: what is remembered of it.
             begin: allow the first projection; record it on the TenantCluster beforehand.
         """
+        tenant = current.tenant
         wanted = await self._owned(tenant)
         try:
-            await self._write(tenant, wanted, memory, begin=begin and bool(wanted.entries))
+            await self._write(current, wanted, memory, begin=begin and bool(wanted.entries))
             memory.lost_history = None
             self._log_available(tenant)
         except TenantUnavailable as error:
@@ -363,7 +364,7 @@ class Projector:
 
     async def _write(
         self,
-        tenant: TenantCluster,
+        current: CurrentCluster,
         wanted: Projection,
         memory: ProjectionMemory,
         *,
@@ -371,28 +372,28 @@ class Projector:
     ) -> None:
         """Write to the tenant; after a 401 once more, with credentials from a new read."""
         try:
-            await self._write_once(tenant, wanted, memory, begin=begin)
+            await self._write_once(current, wanted, memory, begin=begin)
         except TenantUnavailable as error:
             if error.reason != UNAUTHORIZED:
                 raise
-            await self._write_once(tenant, wanted, memory, begin=begin)
+            await self._write_once(current, wanted, memory, begin=begin)
 
     async def _write_once(
         self,
-        tenant: TenantCluster,
+        current: CurrentCluster,
         wanted: Projection,
         memory: ProjectionMemory,
         *,
         begin: bool,
     ) -> None:
         """Write a tenant's MetalLB pool and advertisement; note why MetalLB does not use them."""
-        unread, upkeep = "", memory.upkeep
+        tenant, unread, upkeep = current.tenant, "", memory.upkeep
         upkeep.begin()
         async with self._tenants.client(tenant) as client:
             namespace, now = self._settings.metallb_namespace, self._clock.monotonic()
             metallb = MetalLB(client, namespace, upkeep, now)
             if begin:
-                await self._begin(tenant, metallb)
+                await self._begin(current, metallb)
             await metallb.project(
                 wanted, lambda: self._confirmed(tenant), lambda live: self._permit(tenant, live)
             )
@@ -406,21 +407,22 @@ class Projector:
         if unread:
             raise ProjectionBlocked(NOT_RUNNING, unread)
 
-    async def _begin(self, tenant: TenantCluster, metallb: MetalLB) -> None:
+    async def _begin(self, current: CurrentCluster, metallb: MetalLB) -> None:
         """Record that something will be projected, unless what is there forbids the first time.
 
         What nothing was ever written to need not be asked when the cluster is deleted. Where the
         kubeconfig leads is recorded all the same.
         """
+        tenant = current.tenant
         try:
             if not tenant.projection_begun and (live := await metallb.pool()) is not None:
                 await self._permit(tenant, live)
         except ProjectionBlocked:
             with _as_management_error():
-                await self._record(tenant, self._place(tenant))
+                await self._record(current, self._place(tenant))
             raise
         with _as_management_error():
-            await self._record_begun(tenant)
+            await self._record_begun(current)
 
     async def _permit(self, tenant: TenantCluster, live: IPAddressPool) -> None:
         with _as_management_error():

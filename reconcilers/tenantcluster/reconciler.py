@@ -53,6 +53,7 @@ from reconcilers.tenantcluster.allocations.membership import members
 from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.allocations.requests import AllocationState
 from reconcilers.tenantcluster.allocations.unreadable_members import unreadable_members
+from reconcilers.tenantcluster.current_cluster import CurrentCluster
 from reconcilers.tenantcluster.elastic.fixedsize import LOAD_BALANCER_SIZED
 from reconcilers.tenantcluster.elastic.resizer import ElasticMemory, Resized, Resizer
 from reconcilers.tenantcluster.networkstatus import (
@@ -245,7 +246,8 @@ class TenantClusterReconciler:
         if going:
             # A present cluster of that name writes to the tenant as soon as it has begun to.
             writes = present is not None and present.projection_begun
-            await self._project_now(present if present and writes else leftovers[-1][0])
+            tenant = present if present and writes else leftovers[-1][0]
+            await self._project_again(self._current(tenant))
         return going
 
     async def _reconcile_gone(self, key: Key, *, leftovers: bool) -> Outcome:
@@ -284,8 +286,11 @@ class TenantClusterReconciler:
         if problem is not None or provider is None:
             return await self._block_misconfigured(tenant, problem)
         if provider.spec.networking.mode != IPAM:
-            return await self._reconcile_cloud(tenant, provider)
-        return await self._request(tenant, provider)
+            return await self._reconcile_cloud(self._current(tenant), provider)
+        return await self._request(self._current(tenant), provider)
+
+    def _current(self, tenant: TenantCluster) -> CurrentCluster:
+        return CurrentCluster(self._client, self._clusters, tenant)
 
     async def _with_finalizer(self, tenant: TenantCluster) -> TenantCluster:
         added = await add_finalizer(self._client, TENANT_CLUSTER, tenant, names.FINALIZER_TENANT)
@@ -301,11 +306,12 @@ class TenantClusterReconciler:
         await self._write_status(tenant, status.problem_verdict(tenant, problem, FAILED, shown))
         return Blocked(problem.reason, self._settings.requeue_not_ready)
 
-    async def _reconcile_cloud(self, tenant: TenantCluster, provider: ProviderConfig) -> Outcome:
+    async def _reconcile_cloud(self, current: CurrentCluster, provider: ProviderConfig) -> Outcome:
         """Ask for nothing; what was written into the tenant in IPAM mode stays until it is freed.
 
         A tenant that was never written to is never touched.
         """
+        tenant = current.tenant
         self._records.of(tenant).elastic = ElasticMemory()
         self._resizer.stop_watching(tenant.metadata.key)
         await self._requester.withdraw(tenant)
@@ -316,10 +322,10 @@ class TenantClusterReconciler:
         network = status.network_ready(True, "Ready", message)
         obsolete = (status.DEMAND_MET, LOAD_BALANCER_SIZED, METALLB_INSTALLED)
         if not kept:
-            return await self._leave_alone(tenant, provider, network, obsolete)
-        projected = await self._project_now(tenant)
-        tenant = self._clusters.get(tenant.metadata.key) or tenant
+            return await self._leave_alone(current, provider, network, obsolete)
+        projected = await self._project_again(current)
         marked = await self._resizer.release_marked(tenant)
+        tenant = current.tenant
         findings = (network, projected, status.ready())
         shown = self._network_status(tenant, provider, (), network)
         verdict = status.Verdict(READY, findings, obsolete=obsolete, network=shown)
@@ -328,14 +334,15 @@ class TenantClusterReconciler:
 
     async def _leave_alone(
         self,
-        tenant: TenantCluster,
+        current: CurrentCluster,
         provider: ProviderConfig,
         network: Finding,
         obsolete: tuple[str, ...],
     ) -> Outcome:
         """Say that the cluster needs nothing of ours; remove the record of given-back ranges."""
+        tenant = current.tenant
         if any(one.type == LOAD_BALANCER_READY for one in tenant.status.conditions):
-            await self._project_now(tenant)
+            await self._project_again(current)
             await self._projector.remove_marker(tenant)
         self._records.of(tenant).projection = ProjectionMemory()
         self._projector.stop_watching(tenant.metadata.key)
@@ -343,14 +350,15 @@ class TenantClusterReconciler:
         obsolete = (*obsolete, LOAD_BALANCER_READY)
         shown = self._network_status(tenant, provider, (), network)
         verdict = status.Verdict(READY, (network, status.ready()), refs, obsolete, shown)
-        await self._write_status(tenant, verdict)
+        await self._write_status(current.tenant, verdict)
         return SETTLED
 
-    async def _request(self, tenant: TenantCluster, provider: ProviderConfig) -> Outcome:
+    async def _request(self, current: CurrentCluster, provider: ProviderConfig) -> Outcome:
         """Create the cluster's allocations; go on once they hold their ranges."""
-        wanted = self._requester.wanted(tenant, provider, self._settings.backfill_nodes)
-        states = await self._requester.request(tenant, provider, wanted)
-        tenant = self._clusters.get(tenant.metadata.key) or tenant
+        backfill = self._settings.backfill_nodes
+        wanted = self._requester.wanted(current.tenant, provider, backfill)
+        states = await self._requester.request(current, provider, wanted)
+        tenant = current.tenant
         addresses = status.addresses(states)
         refs = status.refs(states)
         if not addresses.status and not tenant.is_ready:
@@ -360,11 +368,11 @@ class TenantClusterReconciler:
             verdict = status.Verdict(PROVISIONING, findings, refs, network=shown)
             await self._write_status(tenant, verdict)
             return Blocked(addresses.reason, self._settings.requeue_waiting)
-        return await self._resize_and_project(tenant, provider, states, addresses)
+        return await self._resize_and_project(current, provider, states, addresses)
 
     async def _resize_and_project(
         self,
-        tenant: TenantCluster,
+        current: CurrentCluster,
         provider: ProviderConfig,
         states: Sequence[AllocationState],
         addresses: Finding,
@@ -373,20 +381,18 @@ class TenantClusterReconciler:
 
         Growth and shrink go first, so that what they change is in what is projected.
         """
-        elastic = self._records.of(tenant).elastic
-        resized = await self._resizer.resize(tenant, provider, elastic)
-        tenant = self._clusters.get(tenant.metadata.key) or tenant
-        tenant = await self._projector.assume_begun(tenant)
+        elastic = self._records.of(current.tenant).elastic
+        resized = await self._resizer.resize(current, provider, elastic)
+        await self._projector.assume_begun(current)
         if resized.unavailable is None:
-            projected, *installed = await self._project(tenant)
+            projected, *installed = await self._project(current)
         else:
             error = resized.unavailable
-            projected = status.tenant_unavailable(tenant, error)
+            projected = status.tenant_unavailable(current.tenant, error)
             installed = []
-        tenant = self._clusters.get(tenant.metadata.key) or tenant
-        await self._resizer.note_projected(tenant, projected, elastic)
-        tenant = self._clusters.get(tenant.metadata.key) or tenant
-        marked = await self._resizer.release_marked(tenant)
+        await self._resizer.note_projected(current, projected, elastic, resized.offered)
+        marked = await self._resizer.release_marked(current.tenant)
+        tenant = current.tenant
         if projected.status or tenant.is_ready:
             phase, overall = READY, status.still_ready(projected, behind=is_behind(projected))
         else:
@@ -474,25 +480,28 @@ class TenantClusterReconciler:
             after = min(after, self._settings.requeue_deleting)
         return Again(after if due_in is None else min(after, max(due_in, SOON)))
 
-    async def _project(self, tenant: TenantCluster) -> tuple[Finding, ...]:
+    async def _project(self, current: CurrentCluster) -> tuple[Finding, ...]:
         """Write the tenant's MetalLB, installing it if needed; return LoadBalancerReady first."""
-        record = self._records.of(tenant)
-        projected = await self._projector.project(tenant, record.projection, begin=True)
+        record = self._records.of(current.tenant)
+        projected = await self._projector.project(current, record.projection, begin=True)
         if is_behind(projected):
-            await self._projector.overwrite_lost_history(tenant, record.projection)
+            await self._projector.overwrite_lost_history(current.tenant, record.projection)
         missing = lacks_metallb(projected)
         if not missing and not projected.status:
             return (projected,)
-        found = await self._installer.install(tenant, record.installation, missing=missing)
+        found = await self._installer.install(
+            current.tenant, record.installation, current.annotate, missing=missing
+        )
         if found is None:
             return (projected,)
         if missing:
             projected = status.load_balancer_ready(False, found.reason, found.message)
         return (projected, found)
 
-    async def _project_now(self, tenant: TenantCluster) -> Finding:
+    async def _project_again(self, current: CurrentCluster) -> Finding:
         """Write what the tenant should hold, if something was written there before."""
-        return await self._projector.project(tenant, self._records.of(tenant).projection)
+        memory = self._records.of(current.tenant).projection
+        return await self._projector.project(current, memory)
 
     def _requeue_after(self, tenant: TenantCluster, now: datetime) -> float:
         """Return seconds until the next pass, more the longer the cluster has been Ready."""
@@ -558,7 +567,9 @@ class TenantClusterReconciler:
         if not has_finalizer(tenant, names.FINALIZER_TENANT):
             return SETTLED
         if tenant.projection_begun:  # the status says so only until it is written below
-            tenant = await self._projector.assume_begun(tenant)
+            current = self._current(tenant)
+            await self._projector.assume_begun(current)
+            tenant = current.tenant
         record = self._records.of(tenant)
         if record.deleted_at is None:
             record.deleted_at = tenant.metadata.revision
@@ -581,6 +592,6 @@ class TenantClusterReconciler:
         verdict = status.Verdict(DELETING, (not_ready,), network=shown)
         tenant = await self._write_status(tenant, verdict)
         if tenant.projection_begun:
-            projected = await self._project_now(tenant)
+            projected = await self._project_again(self._current(tenant))
             await self._write_status(tenant, status.Verdict(DELETING, (projected,)))
         return Blocked("Deleting", self._settings.requeue_deleting)

@@ -39,6 +39,7 @@ from reconcilers.tenantcluster.allocations.requests import (
     count_in_any_pool,
     groups,
 )
+from reconcilers.tenantcluster.current_cluster import CurrentCluster
 
 _log = structlog.get_logger(__name__)
 
@@ -72,48 +73,44 @@ def moving(tenant: TenantCluster) -> dict[str, Moving]:
         return {}
 
 
-async def note_moving(
-    client: Client, tenant: TenantCluster, failed: IPAllocation
-) -> TenantCluster:
-    """Note on the cluster when `failed` was requested; return the cluster as written.
+async def note_moving(current: CurrentCluster, failed: IPAllocation) -> None:
+    """Note on the cluster when `failed` was requested.
 
     Raises:
         Conflict: the cluster changed since it was read.
     """
-    noted = moving(tenant)
+    noted = moving(current.tenant)
     entry = Moving(failed.requested_at.isoformat(), failed.metadata.uid)
     if noted.get(failed.metadata.name) == entry:
-        return tenant
-    return await _write(client, tenant, noted | {failed.metadata.name: entry})
+        return
+    await _write(current, noted | {failed.metadata.name: entry})
 
 
 async def remove_moved(
-    client: Client, tenant: TenantCluster, allocations: Cache[IPAllocation], namespace: str
-) -> TenantCluster:
-    """Remove the notes whose new allocation exists; return the cluster as written.
+    current: CurrentCluster, allocations: Cache[IPAllocation], namespace: str
+) -> None:
+    """Remove the notes whose new allocation exists.
 
     Raises:
         Conflict: the cluster changed since it was read.
     """
-    noted = moving(tenant)
+    noted = moving(current.tenant)
     left = {
         name: entry
         for name, entry in noted.items()
         if not _is_recreated(entry, allocations.get(Key(namespace, name)))
     }
-    return tenant if left == noted else await _write(client, tenant, left)
+    if left != noted:
+        await _write(current, left)
 
 
 def _is_recreated(entry: Moving, allocation: IPAllocation | None) -> bool:
     return allocation is not None and allocation.metadata.uid != entry.leaving
 
 
-async def _write(
-    client: Client, tenant: TenantCluster, noted: Mapping[str, Moving]
-) -> TenantCluster:
+async def _write(current: CurrentCluster, noted: Mapping[str, Moving]) -> None:
     text = msgspec.json.encode(noted).decode() if noted else None
-    patch = {"metadata": {"annotations": {names.ANNOTATION_MOVING: text}}}
-    return await client.patch(TENANT_CLUSTER, Version.from_object(tenant), patch)
+    await current.annotate({names.ANNOTATION_MOVING: text})
 
 
 class Requester:
@@ -149,7 +146,7 @@ class Requester:
         return self._planner.wanted(tenant, provider, backfill_nodes)
 
     async def request(
-        self, tenant: TenantCluster, provider: ProviderConfig, wanted: Sequence[Wanted]
+        self, current: CurrentCluster, provider: ProviderConfig, wanted: Sequence[Wanted]
     ) -> list[AllocationState]:
         """Create the allocations that are missing; return the state of each.
 
@@ -161,16 +158,16 @@ class Requester:
             if one.existing is None:
                 continue
             if one.kind == names.TYPE_NODES and one.existing.metadata.terminating:
-                await self._replace(tenant, one.existing)
+                await self._replace(current.tenant, one.existing)
             else:
-                tenant = await self._move_if_stuck(tenant, provider, one.count, one.existing)
+                await self._move_if_stuck(current, provider, one.count, one.existing)
         missing = [one for one in wanted if one.existing is None]
         created = [
             state
-            for group in groups(tenant, missing)
-            for state in await self._create_all(tenant, provider, group)
+            for group in groups(current.tenant, missing)
+            for state in await self._create_all(current.tenant, provider, group)
         ]
-        await remove_moved(self._client, tenant, self._allocations, provider.metadata.namespace)
+        await remove_moved(current, self._allocations, provider.metadata.namespace)
         found = {state.kind: state for state in created}
         return [found.get(one.kind) or AllocationState(one.kind, one.existing) for one in wanted]
 
@@ -230,7 +227,7 @@ class Requester:
         return self._planner.growth_refusal(tenant, provider, count)
 
     async def move_growth(
-        self, tenant: TenantCluster, provider: ProviderConfig, grown: Iterable[IPAllocation]
+        self, current: CurrentCluster, provider: ProviderConfig, grown: Iterable[IPAllocation]
     ) -> None:
         """Delete growth requests that are stuck and that another pool fits now.
 
@@ -241,7 +238,7 @@ class Requester:
         increment = provider.spec.networking.sizing.growthIncrement
         for allocation in grown:
             count = count_in_any_pool(allocation.spec.count or increment)
-            tenant = await self._move_if_stuck(tenant, provider, count, allocation)
+            await self._move_if_stuck(current, provider, count, allocation)
 
     def is_stuck(self, request: IPAllocation) -> bool:
         """Return whether the pool of a request refused it, or does not serve any."""
@@ -307,18 +304,17 @@ class Requester:
 
     async def _move_if_stuck(
         self,
-        tenant: TenantCluster,
+        current: CurrentCluster,
         provider: ProviderConfig,
         count: Callable[[NetworkPool], int],
         existing: IPAllocation,
-    ) -> TenantCluster:
+    ) -> None:
         """Delete a request of ours that is stuck if another pool fits it now."""
         if not self.is_stuck(existing):
-            return tenant
-        if not self._planner.should_move(tenant, provider, count, existing):
-            return tenant
+            return
+        if not self._planner.should_move(current.tenant, provider, count, existing):
+            return
         fields = release_fields(existing, "another pool has room for it now")
         _log.info("request withdrawn", **fields)
-        tenant = await note_moving(self._client, tenant, existing)
+        await note_moving(current, existing)
         await self._client.delete(IP_ALLOCATION, Version.from_object(existing))
-        return tenant

@@ -3,10 +3,11 @@
 1. labels are repaired, in every mode
 2. the tenant's Services, from a watch or read now
 3. growth and shrink                                                  scaler.py
-4. ranges that shrink has marked are given back, in every mode        shrink.py
+4. marks of shrink are withdrawn where a Service uses the range       shrink.py
+5. after the projection, what is marked and released is deleted       shrink.py
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -27,6 +28,7 @@ from reconcilers.networkpool.owners import noted_uid
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import UNAUTHORIZED, UNREACHABLE, TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.allocations.membership import members, repairs
+from reconcilers.tenantcluster.current_cluster import CurrentCluster
 from reconcilers.tenantcluster.elastic.demand import WaitingTimes
 from reconcilers.tenantcluster.elastic.fixedsize import LOAD_BALANCER_SIZED
 from reconcilers.tenantcluster.elastic.scaler import Scaler
@@ -57,6 +59,8 @@ class Resized:
         unavailable: why there is no client of the tenant, where trying again at once is no use.
         services: what the tenant's Services show; None if they could not be read.
         refused: the growth that is refused; None if none is.
+        offered: uids of the allocations whose ranges are about to be projected; empty if the
+            tenant's Services could not be read.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -65,6 +69,7 @@ class Resized:
     unavailable: TenantUnavailable | None = None
     services: ServicesSeen | None = None
     refused: RefusedGrowth | None = None
+    offered: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -76,14 +81,12 @@ class ElasticMemory:
             process knows; None while it does not.
         in_pool_since: since when the range of each allocation has stood in the tenant's pool, by
             the allocation's uid.
-        offered: uids of the allocations whose ranges the present pass is about to project.
         is_refused: whether the tenant refused the last projection.
         waiting: since when Services wait for an address.
     """
 
     in_place_since: float | None = None
     in_pool_since: dict[str, float] = field(default_factory=dict)
-    offered: frozenset[str] = frozenset()
     is_refused: bool = False
     waiting: WaitingTimes = field(default_factory=WaitingTimes)
 
@@ -131,12 +134,12 @@ class Resizer:
         self._services.close(key)
 
     async def resize(
-        self, tenant: TenantCluster, provider: ProviderConfig, memory: ElasticMemory
+        self, current: CurrentCluster, provider: ProviderConfig, memory: ElasticMemory
     ) -> Resized:
         """Repair labels; grow and shrink an elastic tenant.
 
         Args:
-            tenant: the cluster.
+            current: the cluster.
             provider: its ProviderConfig.
             memory: what is remembered of its size.
 
@@ -144,6 +147,7 @@ class Resizer:
             Conflict: something changed since it was read; begin again.
             ControllerError: the management cluster did not answer.
         """
+        tenant = current.tenant
         await self._repair(tenant)
         try:
             services = await self._services.for_tenant(tenant, watched=tenant.is_ready)
@@ -154,7 +158,7 @@ class Resizer:
         now = self._clock.monotonic()
         in_pool = {uid: now - since for uid, since in memory.in_pool_since.items()}
         scaled = await self._scaler.scale(
-            tenant,
+            current,
             provider,
             services,
             waiting=memory.waiting,
@@ -162,8 +166,8 @@ class Resizer:
             in_pool=in_pool,
         )
         await self._label_platform(tenant, services)
-        await self.release_marked(tenant)
-        memory.offered = frozenset(
+        await self._releaser.withdraw_used(tenant)
+        offered = frozenset(
             one.metadata.uid
             for one in members(self._allocations, tenant)
             if one.status.phase == ALLOCATED and not one.releasing
@@ -177,6 +181,7 @@ class Resizer:
             due_in=min(due, default=None),
             services=scaled.services,
             refused=scaled.refused,
+            offered=offered,
         )
 
     def _settling(self, memory: ElasticMemory) -> float:
@@ -188,7 +193,11 @@ class Resizer:
         return after if since is None else after - (self._clock.monotonic() - since)
 
     async def note_projected(
-        self, tenant: TenantCluster, projected: Finding, memory: ElasticMemory
+        self,
+        current: CurrentCluster,
+        projected: Finding,
+        memory: ElasticMemory,
+        offered: Collection[str],
     ) -> None:
         """Remember whether MetalLB in the tenant has what it should have.
 
@@ -197,16 +206,16 @@ class Resizer:
         each such moment would make it grow without effect once more.
 
         Args:
-            tenant: the cluster.
+            current: the cluster.
             projected: the condition LoadBalancerReady after the projection.
             memory: what is remembered of its size.
+            offered: uids of the allocations whose ranges were to be projected.
 
         Raises:
             Conflict: the cluster changed since it was read; begin again.
             ControllerError: the management cluster did not answer.
         """
-        now, offered = self._clock.monotonic(), memory.offered
-        memory.offered = frozenset()
+        now = self._clock.monotonic()
         if not projected.status:
             memory.in_place_since = None
             if projected.reason == NOT_RUNNING:
@@ -219,7 +228,7 @@ class Resizer:
         before = memory.in_pool_since
         memory.in_pool_since = {uid: before.get(uid, now) for uid in offered}
         if memory.is_refused:
-            await self._scaler.forget_unserved(tenant)
+            await self._scaler.forget_unserved(current)
             memory.is_refused = False
 
     async def release_marked(self, tenant: TenantCluster) -> int:

@@ -25,7 +25,7 @@ from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.providerconfig import ELASTIC, ProviderConfig, ProviderNetwork
-from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER, Service
+from reconcilers.api.resources import IP_ALLOCATION, Service
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.caches import Caches
 from reconcilers.conditions import Finding
@@ -34,6 +34,7 @@ from reconcilers.settings import TenantSettings
 from reconcilers.tenantcluster.allocations.membership import members
 from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.allocations.requests import load_balancer_count
+from reconcilers.tenantcluster.current_cluster import CurrentCluster
 from reconcilers.tenantcluster.elastic import blocked_growth, fixedsize, growth, shrink
 from reconcilers.tenantcluster.elastic.demand import (
     OTHER_FAMILY,
@@ -84,7 +85,7 @@ class _Observed:
     """What one pass decides from.
 
     Args:
-        tenant: the cluster.
+        current: the cluster as the pass has left it.
         provider: its ProviderConfig.
         demand: what its Services show.
         waited: for how many seconds each waiting Service has waited, by uid.
@@ -95,13 +96,18 @@ class _Observed:
         now: the time.
     """
 
-    tenant: TenantCluster
+    current: CurrentCluster
     provider: ProviderConfig
     demand: Demand
     waited: dict[str, float]
     in_place: bool
     in_pool: Mapping[str, float]
     now: datetime
+
+    @property
+    def tenant(self) -> TenantCluster:
+        """The cluster."""
+        return self.current.tenant
 
     @property
     def is_elastic(self) -> bool:
@@ -158,7 +164,7 @@ class Scaler:
 
     async def scale(
         self,
-        tenant: TenantCluster,
+        current: CurrentCluster,
         provider: ProviderConfig,
         services: Sequence[Service],
         *,
@@ -171,7 +177,7 @@ class Scaler:
         An elastic tenant follows its Services, a static one the size that its spec asks for.
 
         Args:
-            tenant: the cluster.
+            current: the cluster.
             provider: its ProviderConfig.
             services: all Services of the tenant.
             waiting: since when they wait, as far as this process has seen.
@@ -185,10 +191,10 @@ class Scaler:
             ControllerError: the management cluster did not answer.
         """
         now = self._clock.now()
-        demand = await self._demand(tenant, provider, services)
+        demand = await self._demand(current.tenant, provider, services)
         elsewhere = (one.service for one in demand.elsewhere)
         waited = waiting.update([*demand.waiting, *elsewhere], now)
-        seen = _Observed(tenant, provider, demand, waited, in_place, in_pool, now)
+        seen = _Observed(current, provider, demand, waited, in_place, in_pool, now)
         return await (self._follow_services(seen) if seen.is_elastic else self._keep_size(seen))
 
     async def _follow_services(self, seen: _Observed) -> Scaled:
@@ -279,7 +285,7 @@ class Scaler:
             return fixedsize.shrinking(target, change)
         held = self._held(tenant)
         if any(map(self._requester.is_stuck, self._grown(tenant))):
-            await self._requester.move_growth(tenant, seen.provider, self._grown(tenant))
+            await self._requester.move_growth(seen.current, seen.provider, self._grown(tenant))
             refusal = self._requester.growth_refusal(tenant, seen.provider, size - held)
             return fixedsize.refused(target, held, refusal.text)
         if held < size:
@@ -351,10 +357,6 @@ class Scaler:
             return await read_demand(services, ours, after_growth or ranges.WORDS)
         return demand
 
-    def _current(self, tenant: TenantCluster) -> TenantCluster:
-        """Return the cluster as this pass has left it."""
-        return self._caches.clusters.get(tenant.metadata.key) or tenant
-
     def _members(self, tenant: TenantCluster) -> list[IPAllocation]:
         return [
             one
@@ -421,9 +423,7 @@ class Scaler:
         increment, quota = network.sizing.growthIncrement, network.quota.maxLoadBalancerIPs
         plan = growth.decide(wanted, have, increment, quota, self._settings.growth_in_flight)
         made = await self._requester.grow(seen.tenant, seen.provider, plan.number, increment)
-        await self._requester.move_growth(
-            self._current(seen.tenant), seen.provider, self._grown(seen.tenant)
-        )
+        await self._requester.move_growth(seen.current, seen.provider, self._grown(seen.tenant))
         # A request whose pool cannot serve it needs room, like one that was not created.
         stuck = any(map(self._requester.is_stuck, self._grown(seen.tenant)))
         if made < plan.number or stuck:
@@ -507,27 +507,20 @@ class Scaler:
 
     async def _note_unserved(self, seen: _Observed, waiting: Sequence[Service]) -> None:
         """Annotate the TenantCluster with the Services that growth did not help, if it changed."""
-        current = self._current(seen.tenant)
-        known = UnservedGrowth.from_tenant(current)
+        known = UnservedGrowth.from_tenant(seen.tenant)
         updated = known.updated(waiting, len(seen.demand.used))
         if updated != known:
-            annotations = {names.ANNOTATION_GROWN_IN_VAIN: updated.text}
-            await self._client.patch(
-                TENANT_CLUSTER,
-                Version.from_object(current),
-                {"metadata": {"annotations": annotations}},
-            )
+            await seen.current.annotate({names.ANNOTATION_GROWN_IN_VAIN: updated.text})
 
-    async def forget_unserved(self, tenant: TenantCluster) -> None:
+    @staticmethod
+    async def forget_unserved(current: CurrentCluster) -> None:
         """Forget which Services growth did not help.
 
         Raises:
             Conflict: the cluster changed since it was read.
         """
-        current = self._current(tenant)
-        if names.ANNOTATION_GROWN_IN_VAIN in current.metadata.annotations:
-            patch = {"metadata": {"annotations": {names.ANNOTATION_GROWN_IN_VAIN: None}}}
-            await self._client.patch(TENANT_CLUSTER, Version.from_object(current), patch)
+        if names.ANNOTATION_GROWN_IN_VAIN in current.tenant.metadata.annotations:
+            await current.annotate({names.ANNOTATION_GROWN_IN_VAIN: None})
 
     async def _annotate(
         self, allocation: IPAllocation, annotations: Mapping[str, str | None]

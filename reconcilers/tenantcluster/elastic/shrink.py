@@ -115,6 +115,23 @@ class MarkedReleaser:
         self._release_check = release
         self._metrics = metrics
 
+    async def withdraw_used(self, tenant: TenantCluster) -> None:
+        """Withdraw the mark of each range that a Service uses, before the range leaves the tenant.
+
+        A Service may have taken an address since its watch was read. MetalLB would take it away
+        as soon as the range leaves the pool.
+
+        Raises:
+            Conflict: an allocation changed since it was read; begin again.
+            ControllerError: the management cluster did not answer.
+        """
+        for allocation in self._marked(tenant):
+            if ranges.held(allocation) is None:
+                continue
+            answer = await self._release_check.check(allocation, allocation.metadata.revision)
+            if isinstance(answer, InUse) and answer.by_service:
+                await self._withdraw(allocation, answer)
+
     async def release(self, tenant: TenantCluster) -> int:
         """Delete what the tenant has released, withdraw the mark of what it uses.
 
@@ -126,11 +143,16 @@ class MarkedReleaser:
             ControllerError: the management cluster did not answer.
         """
         left = 0
-        for allocation in members(self._allocations, tenant):
-            if allocation.metadata.terminating or not allocation.releasing:
-                continue
+        for allocation in self._marked(tenant):
             left += not await self._release_one(allocation)
         return left
+
+    def _marked(self, tenant: TenantCluster) -> list[IPAllocation]:
+        return [
+            allocation
+            for allocation in members(self._allocations, tenant)
+            if allocation.releasing and not allocation.metadata.terminating
+        ]
 
     async def _release_one(self, allocation: IPAllocation) -> bool:
         """Delete a marked allocation that the tenant no longer uses; unmark it if a Service does.
@@ -147,12 +169,16 @@ class MarkedReleaser:
             return True
         if not answer.by_service:
             return False
+        await self._withdraw(allocation, answer)
+        return True
+
+    async def _withdraw(self, allocation: IPAllocation, answer: InUse) -> None:
+        """Take the mark off an allocation that a Service uses."""
         _log.info("elastic IPAM: shrink withdrawn", **release_fields(allocation, answer.why))
         marks = {names.ANNOTATION_RELEASING: None, names.ANNOTATION_IDLE_SINCE: None}
         await self._client.patch(
             IP_ALLOCATION, Version.from_object(allocation), {"metadata": {"annotations": marks}}
         )
-        return True
 
     async def _delete(self, allocation: IPAllocation, why: str) -> None:
         _log.info(

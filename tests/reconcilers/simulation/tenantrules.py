@@ -15,6 +15,7 @@ from reconcilers.api.resources import IP_ADDRESS_POOL, IPAddressPool
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.ipallocation.release import InUse, Released
 from reconcilers.tenantcluster import projector
+from reconcilers.tenantcluster.current_cluster import CurrentCluster
 from reconcilers.tenantcluster.elastic.scaler import Scaler
 from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
 from reconcilers.tenantcluster.metallb import projection as metallb
@@ -172,8 +173,8 @@ def failure_is_absence(mp: Patch) -> None:
 def begun_not_recorded(mp: Patch) -> None:
     """That something is projected is not recorded before it is."""
 
-    async def begin(self: Projector, tenant: TenantCluster) -> TenantCluster:
-        return tenant
+    async def begin(self: Projector, current: CurrentCluster) -> None:
+        """Record nothing."""
 
     mp.setattr(Projector, "_record_begun", begin)
 
@@ -222,6 +223,7 @@ def marks_stay(mp: Patch) -> None:
         return None
 
     mp.setattr(MarkedReleaser, "_release_one", conclude)
+    mp.setattr(MarkedReleaser, "withdraw_used", nothing)
     mp.setattr(Scaler, "_withdraw_marks", nothing)
 
 

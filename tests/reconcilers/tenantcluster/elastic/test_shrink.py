@@ -182,6 +182,21 @@ async def test_a_mark_of_shrink_is_withdrawn_where_a_service_took_an_address() -
         assert address_of(tenant, "three") is not None
 
 
+async def test_a_range_that_a_service_uses_does_not_leave_the_pool_for_a_mark() -> None:
+    platform, tenant = elastic_platform()
+    Balancer(tenant)
+    async with platform.running():
+        await become_ready(platform, tenant, "one", "two", "three")
+        entries, begun = pool_entries(tenant), len(tenant.history)
+        mark = {"metadata": {"annotations": {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}}}
+        platform.server.edit("ipallocations", "team-a-lb-1", mark)
+        await platform.clock.advance(5)
+        assert names.ANNOTATION_RELEASING not in annotations_of(platform, "team-a-lb-1")
+        assert len(entries) == 2
+        pools = [h.object for h in tenant.history[begun:] if h.plural == "ipaddresspools"]
+        assert [pool["spec"]["addresses"] for pool in pools] == [entries] * len(pools)
+
+
 async def test_a_mark_of_shrink_is_withdrawn_where_addresses_are_wanted_again() -> None:
     platform, tenant = elastic_platform(quota={"maxLoadBalancerIPs": 3})
     Balancer(tenant)

@@ -1,0 +1,72 @@
+"""A pass works from the newest version of its TenantCluster, whoever wrote it."""
+
+import pytest
+
+from controller.errors import Conflict
+from controller.meta import Key
+from reconcilers.tenantcluster.current_cluster import CurrentCluster
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+
+CLUSTER = Key("team", "a")
+
+
+def _annotated(lab: Lab, name: str) -> str | None:
+    metadata = lab.server.see("tenantclusters", "a", namespace="team")["metadata"]
+    annotations: dict[str, str] = metadata.get("annotations") or {}
+    return annotations.get(name)
+
+
+def _current(lab: Lab) -> CurrentCluster:
+    tenant = lab.caches["tenantclusters"].get(CLUSTER)
+    assert tenant is not None
+    return CurrentCluster(lab.client, lab.caches["tenantclusters"], tenant)
+
+
+def _lab() -> Lab:
+    lab = Lab()
+    lab.server.add("tenantclusters", make.tenant())
+    return lab
+
+
+async def test_what_the_pass_has_written_is_seen_though_the_cache_lags() -> None:
+    lab = _lab()
+    lab.hold("tenantclusters")
+    current = _current(lab)
+    await current.annotate({"one": "1"})
+    await current.annotate({"other": "2"})
+    assert current.tenant.metadata.annotations.items() >= {"one": "1", "other": "2"}.items()
+    await current.annotate({"one": None})
+    assert (_annotated(lab, "one"), _annotated(lab, "other")) == (None, "2")
+
+
+async def test_what_another_controller_wrote_meanwhile_does_not_end_the_pass() -> None:
+    lab = _lab()
+    current = _current(lab)
+    note = {"metadata": {"annotations": {"theirs": "1"}}}
+    lab.server.edit("tenantclusters", "a", note, namespace="team")
+    assert current.tenant.metadata.annotations["theirs"] == "1"
+    await current.annotate({"ours": "2"})
+    assert (_annotated(lab, "theirs"), _annotated(lab, "ours")) == ("1", "2")
+
+
+async def test_a_write_that_the_cache_does_not_show_yet_ends_the_pass() -> None:
+    lab = _lab()
+    lab.hold("tenantclusters")
+    current = _current(lab)
+    note = {"metadata": {"annotations": {"theirs": "1"}}}
+    lab.server.edit("tenantclusters", "a", note, namespace="team")
+    with pytest.raises(Conflict):
+        await current.annotate({"ours": "2"})
+    assert _annotated(lab, "ours") is None
+
+
+async def test_a_cluster_that_was_recreated_meanwhile_is_not_written() -> None:
+    lab = _lab()
+    current = _current(lab)
+    lab.server.vanish("tenantclusters", "a", namespace="team")
+    lab.server.add("tenantclusters", make.tenant(uid="another"))
+    assert current.tenant.metadata.uid == "uid-team-a"
+    with pytest.raises(Conflict):
+        await current.annotate({"ours": "2"})
+    assert _annotated(lab, "ours") is None
