@@ -323,6 +323,7 @@ class TenantClusterReconciler:
         obsolete = (status.DEMAND_MET, LOAD_BALANCER_SIZED, METALLB_INSTALLED)
         if not kept:
             return await self._leave_alone(current, provider, network, obsolete)
+        await self._resizer.withdraw_used(tenant)
         projected = await self._project_again(current)
         marked = await self._resizer.release_marked(tenant)
         tenant = current.tenant

@@ -166,7 +166,7 @@ class Resizer:
             in_pool=in_pool,
         )
         await self._label_platform(tenant, services)
-        await self._releaser.withdraw_used(tenant)
+        await self.withdraw_used(tenant)
         offered = frozenset(
             one.metadata.uid
             for one in members(self._allocations, tenant)
@@ -230,6 +230,15 @@ class Resizer:
         if memory.is_refused:
             await self._scaler.forget_unserved(current)
             memory.is_refused = False
+
+    async def withdraw_used(self, tenant: TenantCluster) -> None:
+        """Withdraw marks of shrink where a Service uses the range, before the range leaves.
+
+        Raises:
+            Conflict: an allocation changed since it was read; begin again.
+            ControllerError: the management cluster did not answer.
+        """
+        await self._releaser.withdraw_used(tenant)
 
     async def release_marked(self, tenant: TenantCluster) -> int:
         """Delete allocations marked by shrink that the tenant released; return how many are left.

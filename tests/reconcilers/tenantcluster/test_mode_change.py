@@ -105,6 +105,23 @@ async def test_a_range_that_shrink_has_marked_is_given_back_in_cloud_mode() -> N
         assert len(pool_entries(tenant)) == 1
 
 
+async def test_a_marked_range_that_a_service_uses_stays_in_cloud_mode() -> None:
+    platform, tenant = _elastic()
+    async with platform.running():
+        await become_ready(platform, tenant, "one", "two", "three")
+        _switch(platform, "cloud")
+        await platform.clock.advance(5)
+        entries, begun = pool_entries(tenant), len(tenant.history)
+        mark: Json = {"annotations": {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}}
+        platform.server.edit("ipallocations", "team-a-lb-1", {"metadata": mark})
+        await platform.clock.advance(5)
+        assert len(entries) == 2
+        pools = [h.object for h in tenant.history[begun:] if h.plural == "ipaddresspools"]
+        assert [pool["spec"]["addresses"] for pool in pools] == [entries] * len(pools)
+        allocation = platform.server.see("ipallocations", "team-a-lb-1")
+        assert names.ANNOTATION_RELEASING not in allocation["metadata"]["annotations"]
+
+
 async def test_requests_that_hold_nothing_are_withdrawn() -> None:
     platform, tenant = elastic_platform(make.pool(cidr="10.40.0.0/30"))
     async with platform.running():
