@@ -133,9 +133,11 @@ class ControllerJob:
         await run_in_slices(registration.replay())
 
     async def _wait_startable(self) -> None:
-        """Return once the kinds of all triggers are listed, each in one namespace at least."""
+        """Return once the required kinds are listed, each in one namespace at least."""
         siblings = _siblings(self._triggers)
         for trigger in self._triggers:
+            if isinstance(trigger, Watch) and not trigger.is_required:
+                continue
             if not any(trigger in group for group in siblings):
                 await trigger.wait_ready()
         for group in siblings:

@@ -119,6 +119,9 @@ class Watch(Generic[T]):
             enqueue, at each of its versions and when it is deleted or can be read again; None
             enqueues none. The reconciler finds the key in `Cache.unreadable`: the object is not
             absent.
+        is_required: whether the controller starts only once the kind was listed. False if its
+            reconciler reads objects live that the cache does not show: then a kind that is not
+            served, or may not be listed, does not keep the controller from working.
 
     Raises:
         TypeError: a function is async or cannot be called.
@@ -130,6 +133,7 @@ class Watch(Generic[T]):
     delay: Delay | float | None = None
     priority: int = 0
     unreadable: Callable[[Key], Iterable[Key]] | None = None
+    is_required: bool = True
 
     def __post_init__(self) -> None:
         _check_functions(self.mapping, self.predicate, self.delay)

@@ -167,7 +167,8 @@ def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
                 informers.pools, find_unserved, serving_changed, unreadable=find_unserved_by_key
             ),
             # A cluster's status changes once the projection without a deleted range was written.
-            Watch(informers.clusters, deleted),
+            # A release reads a cluster live that the cache does not show.
+            Watch(informers.clusters, deleted, is_required=False),
         ],
         concurrency=settings.concurrency,
         # All allocations live in one namespace; a tenant with hundreds must not delay the others.

@@ -1,6 +1,6 @@
 """Replicas that share pools, by --shards: who writes what, and that no request is forgotten."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from itertools import pairwise
@@ -16,6 +16,7 @@ from controller.leases import LEASES
 from controller.manager import Manager
 from controller.meta import Key
 from controller.options import ManagerOptions
+from controller.resource import Resource
 from controller.shards import shard_of
 from controller.testing.api import FakeApi
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER
@@ -93,19 +94,28 @@ class Cluster:
     """A fake API with pools, and the replicas at it."""
 
     def __init__(
-        self, group: TaskGroup, settings: Settings | None = None, shards: int = SHARDS
+        self,
+        group: TaskGroup,
+        settings: Settings | None = None,
+        shards: int = SHARDS,
+        missing: Collection[Resource[Any]] = (),
     ) -> None:
         self.settings = settings
         self.shards = shards
         self.clock = VirtualClock()
         self.api = FakeApi(self.clock)
         for resource in (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, PROVIDER_CONFIG):
-            self.api.serve(resource, fields=("spec.poolRef.name",))
+            if resource not in missing:
+                self.serve(resource)
         self.api.serve(EVENTS, status=False, generation=False)
         self.api.serve(LEASES, status=False, generation=False)
         self.client = Client(self.api)
         self.replicas: list[Replica] = []
         self._group = group
+
+    def serve(self, resource: Resource[Any]) -> None:
+        """Serve a kind of ours from now on."""
+        self.api.serve(resource, fields=("spec.poolRef.name",))
 
     def start(self, *names: str, leader_elect: bool = True) -> list[Replica]:
         """Start replicas; return them. Without election and shards each of them leads."""

@@ -1,0 +1,82 @@
+"""A kind of ours whose definition comes late, or that may not be listed, waits alone."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from controller.resource import Resource
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER
+from tests.reconcilers.test_sharing import Cluster
+
+LONGEST_PAUSE = 35.0
+"""Seconds between two attempts of an informer that fails, and some for the pass."""
+
+
+@asynccontextmanager
+async def cluster(*missing: Resource[Any]) -> AsyncIterator[Cluster]:
+    """Return a cluster that does not serve some kinds of ours, with a replica that leads."""
+    async with anyio.create_task_group() as group:
+        home = Cluster(group, missing=missing)
+        home.start("a")
+        await home.pass_by(60)
+        yield home
+        for replica in home.replicas:
+            replica.link.cut = False
+        group.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("missing", [PROVIDER_CONFIG, TENANT_CLUSTER], ids=lambda kind: kind.kind)
+async def test_pools_are_served_while_another_kind_of_ours_is_not(
+    missing: Resource[Any],
+) -> None:
+    async with cluster(missing) as home:
+        await home.pool("pool-0", 0)
+        await home.ask("a", "pool-0")
+        await home.pass_by(30)
+        assert set(await home.ranges()) == {"a"}
+
+
+@pytest.mark.parametrize("missing", [NETWORK_POOL, IP_ALLOCATION], ids=lambda kind: kind.kind)
+async def test_a_kind_that_comes_late_is_served_without_a_restart(
+    missing: Resource[Any],
+) -> None:
+    async with cluster(missing) as home:
+        home.serve(missing)
+        await home.pass_by(LONGEST_PAUSE)
+        await home.pool("pool-0", 0)
+        await home.ask("a", "pool-0")
+        await home.pass_by(30)
+        assert set(await home.ranges()) == {"a"}
+
+
+@pytest.mark.parametrize("plural", ["providerconfigs", "tenantclusters"])
+async def test_pools_are_served_while_another_kind_of_ours_is_forbidden(plural: str) -> None:
+    async with anyio.create_task_group() as group:
+        home = Cluster(group)
+        [replica] = home.start("a")
+        replica.link.forbid(plural)
+        await home.pass_by(60)
+        await home.pool("pool-0", 0)
+        await home.ask("a", "pool-0")
+        await home.pass_by(30)
+        assert set(await home.ranges()) == {"a"}
+        group.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("plural", ["networkpools", "ipallocations"])
+async def test_a_kind_that_was_forbidden_is_served_without_a_restart(plural: str) -> None:
+    async with anyio.create_task_group() as group:
+        home = Cluster(group)
+        [replica] = home.start("a")
+        replica.link.forbid(plural)
+        await home.pool("pool-0", 0)
+        await home.ask("a", "pool-0")
+        await home.pass_by(60)
+        assert await home.ranges() == {}
+        replica.link.forbidden.clear()
+        await home.pass_by(LONGEST_PAUSE + 30)
+        assert set(await home.ranges()) == {"a"}
+        group.cancel_scope.cancel()
