@@ -19,6 +19,7 @@ from reconcilers.integrations.clusterapi.addresses import MOST, PoolSpace
 from reconcilers.integrations.clusterapi.api import Pool, PoolCounts
 from reconcilers.integrations.clusterapi.offers import offers_of
 from reconcilers.integrations.core.contents import Contents
+from reconcilers.integrations.core.eventmemory import EventMemory
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.sharing import OVERLAPPING
 
@@ -57,8 +58,8 @@ class PoolStatuses:
         self._recorder = recorder
         self._clock = clock
         self._spaces = spaces
-        self._reported: dict[tuple[str, Key], tuple[str, str]] = {}
-        """By kind and key of a pool: its uid, and the overlaps of the last event about it."""
+        self._reported = EventMemory[tuple[str, Key]]()
+        """By kind and key of a pool: the overlaps of the last event about it."""
         self._without_conditions: set[str] = set()
         """The kinds whose definition drops conditions."""
 
@@ -75,11 +76,9 @@ class PoolStatuses:
     def _report(self, kind: Resource[Any], pool: Any, found: Finding) -> None:
         """Record an event when other pools begin to overlap with one."""
         identity = kind.kind, pool.metadata.key
-        before = self._reported.pop(identity, None)
         if not found.status:
-            return
-        now = self._reported[identity] = pool.metadata.uid, found.message
-        if now != before:
+            self._reported.end(identity)
+        elif self._reported.begin(identity, pool.metadata.uid, found.message):
             self._recorder.record(
                 kind, pool, "Warning", "PoolsOverlap", found.message, action="Serving"
             )

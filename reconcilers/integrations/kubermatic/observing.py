@@ -35,6 +35,7 @@ from reconcilers import ranges
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.core.discovery import Work
+from reconcilers.integrations.core.eventmemory import EventMemory
 from reconcilers.integrations.core.serving import AllKindsIntegration
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, POOLS, IPAMAllocation
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, held, outlined
@@ -200,8 +201,8 @@ class ConflictReconciler:
         self._pools = pools
         self._allocations = allocations
         self._recorder = recorder
-        self._recorded: dict[Key, tuple[str, str]] = {}
-        """By IPAMAllocation: its uid, and the message of the last event about it."""
+        self._recorded = EventMemory[Key]()
+        """By IPAMAllocation: the message of the last event about it."""
 
     async def reconcile(self, key: Key) -> Outcome:
         """Record who shares addresses of one IPAMAllocation, once until that changes."""
@@ -210,11 +211,10 @@ class ConflictReconciler:
         allocation = self._observed.get(key)
         holders = sorted(self._conflicts(allocation)) if allocation is not None else []
         if allocation is None or not holders:
-            self._recorded.pop(key, None)
+            self._recorded.end(key)
             return SETTLED
         message = f"addresses of this allocation are also held by {', '.join(holders)}"
-        if self._recorded.get(key) != (allocation.metadata.uid, message):
-            self._recorded[key] = allocation.metadata.uid, message
+        if self._recorded.begin(key, allocation.metadata.uid, message):
             self._recorder.record(
                 ALLOCATIONS, allocation, "Warning", OVERLAPPING, message, action=ACTION
             )
@@ -251,17 +251,16 @@ class SharedPoolReconciler:
         self._client = client
         self._spaces = spaces
         self._recorder = recorder
-        self._recorded: dict[Key, tuple[str, str]] = {}
-        """By IPAMPool: its uid, and the message of the last event about it."""
+        self._recorded = EventMemory[Key]()
+        """By IPAMPool: the message of the last event about it."""
 
     async def reconcile(self, key: Key) -> Outcome:
         """Record which pools share addresses with one, once until that changes."""
         pool = await self._client.find(POOLS, key) if self._message(key) else None
         message = self._message(key)  # of now: the read took its time
         if pool is None or not message:
-            self._recorded.pop(key, None)
-        elif self._recorded.get(key) != (pool.metadata.uid, message):
-            self._recorded[key] = pool.metadata.uid, message
+            self._recorded.end(key)
+        elif self._recorded.begin(key, pool.metadata.uid, message):
             self._recorder.record(POOLS, pool, "Warning", OVERLAPPING, message, action=ACTION)
         return SETTLED
 

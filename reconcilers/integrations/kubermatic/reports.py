@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from controller.events import Recorder
 from controller.meta import Key
+from reconcilers.integrations.core.eventmemory import EventMemory
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     CLUSTERS,
@@ -35,8 +36,8 @@ class Reports:
         self._by_pool: dict[str, set[Key]] = {}
         self._pools: dict[str, tuple[str, frozenset[Problem]]] = {}
         """By pool: its uid, and the problems that events were recorded of."""
-        self._allocations: dict[str, dict[Key, tuple[str, Problem]]] = {}
-        """By pool and allocation: the uid of that, and the problem of the last event."""
+        self._allocations: dict[str, EventMemory[Key]] = {}
+        """By pool and allocation: the problem of the last event."""
         self.changed: Callable[[Key], None] = lambda _: None
         """Called with the key of a Cluster for which something else is noted."""
 
@@ -95,14 +96,13 @@ class Reports:
         find: Callable[[Key], IPAMAllocation | None],
     ) -> None:
         """Record the problems of allocations that they did not have at the last pass."""
-        known = self._allocations.get(pool, {})
-        recorded: dict[Key, tuple[str, Problem]] = {}
+        recorded = self._allocations.setdefault(pool, EventMemory())
+        recorded.retain(problems)
         for key, problem in problems.items():
             allocation = find(key)
             if allocation is None:
-                continue
-            recorded[key] = allocation.metadata.uid, problem
-            if known.get(key) != recorded[key]:
+                recorded.end(key)
+            elif recorded.begin(key, allocation.metadata.uid, problem):
                 self._recorder.record(
                     ALLOCATIONS,
                     allocation,
@@ -111,7 +111,6 @@ class Reports:
                     problem.message,
                     action=ACTION,
                 )
-        self._allocations[pool] = recorded
 
     def record_error(self, cluster: Cluster, pool: IPAMPool, message: str) -> None:
         """Record on a Cluster why it did not get addresses of a pool, with the words of KKP."""

@@ -24,6 +24,7 @@ from controller.clock import Clock
 from controller.events import Recorder
 from controller.meta import Key
 from controller.outcome import SETTLED, Outcome
+from reconcilers.integrations.core.eventmemory import EventMemory
 from reconcilers.integrations.core.passes import JournalReconciler
 from reconcilers.integrations.core.rules import Choice, Refused, View, choose, needs_fence
 from reconcilers.integrations.vitistack.api import (
@@ -100,8 +101,8 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         self._reader = reader
         self._writer = writer
         self._recorder = recorder
-        self._recorded: dict[Key, tuple[str, Problem]] = {}
-        """By network: its uid, and the problem of the last event about it."""
+        self._recorded = EventMemory[Key]()
+        """By network: the problem of the last event about it."""
         self._shown = ShownAddresses(caches)
         self._statuses = NetworkStatuses(client, caches, recorder, clock, spaces=spaces)
 
@@ -111,7 +112,7 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
 
     @override
     def _forget(self, key: Key) -> None:
-        self._recorded.pop(key, None)
+        self._recorded.end(key)
         self._reader.forget(key)
 
     @override
@@ -254,9 +255,8 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         """Record an event for what is wrong with a network, once until it changes."""
         key, uid = network.metadata.key, network.metadata.uid
         if problem is None:
-            self._recorded.pop(key, None)
-        elif self._recorded.get(key) != (uid, problem):
-            self._recorded[key] = uid, problem
+            self._recorded.end(key)
+        elif self._recorded.begin(key, uid, problem):
             self._recorder.record(
                 NETWORKS, network, "Warning", problem.reason, problem.message, action=ACTION
             )
