@@ -95,7 +95,7 @@ class Waiting(Iterator[IPAllocation]):
     """
 
     def __init__(self, view: View, promises: Iterable[Promise]) -> None:
-        self.turns = Turns(view.contents.queue.values())
+        self.turns = Turns(view.contents.queue)
         self._find = view.find
         self._promised = {promise.uid for promise in promises}
 

@@ -4,18 +4,35 @@ Thousands may wait for a full pool, most of them for the same. If one of them is
 others show that refusal already, a pass need not try the others. So askers with equal answers,
 whose objects show equal refusals, wait in one row, and a pass walks along all rows at once, the
 oldest request first.
+
+If a pool serves several tenants, a row has askers of one tenant only. So a pass can leave out all
+askers of a tenant, too, without a look at each of them.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from typing_extensions import override
 
 Row = Hashable
 """What equal askers have in common: all that their answer depends on, and what they show."""
 P = TypeVar("P", bound=tuple[Any, ...])
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRow:
+    """The row of askers of one tenant.
+
+    Args:
+        tenant: whose askers wait in the row.
+        answer: all that their answer depends on, and what they show.
+    """
+
+    tenant: str
+    answer: Hashable
 
 
 class Rows(dict[Row, list[P]]):
@@ -33,44 +50,86 @@ class Rows(dict[Row, list[P]]):
             del self[row]
 
 
+@dataclass(frozen=True, slots=True)
+class _Line(Generic[P]):
+    """The places of one row.
+
+    Args:
+        number: of the row, as tie-break.
+        places: of the row, in order.
+        tenant: whose row it is; empty if it is not a row of one tenant.
+        answer: of the row.
+    """
+
+    number: int
+    places: list[P]
+    tenant: str
+    answer: Hashable
+
+    @classmethod
+    def from_row(cls, number: int, row: Row, places: list[P]) -> "_Line[P]":
+        if isinstance(row, TenantRow):
+            return cls(number, places, row.tenant, row.answer)
+        return cls(number, places, "", row)
+
+
 class Turns(Iterator[P]):
-    """A walk along the places of all rows in order, in which the rest of a row can be left out.
+    """A walk along the places of all rows in order, in which the rest of rows can be left out.
 
     Args:
         rows: the places of each row, in order; they do not change meanwhile.
     """
 
-    def __init__(self, rows: Iterable[list[P]]) -> None:
-        self._heads = [(places[0], 0, places) for places in rows]
+    def __init__(self, rows: Mapping[Row, list[P]]) -> None:
+        lines = (_Line.from_row(number, *row) for number, row in enumerate(rows.items()))
+        self._heads = [(line.places[0], line.number, 0, line) for line in lines]
         heapify(self._heads)
-        self._last: tuple[P, int, list[P]] | None = None
-        self._left_out: list[list[P]] = []
+        self._last: tuple[P, int, _Line[P]] | None = None
+        """The place that was returned last, its index, and its line."""
+        self._answers: set[Hashable] = set()
+        self._tenants: set[str] = set()
+        self._answers_until_granted: set[Hashable] = set()
+        self._paused: list[_Line[P]] = []
+        """The lines that were left out until something is granted."""
 
     @override
     def __next__(self) -> P:
         """Return the next place."""
         if self._last is not None:
-            _, at, places = self._last
-            self._resume(places, at + 1)
-        self._last = heappop(self._heads) if self._heads else None
-        if self._last is None:
-            raise StopIteration
-        return self._last[0]
+            _, index, line = self._last
+            self._resume(line, index + 1)
+        self._last = None
+        while self._heads:
+            place, _, index, line = heappop(self._heads)
+            if line.tenant in self._tenants or line.answer in self._answers:
+                continue
+            if line.answer in self._answers_until_granted:
+                self._paused.append(line)
+                continue
+            self._last = place, index, line
+            return place
+        raise StopIteration
 
     def leave_out(self, *, until_granted: bool = False) -> None:
-        """Leave out the rest of the last one's row; or only until `granted` is called."""
+        """Leave out all who have the last one's answer; or only until `granted` is called."""
         assert self._last is not None, "one of the row was tried"
-        if until_granted:
-            self._left_out.append(self._last[2])
-        self._last = None
+        answers = self._answers_until_granted if until_granted else self._answers
+        answers.add(self._last[2].answer)
+
+    def leave_out_tenant(self) -> None:
+        """Leave out the rest of the rows of the last one's tenant; none if it has no such row."""
+        assert self._last is not None, "one of the row was met"
+        if tenant := self._last[2].tenant:
+            self._tenants.add(tenant)
 
     def granted(self) -> None:
         """Take up the rows that were left out until now, behind the last one."""
         assert self._last is not None, "it was tried"
-        for places in self._left_out:
-            self._resume(places, bisect_right(places, self._last[0]))
-        self._left_out.clear()
+        self._answers_until_granted.clear()
+        paused, self._paused = self._paused, []
+        for line in paused:
+            self._resume(line, bisect_right(line.places, self._last[0]))
 
-    def _resume(self, places: list[P], at: int) -> None:
-        if at < len(places):
-            heappush(self._heads, (places[at], at, places))
+    def _resume(self, line: _Line[P], index: int) -> None:
+        if index < len(line.places):
+            heappush(self._heads, (line.places[index], line.number, index, line))

@@ -77,7 +77,7 @@ class Contents:
 
     def turns(self) -> Turns[Place]:
         """Return a walk along the requests that wait, the oldest first; it ends at any change."""
-        return Turns(self._rows.values())
+        return Turns(self._rows)
 
     @property
     def waiting(self) -> int:

@@ -206,7 +206,7 @@ class PoolForecast:
 
     def _place_queue(self) -> None:
         """Place those that have no place, oldest first; one of those that ask for the same."""
-        turns, placed = Turns(self._queue.values()), []
+        turns, placed = Turns(self._queue), []
         for *_, uid in turns:
             try:
                 self._placed[uid] = ranges.take(self._pool, self._unplaced[uid], self._spaces)
