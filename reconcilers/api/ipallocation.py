@@ -32,6 +32,9 @@ PENDING = "Pending"
 ALLOCATED = "Allocated"
 RELEASED = "Released"
 FAILED = "Failed"
+WRITE_REFUSED = "AllocationFailed"
+"""Reason of Ready: the API server refused the write of the range for good. The phase is Pending:
+another pool would not help, as it would if the pool had refused the request."""
 
 
 @with_config(MODEL)

@@ -128,6 +128,8 @@ WORDS: Mapping[str, Words] = {
                     " delete it",
                     "PoolNotReady": "False, phase Pending: the pool hands out nothing; the"
                     " message has its own reason",
+                    "AllocationFailed": "False, phase Pending: the API server refused to store the"
+                    " range; the message has its sentence, and it is tried again each minute",
                     **{
                         reason: text.replace("False", "False, phase Failed")
                         for reason, text in UNMET.items()

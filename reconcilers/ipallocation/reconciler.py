@@ -43,7 +43,14 @@ from controller.conditions import find, is_true, rfc3339
 from controller.meta import Object
 from reconcilers import ranges
 from reconcilers.api import names
-from reconcilers.api.ipallocation import ALLOCATED, FAILED, PENDING, RELEASED, IPAllocation
+from reconcilers.api.ipallocation import (
+    ALLOCATED,
+    FAILED,
+    PENDING,
+    RELEASED,
+    WRITE_REFUSED,
+    IPAllocation,
+)
 from reconcilers.api.networkpool import Assignment, NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding, rendered, with_findings
@@ -123,7 +130,8 @@ class IPAllocationReconciler:
             return SETTLED
         if is_served(allocation):
             return Again(self._settings.requeue_allocated)
-        if allocation.status.phase == FAILED and self._still_refused(allocation):
+        is_refused = allocation.status.phase == FAILED or is_write_refused(allocation)
+        if is_refused and self._still_refused(allocation):
             return Again(self._settings.requeue_failed)
         return await self._wait(allocation)
 
@@ -223,6 +231,14 @@ def is_served(allocation: IPAllocation) -> bool:
         and not allocation.metadata.terminating
         and has_finalizer(allocation, names.FINALIZER_ALLOCATION)
         and ranges.held(allocation) is not None
+    )
+
+
+def is_write_refused(allocation: IPAllocation) -> bool:
+    """Return whether an allocation shows that the API server refused the write of its range."""
+    ready = find(allocation.status.conditions, READY)
+    return (
+        allocation.status.phase == PENDING and ready is not None and ready.reason == WRITE_REFUSED
     )
 
 

@@ -31,7 +31,7 @@ from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, POOL_INDEX, IPAllocation
 from reconcilers.conditions import READY
-from reconcilers.promises.queue import Row, Rows
+from reconcilers.promises.queue import Row, Rows, TenantRow
 
 Place = tuple[datetime, Key]
 """A place in a pool's queue: since when a range is asked for, and the key as tie-break."""
@@ -69,7 +69,12 @@ def row(allocation: IPAllocation) -> Row:
     if spec.is_pinned or ranges.all_held(allocation):
         return allocation.metadata.key
     asked = (spec.type, spec.count, spec.prefixLength, spec.ipFamilyPolicy, spec.ipFamilies)
-    return asked, shown_refusal(allocation)
+    return TenantRow(tenant_of(allocation), (asked, shown_refusal(allocation)))
+
+
+def tenant_of(allocation: IPAllocation) -> str:
+    """Return whom a pool must not serve at the cost of others: the namespace of the tenant."""
+    return allocation.spec.tenantClusterRef.key.namespace
 
 
 @dataclass(frozen=True, slots=True, order=True)

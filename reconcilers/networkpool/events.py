@@ -33,11 +33,12 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.conditions import FOREIGN_MANAGER, READY
 from reconcilers.metrics import IpamMetrics
-from reconcilers.networkpool.pending_promises import WriteResult, Written
+from reconcilers.networkpool.pending_promises import Written
 from reconcilers.networkpool.protocol import Refusal
 from reconcilers.networkpool.status import NO_CAPACITY, TIERS
 from reconcilers.networkpool.view import Unreadable
 from reconcilers.networkpool.window import MinuteWindow
+from reconcilers.promises.results import WriteResult
 from reconcilers.spaces.sharing import OVERLAPPING
 from reconcilers.wording import count_noun
 

@@ -14,7 +14,6 @@ then does the pool get a memory.
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum, auto
 from functools import partial
 from typing import Any, TypeVar
 
@@ -23,15 +22,7 @@ import anyio
 from allocator import AddressRange
 from controller.client import Client
 from controller.conditions import rfc3339
-from controller.errors import (
-    ApiError,
-    Conflict,
-    ControllerError,
-    NotFound,
-    ServerFailure,
-    TooManyRequests,
-    Unauthorized,
-)
+from controller.errors import ControllerError
 from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api import names
@@ -40,6 +31,7 @@ from reconcilers.api.ipallocation import (
     FAILED,
     PENDING,
     REQUIRE_DUAL_STACK,
+    WRITE_REFUSED,
     IPAllocation,
 )
 from reconcilers.api.networkpool import NetworkPool, capped
@@ -49,31 +41,10 @@ from reconcilers.networkpool.choicewords import allocated_message
 from reconcilers.networkpool.protocol import Refusal
 from reconcilers.networkpool.view import View
 from reconcilers.promises.journal import Promise
+from reconcilers.promises.keeping import Kept, refused_message
+from reconcilers.promises.results import WriteResult
 
 T = TypeVar("T")
-
-
-class WriteResult(Enum):
-    """The result of one write."""
-
-    WRITTEN = auto()
-    """The object carries it."""
-    SETTLED = auto()
-    """The object has moved on or is gone; the write can never take effect."""
-    UNKNOWN = auto()
-    """No answer, or one that says to try again: it may or may not have taken effect."""
-    REFUSED = auto()
-    """Refused for good: sending it again does not help."""
-
-    @classmethod
-    def of_error(cls, error: ControllerError) -> "WriteResult":
-        """Return the result of a write that failed with this error."""
-        if isinstance(error, Conflict | NotFound):
-            return cls.SETTLED
-        retryable = isinstance(error, Unauthorized | TooManyRequests | ServerFailure)
-        if retryable or not isinstance(error, ApiError):
-            return cls.UNKNOWN
-        return cls.REFUSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +87,14 @@ class AllocationWriter:
     async def refuse(self, refusals: Sequence[Refusal], now: datetime) -> list[Written]:
         """Mark each refused allocation Failed, with the reason."""
         return await self.write([(r.allocation, refused_status(r, now)) for r in refusals])
+
+    async def void_refused(
+        self, refused: Sequence[Kept[IPAllocation]], now: datetime
+    ) -> list[Written]:
+        """Void promises whose write was refused for good; show on the allocations why."""
+        return await self.write(
+            [(entry.request, refused_write_status(entry, now)) for entry in refused]
+        )
 
     async def write(self, writes: Sequence[tuple[IPAllocation, dict[str, Any]]]) -> list[Written]:
         """Write each status to its allocation; return the results, in order."""
@@ -231,14 +210,25 @@ def _families_status(
 
 def refused_status(refusal: Refusal, now: datetime) -> dict[str, Any]:
     """Return the status of an allocation that cannot be served now."""
-    allocation = refusal.allocation
     failed = Finding(READY, False, refusal.reason, refusal.message)
+    return _waiting_status(refusal.allocation, FAILED, failed, now)
+
+
+def refused_write_status(kept: Kept[IPAllocation], now: datetime) -> dict[str, Any]:
+    """Return the status that voids a promise whose write was refused for good."""
+    failed = Finding(READY, False, WRITE_REFUSED, refused_message(kept.why, now))
+    return _waiting_status(kept.request, PENDING, failed, now)
+
+
+def _waiting_status(
+    allocation: IPAllocation, phase: str, ready: Finding, now: datetime
+) -> dict[str, Any]:
     generation = allocation.metadata.generation
     return {
-        "phase": FAILED,
+        "phase": phase,
         "observedGeneration": generation,
         "conditions": rendered(
-            with_findings(allocation.status.conditions, [failed], generation, now)
+            with_findings(allocation.status.conditions, [ready], generation, now)
         ),
     }
 
@@ -270,15 +260,8 @@ def void_status(allocation: IPAllocation, now: datetime) -> dict[str, Any]:
         f"NetworkPool {allocation.spec.poolRef.name} had lost track of its promises;"
         f" those made before {now.isoformat()} are void"
     )
-    generation = allocation.metadata.generation
     ready = Finding(READY, False, "PoolNotReady", message)
-    return {
-        "phase": PENDING,
-        "observedGeneration": generation,
-        "conditions": rendered(
-            with_findings(allocation.status.conditions, [ready], generation, now)
-        ),
-    }
+    return _waiting_status(allocation, PENDING, ready, now)
 
 
 async def raise_fence(

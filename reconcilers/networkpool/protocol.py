@@ -33,11 +33,12 @@ from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import MAX_ASSIGNMENTS, NetworkPool
 from reconcilers.networkpool.choicewords import describe_choice
-from reconcilers.networkpool.contents import shown_refusal
+from reconcilers.networkpool.contents import shown_refusal, tenant_of
 from reconcilers.networkpool.statusjournal import KIND, memory, settle_pool
 from reconcilers.networkpool.view import Named, View
 from reconcilers.promises.journal import Journal, Promise, PromisedRange, ranges_of
 from reconcilers.promises.queue import Turns
+from reconcilers.promises.shares import NO_LIMITS, Eligibility, Limits, Verdict
 
 
 class MemoryDropped(Exception):
@@ -108,6 +109,15 @@ class Waiting(Iterator[IPAllocation]):
                 return found
         raise StopIteration
 
+    def eligible(self, eligibility: Eligibility) -> Iterator[IPAllocation]:
+        """Yield the rest of them that may get a promise."""
+        for allocation in self:
+            verdict = eligibility.judge(allocation.metadata, tenant_of(allocation))
+            if verdict is Verdict.TENANT_WAITS:
+                self.turns.leave_out_tenant()
+            if verdict is Verdict.ELIGIBLE:
+                yield allocation
+
 
 @dataclass(frozen=True, slots=True)
 class Grant:
@@ -157,7 +167,7 @@ class Choice:
         grants: at most a batch.
         refusals: which cannot be served now; of those that ask for the same, and whose statuses
             say so already, the first one.
-        more: whether a full batch left others for the next pass.
+        more: whether a full batch, or a tenant's share of it, left others for the next pass.
     """
 
     grants: tuple[Grant, ...]
@@ -175,7 +185,13 @@ _REASONS: dict[type[AllocatorError], str] = {
 }
 
 
-def choose(pool: NetworkPool, asking: Waiting, spaces: Sequence[Space], room: int) -> Choice:
+def choose(
+    pool: NetworkPool,
+    asking: Waiting,
+    spaces: Sequence[Space],
+    room: int,
+    eligibility: Eligibility,
+) -> Choice:
     """Serve `asking` in order from `spaces`, at most `room`; smaller ones may pass larger ones.
 
     Those that would be refused as their statuses say already, because one that asks for the same
@@ -183,12 +199,13 @@ def choose(pool: NetworkPool, asking: Waiting, spaces: Sequence[Space], room: in
     """
     grants: list[Grant] = []
     refusals: list[Refusal] = []
-    for allocation in asking:
+    for allocation in asking.eligible(eligibility):
         if len(grants) == room:
             return Choice(tuple(grants), tuple(refusals), more=True)
         try:
             taken_ranges = ranges.take(pool, allocation, spaces)
             grants.append(Grant.from_choice(allocation, taken_ranges, spaces))
+            eligibility.note_promised(tenant_of(allocation))
         except AllocatorError as refused:
             refusal = _refusal(allocation, refused)
             refusals.append(refusal)
@@ -198,7 +215,7 @@ def choose(pool: NetworkPool, asking: Waiting, spaces: Sequence[Space], room: in
                 asking.turns.leave_out(until_granted=of_two)
         else:
             asking.turns.granted()
-    return Choice(tuple(grants), tuple(refusals), more=False)
+    return Choice(tuple(grants), tuple(refusals), more=eligibility.has_more)
 
 
 def _refusal(allocation: IPAllocation, refused: AllocatorError) -> Refusal:
@@ -240,13 +257,15 @@ class Decision:
         return self.settled.with_promises([grant.promise for grant in self.choice.grants])
 
 
-def decide(
+def decide(  # noqa: PLR0913 - what was read, and what limits the choice
     pool: NetworkPool,
     view: View,
     geometry: Sequence[Layout],
     batch: int,
     also_held: Sequence[AddressRange] = (),
     named: Named = tuple,
+    *,
+    limits: Limits = NO_LIMITS,
 ) -> Decision:
     """Return what a pass over `pool` does, given what was read of its allocations.
 
@@ -257,6 +276,7 @@ def decide(
         batch: the most to hand out; with 0, no request is looked at.
         also_held: what others than allocations hold.
         named: returns that by name, where allocations may hold it as well.
+        limits: which allocations may get a range.
     """
     settled = settle_pool(pool, view)
     promised = ranges_of(settled.promises)
@@ -265,8 +285,10 @@ def decide(
         for space, one in product(spaces, also_held):
             space.hold(one)
         room = min(batch, MAX_ASSIGNMENTS - len(settled.promises))
-        asking = Waiting(view, settled.promises)
-        choice = choose(pool, asking, spaces, room) if batch else Choice((), (), more=False)
+        asking, eligibility = Waiting(view, settled.promises), limits.eligibility(settled.promises)
+        choice = Choice((), (), more=False)
+        if batch:
+            choice = choose(pool, asking, spaces, room, eligibility)
         capacities = tuple(space.capacity() for space in spaces)
         return Decision(settled, choice, tuple(geometry), capacities, claimed, named)
 

@@ -10,7 +10,7 @@ A pool in a namespace that `--pool-namespaces` does not name gets the same pass,
 nothing new: its ranges are kept, earlier promises are written, and its figures stay current.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 import structlog
@@ -33,16 +33,16 @@ from controller import (
 )
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.networkpool import MAX_ASSIGNMENTS, NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.conditions import Finding
 from reconcilers.networkpool import status
+from reconcilers.networkpool.contents import tenant_of
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.offers import layout_offers, network_pool_spaces
 from reconcilers.networkpool.pending_promises import (
     AllocationWriter,
     Promised,
-    WriteResult,
     Written,
     at_version,
     new_refusals,
@@ -66,8 +66,11 @@ from reconcilers.networkpool.view import (
     View,
 )
 from reconcilers.networkpool.waitlog import WaitLog
-from reconcilers.promises.due import RETRY, DuePromises
+from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import Promise
+from reconcilers.promises.keeping import Kept, PoolMemory, void_refused
+from reconcilers.promises.results import WriteResult
+from reconcilers.promises.shares import Eligibility, Limits
 from reconcilers.settings import PoolSettings
 from reconcilers.spaces.index import SpaceIndex
 
@@ -115,7 +118,7 @@ class NetworkPoolReconciler:
         self._specs = PoolSpecs(pools, settings.max_addresses)
         self._spaces = spaces or network_pool_spaces(pools, settings.max_addresses)
         self._writer = AllocationWriter(client, settings.width)
-        self._due: dict[Key, DuePromises] = {}
+        self._memories: dict[Key, PoolMemory] = {}
         self._not_before: dict[Key, float] = {}
         self._waits = WaitLog(NETWORK_POOL.kind, clock)
         self._foreign = ForeignManagers(client.field_manager, settings.foreign_silence)
@@ -152,7 +155,7 @@ class NetworkPoolReconciler:
 
     def forget(self, key: Key) -> None:
         """Forget a pool that is gone, or that another replica works on from now on."""
-        self._due.pop(key, None)
+        self._memories.pop(key, None)
         self._reader.forget(key)
         self._foreign.forget(key)
         self._others.forget(key)
@@ -236,13 +239,15 @@ class NetworkPoolReconciler:
         others = self._others
         held, named = others.held(pool), partial(others.named, pool)
         batch = 0 if closed is not None else self._settings.batch
-        decision = decide(pool, view, geometry, batch, held, named)
+        limits = self._limits(pool, view)
+        decision = decide(pool, view, geometry, batch, held, named, limits=limits)
         pool = await self._write_pool(pool, view, decision, closed)
-        written = await self._write_promised(pool, view, decision)
+        written, kept = await self._write_promised(pool, view, decision)
         refusals = new_refusals(decision.choice.refusals)
         refused = await self._writer.refuse(refusals, self._clock.now())
         self._events.allocations.served(pool, written, refusals, refused)
-        return self._next(pool, decision, [*written, *refused])
+        results = [*(entry.result for entry in kept), *(write.result for write in refused)]
+        return self._next(pool, decision, kept, is_unknown=WriteResult.UNKNOWN in results)
 
     async def _write_pool(
         self, pool: NetworkPool, view: View, decision: Decision, closed: Finding | None
@@ -264,17 +269,34 @@ class NetworkPoolReconciler:
             return pool
         if decision.choice.grants:
             promises = [grant.promise for grant in decision.choice.grants]
-            self._due_of(pool).add_own(promises, self._clock.monotonic())
+            self._memory_of(pool).due.add_own(promises, self._clock.monotonic())
         written = with_memory_kept(await self._client.patch_status(NETWORK_POOL, pool, wanted))
         self._events.capacity.status_written(pool, written)
         self._events.allocations.foreign_manager(pool, written)
         self._events.allocations.overlapping(pool, written)
         return written
 
-    def _due_of(self, pool: NetworkPool) -> DuePromises:
+    def _memory_of(self, pool: NetworkPool) -> PoolMemory:
         settings, now = self._settings, self._clock.monotonic()
-        fresh = DuePromises(settings.foreign_patience, settings.resync, now)
-        return self._due.setdefault(pool.metadata.key, fresh)
+        fresh = PoolMemory.begin(settings.foreign_patience, settings.resync, now)
+        return self._memories.setdefault(pool.metadata.key, fresh)
+
+    def _limits(self, pool: NetworkPool, view: View) -> Limits:
+        """Return which allocations of a pool may be promised a range in this pass."""
+
+        def tenant_of_promise(promise: Promise) -> str:
+            allocation = view.find(promise.key)
+            return "" if allocation is None else tenant_of(allocation)
+
+        def eligibility(still_open: Collection[Promise]) -> Eligibility:
+            return self._memory_of(pool).shares.eligibility(
+                still_open,
+                tenant_of_promise,
+                capacity=MAX_ASSIGNMENTS,
+                now=self._clock.monotonic(),
+            )
+
+        return Limits(eligibility)
 
     def _should_drop_settled(self, pool: NetworkPool, decision: Decision) -> bool:
         """Return whether settled promises are to be dropped by a write of their own.
@@ -282,31 +304,46 @@ class NetworkPoolReconciler:
         They are once nothing was promised for a quiet while; before, the next write drops them.
         """
         dropped = len(pool.status.assignments) - len(decision.settled.promises)
-        quiet = self._clock.monotonic() - self._due_of(pool).promised_at
+        quiet = self._clock.monotonic() - self._memory_of(pool).due.promised_at
         return dropped > 0 and quiet >= self._settings.quiet_period
 
     async def _write_promised(
         self, pool: NetworkPool, view: View, decision: Decision
-    ) -> list[Written]:
+    ) -> tuple[list[Written], list[Kept[IPAllocation]]]:
         """Write the new promises to their allocations, and those earlier ones that are due."""
         fresh = [Promised(grant.promise, grant.allocation) for grant in decision.choice.grants]
         new = {grant.promise.identity for grant in decision.choice.grants}
         earlier = [promise for promise in decision.settled.promises if promise.identity not in new]
         due = self._due_promises(pool, view, earlier)
-        written = await self._writer.grant(pool, [*due, *fresh], self._clock.now())
-        for write in written:
-            if write.result is WriteResult.REFUSED:
-                meta = write.allocation.metadata
-                identity = meta.uid, meta.resourceVersion
-                self._due_of(pool).note_rejected(identity, self._clock.monotonic())
-        return written
+        return await self._keep(pool, [*due, *fresh])
+
+    async def _keep(
+        self, pool: NetworkPool, promised: Sequence[Promised]
+    ) -> tuple[list[Written], list[Kept[IPAllocation]]]:
+        """Write promises to their allocations; void those whose write is refused for good.
+
+        Returns:
+            The writes, and what became of the promises.
+        """
+        written = await self._writer.grant(pool, promised, self._clock.now())
+        kept = [
+            Kept(one.promise, one.allocation, write.result, str(write.error or ""))
+            for one, write in zip(promised, written, strict=True)
+        ]
+        memory = self._memory_of(pool)
+        return written, await void_refused(kept, self._void, memory, self._clock)
+
+    async def _void(self, refused: Sequence[Kept[IPAllocation]]) -> list[WriteResult]:
+        """Void promises whose write was refused for good; return the results, in order."""
+        written = await self._writer.void_refused(refused, self._clock.now())
+        return [write.result for write in written]
 
     def _due_promises(
         self, pool: NetworkPool, view: View, still_open: Sequence[Promise]
     ) -> list[Promised]:
         """Return the open promises that are due, with their allocations."""
         identities = {promise.identity for promise in still_open}
-        due = self._due_of(pool).due(read_journal(pool).promises, self._clock.monotonic())
+        due = self._memory_of(pool).due.due(read_journal(pool).promises, self._clock.monotonic())
         return [
             promised
             for promise in due
@@ -314,25 +351,41 @@ class NetworkPoolReconciler:
             for promised in at_version(promise, view)
         ]
 
-    def _next(self, pool: NetworkPool, decision: Decision, written: list[Written]) -> Outcome:
-        """Return when the next pass is due."""
+    def _next(
+        self,
+        pool: NetworkPool,
+        decision: Decision,
+        kept: Sequence[Kept[IPAllocation]],
+        *,
+        is_unknown: bool,
+    ) -> Outcome:
+        """Return when the next pass is due.
+
+        Args:
+            pool: as it was written last.
+            decision: of this pass.
+            kept: what became of the promises that it wrote.
+            is_unknown: whether it is not known of some write if it took effect.
+        """
         done = {
-            (one.allocation.metadata.uid, one.allocation.metadata.resourceVersion)
-            for one in written
-            if one.result in {WriteResult.WRITTEN, WriteResult.SETTLED}
+            entry.promise.identity
+            for entry in kept
+            if entry.result in {WriteResult.WRITTEN, WriteResult.SETTLED}
         }
         if decision.choice.more and done:
             return Again(0)
-        if any(one.result is WriteResult.UNKNOWN for one in written):
+        if is_unknown:
             return Again(RETRY)
         unwritten = [
             promise for promise in decision.journal.promises if promise.identity not in done
         ]
-        settings = self._settings
+        settings, memory, now = self._settings, self._memory_of(pool), self._clock.monotonic()
         rest = settings.requeue_after_work if decision.choice.grants else settings.resync
-        promise = self._due_of(pool).next_in(unwritten, self._clock.monotonic())
+        promise = memory.due.next_in(unwritten, now)
+        deferral = memory.shares.next_in(now)
         event = self._events.capacity.record_due(pool)
-        return Again(min(wait for wait in (rest, promise, event) if wait is not None))
+        waits = (rest, promise, deferral, event)
+        return Again(min(wait for wait in waits if wait is not None))
 
     async def _report_unknown(self, pool: NetworkPool, behind: Behind) -> None:
         """Report on the pool that nothing is handed out while it is unknown what is held.
@@ -399,7 +452,7 @@ class NetworkPoolReconciler:
         if status.differs(pool.status, wanted):
             pool = await self._client.patch_status(NETWORK_POOL, pool, wanted)
         due = self._due_promises(pool, view, settle_pool(pool, view).promises)
-        await self._writer.grant(pool, due, self._clock.now())
+        await self._keep(pool, due)
         return Blocked("Deleting", self._settings.requeue_deleting)
 
     async def _blockers(self, pool: NetworkPool) -> tuple[int, View]:

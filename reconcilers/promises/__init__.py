@@ -9,5 +9,8 @@ it.
     journal   promises, journals, and the journal as an annotation
     settling  which promises are over
     queue     the askers that wait, in rows of equal askers
+    shares    which of them may get a promise, so that no tenant starves the others
     due       which open promises a replica writes to their requests now
+    results   what becomes of one write
+    keeping   what becomes of promises: voided, if their write was refused for good
 """

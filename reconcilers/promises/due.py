@@ -2,22 +2,19 @@
 
 A replica writes its own promises at once. It writes a promise of another replica only after it saw
 that promise unchanged for a while, so that two live replicas do not double every write. If the
-write of a promise is rejected for good, by an admission webhook for example, the promise stays in
-the journal, and the replica retries once per resync.
+write of a promise is rejected for good, by an admission webhook for example, the replica retries
+once per resync, as long as the promise is open.
 """
 
 from collections.abc import Iterable, Sequence
 
-from reconcilers.promises.journal import Promise
+from reconcilers.promises.journal import Identity, Promise
 
 RETRY = 1.0
 """Seconds until a promise is tried again that was due and could not be written.
 
 The view had not read as far as the promised version.
 """
-
-Identity = tuple[str, str]
-"""The uid and resourceVersion of a promise."""
 
 
 class DuePromises:

@@ -33,6 +33,10 @@ MOST_RANGES = 400
 """The most ranges that the open promises of one annotation may have together."""
 
 
+Identity = tuple[str, str]
+"""The uid and resourceVersion of a promise."""
+
+
 @dataclass(frozen=True, slots=True)
 class PromisedRange:
     """A range of a promise.
@@ -67,7 +71,7 @@ class Promise:
     choice: str = ""
 
     @property
-    def identity(self) -> tuple[str, str]:
+    def identity(self) -> Identity:
         """The uid and resourceVersion: a request has at most one promise for each version."""
         return self.uid, self.resourceVersion
 

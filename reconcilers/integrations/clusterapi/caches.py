@@ -29,6 +29,7 @@ from reconcilers.integrations.clusterapi.api import (
 from reconcilers.integrations.clusterapi.statuses import record_of, shown_reason, waits
 from reconcilers.integrations.core.contents import SPACE_INDEX, Holding
 from reconcilers.networkpool.view import check_holders
+from reconcilers.promises.queue import TenantRow
 
 KINDS: tuple[Resource[Any], ...] = (*api.POOLS, NETWORK_POOL)
 """All kinds of pools that claims may name."""
@@ -138,7 +139,8 @@ def claim_holding(claim: IPAddressClaim, space: PoolSpace) -> Holding:
     if created is None or not waits(claim):
         return Holding()
     # What a claim gets depends on its pool alone, unless an IPAddress has its name.
-    return Holding(place=(created, claim.metadata.key), row=shown_reason(claim))
+    row = TenantRow(claim.metadata.namespace, shown_reason(claim))
+    return Holding(place=(created, claim.metadata.key), row=row)
 
 
 def address_holding(address: IPAddress, space: PoolSpace) -> Holding:

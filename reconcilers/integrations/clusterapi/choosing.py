@@ -27,6 +27,7 @@ from reconcilers.integrations.clusterapi.statuses import shows
 from reconcilers.integrations.core.rules import Choice, Refusal, Refused, View, choose
 from reconcilers.networkpool.view import UnreadableObject
 from reconcilers.promises.settling import settle
+from reconcilers.promises.shares import NO_LIMITS, Limits
 
 
 def blocks_of(space: PoolSpace, addresses: AddressRange) -> AddressRange:
@@ -58,6 +59,7 @@ class Chooser:
         view: its claims and IPAddresses.
         restored: the claims that may still get an IPAddress from a restore; None for none.
         closed: why the pool hands out no further address; empty if it does.
+        limits: which claims may get an address.
     """
 
     caches: ClaimCaches
@@ -67,6 +69,7 @@ class Chooser:
     view: View[IPAddressClaim]
     restored: RestoredClaims | None = None
     closed: str = ""
+    limits: Limits = NO_LIMITS
 
     def choose(
         self, also_held: Sequence[AddressRange], batch: int, *, refuse_each: bool = False
@@ -94,6 +97,7 @@ class Chooser:
             take=lambda claim: self._take_blocks(claim, promised, also_held),
             shows=lambda refusal: not refuse_each and _is_shown(refusal),
             batch=batch,
+            limits=self.limits,
         )
 
     def _take_blocks(

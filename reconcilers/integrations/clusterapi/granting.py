@@ -29,10 +29,11 @@ from reconcilers.integrations.clusterapi.choosing import blocks_of
 from reconcilers.integrations.clusterapi.claimevents import ClaimEvents, Reported
 from reconcilers.integrations.clusterapi.statuses import message_of, shows, with_ready
 from reconcilers.integrations.core.concurrency import run_concurrently
-from reconcilers.integrations.core.passes import Kept
 from reconcilers.integrations.core.rules import Refusal
-from reconcilers.networkpool.pending_promises import WriteResult
+from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import Promise
+from reconcilers.promises.keeping import Kept, refused_message
+from reconcilers.promises.results import WriteResult
 
 Granted = tuple[Promise, IPAddressClaim]
 """A promise, and the claim at exactly the version that it names."""
@@ -61,7 +62,7 @@ class Granting:
 
     async def keep(
         self, granted: Sequence[Granted], pool: Any, pool_kind: Resource[Any], space: PoolSpace
-    ) -> list[Kept]:
+    ) -> list[Kept[IPAddressClaim]]:
         """Keep these promises, several at once; return what became of each.
 
         Args:
@@ -70,29 +71,56 @@ class Granting:
             pool_kind: the kind of `pool`.
             space: what it hands out.
         """
-        results: list[Kept] = []
+        results: list[Kept[IPAddressClaim]] = []
         written: list[Reported] = []
 
-        async def keep_one(one: Granted) -> None:
-            promise, claim = one
+        async def keep_one(promise: Promise, claim: IPAddressClaim) -> None:
+            kept = partial(Kept, promise, claim)
             try:
                 written.append(await self._keep(promise, claim, pool, pool_kind, space))
-            except (ControllerError, NotOurs) as error:
-                result = (
-                    WriteResult.REFUSED
-                    if isinstance(error, NotOurs)
-                    else WriteResult.of_error(error)
-                )
-                if result is WriteResult.REFUSED:
-                    failed = Finding(READY, False, ALLOCATION_FAILED, str(error))
-                    written.extend(await self._write_finding(claim, failed))
-                results.append((promise, result))
-            else:
-                results.append((promise, WriteResult.WRITTEN))
+                results.append(kept(WriteResult.WRITTEN))
+            except NotOurs as error:
+                # The next choice sees the IPAddress that is in the way.
+                results.append(kept(WriteResult.REFUSED, str(error), retry_after=RETRY))
+            except ControllerError as error:
+                results.append(kept(WriteResult.of_error(error), str(error)))
 
-        await run_concurrently([partial(keep_one, one) for one in granted], self._width)
+        await run_concurrently([partial(keep_one, *one) for one in granted], self._width)
         self._events.record(pool_kind, pool, written)
         return results
+
+    async def void_refused(
+        self, refused: Sequence[Kept[IPAddressClaim]], pool: Any, pool_kind: Resource[Any]
+    ) -> list[WriteResult]:
+        """Void promises whose write was refused for good; show on the claims why.
+
+        Args:
+            refused: the promises, with their claims.
+            pool: whose promises they are.
+            pool_kind: the kind of `pool`.
+
+        Returns:
+            What became of each voiding write, in order.
+        """
+        results: dict[int, WriteResult] = {}
+        written: list[Reported] = []
+
+        async def void_one(number: int, entry: Kept[IPAddressClaim]) -> None:
+            kind, now = self._caches.claim_kind, self._clock.now()
+            finding = Finding(READY, False, ALLOCATION_FAILED, refused_message(entry.why, now))
+            status = with_ready(entry.request, finding, kind.version, now)
+            try:
+                claim = await self._client.patch_status(kind, entry.request, status)
+            except ControllerError as error:
+                results[number] = WriteResult.of_error(error)
+            else:
+                results[number] = WriteResult.WRITTEN
+                written.append((claim, Finding(READY, False, ALLOCATION_FAILED, entry.why)))
+
+        work = [partial(void_one, number, entry) for number, entry in enumerate(refused)]
+        await run_concurrently(work, self._width)
+        self._events.record(pool_kind, pool, written)
+        return [results[number] for number in range(len(refused))]
 
     async def _keep(
         self,

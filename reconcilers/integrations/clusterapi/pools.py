@@ -12,6 +12,7 @@ The status is written last, from what the caches show then.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from typing_extensions import override
@@ -57,8 +58,8 @@ from reconcilers.integrations.clusterapi.statuses import waits
 from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.passes import JournalReconciler
 from reconcilers.integrations.core.rules import Choice, Refusal, View
-from reconcilers.networkpool.pending_promises import WriteResult
 from reconcilers.networkpool.view import HOLDERS_UNKNOWN, holders_unknown_message
+from reconcilers.promises.keeping import Kept
 from reconcilers.settings import PoolSettings
 from reconcilers.wording import count_noun
 
@@ -226,16 +227,18 @@ class PoolReconciler(JournalReconciler[Any]):
         also_held = await self.also_held(pool, space)
         view = self._parts.reader.renewed(view, self.kind, pool.metadata.key, space)
         restored = self._parts.restored
-        closed = self.why_closed(pool)
-        chooser = Chooser(self._parts.caches, self.kind, pool, space, view, restored, closed)
+        closed, limits = self.why_closed(pool), self._limits(pool)
+        chooser = Chooser(
+            self._parts.caches, self.kind, pool, space, view, restored, closed, limits
+        )
         choice = chooser.choose(also_held, self._parts.settings.batch)
         promised = [grant.promise for grant in choice.grants]
         pool = await self._promise(pool, choice.journal, promised, choice.settled)
-        results = await self._keep(pool, space, view, choice)
+        kept = await self._keep(pool, space, view, choice)
         await self._parts.granting.refuse(choice.refusals, pool, self.kind)
         leftover = await self._parts.leftovers.collect(self.kind, view, choice)
         await self._write_status(pool, space)
-        outcome = self._next(pool, choice.settled, results, more=choice.more)
+        outcome = self._next(pool, choice.settled, kept, more=choice.more)
         later = restored.seconds_until_next(space_name(self.kind, pool.metadata.key))
         return _sooner(_sooner(outcome, leftover), later)
 
@@ -245,7 +248,7 @@ class PoolReconciler(JournalReconciler[Any]):
         space: PoolSpace,
         view: View[IPAddressClaim],
         choice: Choice[IPAddressClaim],
-    ) -> list[WriteResult]:
+    ) -> list[Kept[IPAddressClaim]]:
         """Keep the new promises, and those earlier ones that are due."""
         fresh = [(grant.promise, grant.request) for grant in choice.grants]
         due = self._earlier(pool, choice.journal, (promise for promise, _ in fresh))
@@ -255,9 +258,10 @@ class PoolReconciler(JournalReconciler[Any]):
         granting = self._parts.granting
         kept = await granting.keep([*earlier, *fresh], pool, self.kind, space)
         self._parts.reader.note_kept(
-            self.kind, pool.metadata.key, [promise for promise, _ in kept]
+            self.kind, pool.metadata.key, [entry.promise for entry in kept]
         )
-        return self._note(pool, kept)
+        void = partial(granting.void_refused, pool=pool, pool_kind=self.kind)
+        return await self._void_refused(pool, kept, void)
 
     async def _reconcile_deleted(self, pool: Any) -> Outcome:
         """Take the finalizer off when no IPAddress names the pool and nothing is promised.

@@ -9,8 +9,8 @@ it holds is unknown. The pass is called again when that object changes.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 
@@ -20,11 +20,19 @@ from controller.clock import Clock
 from controller.errors import Conflict, NotFound
 from controller.meta import Key, Object, Version
 from controller.outcome import SETTLED, Again, Blocked, Outcome
-from reconcilers.networkpool.pending_promises import WriteResult
 from reconcilers.networkpool.view import Behind, Unreadable
 from reconcilers.networkpool.waitlog import WaitLog
-from reconcilers.promises.due import RETRY, DuePromises
-from reconcilers.promises.journal import ANNOTATION, AnnotatedJournal, Journal, Promise
+from reconcilers.promises.due import RETRY
+from reconcilers.promises.journal import (
+    ANNOTATION,
+    MOST_RANGES,
+    AnnotatedJournal,
+    Journal,
+    Promise,
+)
+from reconcilers.promises.keeping import Kept, PoolMemory, Void, void_refused
+from reconcilers.promises.results import WriteResult
+from reconcilers.promises.shares import Eligibility, Limits, no_tenant, tenant_of_namespace
 from reconcilers.settings import PoolSettings
 
 ATTEMPTS = 5
@@ -38,8 +46,7 @@ NOT_STORED = (
 log = structlog.get_logger(__name__)
 
 PoolT = TypeVar("PoolT", bound=Object)
-Kept = tuple[Promise, WriteResult]
-"""A promise, and the result of the write that was to keep it."""
+RequestT = TypeVar("RequestT", bound=Object)
 
 
 class PassCaches(Protocol):
@@ -79,7 +86,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
         self._client = client
         self._clock = clock
         self._settings = settings
-        self._due: dict[Key, DuePromises] = {}
+        self._memories: dict[Key, PoolMemory] = {}
         self._unreadable: dict[Key, str] = {}
         """By pool: which objects that cannot be decoded were logged."""
         self._waits = WaitLog(self.kind.kind, clock)
@@ -156,7 +163,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
     def forget(self, key: Key) -> None:
         """Forget an object that another replica works on from now on."""
         self._unreadable.pop(key, None)
-        self._due.pop(key, None)
+        self._memories.pop(key, None)
         self._waits.forget(key)
         self._not_stored_until.pop(key, None)
         self._forget(key)
@@ -198,10 +205,25 @@ class JournalReconciler(ABC, Generic[PoolT]):
         self._not_stored_until.pop(key, None)
         return written
 
-    def _due_of(self, pool: PoolT) -> DuePromises:
+    def _memory_of(self, pool: PoolT) -> PoolMemory:
         settings, now = self._settings, self._clock.monotonic()
-        fresh = DuePromises(settings.foreign_patience, settings.resync, now)
-        return self._due.setdefault(pool.metadata.key, fresh)
+        fresh = PoolMemory.begin(settings.foreign_patience, settings.resync, now)
+        return self._memories.setdefault(pool.metadata.key, fresh)
+
+    def _limits(self, pool: PoolT) -> Limits:
+        """Return which requests of a pool may be promised something in this pass."""
+        # All requests of a pool with a namespace are in it: there are no tenants to tell apart.
+        tenant_of = no_tenant if self.kind.namespaced else tenant_of_namespace
+
+        def eligibility(still_open: Collection[Promise]) -> Eligibility:
+            return self._memory_of(pool).shares.eligibility(
+                still_open,
+                lambda promise: tenant_of(promise.key),
+                capacity=MOST_RANGES,
+                now=self._clock.monotonic(),
+            )
+
+        return Limits(eligibility, tenant_of)
 
     async def _promise(
         self, pool: PoolT, journal: Journal, added: Sequence[Promise], settled: Journal
@@ -217,7 +239,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
             added: those of its promises that are new.
             settled: the journal as it was, without what is settled.
         """
-        due, now = self._due_of(pool), self._clock.monotonic()
+        due, now = self._memory_of(pool).due, self._clock.monotonic()
         if added:
             due.add_own(added, now)
             return await self._write_journal(pool, journal)
@@ -231,34 +253,34 @@ class JournalReconciler(ABC, Generic[PoolT]):
     ) -> Iterable[Promise]:
         """Yield the promises of the journal that are due and were not made just now."""
         new = {promise.identity for promise in fresh}
-        due = self._due_of(pool).due(journal.promises, self._clock.monotonic())
+        due = self._memory_of(pool).due.due(journal.promises, self._clock.monotonic())
         return (promise for promise in due if promise.identity not in new)
 
-    def _note(self, pool: PoolT, kept: Sequence[Kept]) -> list[WriteResult]:
-        """Note which promises were refused for good; return the results."""
-        due, now = self._due_of(pool), self._clock.monotonic()
-        for promise, result in kept:
-            if result is WriteResult.REFUSED:
-                due.note_rejected(promise.identity, now)
-        return [result for _, result in kept]
+    async def _void_refused(
+        self, pool: PoolT, kept: Sequence[Kept[RequestT]], void: Void[RequestT]
+    ) -> list[Kept[RequestT]]:
+        """Void the promises whose write was refused for good; return what became of all."""
+        return await void_refused(kept, void, self._memory_of(pool), self._clock)
 
     def _next(
-        self, pool: PoolT, settled: Journal, results: Sequence[WriteResult], *, more: bool
+        self, pool: PoolT, settled: Journal, kept: Sequence[Kept[Any]], *, more: bool
     ) -> Outcome:
         """Return when the next pass is due.
 
         Args:
             pool: as it was written last.
             settled: the journal as it was, without what is settled.
-            results: of the writes of this pass.
+            kept: what became of the promises that this pass wrote.
             more: whether a full batch left others for the next pass.
         """
+        results = {entry.result for entry in kept}
         if more and WriteResult.WRITTEN in results:
             return Again(0)
         if WriteResult.UNKNOWN in results or more:
             return Again(RETRY)
-        if not self._journals.read(pool.metadata).promises:
-            return SETTLED
-        quiet = self._settings.quiet_period
-        wait = self._due_of(pool).next_in(settled.promises, self._clock.monotonic())
-        return Again(quiet if wait is None else min(wait, quiet))
+        memory, now = self._memory_of(pool), self._clock.monotonic()
+        waits = [memory.shares.next_in(now)]
+        if self._journals.read(pool.metadata).promises:
+            waits += [self._settings.quiet_period, memory.due.next_in(settled.promises, now)]
+        wait = min((seconds for seconds in waits if seconds is not None), default=None)
+        return SETTLED if wait is None else Again(wait)

@@ -4,15 +4,17 @@ A promise may be written only to the very version of the request that it names, 
 effect at most once, and is settled for good when that object has moved on or is gone.
 """
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from allocator import AddressRange
 from controller.meta import Key, Object
-from reconcilers.integrations.core.contents import Contents
+from reconcilers.integrations.core.contents import Contents, Place
 from reconcilers.promises.journal import MOST_RANGES, Journal, Promise, PromisedRange
+from reconcilers.promises.queue import Turns
 from reconcilers.promises.settling import Effects, settle
+from reconcilers.promises.shares import NO_LIMITS, Eligibility, Limits, Verdict
 
 R = TypeVar("R", bound=Object)
 
@@ -85,7 +87,7 @@ class Choice(Generic[R]):
         settled: the journal as it was, without what is settled.
         grants: at most a batch.
         refusals: which cannot be served now; of equal requests that show it already, the first.
-        more: whether a full batch left others for the next pass.
+        more: whether a full batch, or a tenant's share of it, left others for the next pass.
     """
 
     settled: Journal
@@ -124,6 +126,7 @@ def choose(  # noqa: PLR0913 - what was read, and the space
     take: Take[R],
     shows: Callable[[Refusal[R]], bool],
     batch: int,
+    limits: Limits = NO_LIMITS,
 ) -> Choice[R]:
     """Serve the requests that wait, the oldest first, from what is neither held nor promised.
 
@@ -137,8 +140,10 @@ def choose(  # noqa: PLR0913 - what was read, and the space
         take: takes blocks for one request.
         shows: returns whether the object of a request shows a refusal already.
         batch: the most to serve in one pass.
+        limits: which requests may be served.
     """
     settled = settle(journal, kind, view, view.effects)
+    eligibility = limits.eligibility(settled.promises)
     promised = {promise.uid for promise in settled.promises}
     room = min(batch, MOST_RANGES - settled.range_count)
     grants: list[Grant[R]] = []
@@ -151,10 +156,7 @@ def choose(  # noqa: PLR0913 - what was read, and the space
             for part in promise.ranges:
                 space.hold(to_blocks(part.range))
         turns = view.contents.turns()
-        for _, key in turns:
-            request = view.find(key)
-            if request is None or request.metadata.uid in promised:
-                continue
+        for request in _eligible(turns, view, promised, eligibility, limits.tenant_of):
             if len(grants) >= room:
                 return Choice(settled, grants, refusals, more=True)
             try:
@@ -167,7 +169,35 @@ def choose(  # noqa: PLR0913 - what was read, and the space
             if blocks_taken is not None:
                 addresses = to_addresses(blocks_taken)
                 grants.append(Grant(request, _promise(kind, request, addresses)))
-    return Choice(settled, grants, refusals, more=False)
+                eligibility.note_promised(limits.tenant_of(request.metadata.key))
+    return Choice(settled, grants, refusals, more=eligibility.has_more)
+
+
+def _eligible(
+    turns: Turns[Place],
+    view: View[R],
+    promised: Container[str],
+    eligibility: Eligibility,
+    tenant_of: Callable[[Key], str],
+) -> Iterator[R]:
+    """Yield the requests that wait and may get a promise, the oldest first.
+
+    Args:
+        turns: a walk along the requests that wait.
+        view: what was read.
+        promised: uids of the requests that have an open promise.
+        eligibility: which of the others may get one.
+        tenant_of: returns the tenant of a request.
+    """
+    for _, key in turns:
+        request = view.find(key)
+        if request is None or request.metadata.uid in promised:
+            continue
+        verdict = eligibility.judge(request.metadata, tenant_of(key))
+        if verdict is Verdict.TENANT_WAITS:
+            turns.leave_out_tenant()
+        if verdict is Verdict.ELIGIBLE:
+            yield request
 
 
 def _promise(kind: str, request: Object, addresses: AddressRange) -> Promise:

@@ -23,7 +23,6 @@ from controller.meta import OwnerReference, Version
 from reconcilers.api import names
 from reconcilers.integrations.core.concurrency import run_concurrently
 from reconcilers.integrations.core.owners import owner_reference, rendered_owner
-from reconcilers.integrations.core.passes import Kept
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     GROUP,
@@ -35,8 +34,9 @@ from reconcilers.integrations.kubermatic.api import (
     IPAMPool,
 )
 from reconcilers.integrations.kubermatic.planning import Grant
-from reconcilers.networkpool.pending_promises import WriteResult
 from reconcilers.promises.journal import Promise, PromisedRange
+from reconcilers.promises.keeping import Kept
+from reconcilers.promises.results import WriteResult
 from reconcilers.releaselog import holder_fields
 
 _log = structlog.get_logger(__name__)
@@ -160,9 +160,9 @@ class Allocations:
         await run_concurrently([partial(make_one, one) for one in grants], self._width)
         return made, failed
 
-    async def keep(self, granted: Sequence[Granted], pool: IPAMPool) -> list[Kept]:
+    async def keep(self, granted: Sequence[Granted], pool: IPAMPool) -> list[Kept[IPAMAllocation]]:
         """Write what is promised; return what became of each."""
-        results: list[Kept] = []
+        results: list[Kept[IPAMAllocation]] = []
 
         async def keep_one(promise: Promise, allocation: IPAMAllocation) -> None:
             # Not the cluster's datacenter: it may have moved since, or a cache be behind.
@@ -178,9 +178,10 @@ class Allocations:
                     Version.from_object(allocation),
                     {"metadata": metadata, "spec": spec},
                 )
-                results.append((promise, WriteResult.WRITTEN))
+                results.append(Kept(promise, allocation, WriteResult.WRITTEN))
             except ControllerError as error:
-                results.append((promise, WriteResult.of_error(error)))
+                result = WriteResult.of_error(error)
+                results.append(Kept(promise, allocation, result, str(error)))
 
         await run_concurrently([partial(keep_one, *one) for one in granted], self._width)
         return results
@@ -203,15 +204,32 @@ class Allocations:
 
     async def void(self, found: Sequence[IPAMAllocation], since: str) -> None:
         """Write each once, so that no promise to its present version can be kept."""
-        patch = {"metadata": {"annotations": {VOIDED: since}}}
 
         async def void_one(one: IPAMAllocation) -> None:
-            try:
-                await self._client.patch(ALLOCATIONS, Version.from_object(one), patch)
-            except (Conflict, NotFound):
-                return  # it has moved on, which voids as well
+            await self._tolerant(self._void(one, since))
 
         await run_concurrently([partial(void_one, one) for one in found], self._width)
+
+    async def try_void(
+        self, allocations: Sequence[IPAMAllocation], since: str
+    ) -> list[WriteResult]:
+        """Write each once, as `void` does; return what became of each write, in order."""
+        results: dict[int, WriteResult] = {}
+
+        async def void_one(number: int, allocation: IPAMAllocation) -> None:
+            try:
+                await self._void(allocation, since)
+                results[number] = WriteResult.WRITTEN
+            except ControllerError as error:
+                results[number] = WriteResult.of_error(error)
+
+        work = [partial(void_one, *numbered) for numbered in enumerate(allocations)]
+        await run_concurrently(work, self._width)
+        return [results[number] for number in range(len(allocations))]
+
+    async def _void(self, allocation: IPAMAllocation, since: str) -> None:
+        patch = {"metadata": {"annotations": {VOIDED: since}}}
+        await self._client.patch(ALLOCATIONS, Version.from_object(allocation), patch)
 
     async def delete(self, found: Sequence[IPAMAllocation], reason: str) -> None:
         """Delete allocations as they were read.

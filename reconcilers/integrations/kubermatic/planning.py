@@ -15,6 +15,7 @@ from reconcilers.integrations.kubermatic.api import Cluster, IPAMAllocation
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, Problem, held, problems
 from reconcilers.integrations.kubermatic.spaces import DatacenterSpace
 from reconcilers.promises.journal import Journal
+from reconcilers.promises.shares import Eligibility, Verdict
 
 POOL_EXHAUSTED = "PoolExhausted"
 MOST_PARTS = 200
@@ -67,12 +68,14 @@ class Decided:
         plans: the plan of each datacenter that can be served.
         by_cluster: the problem of each cluster; None if it has none.
         problems: those of the pool.
+        eligibility: which allocations may be promised something.
     """
 
     journal: Journal
     plans: dict[str, Plan] = field(default_factory=dict)
     by_cluster: dict[Key, Problem | None] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    eligibility: Eligibility = field(default_factory=Eligibility)
 
     @property
     def grants(self) -> list[Grant]:
@@ -111,6 +114,7 @@ class Content:
         allocations: those of the pool whose `dc` is this one.
         promised: what is promised and not written yet, by the uid of the allocation.
         find: returns the allocation of the pool in a namespace.
+        eligibility: which allocations may be promised something.
     """
 
     pool: str
@@ -119,6 +123,14 @@ class Content:
     allocations: Sequence[IPAMAllocation]
     promised: Mapping[str, Sequence[AddressRange]]
     find: Callable[[str], IPAMAllocation | None]
+    eligibility: Eligibility = field(default_factory=Eligibility)
+
+    def may_be_promised(self, allocation: IPAMAllocation) -> bool:
+        """Return whether something may be promised to an allocation now."""
+        meta = allocation.metadata
+        if meta.terminating or meta.uid in self.promised:
+            return False
+        return self.eligibility.judge(meta, meta.namespace) is Verdict.ELIGIBLE
 
 
 def plan(content: Content, clusters: Iterable[Cluster], room: int) -> Plan:
@@ -134,7 +146,7 @@ def plan(content: Content, clusters: Iterable[Cluster], room: int) -> Plan:
     for cluster in clusters:
         allocation = content.find(cluster.namespace)
         if allocation is not None:
-            if allocation.metadata.terminating or allocation.metadata.uid in content.promised:
+            if not content.may_be_promised(allocation):
                 continue
             fault = made.faults.get(allocation.metadata.key)
             if fault is not None:

@@ -57,10 +57,11 @@ from reconcilers.integrations.kubermatic.reading import (
 )
 from reconcilers.integrations.kubermatic.reports import RECONCILING_ERROR, Reports
 from reconcilers.integrations.kubermatic.spaces import NO_DATACENTERS, space_of
-from reconcilers.networkpool.pending_promises import WriteResult
 from reconcilers.networkpool.view import HOLDERS_UNKNOWN, Behind, holders_unknown_message
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import MOST_RANGES, Journal, Promise
+from reconcilers.promises.keeping import Kept
+from reconcilers.promises.results import WriteResult
 from reconcilers.promises.settling import settle
 from reconcilers.settings import PoolSettings
 from reconcilers.spaces.index import SpaceIndex
@@ -178,7 +179,9 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         self, pool: IPAMPool, view: View, without: Collection[Key] = frozenset()
     ) -> Decided:
         """Decide about all datacenters of a pool; nothing is for the clusters `without`."""
-        decided = Decided(settle(JOURNALS.read(pool.metadata), JOURNALS.kind, view))
+        journal = settle(JOURNALS.read(pool.metadata), JOURNALS.kind, view)
+        eligibility = self._limits(pool).eligibility(journal.promises)
+        decided = Decided(journal, eligibility=eligibility)
         room = min(self._settings.batch, MOST_RANGES - decided.journal.range_count)
         if not pool.spec.datacenters:
             decided.problems.append(Problem(INVALID_POOL, NO_DATACENTERS))
@@ -232,6 +235,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
             here,
             promised,
             lambda namespace: view.find(Key(namespace, pool.metadata.name)),
+            decided.eligibility,
         )
         return plan(content, clusters, room)
 
@@ -244,13 +248,13 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         added = [promise for promise, _ in fresh]
         journal = decided.journal.with_promises(added)
         pool = await self._promise(pool, journal, added, decided.journal)
-        results = await self._keep(pool, view, journal, fresh)
+        kept = await self._keep(pool, view, journal, fresh)
         await self._allocations.repair(self._complete(pool, view, journal), pool)
         self._held[pool.metadata.key] = self._find_held(pool)
-        self._report(pool, view, decided, failed)
+        self._report(pool, view, decided, [*_unmade(failed), *self._refused(kept)])
         if failed:
             return Again(RETRY)
-        return self._next(pool, decided.journal, results, more=decided.more)
+        return self._next(pool, decided.journal, kept, more=decided.more)
 
     def _log_released(self, pool: IPAMPool) -> None:
         """Log the allocations that are gone since the last pass; KKP deletes most of them."""
@@ -359,11 +363,24 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
 
     async def _keep(
         self, pool: IPAMPool, view: View, journal: Journal, fresh: Sequence[Granted]
-    ) -> list[WriteResult]:
+    ) -> list[Kept[IPAMAllocation]]:
         """Keep the new promises, and those earlier ones that are due."""
         earlier = self._earlier(pool, journal, (promise for promise, _ in fresh))
         granted = [*fresh, *self._still_possible(pool, view, earlier)]
-        return self._note(pool, await self._allocations.keep(granted, pool))
+        kept = await self._allocations.keep(granted, pool)
+        return await self._void_refused(pool, kept, self._void)
+
+    async def _void(self, refused: Sequence[Kept[IPAMAllocation]]) -> list[WriteResult]:
+        """Void promises whose write was refused for good; return the results, in order."""
+        allocations = [entry.request for entry in refused]
+        return await self._allocations.try_void(allocations, self._clock.now().isoformat())
+
+    def _refused(self, kept: Sequence[Kept[IPAMAllocation]]) -> Iterable[tuple[Key, str]]:
+        """Yield the clusters whose addresses could not be written for good, with the reason."""
+        for entry in kept:
+            cluster = self._caches.cluster_in(entry.request.metadata.namespace)
+            if entry.result is WriteResult.REFUSED and cluster is not None:
+                yield cluster.metadata.key, entry.why
 
     def _still_possible(
         self, pool: IPAMPool, view: View, promises: Iterable[Promise]
@@ -396,14 +413,19 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         pool: IPAMPool,
         view: View,
         decided: Decided,
-        failed: Sequence[tuple[Grant, ControllerError]],
+        failed: Iterable[tuple[Key, str]],
     ) -> None:
+        """Report what is wrong with a pool, its allocations and its clusters.
+
+        Args:
+            pool: as it was read.
+            view: its allocations.
+            decided: what the pass decided.
+            failed: the clusters for which a write failed, with the reason.
+        """
         name = pool.metadata.name
         by_cluster = dict(decided.by_cluster)
-        by_cluster.update(
-            (grant.cluster.metadata.key, Problem(RECONCILING_ERROR, str(error)))
-            for grant, error in failed
-        )
+        by_cluster.update((key, Problem(RECONCILING_ERROR, why)) for key, why in failed)
         served = {
             one.metadata.key
             for datacenter in pool.spec.datacenters
@@ -422,3 +444,8 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         self._reports.record_pool(pool, decided.problems)
         faults = {key: one for made in decided.plans.values() for key, one in made.faults.items()}
         self._reports.record_allocations(name, faults, view.find)
+
+
+def _unmade(failed: Sequence[tuple[Grant, ControllerError]]) -> Iterable[tuple[Key, str]]:
+    """Yield the clusters whose allocations could not be created, with the reason."""
+    return ((grant.cluster.metadata.key, str(error)) for grant, error in failed)

@@ -51,8 +51,8 @@ from reconcilers.integrations.vitistack.writing import (
     Writer,
     has_problem,
 )
-from reconcilers.networkpool.pending_promises import WriteResult
 from reconcilers.networkpool.view import HOLDERS_UNKNOWN, holders_unknown_message
+from reconcilers.promises.keeping import Kept
 from reconcilers.promises.settling import settle
 from reconcilers.settings import PoolSettings
 from reconcilers.spaces.index import SpaceIndex
@@ -182,7 +182,7 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
             choice, again = self._choose(network, space, view, shown)
         promised = [grant.promise for grant in choice.grants]
         network = await self._promise(network, choice.journal, promised, choice.settled)
-        results = await self._keep(network, static, view, choice)
+        kept = await self._keep(network, static, view, choice)
         refused = [(one.request, _problem(one.reason, one.message)) for one in choice.refusals]
         retry = Problem(PENDING, "", "trying again")
         await self._writer.write_problems([*refused, *((one, retry) for one in again)])
@@ -190,7 +190,7 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         self._record(network, full[0] if full else None)
         contents = self._reader.cached(network.metadata.key, space).contents
         await self._statuses.write(network, static, space, contents)
-        return self._next(network, choice.settled, results, more=choice.more)
+        return self._next(network, choice.settled, kept, more=choice.more)
 
     def _choose(
         self,
@@ -233,6 +233,7 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
                 refusal.request, _problem(refusal.reason, refusal.message)
             ),
             batch=self._settings.batch,
+            limits=self._limits(network),
         )
         return choice, again
 
@@ -242,14 +243,15 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         static: Static,
         view: View[IPAllocation],
         choice: Choice[IPAllocation],
-    ) -> list[WriteResult]:
+    ) -> list[Kept[IPAllocation]]:
         """Keep the new promises, and those earlier ones that are due."""
         fresh = [(grant.promise, grant.request) for grant in choice.grants]
         due = self._earlier(network, choice.journal, (promise for promise, _ in fresh))
         earlier = [
             (promise, one) for promise in due if (one := view.at_version(promise)) is not None
         ]
-        return self._note(network, await self._writer.keep([*earlier, *fresh], static))
+        kept = await self._writer.keep([*earlier, *fresh], static)
+        return await self._void_refused(network, kept, self._writer.void_refused)
 
     def _record(self, network: NetworkNamespace, problem: Problem | None) -> None:
         """Record an event for what is wrong with a network, once until it changes."""

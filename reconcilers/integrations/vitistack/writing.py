@@ -25,7 +25,6 @@ from controller.events import Recorder
 from reconcilers.conditions import Finding, rendered, with_findings
 from reconcilers.integrations.core.concurrency import run_concurrently
 from reconcilers.integrations.core.contents import Contents
-from reconcilers.integrations.core.passes import Kept
 from reconcilers.integrations.vitistack.api import (
     ALLOCATED,
     ALLOCATIONS,
@@ -41,8 +40,9 @@ from reconcilers.integrations.vitistack.api import (
 from reconcilers.integrations.vitistack.caches import Problem, VitistackCaches
 from reconcilers.integrations.vitistack.offers import offers_of
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
-from reconcilers.networkpool.pending_promises import WriteResult
 from reconcilers.promises.journal import Promise
+from reconcilers.promises.keeping import Kept, refused_message
+from reconcilers.promises.results import WriteResult
 from reconcilers.releaselog import holder_fields
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.sharing import OVERLAPPING
@@ -50,6 +50,7 @@ from reconcilers.spaces.sharing import OVERLAPPING
 _log = structlog.get_logger(__name__)
 
 ACTION = "Allocating"
+ALLOCATION_FAILED = "AllocationFailed"
 LONGEST_SECONDS = 100 * 365 * 86_400
 """An address is given for so long at most, a hundred years."""
 NOTHING_HELD: Mapping[str, Any] = {
@@ -150,21 +151,50 @@ class Writer:
         self._clock = clock
         self._width = width
 
-    async def keep(self, granted: Sequence[Granted], static: Static) -> list[Kept]:
+    async def keep(self, granted: Sequence[Granted], static: Static) -> list[Kept[IPAllocation]]:
         """Keep these promises of a network, several at once; return what became of each."""
-        results: list[Kept] = []
+        results: list[Kept[IPAllocation]] = []
 
         async def keep_one(promise: Promise, one: IPAllocation) -> None:
             [promised] = promise.in_space()
             status = given(static, promised.start_text, self._clock.now())
             try:
                 await self._client.patch_status(ALLOCATIONS, one, status)
-                results.append((promise, WriteResult.WRITTEN))
+                results.append(Kept(promise, one, WriteResult.WRITTEN))
             except ControllerError as error:
-                results.append((promise, WriteResult.of_error(error)))
+                results.append(Kept(promise, one, WriteResult.of_error(error), str(error)))
 
         await run_concurrently([partial(keep_one, *one) for one in granted], self._width)
         return results
+
+    async def void_refused(self, refused: Sequence[Kept[IPAllocation]]) -> list[WriteResult]:
+        """Void promises whose write was refused for good; show on the IPAllocations why.
+
+        Args:
+            refused: the promises, with their IPAllocations.
+
+        Returns:
+            What became of each voiding write, in order.
+        """
+        results: dict[int, WriteResult] = {}
+
+        async def void_one(number: int, entry: Kept[IPAllocation]) -> None:
+            message = refused_message(entry.why, self._clock.now())
+            problem = Problem(PENDING, ALLOCATION_FAILED, message)
+            status = {"phase": problem.phase, "message": problem.message}
+            try:
+                written = await self._client.patch_status(ALLOCATIONS, entry.request, status)
+            except ControllerError as error:
+                results[number] = WriteResult.of_error(error)
+                return
+            results[number] = WriteResult.WRITTEN
+            self._recorder.record(
+                ALLOCATIONS, written, "Warning", ALLOCATION_FAILED, entry.why, action=ACTION
+            )
+
+        work = [partial(void_one, number, entry) for number, entry in enumerate(refused)]
+        await run_concurrently(work, self._width)
+        return [results[number] for number in range(len(refused))]
 
     async def write_problems(self, found: Sequence[tuple[IPAllocation, Problem]]) -> None:
         """Write on each IPAllocation why it has no address, unless it says so already."""

@@ -24,6 +24,7 @@ from reconcilers.networkpool.protocol import Choice, Grant, Refusal
 from reconcilers.networkpool.statusjournal import KIND
 from reconcilers.networkpool.view import View
 from reconcilers.promises.journal import Promise, PromisedRange
+from reconcilers.promises.shares import Eligibility
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab, Replica
 from tests.reconcilers.networkpool.test_pass_cost import calls_of
@@ -141,7 +142,7 @@ class PoolPasses:
 
         with protocol.taken(view, promises, geometry) as spaces:
             asking = protocol.Waiting(view, promises)
-            found = protocol.choose(self.pool, asking, spaces, room)
+            found = protocol.choose(self.pool, asking, spaces, room, Eligibility())
         expected = by_trying_all(room)
         told = new_refusals(found.refusals)
         assert found.grants == expected.grants

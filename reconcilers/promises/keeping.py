@@ -1,0 +1,119 @@
+"""What becomes of promises that were written to their requests, and of those that could not be.
+
+A promise whose write was refused for good is voided: its request is written once, so that it is at
+another version, and the promise is over by the rule of settling. This is the write of a fence. It
+shows the user why the request waits. If it is refused as well, the promise stays open, and both
+are tried again after a resync.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Generic, TypeVar
+
+from controller.clock import Clock
+from controller.meta import Object
+from reconcilers.promises.due import DuePromises
+from reconcilers.promises.journal import Identity, Promise
+from reconcilers.promises.results import WriteResult
+from reconcilers.promises.shares import Shares
+
+RequestT = TypeVar("RequestT", bound=Object)
+Request_co = TypeVar("Request_co", bound=Object, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept(Generic[Request_co]):
+    """A promise, and what became of the write that was to keep it.
+
+    Args:
+        promise: the promise.
+        request: at the version that the promise names.
+        result: of the write.
+        why: why the write was refused, in a sentence; empty if it was not.
+        retry_after: seconds after which the request may be promised something if its write was
+            refused; None for one resync.
+    """
+
+    promise: Promise
+    request: Request_co
+    result: WriteResult
+    why: str = ""
+    retry_after: float | None = None
+
+
+Void = Callable[[Sequence[Kept[RequestT]]], Awaitable[Sequence[WriteResult]]]
+"""Writes each request, so that its promise is void and its status says why; see `void_refused`."""
+
+
+def refused_message(why: str, now: datetime) -> str:
+    """Return what a request shows whose promise is voided because its write was refused.
+
+    The server makes no new version of an unchanged object; the time, to the microsecond, sees to
+    it that this is a change. It comes first, because long messages are cut.
+
+    Args:
+        why: the sentence of the API server, or what is in the way.
+        now: the time of the voiding write.
+    """
+    return f"It failed at {now.isoformat()} and is tried again: {why}"
+
+
+@dataclass(frozen=True, slots=True)
+class PoolMemory:
+    """What one process remembers of the promises of one pool.
+
+    Args:
+        due: which of them are to be written.
+        shares: which requests may get one.
+    """
+
+    due: DuePromises
+    shares: Shares
+
+    @classmethod
+    def begin(cls, patience: float, resync: float, now: float) -> "PoolMemory":
+        """Return the memory of a pool that this process begins to work on.
+
+        Args:
+            patience: seconds until a promise of another replica is due.
+            resync: seconds until a refused write is tried again.
+            now: monotonic seconds.
+        """
+        return cls(DuePromises(patience, resync, now), Shares(resync))
+
+
+async def void_refused(
+    kept: Sequence[Kept[RequestT]], void: Void[RequestT], memory: PoolMemory, clock: Clock
+) -> list[Kept[RequestT]]:
+    """Void the promises whose write was refused for good, and note what became of that.
+
+    Args:
+        kept: what became of the writes of promises.
+        void: writes requests; returns the results, in order.
+        memory: of the pool.
+        clock: the time.
+
+    Returns:
+        The same; UNKNOWN stands for REFUSED where it is not known whether the promise is void.
+    """
+    refused = [entry for entry in kept if entry.result is WriteResult.REFUSED]
+    voided: dict[Identity, WriteResult] = {}
+    if refused:
+        identities = [entry.promise.identity for entry in refused]
+        voided.update(zip(identities, await void(refused), strict=True))
+    now = clock.monotonic()
+    noted = []
+    for entry in kept:
+        result = voided.get(entry.promise.identity)
+        if result is WriteResult.UNKNOWN:
+            noted.append(replace(entry, result=WriteResult.UNKNOWN))
+            continue
+        if result is not None:
+            memory.due.note_rejected(entry.promise.identity, now)
+            if result is WriteResult.REFUSED:
+                memory.shares.note_stuck(entry.promise)
+            else:
+                memory.shares.defer(entry.request.metadata, now, entry.retry_after)
+        noted.append(entry)
+    return noted

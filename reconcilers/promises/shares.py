@@ -1,0 +1,188 @@
+"""Which requests a pass may promise ranges to, so that no tenant starves the others.
+
+A write can be refused for good: by a quota of a namespace, or by an admission webhook. A promise
+whose write is refused holds a range, and a place in the journal, and nobody gains by it. So it is
+voided (`keeping.py`), and its request is *deferred*: nothing is promised to it before one resync
+has passed, or before its spec changes. Else it would be promised, refused and voided without end.
+
+The voiding write may be refused, too. Then the promise has to stay open: it is *stuck*. A tenant
+with MOST_STUCK stuck promises gets no further promise, until one of them is over. And the open
+promises of one tenant fill half of a journal at most, whatever a process remembers of them.
+
+A tenant is a namespace. Pools whose requests are all in one namespace have no tenants to tell
+apart, and no such limits.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from controller.meta import Key, ObjectMeta
+from reconcilers.promises.journal import Identity, Promise
+
+MOST_STUCK = 8
+"""The stuck promises of a tenant from which on it gets no further one.
+
+One object that refuses every write must not keep the others of its namespace waiting.
+"""
+
+TenantOf = Callable[[Promise], str]
+"""Returns the tenant of a promise; empty for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Deferral:
+    """Until when a request is not chosen.
+
+    Args:
+        generation: of the request; another one ends the deferral.
+        until: monotonic seconds.
+    """
+
+    generation: int
+    until: float
+
+
+class Verdict(Enum):
+    """Whether a pass may promise something to a request."""
+
+    ELIGIBLE = auto()
+    """It may."""
+    DEFERRED = auto()
+    """Not to this request: its last write was refused for good."""
+    TENANT_WAITS = auto()
+    """Not to any request of this tenant, which has enough open promises."""
+
+
+class Eligibility:
+    """Tells one choice which requests may get a promise; without limits by default.
+
+    Args:
+        deferrals: by uid of a request.
+        stuck: how many stuck promises each tenant has.
+        still_open: how many open promises each tenant has.
+        most: how many of these one tenant may have; None for any number.
+    """
+
+    def __init__(
+        self,
+        deferrals: Mapping[str, _Deferral] | None = None,
+        stuck: Mapping[str, int] | None = None,
+        still_open: Mapping[str, int] | None = None,
+        most: int | None = None,
+    ) -> None:
+        self._deferrals = deferrals or {}
+        self._stuck = stuck or {}
+        self._open = Counter(still_open or {})
+        self._most = most
+        self.has_more = False
+        """Whether a tenant waits that may get more as soon as its open promises are written."""
+
+    def judge(self, meta: ObjectMeta, tenant: str) -> Verdict:
+        """Return whether a request that waits may get a promise.
+
+        Args:
+            meta: of the request.
+            tenant: of the request; empty for none.
+        """
+        if tenant and self._stuck.get(tenant, 0) >= MOST_STUCK:
+            return Verdict.TENANT_WAITS
+        if tenant and self._most is not None and self._open[tenant] >= self._most:
+            self.has_more = True
+            return Verdict.TENANT_WAITS
+        deferral = self._deferrals.get(meta.uid)
+        if deferral is not None and deferral.generation == meta.generation:
+            return Verdict.DEFERRED
+        return Verdict.ELIGIBLE
+
+    def note_promised(self, tenant: str) -> None:
+        """Note that a request of this tenant gets a promise."""
+        self._open[tenant] += 1
+
+
+def no_tenant(_: Key) -> str:
+    """Return that a request belongs to no tenant."""
+    return ""
+
+
+def tenant_of_namespace(key: Key) -> str:
+    """Return the namespace of a request as its tenant."""
+    return key.namespace
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What keeps tenants from each other's part of a pool in one pass.
+
+    Args:
+        eligibility: returns which requests may get a promise, given the promises that are not
+            settled.
+        tenant_of: returns the tenant of a request; empty for none.
+    """
+
+    eligibility: Callable[[Collection[Promise]], Eligibility]
+    tenant_of: Callable[[Key], str] = no_tenant
+
+
+NO_LIMITS = Limits(lambda _: Eligibility())
+"""Every request may get a promise."""
+
+
+class Shares:
+    """What one process remembers of refused writes to requests of one pool.
+
+    Losing it costs one more refused write for each of them.
+
+    Args:
+        resync: seconds for which a request is deferred.
+    """
+
+    def __init__(self, resync: float) -> None:
+        self._resync = resync
+        self._deferrals: dict[str, _Deferral] = {}
+        self._stuck: set[Identity] = set()
+
+    def defer(self, request: ObjectMeta, now: float, seconds: float | None = None) -> None:
+        """Defer a request whose promise was voided.
+
+        Args:
+            request: as the promise names it.
+            now: monotonic seconds.
+            seconds: for how long; None for one resync.
+        """
+        until = now + (self._resync if seconds is None else seconds)
+        self._deferrals[request.uid] = _Deferral(request.generation, until)
+
+    def note_stuck(self, promise: Promise) -> None:
+        """Note a promise that could neither be written nor voided."""
+        self._stuck.add(promise.identity)
+
+    def eligibility(
+        self,
+        still_open: Collection[Promise],
+        tenant_of: TenantOf,
+        capacity: int,
+        now: float,
+    ) -> Eligibility:
+        """Return which requests may get a promise now, and forget what is over.
+
+        Args:
+            still_open: the promises of the journal that are not settled.
+            tenant_of: returns the tenant of a promise.
+            capacity: how many promises the journal has room for.
+            now: monotonic seconds.
+        """
+        self._stuck &= {promise.identity for promise in still_open}
+        self._deferrals = {
+            uid: deferral for uid, deferral in self._deferrals.items() if deferral.until > now
+        }
+        tenants = [(promise, tenant_of(promise)) for promise in still_open]
+        stuck = Counter(tenant for promise, tenant in tenants if promise.identity in self._stuck)
+        by_tenant = Counter(tenant for _, tenant in tenants)
+        return Eligibility(self._deferrals, stuck, by_tenant, capacity // 2)
+
+    def next_in(self, now: float) -> float | None:
+        """Return in how many seconds the next deferral ends; None if there is none."""
+        ends = [deferral.until for deferral in self._deferrals.values()]
+        return max(min(ends) - now, 0.0) if ends else None

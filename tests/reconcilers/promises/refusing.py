@@ -1,0 +1,414 @@
+"""Pools of each kind, of which the API server refuses the writes of one tenant for good."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from controller.errors import Forbidden
+from controller.resource import Resource
+from controller.testing.api import FakeApi
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.integrations.clusterapi import api as clusterapi
+from reconcilers.integrations.kubermatic import api as kubermatic
+from reconcilers.integrations.vitistack import api as vitistack
+from reconcilers.promises.journal import ANNOTATION
+from reconcilers.settings import (
+    CLUSTER_API,
+    KUBERMATIC,
+    VITISTACK,
+    Settings,
+    VitistackSettings,
+)
+from tests.reconcilers.integrations.unreadable import Json, Site, site
+from tests.reconcilers.test_sharing import NAMESPACE
+
+CLAIMS, ADDRESSES, CLUSTERS = (
+    clusterapi.claims("v1beta2"),
+    clusterapi.addresses("v1beta2"),
+    clusterapi.clusters("v1beta2"),
+)
+GREEDY = "greedy"
+SENTENCE = "exceeded quota: greedy has 0 of 0"
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A write that reaches the API server."""
+
+    method: str
+    kind: str
+    namespace: str
+    name: str
+    body: Json
+
+    @property
+    def status(self) -> Json:
+        """What it writes into the status."""
+        return dict(self.body.get("status") or {})
+
+
+@dataclass
+class Gate:
+    """Refuses writes, and counts all.
+
+    Args:
+        refuses: which of them it refuses now.
+    """
+
+    refuses: Callable[[Sent], bool] = lambda _: False
+    accepted: list[Sent] = field(default_factory=list)
+    refused: list[Sent] = field(default_factory=list)
+
+    def forget(self) -> None:
+        """Count anew."""
+        self.accepted.clear()
+        self.refused.clear()
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
+    """Return what the API server asks before each write."""
+    opened = Gate()
+    answer = FakeApi._answer
+
+    def guarded(self: FakeApi, method: str, target: Any, sent: Any, *more: Any) -> Json:
+        plural, key = target.kind.resource.plural, target.key
+        if method == "GET" or plural in {"events", "leases"}:
+            return answer(self, method, target, sent, *more)
+        write = Sent(
+            method,
+            target.kind.resource.full_name,
+            key.namespace,
+            key.name or str(((sent or {}).get("metadata") or {}).get("name")),
+            sent or {},
+        )
+        if opened.refuses(write):
+            opened.refused.append(write)
+            raise Forbidden(403, "Forbidden", SENTENCE)
+        opened.accepted.append(write)
+        return answer(self, method, target, sent, *more)
+
+    monkeypatch.setattr(FakeApi, "_answer", guarded)
+    return opened
+
+
+class Pool(ABC):
+    """A pool of some kind, whose requests named `greedy-*` are refused.
+
+    Args:
+        place: the cluster.
+    """
+
+    settings: Settings
+    kinds: Sequence[Resource[Any]]
+    capacity = 400
+    """How many promises its journal has room for."""
+
+    def __init__(self, place: Site) -> None:
+        self.place = place
+
+    @abstractmethod
+    async def make(self) -> None:
+        """Make the pool."""
+
+    @abstractmethod
+    async def ask(self, name: str) -> None:
+        """Make a request; in another namespace, or for another tenant, if it is greedy."""
+
+    @abstractmethod
+    def address(self, name: str) -> str:
+        """Return what a request got; empty for nothing."""
+
+    @abstractmethod
+    def shown(self, name: str) -> str:
+        """Return what a request shows of why it waits."""
+
+    @abstractmethod
+    def promises(self) -> list[str]:
+        """Return the names of the requests to which a promise is stored."""
+
+    @staticmethod
+    @abstractmethod
+    def is_keep(sent: Sent) -> bool:
+        """Return whether a write keeps a promise to a greedy request."""
+
+    @staticmethod
+    @abstractmethod
+    def is_void(sent: Sent) -> bool:
+        """Return whether a write could void a promise to a greedy request."""
+
+    async def delete(self) -> None:
+        """Delete the pool, and its first request."""
+        raise NotImplementedError
+
+    def is_gone(self) -> bool:
+        """Return whether the pool is gone."""
+        raise NotImplementedError
+
+    @classmethod
+    def is_any(cls, sent: Sent) -> bool:
+        """Return whether a write keeps or voids a promise to a greedy request."""
+        return cls.is_keep(sent) or cls.is_void(sent)
+
+    async def ask_greedily(self, count: int) -> list[str]:
+        """Make greedy requests; return their names."""
+        names = [f"{GREEDY}-{number:03}" for number in range(count)]
+        for name in names:
+            await self.ask(name)
+        return names
+
+
+def _promised_names(stored: Json, *, by_namespace: bool = False) -> list[str]:
+    text = stored["metadata"].get("annotations", {}).get(ANNOTATION, "")
+    if not text:
+        return []
+    decoded = json.loads(text)
+    return [str(entry[0 if by_namespace else 1]) for entry in decoded["promises"]]
+
+
+class ClaimPool(Pool):
+    """A GlobalInClusterIPPool; a quota keeps IPAddresses out of namespace greedy."""
+
+    settings = Settings(integration=(CLUSTER_API,))
+    kinds: Sequence[Resource[Any]] = (
+        CLAIMS,
+        ADDRESSES,
+        CLUSTERS,
+        clusterapi.IN_CLUSTER_IP_POOL,
+        clusterapi.GLOBAL_IP_POOL,
+    )
+    kind = clusterapi.GLOBAL_IP_POOL
+
+    @override
+    async def make(self) -> None:
+        await self.place.make(self.kind, "p", {"addresses": ["10.0.0.0/20"], "prefix": 20})
+
+    @staticmethod
+    def _namespace(name: str) -> str:
+        return GREEDY if name.startswith(GREEDY) else NAMESPACE
+
+    @override
+    async def ask(self, name: str) -> None:
+        ref = {"apiGroup": self.kind.group, "kind": self.kind.kind, "name": "p"}
+        namespace = self._namespace(name)
+        await self.place.make(CLAIMS, name, {"poolRef": ref}, namespace=namespace)
+
+    @override
+    def address(self, name: str) -> str:
+        namespace = self._namespace(name)
+        if not self.place.see(CLAIMS, name, namespace).get("status", {}).get("addressRef"):
+            return ""
+        return str(self.place.see(ADDRESSES, name, namespace)["spec"]["address"])
+
+    @override
+    def shown(self, name: str) -> str:
+        ready = self.place.ready(CLAIMS, name, self._namespace(name))
+        return f"{ready.get('reason')}: {ready.get('message')}" if ready else ""
+
+    @override
+    def promises(self) -> list[str]:
+        return _promised_names(self.place.see(self.kind, "p"))
+
+    @staticmethod
+    @override
+    def is_keep(sent: Sent) -> bool:
+        return sent.kind == ADDRESSES.full_name and sent.namespace == GREEDY
+
+    @staticmethod
+    @override
+    def is_void(sent: Sent) -> bool:
+        is_claim = sent.kind == CLAIMS.full_name and sent.namespace == GREEDY
+        return is_claim and "status" in sent.body
+
+    @override
+    async def delete(self) -> None:
+        await self.place.delete(CLAIMS, "first")
+        await self.place.delete(self.kind, "p")
+
+    @override
+    def is_gone(self) -> bool:
+        return not self.place.see(self.kind, "p")
+
+
+class RangePool(Pool):
+    """A NetworkPool; an admission policy refuses the ranges of tenants in namespace greedy."""
+
+    settings = Settings()
+    kinds: Sequence[Resource[Any]] = ()
+    capacity = 512
+
+    @override
+    async def make(self) -> None:
+        await self.place.make(NETWORK_POOL, "p", {"cidr": "10.0.0.0/20"})
+
+    @override
+    async def ask(self, name: str) -> None:
+        namespace = GREEDY if name.startswith(GREEDY) else "team"
+        spec = {
+            "poolRef": {"name": "p"},
+            "tenantClusterRef": {"name": name, "namespace": namespace},
+            "type": "loadbalancer",
+            "count": 1,
+        }
+        await self.place.make(IP_ALLOCATION, name, spec)
+
+    @override
+    def address(self, name: str) -> str:
+        status = self.place.see(IP_ALLOCATION, name).get("status", {})
+        return str(status.get("startAddress") or "")
+
+    @override
+    def shown(self, name: str) -> str:
+        ready = self.place.ready(IP_ALLOCATION, name)
+        return f"{ready.get('reason')}: {ready.get('message')}" if ready else ""
+
+    @override
+    def promises(self) -> list[str]:
+        status = self.place.see(NETWORK_POOL, "p").get("status", {})
+        return [entry["name"] for entry in status.get("assignments") or []]
+
+    @staticmethod
+    @override
+    def is_keep(sent: Sent) -> bool:
+        is_greedy = sent.kind == IP_ALLOCATION.full_name and sent.name.startswith(GREEDY)
+        return is_greedy and sent.status.get("phase") == "Allocated"
+
+    @staticmethod
+    @override
+    def is_void(sent: Sent) -> bool:
+        is_greedy = sent.kind == IP_ALLOCATION.full_name and sent.name.startswith(GREEDY)
+        return is_greedy and "status" in sent.body
+
+    @override
+    async def delete(self) -> None:
+        await self.place.delete(IP_ALLOCATION, "first")
+        await self.place.delete(NETWORK_POOL, "p")
+
+    @override
+    def is_gone(self) -> bool:
+        return not self.place.see(NETWORK_POOL, "p")
+
+
+class MachineNetwork(Pool):
+    """A NetworkNamespace of vitistack; an admission policy refuses addresses of some machines."""
+
+    settings = Settings(integration=(VITISTACK,), vitistack=VitistackSettings(provider="us"))
+    kinds: Sequence[Resource[Any]] = vitistack.KINDS
+
+    @override
+    async def make(self) -> None:
+        static = {"ipv4CIDR": "10.0.0.0/20", "ipv4Gateway": "10.0.0.1", "ttlSeconds": 86400}
+        spec = {"ipAllocation": {"type": "static", "provider": "us", "static": static}}
+        status = {"provisioningPhase": "Ready"}
+        await self.place.make(vitistack.NETWORKS, "p", spec, status=status)
+
+    @override
+    async def ask(self, name: str) -> None:
+        spec = {"networkNamespaceName": "p", "networkConfigurationName": f"no-{name}"}
+        await self.place.make(vitistack.ALLOCATIONS, name, spec)
+
+    @override
+    def address(self, name: str) -> str:
+        status = self.place.see(vitistack.ALLOCATIONS, name).get("status", {})
+        return str(status.get("address") or "")
+
+    @override
+    def shown(self, name: str) -> str:
+        status = self.place.see(vitistack.ALLOCATIONS, name).get("status", {})
+        return str(status.get("message") or "")
+
+    @override
+    def promises(self) -> list[str]:
+        return _promised_names(self.place.see(vitistack.NETWORKS, "p"))
+
+    @staticmethod
+    @override
+    def is_keep(sent: Sent) -> bool:
+        is_greedy = sent.kind == vitistack.ALLOCATIONS.full_name and sent.name.startswith(GREEDY)
+        return is_greedy and sent.status.get("phase") == "Allocated"
+
+    @staticmethod
+    @override
+    def is_void(sent: Sent) -> bool:
+        is_greedy = sent.kind == vitistack.ALLOCATIONS.full_name and sent.name.startswith(GREEDY)
+        return is_greedy and "status" in sent.body
+
+
+class ClusterPool(Pool):
+    """An IPAMPool of KKP; an admission policy refuses addresses of some user clusters."""
+
+    settings = Settings(integration=(KUBERMATIC,))
+    kinds: Sequence[Resource[Any]] = kubermatic.KINDS
+
+    @override
+    async def make(self) -> None:
+        datacenter = {"type": "range", "poolCidr": "10.0.0.0/20", "allocationRange": 1}
+        await self.place.make(kubermatic.POOLS, "p", {"datacenters": {"dc": datacenter}})
+
+    @override
+    async def ask(self, name: str) -> None:
+        status = {"namespaceName": f"cluster-{name}"}
+        await self.place.make(kubermatic.CLUSTERS, name, {"cloud": {"dc": "dc"}}, status=status)
+
+    @override
+    def address(self, name: str) -> str:
+        spec = self.place.see(kubermatic.ALLOCATIONS, "p", f"cluster-{name}").get("spec", {})
+        return ",".join(spec.get("addresses") or [])
+
+    @override
+    def shown(self, name: str) -> str:
+        conditions = self.place.see(kubermatic.CLUSTERS, name).get("status", {}).get("conditions")
+        found = (conditions or {}).get(kubermatic.CONDITION, {})
+        return f"{found.get('reason')}: {found.get('message')}"
+
+    @override
+    def promises(self) -> list[str]:
+        stored = self.place.see(kubermatic.POOLS, "p")
+        return [
+            namespace.removeprefix("cluster-")
+            for namespace in _promised_names(stored, by_namespace=True)
+        ]
+
+    @staticmethod
+    @override
+    def is_keep(sent: Sent) -> bool:
+        is_patch = sent.kind == kubermatic.ALLOCATIONS.full_name and sent.method == "PATCH"
+        is_greedy = sent.namespace.startswith(f"cluster-{GREEDY}")
+        return is_patch and is_greedy and "spec" in sent.body
+
+    @staticmethod
+    @override
+    def is_void(sent: Sent) -> bool:
+        is_patch = sent.kind == kubermatic.ALLOCATIONS.full_name and sent.method == "PATCH"
+        return is_patch and sent.namespace.startswith(f"cluster-{GREEDY}")
+
+
+KINDS: dict[str, type[Pool]] = {
+    "NetworkPool": RangePool,
+    "GlobalInClusterIPPool": ClaimPool,
+    "NetworkNamespace": MachineNetwork,
+    "IPAMPool": ClusterPool,
+}
+
+
+@asynccontextmanager
+async def opened(kind: str) -> AsyncIterator[Pool]:
+    """Return a pool of a kind, which a replica serves, and which has served one request.
+
+    So it has a journal. A pool without one writes each waiting request first, and hands out
+    nothing while that is refused.
+    """
+    of_kind = KINDS[kind]
+    async with site(of_kind.settings, *of_kind.kinds) as place:
+        pool = of_kind(place)
+        await pool.make()
+        await pool.ask("first")
+        await place.home.pass_by(5)
+        assert pool.address("first")
+        yield pool

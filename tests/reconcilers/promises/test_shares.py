@@ -1,0 +1,79 @@
+"""Which requests may be promised something."""
+
+from collections.abc import Sequence
+
+from allocator import AddressRange
+from controller.meta import Key, ObjectMeta
+from reconcilers.promises.journal import Promise, PromisedRange
+from reconcilers.promises.shares import MOST_STUCK, Eligibility, Shares, Verdict
+
+RESYNC = 60.0
+CAPACITY = 40
+
+
+def meta(name: str, generation: int = 1) -> ObjectMeta:
+    return ObjectMeta(name=name, namespace="n", uid=f"uid-{name}", generation=generation)
+
+
+def promise(number: int, namespace: str = "n") -> Promise:
+    promised = (PromisedRange(AddressRange(number, number, 4)),)
+    return Promise("K", Key(namespace, f"r{number}"), f"uid-r{number}", "1", promised)
+
+
+def eligibility(shares: Shares, promises: Sequence[Promise] = (), now: float = 0.0) -> Eligibility:
+    return shares.eligibility(promises, lambda one: one.key.namespace, CAPACITY, now)
+
+
+def test_a_deferred_request_waits_for_one_resync() -> None:
+    shares = Shares(RESYNC)
+    shares.defer(meta("a"), now=5.0)
+    assert eligibility(shares, now=64.0).judge(meta("a"), "n") is Verdict.DEFERRED
+    assert shares.next_in(64.0) == 1.0
+    assert eligibility(shares, now=64.0).judge(meta("b"), "n") is Verdict.ELIGIBLE
+    assert eligibility(shares, now=65.0).judge(meta("a"), "n") is Verdict.ELIGIBLE
+    assert shares.next_in(65.0) is None, "it is forgotten"
+
+
+def test_a_new_spec_ends_the_deferral_of_a_request() -> None:
+    shares = Shares(RESYNC)
+    shares.defer(meta("a"), now=0.0)
+    assert eligibility(shares).judge(meta("a", generation=2), "n") is Verdict.ELIGIBLE
+
+
+def test_another_request_of_the_same_name_is_not_deferred() -> None:
+    shares = Shares(RESYNC)
+    shares.defer(meta("a"), now=0.0)
+    another = ObjectMeta(name="a", namespace="n", uid="another", generation=1)
+    assert eligibility(shares).judge(another, "n") is Verdict.ELIGIBLE
+
+
+def test_a_tenant_gets_half_of_a_journal_at_most() -> None:
+    found = eligibility(Shares(RESYNC), [promise(number) for number in range(CAPACITY // 2 - 1)])
+    assert found.judge(meta("a"), "n") is Verdict.ELIGIBLE
+    found.note_promised("n")
+    assert found.judge(meta("b"), "n") is Verdict.TENANT_WAITS
+    assert found.has_more, "there is room once these are written"
+    assert found.judge(meta("b"), "other") is Verdict.ELIGIBLE
+
+
+def test_requests_without_a_tenant_may_fill_a_journal() -> None:
+    found = eligibility(Shares(RESYNC), [promise(number, "") for number in range(CAPACITY)])
+    assert found.judge(meta("a"), "") is Verdict.ELIGIBLE
+
+
+def test_a_tenant_with_stuck_promises_waits_until_they_are_over() -> None:
+    shares = Shares(RESYNC)
+    promises = [promise(number) for number in range(MOST_STUCK)]
+    for stuck in promises[1:]:
+        shares.note_stuck(stuck)
+    assert eligibility(shares, promises).judge(meta("a"), "n") is Verdict.ELIGIBLE
+    shares.note_stuck(promises[0])
+    found = eligibility(shares, promises)
+    assert found.judge(meta("a"), "n") is Verdict.TENANT_WAITS
+    assert not found.has_more, "nothing is to be expected soon"
+    assert found.judge(meta("a"), "other") is Verdict.ELIGIBLE
+    assert eligibility(shares, promises[1:]).judge(meta("a"), "n") is Verdict.ELIGIBLE
+
+
+def test_nothing_is_limited_without_memory() -> None:
+    assert Eligibility().judge(meta("a"), "n") is Verdict.ELIGIBLE
