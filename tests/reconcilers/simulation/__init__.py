@@ -13,6 +13,7 @@ The pools, on a model of an API server that is as small as can be:
     replica.py    one replica: lagging caches, real reconcilers, tasks that may be cut off
     laws.py       what must hold of every write, and in the end
     chaos.py      what happens to them, from a seed
+    refusals.py   requests of which the server refuses writes for good
     stage.py      one scene, played by hand, for what a storm brings about too seldom
     scenes.py     those scenes
     poolrules.py  each rule of the protocol, switched off

@@ -55,6 +55,9 @@ def main() -> int:
         "--force", action="store_true", help="objects vanish, too, finalizers or not"
     )
     parser.add_argument(
+        "--refusals", action="store_true", help="writes of some requests are refused for good"
+    )
+    parser.add_argument(
         "--counting", action="store_true", help="MetalLB goes by what it read before a pause"
     )
     parser.add_argument(
@@ -70,7 +73,7 @@ def main() -> int:
 
 def _played(asked: argparse.Namespace) -> int:
     """Play the seeds; return how many failed."""
-    failed = 0
+    failed, refusals = 0, 0.06 if asked.refusals else 0.0
     for seed in range(asked.seed, asked.to or asked.seed + 1):
         if asked.model == "pools":
             plan = Plan(
@@ -78,11 +81,12 @@ def _played(asked: argparse.Namespace) -> int:
                 force=asked.force,
                 shards=asked.shards,
                 families=asked.families,
+                refusals=refusals,
             )
             verdict = Run(seed, plan).play(silent=asked.to is not None)
         elif run := _RUNS.get(asked.model):
             usual = RESTING if run is ClusterRun else Plan()
-            plan = replace(usual, replicas=asked.replicas, force=asked.force)
+            plan = replace(usual, replicas=asked.replicas, force=asked.force, refusals=refusals)
             verdict = run(seed, plan).play(silent=asked.to is not None)
         else:
             faults = FORCE if asked.force else COUNTING if asked.counting else None

@@ -23,6 +23,7 @@ from tests.reconcilers.simulation.laws import (
     unserved,
 )
 from tests.reconcilers.simulation.model import ALLOCATIONS, POOLS, Json, ModelServer
+from tests.reconcilers.simulation.refusals import RefusedRequests
 from tests.reconcilers.simulation.replica import Passes, Replica
 from tests.reconcilers.simulation.wire import Flight
 
@@ -62,6 +63,8 @@ class Plan:
     """In how many parts the pools are shared out; 0: every replica works on all of them."""
     moves: float = 0.04
     """How often a shard moves, of all steps."""
+    refusals: float = 0.0
+    """How often the server begins or stops to refuse the writes of one request, of all steps."""
     families: bool = False
     """Whether the larger pool has a second family, or gets one, and requests ask for either."""
 
@@ -88,6 +91,7 @@ class Run:
         self.random = random.Random(self.seed)
         self.clock = VirtualClock()
         self.model = ModelServer(self.clock.now)
+        self.refused = RefusedRequests(self.model)
         self.judge = self._make_judge()
         self.flights: list[Flight] = []
         self.replicas: list[Passes] = []
@@ -142,6 +146,9 @@ class Run:
             if self.random.random() < self.plan.moves:
                 self._move(self.random.randrange(self.plan.shards))
                 return
+        if self.plan.refusals and self.random.random() < self.plan.refusals:
+            self.refused.change(self.random.choice(NAMES), self.random)
+            return
         dice = self.random.random()
         busy = self.plan.users + 0.02
         if dice < self.plan.users:
@@ -310,6 +317,7 @@ class Run:
     async def _calm(self, group: TaskGroup) -> str | None:
         """No more mischief: everything that fits must be served, and promises settle."""
         self._abandon([flight for flight in self.flights if not flight.waited_for])
+        self.refused.clear()
         self._prepare_calm()
         quiet = 0
         for _ in range(_PATIENCE):

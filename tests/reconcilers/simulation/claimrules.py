@@ -14,8 +14,10 @@ from reconcilers.integrations.clusterapi import caches, choosing, pools, reading
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.reading import LeftAddresses, Reader
+from reconcilers.integrations.core import passes
 from reconcilers.promises import journal
 from reconcilers.promises.journal import AnnotatedJournal, Journal
+from tests.reconcilers.simulation import journalrules
 from tests.reconcilers.simulation.journalrules import (
     promises_dropped_at_once,
     unreadable_requests_are_gone,
@@ -209,3 +211,8 @@ def promises_to_the_unreadable_settled(mp: Patch) -> None:
     """What is promised to a claim that cannot be decoded is forgotten, and what it left."""
     left_addresses_unread(mp)
     unreadable_requests_are_gone(mp, choosing)
+
+
+def refused_promises_stay(mp: Patch) -> None:
+    """A promise whose write is refused for good stays open, and holds its address."""
+    journalrules.refused_promises_stay(mp, passes)

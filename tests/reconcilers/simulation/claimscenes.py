@@ -15,9 +15,10 @@ from reconcilers.integrations.clusterapi.api import (
 from reconcilers.promises.journal import ANNOTATION
 from tests.clock import settle
 from tests.reconcilers.simulation.claimchaos import ClaimReplica, ref
-from tests.reconcilers.simulation.claimlaws import ClaimJudge, given_twice
+from tests.reconcilers.simulation.claimlaws import ClaimJudge, given_twice, refers
 from tests.reconcilers.simulation.laws import FIRST, SPANS, Judge
 from tests.reconcilers.simulation.model import ADDRESSES, CLAIM_POOLS, CLAIMS, Json
+from tests.reconcilers.simulation.scenes import WAITS, ask_behind_refused_requests
 from tests.reconcilers.simulation.stage import Late, Stage
 from tests.reconcilers.simulation.wire import Flight
 
@@ -316,3 +317,10 @@ async def _ask_behind_ipaddresses(stage: ClaimStage, replica: ClaimReplica) -> s
     if a["spec"]["address"] == b["spec"]["address"]:
         return f"the IPAddresses of a and b both have {a['spec']['address']}"
     return stage.problem
+
+
+async def addresses_whose_writes_are_refused(stage: ClaimStage) -> str | None:
+    """A quota refuses the IPAddresses of three claims that ask first; then b asks."""
+    await ask_behind_refused_requests(stage)
+    b = stage.model.get(CLAIMS, "b")
+    return stage.problem or (None if b and refers(b) else WAITS)

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from controller.clock import Clock
 from reconcilers.integrations.core import rules
 from reconcilers.integrations.core.contents import Contents
 from reconcilers.promises import settling
 from reconcilers.promises.journal import Journal
+from reconcilers.promises.keeping import PoolMemory
+from reconcilers.promises.results import WriteResult
 from tests.reconcilers.simulation.model import ModelServer
 
 Patch = pytest.MonkeyPatch
@@ -60,6 +63,24 @@ def revision_not_raised(mp: Patch, user: ModuleType = rules) -> None:
         return replace(settle(journal, kind, view, effects), revisions=journal.revisions)
 
     mp.setattr(user, "settle", low)
+
+
+def refused_promises_stay(mp: Patch, user: ModuleType) -> None:
+    """A promise whose write is refused for good stays open, and is tried again once per resync.
+
+    Args:
+        mp: puts everything back afterwards.
+        user: the module that keeps promises.
+    """
+
+    async def stay(kept: Any, void: Any, memory: PoolMemory, clock: Clock) -> Any:
+        del void
+        for entry in kept:
+            if entry.result is WriteResult.REFUSED:
+                memory.due.note_rejected(entry.promise.identity, clock.monotonic())
+        return kept
+
+    mp.setattr(user, "void_refused", stay)
 
 
 def other_holders_unseen(mp: Patch) -> None:

@@ -98,6 +98,9 @@ class ModelServer:
     writes: int = 0
     witness: Callable[[str, Json | None, Json | None], None] = lambda *_: None
     """Is shown every change: the kind's plural, the object before and after."""
+    refuses: Callable[[str, str, str, Json], bool] = lambda *_: False
+    """Tells of a request whether a quota or an admission webhook refuses it for good: its method,
+    the kind's plural, the name of the object, and its body."""
 
     def of(self, plural: str) -> Iterable[Json]:
         """Return all objects of a kind."""

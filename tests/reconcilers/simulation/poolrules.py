@@ -35,6 +35,7 @@ from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.statusjournal import KIND, memory, read_journal
 from reconcilers.networkpool.view import Reader, View
 from reconcilers.promises.journal import Journal, Promise
+from tests.reconcilers.simulation import journalrules
 from tests.reconcilers.simulation.model import POOLS, Json, ModelServer
 
 Patch = pytest.MonkeyPatch
@@ -268,6 +269,11 @@ def unbound_promises(mp: Patch) -> None:
 
     _settling(mp, settle)
     mp.setattr(reconciler, "at_version", current)
+
+
+def refused_promises_stay(mp: Patch) -> None:
+    """A promise whose write is refused for good stays open, and holds its range."""
+    journalrules.refused_promises_stay(mp, reconciler)
 
 
 # 6. Drop.

@@ -3,6 +3,7 @@
 from controller.meta import Key
 from tests.reconcilers.simulation.laws import held
 from tests.reconcilers.simulation.model import ALLOCATIONS, NAMESPACE, POOLS
+from tests.reconcilers.simulation.refusals import RefusedRequests
 from tests.reconcilers.simulation.replica import Replica
 from tests.reconcilers.simulation.stage import Stage, writes_of
 
@@ -232,3 +233,25 @@ async def refused_by_one_with_an_old_view(stage: Stage) -> str | None:
     stage.late.clear()
     await stage.pool(old)
     return stage.problem
+
+
+async def ranges_whose_writes_are_refused(stage: Stage) -> str | None:
+    """The server refuses the ranges of three that ask first; then b asks for one of them."""
+    await ask_behind_refused_requests(stage)
+    b = stage.model.get(ALLOCATIONS, "b")
+    return stage.problem or (None if b and held(b) else WAITS)
+
+
+WAITS = "b waits for addresses that no request gets"
+
+
+async def ask_behind_refused_requests(stage: Stage) -> None:
+    """Let three requests be refused that would fill the pool; then let b ask."""
+    refused = RefusedRequests(stage.model)
+    for name in ("a", "c", "d"):
+        refused.refuse(name)
+        stage.ask(name)
+    replica = stage.replica()
+    await stage.serve(replica)
+    stage.ask("b")
+    await stage.serve(replica)

@@ -22,8 +22,9 @@ integration_plans = pytest.mark.parametrize(
         (Plan(), 1, "--replicas 2"),
         (Plan(replicas=3), 2, "--replicas 3"),
         (Plan(force=True), 2, "--force"),
+        (Plan(refusals=0.06), 2, "--refusals"),
     ],
-    ids=["two", "three", "vanishing"],
+    ids=["two", "three", "vanishing", "refused"],
 )
 """What each integration is played with; with a share of 2 by half of the seeds."""
 

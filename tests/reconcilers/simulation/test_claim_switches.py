@@ -9,6 +9,7 @@ from tests.reconcilers.simulation import journalrules
 from tests.reconcilers.simulation.chaos import Plan
 from tests.reconcilers.simulation.claimchaos import ClaimRun
 from tests.reconcilers.simulation.clusterchaos import RESTING, ClusterRun
+from tests.reconcilers.simulation.scenes import WAITS
 from tests.reconcilers.simulation.stage import played
 from tests.reconcilers.simulation.switch import Switch, check, check_scene
 from tests.reconcilers.simulation.test_switches import _LAGGING, _SHARP, BOTH
@@ -112,6 +113,11 @@ SCENES = {
         journalrules.revision_not_raised,
         scenes.promise_kept_and_dropped_unseen,
         BOTH_HAVE,
+    ),
+    "5 refused": (
+        rules.refused_promises_stay,
+        scenes.addresses_whose_writes_are_refused,
+        WAITS,
     ),
     "7a": (
         rules.fence_voids_nothing,

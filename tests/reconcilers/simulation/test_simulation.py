@@ -33,8 +33,9 @@ SHARDED = Plan(replicas=3, shards=2)
         (SHARDED, 4, "--replicas 3 --shards 2"),
         (Plan(families=True), 2, "--families"),
         (Plan(replicas=3, families=True, force=True), 4, "--replicas 3 --families --force"),
+        (Plan(refusals=0.06), 4, "--refusals"),
     ],
-    ids=["two", "three", "vanishing", "shards", "families", "families vanishing"],
+    ids=["two", "three", "vanishing", "shards", "families", "families vanishing", "refused"],
 )
 def test_no_two_allocations_ever_hold_one_address_and_every_request_that_fits_is_served(
     plan: Plan, share: int, options: str, part: int

@@ -170,6 +170,12 @@ MISSED_WITH_SHARDS = {"4a": 39, "2b": 30, "6a": 39}
 """Rules that are also missed where shards move, from these seeds."""
 
 SCENES: dict[str, tuple[str, Off, Scene, str]] = {
+    "5 refused": (
+        "a promise whose write is refused for good is voided",
+        rules.refused_promises_stay,
+        scenes.ranges_whose_writes_are_refused,
+        scenes.WAITS,
+    ),
     "1a with shards": (
         "who gains a shard waits for its pools' revision",
         rules.any_position,

@@ -19,6 +19,7 @@ from tests.reconcilers.simulation.model import (
     NETWORK_ADDRESSES,
     Json,
     ModelServer,
+    failure,
     name_of,
 )
 
@@ -47,7 +48,8 @@ class Flight:
 
     def run(self, model: ModelServer) -> None:
         """Let the server see it, now."""
-        code, body = self._execute(model)
+        is_refused = model.refuses(self.method, self.plural, self.name, self.body)
+        code, body = failure(403, "Forbidden") if is_refused else self._execute(model)
         self.ran = True
         self.answer = msgspec.json.encode(body) if code < 300 else api_error(code, body)
 

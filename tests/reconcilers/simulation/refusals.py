@@ -1,0 +1,58 @@
+"""Requests of which the API server refuses writes for good, for a while."""
+
+from random import Random
+
+from tests.reconcilers.simulation.model import (
+    ADDRESSES,
+    ALLOCATIONS,
+    CLAIMS,
+    KKP_ALLOCATIONS,
+    NETWORK_ADDRESSES,
+    Json,
+    ModelServer,
+)
+
+
+class RefusedRequests:
+    """Has the model refuse writes to some requests.
+
+    Args:
+        model: the API server.
+    """
+
+    def __init__(self, model: ModelServer) -> None:
+        self._every_write: dict[str, bool] = {}
+        """By name of a request: whether voiding writes are refused, too."""
+        model.refuses = self._refuses
+
+    def refuse(self, name: str, *, every_write: bool = False) -> None:
+        """Refuse to give a request its addresses; or every write of its status."""
+        self._every_write[name] = every_write
+
+    def change(self, name: str, rnd: Random) -> None:
+        """Refuse writes of a request, or none."""
+        self._every_write.pop(name, None)
+        if rnd.random() < 0.6:
+            self.refuse(name, every_write=rnd.random() < 0.4)
+
+    def clear(self) -> None:
+        """Refuse nothing any more."""
+        self._every_write.clear()
+
+    def _refuses(self, method: str, plural: str, name: str, body: Json) -> bool:
+        if method not in {"POST", "PATCH"} or not self._every_write:
+            return False
+        status = body.get("status") or {}
+        match method, plural:
+            case "POST", plural if plural == ADDRESSES:
+                request, gives = body["metadata"]["name"], True
+            case "PATCH", plural if plural in {ALLOCATIONS, NETWORK_ADDRESSES} and status:
+                request, gives = name, status.get("phase") == "Allocated"
+            case "PATCH", plural if plural == CLAIMS and status:
+                request, gives = name, "addressRef" in status
+            case "PATCH", plural if plural == KKP_ALLOCATIONS:
+                request = name.partition("/")[0].removeprefix("cluster-")
+                gives = bool(body.get("spec"))
+            case _:
+                return False
+        return request in self._every_write and (gives or self._every_write[request])
