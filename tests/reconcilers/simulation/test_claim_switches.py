@@ -66,7 +66,7 @@ SWITCHES = {
         rules.dropped_at_once,
         BOTH_HAVE,
         _LAGGING,
-        86,
+        97,
     ),
     "9a": Switch(
         "the IPAddress of a claim that vanished is released",

@@ -67,7 +67,7 @@ SWITCHES = {
         rules.any_position,
         BOTH,
         _LONG,
-        seed=139,
+        seed=24,
     ),
     "1c": Switch(
         "own answers never move the position", rules.position_of_own_answers, BOTH, _QUIET, seed=64
@@ -140,7 +140,7 @@ SWITCHES = {
         rules.revision_not_raised,
         BOTH,
         _LONG,
-        seed=24,
+        seed=139,
     ),
     "6e": Switch(
         "the revision is an object's, and no reason to write",
