@@ -59,6 +59,7 @@ OFTEN = Settings(
 """Each object is looked at twice a second, not when it has changed only."""
 REWORDED = {
     "no other pool hands out these addresses": "no other NetworkPool hands out these addresses",
+    "(1 allocations)": "(1 allocation)",
     # Rounded to the nearest percent then, and down now.
     "2% (13/767 IPs)": "1% (13/767 IPs)",
     "17% (16/96 IPs)": "16% (16/96 IPs)",

@@ -33,7 +33,9 @@ OLDEST = "1.31.0"
 ALL_SETS: Mapping[str, Values] = {**VALUE_SETS, **WITH_FOREIGN_KINDS}
 INSTALLS: Mapping[str, tuple[str, ...]] = {
     "defaults": (),
-    "as documented": ("image as documented", "bundle as documented", "settings"),
+    "as documented": (
+        *("image as documented", "bundle as documented", "settings", "names as a list"),
+    ),
     "all of the pods": (
         *("image by digest", "odd settings", "odd arguments", "placement", "marks on pods"),
         *("account with annotations", "webhooks that may fail", "longest name", "crds not kept"),
