@@ -1,6 +1,5 @@
 """The product as a process, with an integration switched on."""
 
-import signal
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -16,6 +15,7 @@ from envtest.plane import ControlPlane as Plane
 from manifests import folder
 from reconcilers.api import crd, names
 from tests.contract.conftest import administrator
+from tests.freezing import freeze, thaw
 from tests.polling import checked, until
 from tests.reconcilers.cli.commands import butler_ipam, environment
 from tests.yamls import read_all_yaml
@@ -178,8 +178,8 @@ async def serving(
 @contextmanager
 def frozen(process: subprocess.Popen[bytes]) -> Iterator[None]:
     """Stop a process in the middle of whatever it does, for the time of the context."""
-    process.send_signal(signal.SIGSTOP)
+    freeze(process.pid)
     try:
         yield
     finally:
-        process.send_signal(signal.SIGCONT)
+        thaw(process.pid)

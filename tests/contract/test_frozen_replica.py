@@ -3,7 +3,6 @@
 The processes are real, the freezing is SIGSTOP, the server is the one the environment asks for.
 """
 
-import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import combinations
@@ -25,6 +24,7 @@ from reconcilers.api.crd import crds
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.cli.local.objects import NAMESPACE
+from tests.freezing import freeze, thaw
 from tests.reconcilers.cli.commands import Running, started
 
 HOME = names.DEFAULT_NAMESPACE
@@ -134,11 +134,11 @@ def _run(path: Path, *flags: str) -> Any:
 
 
 def _freeze(running: Running) -> None:
-    running.process.send_signal(signal.SIGSTOP)
+    freeze(running.process.pid)
 
 
 def _resume(running: Running) -> None:
-    running.process.send_signal(signal.SIGCONT)
+    thaw(running.process.pid)
 
 
 @pytest.mark.slow

@@ -3,8 +3,6 @@
 The tenant is a process of its own, which SIGSTOP freezes: it still accepts connections.
 """
 
-import os
-import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -27,6 +25,7 @@ from reconcilers.cli.standin.pools import crds as metallb_crds
 from reconcilers.ui.watched import READ_EVENTS
 from tests.contract.test_incidents import _platform, _status, metric
 from tests.contract.test_static_flow import Site, _cluster, site
+from tests.freezing import freeze, thaw
 from tests.manifests.test_running import free_port
 from tests.polling import until
 from tests.reconcilers.cli.commands import started
@@ -48,11 +47,11 @@ QUICK = (
 @contextmanager
 def _frozen(pid: int) -> Iterator[None]:
     """Stop a process where it is, and let it go on afterwards."""
-    os.kill(pid, signal.SIGSTOP)
+    freeze(pid)
     try:
         yield
     finally:
-        os.kill(pid, signal.SIGCONT)
+        thaw(pid)
 
 
 @asynccontextmanager

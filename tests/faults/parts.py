@@ -5,7 +5,6 @@ dies under load or comes back with an empty watch cache, and one of two is behin
 """
 
 import shutil
-import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -25,6 +24,7 @@ from envtest.ports import free_port
 from envtest.processes import Child, Children
 from envtest.settings import read_settings
 from tests.faults.pipes import HOST, Pipe, Place
+from tests.freezing import freeze, thaw
 from tests.polling import checked, until
 
 
@@ -207,11 +207,11 @@ class SecondServer:
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """Stop it in the middle of whatever it does, until the context ends."""
-        self._child.process.send_signal(signal.SIGSTOP)
+        freeze(self._child.process.pid)
         try:
             yield
         finally:
-            self._child.process.send_signal(signal.SIGCONT)
+            thaw(self._child.process.pid)
 
     async def kill(self) -> None:
         """End it as `kill -9` does."""

@@ -4,9 +4,7 @@ The controllers are `butler-ipam run` in a process of its own, with the flags th
 """
 
 import base64
-import os
 import re
-import signal
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractContextManager,
@@ -48,6 +46,7 @@ from reconcilers.api.resources import (
 from reconcilers.api.resources import NAMESPACE as NAMESPACES
 from reconcilers.cli.local.objects import delete
 from reconcilers.tenantcluster.metallb.projection import POOL_NAME
+from tests.freezing import freeze, thaw
 from tests.metallb.audit.recorder import Recording, recording
 from tests.polling import until
 from tests.reconcilers.cli.commands import Running, started
@@ -66,11 +65,11 @@ K = TypeVar("K", bound=Object)
 @contextmanager
 def frozen(pid: int) -> Iterator[None]:
     """Stop a process where it is, and let it go on afterwards."""
-    os.kill(pid, signal.SIGSTOP)
+    freeze(pid)
     try:
         yield
     finally:
-        os.kill(pid, signal.SIGCONT)
+        thaw(pid)
 
 
 def entry(span: AddressRange) -> str:
