@@ -583,7 +583,8 @@ class TenantClusterReconciler:
             self._resizer.stop_watching(tenant.metadata.key)
             self._projector.stop_watching(tenant.metadata.key)
             self._logged.forget(tenant.metadata.key)
-            others = {one.uid for one in self._records.of_name(tenant.metadata.key)}
+            named = self._records.of_name(tenant.metadata.key)
+            others = {record.uid for record in named}
             await self._remove_records(tenant.metadata.key, others - {tenant.metadata.uid})
             return SETTLED
         not_ready = status.not_ready(

@@ -297,7 +297,8 @@ def add_tenant_clients(
                 if shards.holds(key):
                     continue
                 await tenants.close(key)
-                uids = {one.uid for one in records.of_name(key) if vanished.is_needed(one)}
+                named = records.of_name(key)
+                uids = {record.uid for record in named if vanished.is_needed(record)}
                 for record in records.retain(key, uids):
                     await tenants.forget(record.access)
 

@@ -62,8 +62,8 @@ class GateMemory:
             now: monotonic seconds.
         """
         recent = {
-            one: memory
-            for one, memory in self._allocations.items()
+            known: memory
+            for known, memory in self._allocations.items()
             if now - memory.checked_at < FORGET_SECONDS
         }
         memory = recent.setdefault(uid, AllocationMemory(now))
