@@ -50,6 +50,9 @@ NOT_TYPED: Mapping[str, str] = {
     "butler-ipam plan --fit NODES+LB": "placeholders",
     "butler-ipam map POOL": "a placeholder",
     "butler-ipam explain NAME": "a placeholder",
+    "butler-ipam release ALLOCATION": "a placeholder",
+    "butler-ipam release team-platform/lab-cluster": "asks on a terminal;"
+    " tests/contract/test_release_command.py answers",
     "butler-ipam plan": _NAME,
     "butler-ipam whois": _NAME,
     "kubectl apply": _NAME,
