@@ -9,6 +9,8 @@ NAMED_AT_MOST = 5
 def count_noun(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun: "1 IP", "2 IPs".
 
+    A verb may follow the noun: `count_noun(number, "IP is", "IPs are")`.
+
     Args:
         number: how many.
         noun: in the singular.

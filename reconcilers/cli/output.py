@@ -147,9 +147,7 @@ def wrapped_lines(text: str, indent: str = "") -> list[str]:
     room = terminal_width()
     if room is None:
         return [text]
-    return textwrap.wrap(
-        text, max(room, NARROWEST_TEXT), subsequent_indent=indent, break_on_hyphens=False
-    ) or [""]
+    return _wrapped(text, max(room, NARROWEST_TEXT), indent)
 
 
 def _wrapped_table(columns: Sequence[Column[T]], rows: Sequence[T], room: int) -> str:
@@ -170,8 +168,9 @@ def _wrapped_table(columns: Sequence[Column[T]], rows: Sequence[T], room: int) -
     return "".join(parts)
 
 
-def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
+def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    wrapped = textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)
+    return wrapped or [""]
 
 
 def _block(columns: Sequence[Column[T]], row: T, room: int) -> str:

@@ -30,6 +30,7 @@ from reconcilers.cli.problems import EXIT_PROBLEM, Problem, say
 from reconcilers.conditions import READY
 from reconcilers.integrations.core.scopedlists import limits_in
 from reconcilers.tenantcluster.allocations.membership import is_foreign
+from reconcilers.wording import count_noun
 
 ROLE = "butler-ipam-release"
 """The shipped ClusterRole that grants the verb `release`."""
@@ -250,8 +251,8 @@ async def _annotate(client: Any, tenant: TenantCluster) -> None:
 
 def _result(tenant: TenantCluster, due: int) -> str:
     key = tenant.metadata.key
-    count = "1 range is" if due == 1 else f"{due} ranges are"
-    sentence = f"TenantCluster {key}: {count} released without the tenant's word"
+    ranges_are = count_noun(due, "range is", "ranges are")
+    sentence = f"TenantCluster {key}: {ranges_are} released without the tenant's word"
     if tenant.metadata.terminating:
         return sentence
     removal = f"annotate tenantcluster {key.name} {names.ANNOTATION_RELEASE_ANYWAY}-"

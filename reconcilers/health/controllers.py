@@ -144,8 +144,7 @@ async def _read_deployments(
         parts.append(f"{item.metadata.name} {ready}/{wanted} ready, {_images(item)}")
         if ready < wanted:
             subject = Subject.from_object(DEPLOYMENTS, item)
-            verb = "is" if wanted == 1 else "are"
-            sentence = f"{ready} of {count_noun(wanted, 'replica')} {verb} ready"
+            sentence = f"{ready} of {count_noun(wanted, 'replica is', 'replicas are')} ready"
             severity: Severity = "warning" if ready else "error"
             findings.append(Finding("ControllersNotReady", severity, subject, sentence))
     return "; ".join(parts) or "no Deployment", findings

@@ -36,7 +36,7 @@ from reconcilers.tenantcluster.allocations.requests import load_balancer_count, 
 from reconcilers.tenantcluster.allocations.unreadable_members import unreadable_in_list
 from reconcilers.tenantcluster.provider import ProviderUnreadable, wanted_provider
 from reconcilers.tenantcluster.status import allocations_unreadable
-from reconcilers.wording import count_addresses, name_with_count
+from reconcilers.wording import count_addresses, count_noun, name_with_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +272,7 @@ def _best_fit(span: AddressRange, space: Space) -> Iterator[str]:
         yield f"{span.text} overlaps what others hold, or lies outside of what the pool hands out"
         return
     smallest = min(block.size for block in blocks)
-    have = "1 free block has" if len(blocks) == 1 else f"{len(blocks)} free blocks have"
+    have = count_noun(len(blocks), "free block has", "free blocks have")
     fitting = f"{have} room for {span.size}, the smallest {smallest}"
     yield (
         f"{span.text}: without it the free block there has {count_addresses(home.size)};"
@@ -299,9 +299,7 @@ def _queue(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
         < (allocation.requested_at, allocation.metadata.name)
     ]
     if before:
-        requests = (
-            "1 older request waits" if len(before) == 1 else f"{len(before)} older requests wait"
-        )
+        requests = count_noun(len(before), "older request waits", "older requests wait")
         yield (
             f"{requests} for the pool; a smaller one is served before a"
             " larger one that has no room"

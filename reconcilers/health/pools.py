@@ -14,7 +14,7 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.conditions import READY
 from reconcilers.health.conditions import finding_of_condition
 from reconcilers.integrations.core.views import Views
-from reconcilers.wording import count_addresses, name_with_count
+from reconcilers.wording import count_addresses, count_noun, name_with_count
 
 MOST_NAMED = 3
 """Requests that one finding names."""
@@ -89,7 +89,7 @@ def _no_room(objects: Objects, largest_free: Mapping[Key, int]) -> Iterator[Find
     for key, counts in sorted(needs.items()):
         if key not in largest_free or max(counts) <= largest_free[key]:
             continue
-        number = "1 request waits" if len(counts) == 1 else f"{len(counts)} requests wait"
+        number = count_noun(len(counts), "request waits", "requests wait")
         sentence = (
             f"{number}, the largest for {count_addresses(max(counts))} in a row; the largest free"
             f" block is {largest_free[key]}: widen the pool, or add another to the ProviderConfig"
@@ -110,7 +110,7 @@ def _other_pools(views: Views) -> Iterator[Finding]:
         if pool.ready == "False" and (pool.kind, pool.key) not in reported:
             yield Finding("PoolNotReady", "error", subject, f"{pool.reason}{part}")
         if pool.waiting and not pool.free:
-            number = "1 request waits" if pool.waiting == 1 else f"{pool.waiting} requests wait"
+            number = count_noun(pool.waiting, "request waits", "requests wait")
             yield Finding("RequestsWait", "error", subject, f"{number}{part}; nothing is free")
 
 

@@ -202,9 +202,8 @@ def degraded_condition(pool: NetworkPool, capacities: Sequence[Capacity]) -> Fin
     )
     degraded = [one for one in capacities if _is_degraded(one, usual)]
     capacity = (*degraded, capacities[0])[0]
-    verb = "is" if capacity.available == 1 else "are"
     free = (
-        f"{count_noun(capacity.available, 'IP')} {verb} free, the largest free block has"
+        f"{count_noun(capacity.available, 'IP is', 'IPs are')} free, the largest free block has"
         f" {capacity.largest_free}"
         f" (fragmentation {capacity.fragmentation_percent}%)"
     )

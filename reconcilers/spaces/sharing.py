@@ -15,7 +15,7 @@ from enum import Enum
 from allocator import Family
 from reconcilers.conditions import Finding
 from reconcilers.spaces.offers import PoolName
-from reconcilers.wording import name_with_count
+from reconcilers.wording import count_addresses, name_with_count
 
 NAMED = 5
 """Up to so many pools are named in a message."""
@@ -51,8 +51,7 @@ class SharingPool:
         """The pool by kind, namespace and name, and how many addresses are shared."""
         count = sum(self.by_family.values())
         where = f" in datacenter {self.part}" if self.part else ""
-        noun = "address" if count == 1 else "addresses"
-        return f"{self.pool.kind} {self.pool.key}{where} ({count} {noun})"
+        return f"{self.pool.kind} {self.pool.key}{where} ({count_addresses(count)})"
 
 
 @dataclass(frozen=True, slots=True)

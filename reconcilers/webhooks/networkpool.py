@@ -30,6 +30,7 @@ from reconcilers.poolspec import SECONDARY, SPEC, Path
 from reconcilers.ranges import Reservation
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks.verdict import Verdict, about, bounded, field, forbidden, invalid
+from reconcilers.wording import count_noun
 
 MOST_NAMED = 5
 """So many objects of another platform whose addresses are left out are named in warnings."""
@@ -91,7 +92,7 @@ def updated(
         warnings += left_out[:MOST_NAMED]
         if len(left_out) > MOST_NAMED:
             more = len(left_out) - MOST_NAMED
-            objects = "1 more object holds" if more == 1 else f"{more} more objects hold"
+            objects = count_noun(more, "more object holds", "more objects hold")
             warnings.append(f"{field(field_of_ranges)}: {objects} such addresses")
     return Verdict.from_causes(causes, warnings)
 

@@ -7,6 +7,7 @@ from typing import Self
 from controller.errors import Cause
 from reconcilers.poolnamespaces import describe_refused_namespace
 from reconcilers.poolspec import Path, Remark
+from reconcilers.wording import count_noun
 
 INVALID = "FieldValueInvalid"
 FORBIDDEN = "FieldValueForbidden"
@@ -91,7 +92,7 @@ def bounded(causes: Iterable[Cause], path: Path, single: str, several: str) -> l
     if len(found) <= MOST_CAUSES:
         return found
     more = len(found) - MOST_CAUSES
-    counted = f"{more} more {single if more == 1 else several}"
+    counted = count_noun(more, f"more {single}", f"more {several}")
     return [*found[:MOST_CAUSES], forbidden(path, f"and {counted}")]
 
 

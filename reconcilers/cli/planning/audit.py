@@ -27,6 +27,7 @@ from reconcilers.webhooks import providerconfig, tenantcluster
 from reconcilers.webhooks.ipallocation import validated_alone
 from reconcilers.webhooks.tenantcluster import Provision
 from reconcilers.webhooks.verdict import Verdict, refused_namespace
+from reconcilers.wording import count_noun
 
 _MANY = 20
 """How many overlaps of one pool are named one by one."""
@@ -202,8 +203,10 @@ class Audit:
             self._error(one.manifest, ("status", "startAddress"), what)
         if len(overlaps) > _MANY:
             more = len(overlaps) - _MANY
-            sentence = "allocation overlaps others" if more == 1 else "allocations overlap others"
-            self._findings.error(f"NetworkPool {key}", f"{more} more {sentence}")
+            sentence = count_noun(
+                more, "more allocation overlaps others", "more allocations overlap others"
+            )
+            self._findings.error(f"NetworkPool {key}", sentence)
 
     def _provider(self, manifest: Manifest[ProviderConfig], pools: dict[Key, NetworkPool]) -> None:
         network = manifest.object.spec.networking

@@ -20,6 +20,7 @@ from reconcilers.cli.reading.manifests import Manifests
 from reconcilers.conditions import READY
 from reconcilers.networkpool.view import Unreadable
 from reconcilers.tenantcluster.status import NETWORK_READY
+from reconcilers.wording import count_noun
 
 HeldByPool = Mapping[Key, Sequence[AddressRange]]
 """What is held of pools, by their namespaces and names."""
@@ -349,5 +350,4 @@ def _sum(allocations: Sequence[IPAllocation], before: Mapping[Key, IPAllocation]
         (waiting, "waiting"),
     )
     found = ", ".join(f"{count} {what}" for count, what in counts if count)
-    noun = "allocation" if len(allocations) == 1 else "allocations"
-    return f"{len(allocations)} {noun}{': ' + found if found else ''}\n"
+    return f"{count_noun(len(allocations), 'allocation')}{': ' + found if found else ''}\n"

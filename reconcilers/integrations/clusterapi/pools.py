@@ -275,8 +275,7 @@ class PoolReconciler(JournalReconciler[Any]):
         if not count:
             await remove_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)
             return SETTLED
-        verb = "is" if count == 1 else "are"
-        message = f"{count_noun(count, 'IPAddress', 'IPAddresses')} {verb} in use"
+        message = f"{count_noun(count, 'IPAddress is', 'IPAddresses are')} in use"
         await self._write_ready(pool, Finding(READY, False, "Deleting", message))
         return Blocked("Deleting", self._parts.settings.requeue_deleting)
 

@@ -26,11 +26,7 @@ def with_unexamined(finding: Finding, services: int) -> Finding:
     """
     if not services:
         return finding
-    others = (
-        "1 more has no address and was"
-        if services == 1
-        else f"{services} more have no address and were"
-    )
+    others = count_noun(services, "more has no address and was", "more have no address and were")
     return replace(
         finding,
         message=f"{finding.message}; {others} not examined: of one"
@@ -62,5 +58,5 @@ def no_growth_due(unserved: int, elsewhere: Sequence[Elsewhere]) -> Finding:
         True,
         ordered[0].reason,
         f"{met} that could have one of ours; {'; '.join(named)}"
-        + (f"; {more} more {'is' if more == 1 else 'are'} like that" if more else ""),
+        + (f"; {count_noun(more, 'more is', 'more are')} like that" if more else ""),
     )

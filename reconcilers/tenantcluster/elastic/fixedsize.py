@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.conditions import Finding
-from reconcilers.wording import count_addresses
+from reconcilers.wording import count_addresses, count_noun
 
 LOAD_BALANCER_SIZED = "LoadBalancerSized"
 FIELD = "spec.networking.lbPoolSize"
@@ -108,7 +108,7 @@ def decide(size: int, allocations: Sequence[SizedAllocation]) -> SizeChange:
 
 
 def _held(addresses: int) -> str:
-    return f"{addresses} {'is' if addresses == 1 else 'are'} held"
+    return count_noun(addresses, "is held", "are held")
 
 
 def sized(target: TargetSize) -> Finding:
