@@ -6,7 +6,7 @@ record/         what this process remembers of a cluster
 provider.py     which ProviderConfig counts, and why it may not be used
 allocations/    which allocations a tenant should have, from which pool; they are created and moved
 projector.py    the ranges are written to the tenant's MetalLB: one pass
-metallb/        what is written there and kept, and whether MetalLB has read it
+poolwatch.py    what is written there is watched
 ownership/      whose a tenant and the pools in it are
 release/        whether a tenant has released a range; clusters that are being deleted, or gone
 elastic/        growth and shrink

@@ -10,14 +10,14 @@ from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import SERVICE, IPAddressPool, Service
 from reconcilers.clusteridentity import is_of_another
+from reconcilers.loadbalancers.metallb.projection import POOL_NAME, MetalLB, projection
+from reconcilers.loadbalancers.metallb.uptake import configuration_error, counted, refusal
 from reconcilers.tenantcluster.elastic.demand import (
     OTHER_CLASS,
     addresses,
     demand_of,
     families,
 )
-from reconcilers.tenantcluster.metallb.projection import POOL_NAME, MetalLB, projection
-from reconcilers.tenantcluster.metallb.uptake import configuration_error, counted, refusal
 from reconcilers.tenantcluster.ownership.pools import (
     SHARED,
     elsewhere_message,

@@ -18,14 +18,9 @@ from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, IPAddressPool
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding
-from reconcilers.settings import TenantSettings
-from reconcilers.tenantclients import LONGEST_PAUSE, UNAUTHORIZED, TenantClients, TenantUnavailable
-from reconcilers.tenantcluster.allocations.membership import is_foreign, members
-from reconcilers.tenantcluster.current_cluster import CurrentCluster
-from reconcilers.tenantcluster.metallb.advertisement import Advertiser
-from reconcilers.tenantcluster.metallb.corrections import CONTESTED, CorrectionReports, Upkeep
-from reconcilers.tenantcluster.metallb.poolwatch import PoolWatches
-from reconcilers.tenantcluster.metallb.projection import (
+from reconcilers.loadbalancers.metallb.advertisement import Advertiser
+from reconcilers.loadbalancers.metallb.corrections import CONTESTED, CorrectionReports, Upkeep
+from reconcilers.loadbalancers.metallb.projection import (
     BEHIND,
     NOT_INSTALLED,
     MetalLB,
@@ -35,9 +30,14 @@ from reconcilers.tenantcluster.metallb.projection import (
     latest_mark,
     projection,
 )
-from reconcilers.tenantcluster.metallb.reading import NOT_RUNNING, Reading, ReadingMemory
-from reconcilers.tenantcluster.metallb.uptake import remove_marker
+from reconcilers.loadbalancers.metallb.reading import NOT_RUNNING, Reading, ReadingMemory
+from reconcilers.loadbalancers.metallb.uptake import remove_marker
+from reconcilers.settings import TenantSettings
+from reconcilers.tenantclients import LONGEST_PAUSE, UNAUTHORIZED, TenantClients, TenantUnavailable
+from reconcilers.tenantcluster.allocations.membership import is_foreign, members
+from reconcilers.tenantcluster.current_cluster import CurrentCluster
 from reconcilers.tenantcluster.ownership.pools import PoolClaims, owner_note
+from reconcilers.tenantcluster.poolwatch import PoolWatches
 from reconcilers.tenantcluster.status import load_balancer_ready, tenant_unavailable
 
 _log = structlog.get_logger(__name__)
@@ -129,7 +129,7 @@ class Projector:
         self._corrections = corrections
         self._watches = watches
         self._logged = logged
-        self._reading = Reading(watches, clock, settings)
+        self._reading = Reading(watches.shown, clock, settings)
         self._clock = clock
         self._allocations = allocations
         self._claims = claims

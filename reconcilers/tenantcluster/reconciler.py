@@ -44,7 +44,11 @@ from reconcilers.api.tenantcluster import (
 )
 from reconcilers.api.tenantnetwork import TenantNetwork
 from reconcilers.conditions import Finding
-from reconcilers.metallb_install.installer import BEING_INSTALLED, METALLB_INSTALLED, Installer
+from reconcilers.loadbalancers.metallb.installation.installer import (
+    BEING_INSTALLED,
+    METALLB_INSTALLED,
+    Installer,
+)
 from reconcilers.networkpool.view import UnreadableObject, describe_unreadable
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import UNREACHABLE, WEBHOOK_FAILED, WEBHOOK_RETRY, TenantClients

@@ -37,7 +37,7 @@ from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.tenantclients import TenantClients
 from reconcilers.tenantcluster.allocations.unreadable_members import UnreadableOwners
 from reconcilers.tenantcluster.elastic.fixedsize import LOAD_BALANCER_SIZED
-from reconcilers.tenantcluster.metallb.poolwatch import concerned, may_be_edited
+from reconcilers.tenantcluster.poolwatch import concerned, may_be_edited
 from reconcilers.tenantcluster.provider import refers_to, wanted_provider
 from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.tenantcluster.release.teardown import VanishedClusters

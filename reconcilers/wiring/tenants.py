@@ -8,7 +8,8 @@ from controller.events import Recorder
 from controller.statelog import StateLog
 from reconcilers.caches import Caches
 from reconcilers.ipallocation.release import ReleaseCheck
-from reconcilers.metallb_install.installer import Installer
+from reconcilers.loadbalancers.metallb.corrections import CorrectionReports
+from reconcilers.loadbalancers.metallb.installation.installer import Installer
 from reconcilers.metrics import IpamMetrics
 from reconcilers.settings import Settings
 from reconcilers.tenantclients import TenantClients
@@ -17,9 +18,8 @@ from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.elastic.resizer import Resizer
 from reconcilers.tenantcluster.elastic.scaler import Scaler
 from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
-from reconcilers.tenantcluster.metallb.corrections import CorrectionReports
-from reconcilers.tenantcluster.metallb.poolwatch import PoolWatches
 from reconcilers.tenantcluster.ownership.pools import PoolClaims
+from reconcilers.tenantcluster.poolwatch import PoolWatches
 from reconcilers.tenantcluster.projector import Projector
 from reconcilers.tenantcluster.provider import Providers
 from reconcilers.tenantcluster.reconciler import TenantClusterReconciler

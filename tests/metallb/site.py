@@ -45,7 +45,7 @@ from reconcilers.api.resources import (
 )
 from reconcilers.api.resources import NAMESPACE as NAMESPACES
 from reconcilers.cli.local.objects import delete
-from reconcilers.tenantcluster.metallb.projection import POOL_NAME
+from reconcilers.loadbalancers.metallb.projection import POOL_NAME
 from tests.freezing import freeze, thaw
 from tests.metallb.audit.recorder import Recording, recording
 from tests.polling import until

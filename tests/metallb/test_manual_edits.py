@@ -11,7 +11,7 @@ from controller.resource import Resource
 from envtest.metallb import NAMESPACE
 from reconcilers.api.resources import IP_ADDRESS_POOL, L2_ADVERTISEMENT, TENANT_CLUSTER
 from reconcilers.cli.local.objects import delete
-from reconcilers.tenantcluster.metallb.projection import ADVERTISEMENT_NAME
+from reconcilers.loadbalancers.metallb.projection import ADVERTISEMENT_NAME
 from tests.metallb.site import PROJECTED, TEAM, Site, Tenant, site
 from tests.polling import until
 

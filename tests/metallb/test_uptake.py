@@ -19,7 +19,7 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ADDRESS_POOL, IP_ALLOCATION, IPAddressPool
 from reconcilers.cli.local.objects import delete
 from reconcilers.integrations.core.discovery import DEFINITIONS
-from reconcilers.tenantcluster.metallb.uptake import counted, marker_size
+from reconcilers.loadbalancers.metallb.uptake import counted, marker_size
 from tests.metallb.site import HOME, POOL, TEAM, Site, Tenant, frozen, site
 from tests.polling import until
 from tests.reconcilers.cli.commands import call

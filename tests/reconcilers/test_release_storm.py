@@ -25,7 +25,7 @@ from controller.meta import Key
 from controller.transport import NO_QUERY, Transport
 from reconcilers import ranges
 from reconcilers.api import names
-from reconcilers.tenantcluster.metallb.projection import NO_ADDRESS
+from reconcilers.loadbalancers.metallb.projection import NO_ADDRESS
 from tests.clock import VirtualClock, settle
 from tests.reconcilers import make
 from tests.reconcilers.balancer import pool_entries

@@ -15,10 +15,10 @@ from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.progress import advance
 from reconcilers.clusteridentity import AdmitAll, ClusterIdentity
+from reconcilers.loadbalancers.metallb.projection import ProjectionBlocked, projection
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.inspection import Inside, findings, read_inside
-from reconcilers.tenantcluster.metallb.projection import ProjectionBlocked, projection
 from reconcilers.tenantcluster.record.records import TenantRecords
 
 AT_ONCE = 8

@@ -11,7 +11,7 @@ from reconcilers.cli.demo.view import NotYet, PlatformView, existing, of_view
 from reconcilers.cli.local.metallb import is_established
 from reconcilers.cli.standin.pools import NAMESPACE as METALLB_NAMESPACE
 from reconcilers.conditions import READY
-from reconcilers.tenantcluster.metallb.projection import ADVERTISEMENT_NAME, POOL_NAME
+from reconcilers.loadbalancers.metallb.projection import ADVERTISEMENT_NAME, POOL_NAME
 from reconcilers.wording import count_addresses
 
 

@@ -26,7 +26,7 @@ from reconcilers.cli.local.servers import ApiServer, Definitions, envtest
 from reconcilers.cli.problems import Problem
 from reconcilers.cli.standin.controller import MetalLBStandIn
 from reconcilers.cli.standin.pools import crds
-from reconcilers.metallb_install.installer import Applied
+from reconcilers.loadbalancers.metallb.installation.installer import Applied
 
 PAUSE = 0.1
 

@@ -16,7 +16,7 @@ import yaml
 from allocator import AddressRange, AllocatorError
 from controller.meta import ObjectMeta
 from controller.resource import Resource
-from reconcilers.tenantcluster.metallb.uptake import as_metallb_counts
+from reconcilers.loadbalancers.metallb.uptake import as_metallb_counts
 
 GROUP = "metallb.io"
 VERSION = "v1beta1"

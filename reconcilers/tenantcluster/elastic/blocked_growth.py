@@ -13,10 +13,10 @@ from controller.conditions import find
 from reconcilers.api.resources import Service
 from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
 from reconcilers.conditions import Finding
-from reconcilers.metallb_install.installer import BEING_INSTALLED
+from reconcilers.loadbalancers.metallb.installation.installer import BEING_INSTALLED
+from reconcilers.loadbalancers.metallb.projection import NOT_INSTALLED
 from reconcilers.tenantcluster.elastic.demand import could_be_served
 from reconcilers.tenantcluster.elastic.findings import counted
-from reconcilers.tenantcluster.metallb.projection import NOT_INSTALLED
 from reconcilers.tenantcluster.status import demand_met
 
 

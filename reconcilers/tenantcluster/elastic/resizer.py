@@ -24,6 +24,7 @@ from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.resources import IP_ALLOCATION, SERVICE, TENANT_CLUSTER, Service
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding
+from reconcilers.loadbalancers.metallb.reading import NOT_RUNNING
 from reconcilers.networkpool.owners import noted_uid
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import UNAUTHORIZED, UNREACHABLE, TenantClients, TenantUnavailable
@@ -33,7 +34,6 @@ from reconcilers.tenantcluster.elastic.demand import WaitingTimes
 from reconcilers.tenantcluster.elastic.fixedsize import LOAD_BALANCER_SIZED
 from reconcilers.tenantcluster.elastic.scaler import Scaler
 from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
-from reconcilers.tenantcluster.metallb.reading import NOT_RUNNING
 from reconcilers.tenantcluster.networkstatus import RefusedGrowth, ServicesSeen
 from reconcilers.tenantcluster.projector import is_behind
 from reconcilers.tenantcluster.services import TenantServices

@@ -20,8 +20,8 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ADDRESS_POOL
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteridentity import ClusterIdentity, TenantGuard
+from reconcilers.loadbalancers.metallb.projection import POOL_NAME
 from reconcilers.tenantclients import TenantUnavailable
-from reconcilers.tenantcluster.metallb.projection import POOL_NAME
 from reconcilers.tenantcluster.ownership.pools import SHARED, holders, owner_of, shared_message
 
 IS_MANAGEMENT = "TenantIsManagementCluster"

@@ -25,17 +25,17 @@ from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import TENANT_CLUSTER, IPAddressPool
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteridentity import is_of_another, management_note, management_of
+from reconcilers.loadbalancers.metallb.projection import (
+    MADE_BY_OTHERS,
+    POOL_NAME,
+    ProjectionBlocked,
+    is_ours,
+)
 from reconcilers.networkpool.view import HOLDERS_UNKNOWN, describe_unreadable
 from reconcilers.tenantclients import TenantClients
 from reconcilers.tenantcluster.allocations.unreadable_members import (
     unreadable_members,
     unreadable_objects,
-)
-from reconcilers.tenantcluster.metallb.projection import (
-    MADE_BY_OTHERS,
-    POOL_NAME,
-    ProjectionBlocked,
-    is_ours,
 )
 
 SHARED = "TenantShared"

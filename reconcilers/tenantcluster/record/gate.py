@@ -6,8 +6,8 @@ is lost with the process, which begins each wait anew: rather too long than too 
 
 from dataclasses import dataclass, field
 
-from reconcilers.tenantcluster.metallb.markerrecord import SeenCreations
-from reconcilers.tenantcluster.metallb.uptake import ReadingWaits
+from reconcilers.loadbalancers.metallb.markerrecord import SeenCreations
+from reconcilers.loadbalancers.metallb.uptake import ReadingWaits
 
 FORGET_SECONDS = 3_600.0
 """Seconds without a check after which an allocation is forgotten."""

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from controller.meta import Key
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.metallb_install.installer import InstallationMemory
+from reconcilers.loadbalancers.metallb.installation.installer import InstallationMemory
 from reconcilers.tenantclients import TenantAccess, TenantAccesses
 from reconcilers.tenantcluster.elastic.resizer import ElasticMemory
 from reconcilers.tenantcluster.projector import ProjectionMemory

@@ -31,20 +31,20 @@ from reconcilers.caches import Caches
 from reconcilers.clusteridentity import is_of_another, management_note
 from reconcilers.conditions import READY
 from reconcilers.ipallocation.release import InUse, ReleaseCheck, Released
+from reconcilers.loadbalancers.metallb.markerrecord import MarkerRecord
+from reconcilers.loadbalancers.metallb.projection import (
+    POOL_NAME,
+    MetalLB,
+    ProjectionBlocked,
+    basis_of,
+)
+from reconcilers.loadbalancers.metallb.uptake import MOST_ENTRIES, Uptake
 from reconcilers.networkpool.owners import noted_uid
 from reconcilers.networkpool.view import unreadable_near
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import FIRST_PAUSE, LONGEST_PAUSE, TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.allocations.membership import is_foreign
 from reconcilers.tenantcluster.elastic.demand import SERVICES_PER_TURN, addresses, is_ours
-from reconcilers.tenantcluster.metallb.markerrecord import MarkerRecord
-from reconcilers.tenantcluster.metallb.projection import (
-    POOL_NAME,
-    MetalLB,
-    ProjectionBlocked,
-    basis_of,
-)
-from reconcilers.tenantcluster.metallb.uptake import MOST_ENTRIES, Uptake
 from reconcilers.tenantcluster.ownership.identity import IS_MANAGEMENT
 from reconcilers.tenantcluster.ownership.pools import SHARED, owner_note, owner_of
 from reconcilers.tenantcluster.record.gate import AllocationMemory, SecretReads

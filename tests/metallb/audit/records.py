@@ -15,7 +15,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IPAddressPool, Service
-from reconcilers.tenantcluster.metallb.projection import NO_ADDRESS
+from reconcilers.loadbalancers.metallb.projection import NO_ADDRESS
 from tests.metallb.audit.history import History
 
 Addresses = tuple[AddressRange, ...]

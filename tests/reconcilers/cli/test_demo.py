@@ -41,7 +41,7 @@ from reconcilers.cli.local.objects import make_namespaces
 from reconcilers.cli.local.platform import Platform
 from reconcilers.cli.local.servers import ApiServer, api_server, sole_failure
 from reconcilers.ipallocation.release import Released
-from reconcilers.tenantcluster.metallb.projection import MetalLB
+from reconcilers.loadbalancers.metallb.projection import MetalLB
 from reconcilers.tenantcluster.release.check import TenantReleaseCheck
 from tests.clock import VirtualClock
 from tests.reconcilers.cli.commands import call, installed, started

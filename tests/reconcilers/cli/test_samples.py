@@ -15,7 +15,7 @@ from reconcilers.cli.local.metallb import wait_established
 from reconcilers.cli.local.objects import apply
 from reconcilers.cli.local.servers import api_server
 from reconcilers.cli.standin.pools import crds
-from reconcilers.metallb_install.bundle import parse
+from reconcilers.loadbalancers.metallb.installation.bundle import parse
 from tests.reconcilers.cli.commandline import Outcome, run
 
 SAMPLES = Path(__file__).parents[3] / "manifests" / "samples"

@@ -11,7 +11,7 @@ from controller.errors import ControllerError
 from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api import names
-from reconcilers.tenantcluster.metallb.projection import NO_ADDRESS
+from reconcilers.loadbalancers.metallb.projection import NO_ADDRESS
 from tests.reconcilers.balancer import pool_entries
 from tests.reconcilers.lab import Replica
 from tests.reconcilers.server import Json, Server

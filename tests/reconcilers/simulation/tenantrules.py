@@ -14,13 +14,13 @@ from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.resources import IP_ADDRESS_POOL, IPAddressPool
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.ipallocation.release import InUse, Released
+from reconcilers.loadbalancers.metallb import projection as metallb
+from reconcilers.loadbalancers.metallb.projection import MetalLB, Projection
+from reconcilers.loadbalancers.metallb.uptake import Uptake
 from reconcilers.tenantcluster import projector
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
 from reconcilers.tenantcluster.elastic.scaler import Scaler
 from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
-from reconcilers.tenantcluster.metallb import projection as metallb
-from reconcilers.tenantcluster.metallb.projection import MetalLB, Projection
-from reconcilers.tenantcluster.metallb.uptake import Uptake
 from reconcilers.tenantcluster.projector import Projector
 from reconcilers.tenantcluster.release import check
 from reconcilers.tenantcluster.release.check import Ranges, TenantReleaseCheck

@@ -8,7 +8,7 @@ from anyio.lowlevel import checkpoint
 
 from controller.errors import NoAnswer, ServerFailure
 from reconcilers.api import names
-from reconcilers.tenantcluster.metallb.uptake import MARKER
+from reconcilers.loadbalancers.metallb.uptake import MARKER
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, service
 from tests.reconcilers.lab import TENANT_KINDS, Lab, Replica

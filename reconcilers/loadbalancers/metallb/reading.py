@@ -8,6 +8,7 @@ addresses, and whether more would help it. An older MetalLB shows nothing, and i
 MetalLB takes a moment to count. A tenant that had all it should have stays so for that long.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from controller.client import Client
@@ -19,14 +20,13 @@ from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.resources import IP_ADDRESS_POOL, SERVICE_BGP_STATUS, IPAddressPool
 from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
-from reconcilers.settings import TenantSettings
-from reconcilers.tenantcluster.metallb.poolwatch import PoolWatches
-from reconcilers.tenantcluster.metallb.projection import Projection
-from reconcilers.tenantcluster.metallb.uptake import (
+from reconcilers.loadbalancers.metallb.projection import Projection
+from reconcilers.loadbalancers.metallb.uptake import (
     as_metallb_counts,
     configuration_error,
     counted,
 )
+from reconcilers.settings import TenantSettings
 
 NOT_RUNNING = "MetalLBNotRunning"
 """The reason while MetalLB has not read the pool, for longer than it takes one that runs."""
@@ -65,13 +65,18 @@ class Reading:
     """Finds out whether MetalLB has read what was written.
 
     Args:
-        watches: show the pool without a read of it.
+        shown: returns the pool of a TenantCluster as its watch shows it; None without a watch.
         clock: the time.
         settings: where MetalLB lives.
     """
 
-    def __init__(self, watches: PoolWatches, clock: Clock, settings: TenantSettings) -> None:
-        self._watches = watches
+    def __init__(
+        self,
+        shown: Callable[[Key], IPAddressPool | None],
+        clock: Clock,
+        settings: TenantSettings,
+    ) -> None:
+        self._shown = shown
         self._clock = clock
         self._pool = Key(settings.metallb_namespace, names.METALLB_POOL)
 
@@ -136,11 +141,6 @@ class Reading:
                 return False
             memory.is_silent = True
         return True
-
-    def _shown(self, key: Key) -> IPAddressPool | None:
-        """Return the pool as its watch shows it."""
-        cache = self._watches.pools.cache(key)
-        return cache.get(self._pool) if cache is not None else None
 
 
 def _has_counted(pool: IPAddressPool | None, wanted: Projection) -> bool:

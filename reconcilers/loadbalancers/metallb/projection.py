@@ -23,7 +23,7 @@ from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.resources import IP_ADDRESS_POOL, L2_ADVERTISEMENT, IPAddressPool
-from reconcilers.tenantcluster.metallb.corrections import CONTESTED, Upkeep, described
+from reconcilers.loadbalancers.metallb.corrections import CONTESTED, Upkeep, described
 
 POOL_NAME = names.METALLB_POOL
 NO_ADDRESS = "192.0.2.0-192.0.2.0"

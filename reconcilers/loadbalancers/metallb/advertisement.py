@@ -7,8 +7,8 @@ from controller.errors import NotFound
 from controller.meta import Key, Version
 from reconcilers.api import names
 from reconcilers.api.resources import L2_ADVERTISEMENT, AdvertisementSpec, L2Advertisement
-from reconcilers.tenantcluster.metallb.corrections import CONTESTED, Upkeep, described
-from reconcilers.tenantcluster.metallb.projection import (
+from reconcilers.loadbalancers.metallb.corrections import CONTESTED, Upkeep, described
+from reconcilers.loadbalancers.metallb.projection import (
     ADVERTISEMENT_NAME,
     LABELS,
     NOT_INSTALLED,

@@ -19,10 +19,10 @@ from reconcilers.api.resources import (
     L2Advertisement,
 )
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.loadbalancers.metallb.projection import is_ours
+from reconcilers.loadbalancers.metallb.uptake import counted
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import TenantClients
-from reconcilers.tenantcluster.metallb.projection import is_ours
-from reconcilers.tenantcluster.metallb.uptake import counted
 from reconcilers.tenantcluster.watches import tenant_watches
 
 
@@ -46,6 +46,7 @@ class PoolWatches:
         self.watches = tenant_watches(clusters, tenants, clock, settings)
         """The open watches; a service of the manager runs them."""
         namespace = settings.metallb_namespace
+        self._pool = Key(namespace, names.METALLB_POOL)
         self.pools: ClusterKind[IPAddressPool] = self.watches.kind(
             IP_ADDRESS_POOL, namespace=namespace, fields=f"metadata.name={names.METALLB_POOL}"
         )
@@ -58,6 +59,11 @@ class PoolWatches:
     def open(self, key: Key) -> None:
         """Watch a tenant from now on, if the number of watches allows it."""
         self.watches.open(key)
+
+    def shown(self, key: Key) -> IPAddressPool | None:
+        """Return the pool of a tenant as the watch shows it; None if it does not show it."""
+        cache = self.pools.cache(key)
+        return cache.get(self._pool) if cache is not None else None
 
     def close(self, key: Key) -> None:
         """End the watch of a tenant that we keep nothing in any more."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from controller.errors import Invalid, ServerFailure
 from controller.outcome import Again, Blocked
-from reconcilers.metallb_install.bundle import InvalidBundle, parse
+from reconcilers.loadbalancers.metallb.installation.bundle import InvalidBundle, parse
 from reconcilers.settings import Settings, TenantSettings
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab

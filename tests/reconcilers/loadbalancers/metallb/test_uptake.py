@@ -11,8 +11,7 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import AddressPoolSpec, AddressPoolStatus, IPAddressPool
 from reconcilers.clusteridentity import management_note
 from reconcilers.ipallocation.release import InUse, Released
-from reconcilers.settings import Settings, TenantSettings
-from reconcilers.tenantcluster.metallb.uptake import (
+from reconcilers.loadbalancers.metallb.uptake import (
     MARKER,
     Step,
     as_metallb_counts,
@@ -20,6 +19,7 @@ from reconcilers.tenantcluster.metallb.uptake import (
     next_step,
     refusal,
 )
+from reconcilers.settings import Settings, TenantSettings
 from tests.reconcilers import make
 from tests.reconcilers.lab import TENANT_KINDS, Lab
 from tests.reconcilers.server import Json, Server

@@ -1,24 +1,22 @@
 """Whether MetalLB has read our pool, where the watch of it shows an older state."""
 
-from types import SimpleNamespace
-from typing import cast
-
 import msgspec
 import pytest
 
 from controller.cache import Cache
 from controller.client import Client
+from controller.meta import Key
 from reconcilers.api.resources import IP_ADDRESS_POOL, IPAddressPool
+from reconcilers.loadbalancers.metallb.projection import Projection
+from reconcilers.loadbalancers.metallb.reading import MOMENT, Reading, ReadingMemory
 from reconcilers.settings import TenantSettings
-from reconcilers.tenantcluster.metallb.poolwatch import PoolWatches
-from reconcilers.tenantcluster.metallb.projection import Projection
-from reconcilers.tenantcluster.metallb.reading import MOMENT, Reading, ReadingMemory
 from tests.clock import VirtualClock
 from tests.reconcilers import make
 from tests.reconcilers.lab import TENANT_KINDS
 from tests.reconcilers.server import Json, Server
 
 HELD = "10.40.0.0-10.40.0.7"
+POOL = Key("metallb-system", "default-pool")
 
 
 def _pool(status: Json | None) -> Json:
@@ -36,8 +34,7 @@ async def test_a_watch_that_hears_nothing_new_does_not_make_metallb_look_down(
     server.add("ipaddresspools", _pool({"assignedIPv4": 3, "availableIPv4": 5}))
     cache = Cache(IP_ADDRESS_POOL)
     cache.replace([msgspec.convert(_pool(shown), IPAddressPool)], 1)
-    watches = SimpleNamespace(pools=SimpleNamespace(cache=lambda _: cache))
-    reading = Reading(cast("PoolWatches", watches), clock, TenantSettings())
+    reading = Reading(lambda _: cache.get(POOL), clock, TenantSettings())
     memory = ReadingMemory()
     for _ in range(2):
         problem = await reading.problem(Client(server), tenant, Projection((HELD,), 1), memory)
@@ -50,8 +47,7 @@ async def test_what_the_watch_shows_as_read_costs_no_request() -> None:
     server = Server(clock, TENANT_KINDS)
     cache = Cache(IP_ADDRESS_POOL)
     cache.replace([msgspec.convert(_pool({"availableIPv4": 8}), IPAddressPool)], 1)
-    watches = SimpleNamespace(pools=SimpleNamespace(cache=lambda _: cache))
-    reading = Reading(cast("PoolWatches", watches), clock, TenantSettings())
+    reading = Reading(lambda _: cache.get(POOL), clock, TenantSettings())
     wanted, memory = Projection((HELD,), 1), ReadingMemory()
     assert await reading.problem(Client(server), tenant, wanted, memory) == ""
     assert server.requests == []

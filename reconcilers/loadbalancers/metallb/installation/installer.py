@@ -23,7 +23,12 @@ from controller.resource import Resource
 from reconcilers.api import names
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding
-from reconcilers.metallb_install.bundle import Bundle, InvalidBundle, Manifest, parse
+from reconcilers.loadbalancers.metallb.installation.bundle import (
+    Bundle,
+    InvalidBundle,
+    Manifest,
+    parse,
+)
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import TenantClients, TenantUnavailable
 

@@ -1,6 +1,6 @@
 """How often an edit of what is ours is written back, however long another writer insists."""
 
-from reconcilers.tenantcluster.metallb.corrections import LONGEST_PAUSE, Upkeep
+from reconcilers.loadbalancers.metallb.corrections import LONGEST_PAUSE, Upkeep
 
 
 def test_a_writer_that_overwrites_for_weeks_is_corrected_every_five_minutes() -> None:

@@ -48,9 +48,9 @@ from reconcilers.api.resources import (
     IPAddressPool,
 )
 from reconcilers.clusteridentity import is_of_another, management_of
+from reconcilers.loadbalancers.metallb.markerrecord import MarkerRecord
+from reconcilers.loadbalancers.metallb.projection import POOL_NAME, basis_of, is_ours
 from reconcilers.settings import TenantSettings
-from reconcilers.tenantcluster.metallb.markerrecord import MarkerRecord
-from reconcilers.tenantcluster.metallb.projection import POOL_NAME, basis_of, is_ours
 
 MARKER = names.METALLB_MARKER
 NOT_READ = "MetalLB in the tenant has not read its pools since the range was taken out"

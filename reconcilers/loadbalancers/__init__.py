@@ -1,0 +1,4 @@
+"""The load balancers of tenants.
+
+metallb/  MetalLB
+"""
