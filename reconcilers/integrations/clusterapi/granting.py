@@ -29,11 +29,13 @@ from reconcilers.integrations.clusterapi.choosing import blocks_of
 from reconcilers.integrations.clusterapi.claimevents import ClaimEvents, Reported
 from reconcilers.integrations.clusterapi.statuses import message_of, shows, with_ready
 from reconcilers.integrations.core.concurrency import run_concurrently
+from reconcilers.integrations.core.refusedwrites import RefusedWrites
 from reconcilers.integrations.core.rules import Refusal
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Kept, refused_message
 from reconcilers.promises.results import WriteResult
+from reconcilers.settings import PoolSettings
 
 Granted = tuple[Promise, IPAddressClaim]
 """A promise, and the claim at exactly the version that it names."""
@@ -47,18 +49,24 @@ class Granting:
         caches: the caches.
         recorder: takes the events.
         clock: the time.
-        width: writes in flight at once.
+        settings: writes in flight at once, and when a refused write is tried again.
     """
 
     def __init__(
-        self, client: Client, caches: ClaimCaches, recorder: Recorder, clock: Clock, width: int
+        self,
+        client: Client,
+        caches: ClaimCaches,
+        recorder: Recorder,
+        clock: Clock,
+        settings: PoolSettings,
     ) -> None:
         self._client = client
         self._caches = caches
         self._answers = Answers(client, caches)
         self._events = ClaimEvents(recorder, clock, caches.claim_kind)
         self._clock = clock
-        self._width = width
+        self._width = settings.width
+        self._refused = RefusedWrites(clock, settings.resync)
 
     async def keep(
         self, granted: Sequence[Granted], pool: Any, pool_kind: Resource[Any], space: PoolSpace
@@ -152,13 +160,16 @@ class Granting:
 
     async def refuse(
         self, refusals: Sequence[Refusal[IPAddressClaim]], pool: Any, pool_kind: Resource[Any]
-    ) -> None:
+    ) -> float | None:
         """Write to each claim's Ready condition why it gets nothing, where that differs.
 
         Args:
             refusals: which claims, and why.
             pool: that they name.
             pool_kind: the kind of `pool`.
+
+        Returns:
+            In how many seconds to write the claims whose write was refused; None without such.
         """
         written: list[Reported] = []
 
@@ -168,6 +179,7 @@ class Granting:
 
         await run_concurrently([partial(refuse_one, one) for one in refusals], self._width)
         self._events.record(pool_kind, pool, written)
+        return self._refused.next_in(refusal.request.metadata for refusal in refusals)
 
     async def void(self, claims: Sequence[IPAddressClaim], pool: str) -> bool:
         """Write each claim once, so that no promise to its present version can be kept.
@@ -201,13 +213,14 @@ class Granting:
     async def _write_finding(self, claim: IPAddressClaim, finding: Finding) -> Sequence[Reported]:
         """Write a claim's Ready condition if it differs; return the claim if it was written.
 
-        A claim that has changed meanwhile is left to the next pass.
+        A claim that has changed meanwhile is left to the next pass. So is a claim whose write is
+        refused: other claims wait for the same pool.
         """
         if shows(claim, finding):
             return ()
         kind = self._caches.claim_kind
         status = with_ready(claim, finding, kind.version, self._clock.now())
-        try:
-            return [(await self._client.patch_status(kind, claim, status), finding)]
-        except (Conflict, NotFound):
-            return ()
+        written = await self._refused.attempt(
+            claim.metadata, partial(self._client.patch_status, kind, claim, status)
+        )
+        return () if written is None else [(written, finding)]

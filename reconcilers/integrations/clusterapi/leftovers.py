@@ -8,6 +8,7 @@ claim: a promise may become an addressRef between the two, and not the other way
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from controller.client import Client
@@ -30,6 +31,7 @@ from reconcilers.integrations.clusterapi.api import (
     IPAddressClaim,
 )
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key
+from reconcilers.integrations.core.refusedwrites import RefusedWrites
 from reconcilers.integrations.core.rules import Choice, View
 from reconcilers.promises.journal import Promise
 
@@ -50,6 +52,7 @@ class Leftovers:
         self._caches = caches
         self._answers = Answers(client, caches)
         self._clock = clock
+        self._refused = RefusedWrites(clock, PATIENCE_SECONDS)
         self._since: dict[Key, tuple[str, float]] = {}
         """By key: the uid of an IPAddress, and since when (monotonic) nothing names it."""
 
@@ -74,13 +77,15 @@ class Leftovers:
                 self._since.pop(key, None)
                 continue
             assert address is not None, "only what is there may go"
-            left = self._left(address)
-            if left <= 0 and await self._is_unused(address, claim, kind):
-                await self._answers.remove(address, "no promise and no claim names it")
-            waits.append(max(left, 1.0))
+            rest = max(self._rest(address), self._refused.wait_of(address.metadata) or 0.0)
+            if rest <= 0 and await self._is_unused(address, claim, kind):
+                remove = partial(self._answers.remove, address, "no promise and no claim names it")
+                await self._refused.attempt(address.metadata, remove)
+                rest = self._refused.wait_of(address.metadata) or 0.0
+            waits.append(max(rest, 1.0))
         return min(waits, default=None)
 
-    def _left(self, address: IPAddress) -> float:
+    def _rest(self, address: IPAddress) -> float:
         """Return for how many seconds an IPAddress is still left alone."""
         now, uid = self._clock.monotonic(), address.metadata.uid
         known, since = self._since.get(address.metadata.key, ("", now))

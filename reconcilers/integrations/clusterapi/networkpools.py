@@ -18,7 +18,7 @@ from controller.clock import Clock
 from controller.conditions import is_true
 from controller.finalizers import has_finalizer
 from controller.meta import Key
-from controller.outcome import SETTLED, Outcome
+from controller.outcome import SETTLED, Again, Outcome
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
@@ -114,8 +114,8 @@ class NetworkPoolClaims(PoolReconciler):
         if not is_paused(pool.metadata.annotations):
             with suppress(InvalidPool):  # its own pass reports that, and needs no journal for it
                 pool, _ = await self._with_memory(pool, self.geometry(pool))
-        await self._refuse_all(pool, why)
-        return SETTLED
+        unwritten = await self._refuse_all(pool, why)
+        return SETTLED if unwritten is None else Again(unwritten)
 
     @override
     async def also_held(self, pool: NetworkPool, space: PoolSpace) -> Sequence[AddressRange]:

@@ -10,7 +10,8 @@ The journal is an annotation, so it and the status are two writes; only the jour
 The status is written last, from what the caches show then.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,10 +24,9 @@ from controller.clock import Clock
 from controller.errors import (
     ApiError,
     BadRequest,
-    Conflict,
+    ControllerError,
     Forbidden,
     Invalid,
-    NotFound,
     ServerFailure,
 )
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
@@ -59,6 +59,7 @@ from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.passes import JournalReconciler
 from reconcilers.integrations.core.rules import Choice, Refusal, View
 from reconcilers.networkpool.view import HOLDERS_UNKNOWN, holders_unknown_message
+from reconcilers.promises.journal import Journal
 from reconcilers.promises.keeping import Kept
 from reconcilers.settings import PoolSettings
 from reconcilers.wording import count_noun
@@ -89,6 +90,19 @@ class PoolParts:
     restored: RestoredClaims
     clock: Clock
     settings: PoolSettings
+
+
+class PoolWriteRefused(ControllerError):
+    """The API server refused a write of the pool itself in a way that only a person ends.
+
+    Args:
+        error: the API server's answer.
+    """
+
+    def __init__(self, error: ApiError) -> None:
+        super().__init__(str(error))
+        self.request = error.request
+        self.error = error
 
 
 class PoolReconciler(JournalReconciler[Any]):
@@ -123,12 +137,9 @@ class PoolReconciler(JournalReconciler[Any]):
     async def _pass(self, pool: Any) -> Outcome:
         try:
             return await self._pass_once(pool)
-        except (Conflict, NotFound):
-            raise
-        except ApiError as error:
-            if refused_for_good(error):
-                await self._refuse_all(pool, f"it cannot be written: {error}")
-            raise
+        except PoolWriteRefused as refused:
+            await self._refuse_all(pool, f"it cannot be written: {refused.error}")
+            raise refused.error from None
 
     async def _pass_once(self, pool: Any) -> Outcome:
         """Serve a pool's claims once, or write why the pool does not serve."""
@@ -140,23 +151,26 @@ class PoolReconciler(JournalReconciler[Any]):
         except InvalidPool as invalid:
             why = "; ".join(invalid.messages)
             await self._write_ready(pool, Finding(READY, False, "ValidationFailed", why))
-            await self._refuse_all(pool, why)
-            return Blocked("ValidationFailed")
+            return Blocked("ValidationFailed", await self._refuse_all(pool, why))
         if is_paused(pool.metadata.annotations):
             await self._write_status(pool, space)
             return SETTLED
         pool, view = await self._with_memory(pool, space)
         return await self._serve(pool, space, view)
 
-    async def _refuse_all(self, pool: Any, why: str) -> None:
-        """Write on each claim that waits for a pool why the pool serves no claim."""
+    async def _refuse_all(self, pool: Any, why: str) -> float | None:
+        """Write on each claim that waits for a pool why the pool serves no claim.
+
+        Returns:
+            In how many seconds to write the claims whose write was refused; None without such.
+        """
         caches, key = self._parts.caches, pool.metadata.key
         if is_paused(pool.metadata.annotations):
-            return
+            return None
         text = describe_not_ready(self.kind, pool, why)
         named = caches.claims.by_index(SPACE_INDEX, space_name(self.kind, key))
         waiting = [c for c in named if waits(c) and caches.standing(c) is Standing.SERVE]
-        await self._parts.granting.refuse(
+        return await self._parts.granting.refuse(
             [Refusal(claim, POOL_NOT_READY, text) for claim in waiting], pool, self.kind
         )
 
@@ -180,15 +194,23 @@ class PoolReconciler(JournalReconciler[Any]):
         return ()
 
     async def _with_finalizer(self, pool: Any) -> Any:
-        return await add_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)
+        with _writing_pool():
+            return await add_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)
+
+    @override
+    async def _write_journal(self, pool: Any, journal: Journal) -> Any:
+        with _writing_pool():
+            return await super()._write_journal(pool, journal)
 
     async def _write_ready(self, pool: Any, ready: Finding) -> None:
         """Write a pool's Ready condition, which says why it does not serve."""
-        await self._parts.statuses.write(self.kind, pool, None, ready)
+        with _writing_pool():
+            await self._parts.statuses.write(self.kind, pool, None, ready)
 
     async def _write_status(self, pool: Any, space: PoolSpace) -> None:
         contents = self._parts.reader.cached(self.kind, pool.metadata.key, space).contents
-        await self._parts.statuses.served(self.kind, pool, space, contents)
+        with _writing_pool():
+            await self._parts.statuses.served(self.kind, pool, space, contents)
 
     async def _with_memory(self, pool: Any, space: PoolSpace) -> tuple[Any, View[IPAddressClaim]]:
         """Return the pool with a memory, and a view that has read as far as that."""
@@ -235,10 +257,10 @@ class PoolReconciler(JournalReconciler[Any]):
         promised = [grant.promise for grant in choice.grants]
         pool = await self._promise(pool, choice.journal, promised, choice.settled)
         kept = await self._keep(pool, space, view, choice)
-        await self._parts.granting.refuse(choice.refusals, pool, self.kind)
+        unwritten = await self._parts.granting.refuse(choice.refusals, pool, self.kind)
         leftover = await self._parts.leftovers.collect(self.kind, view, choice)
         await self._write_status(pool, space)
-        outcome = self._next(pool, choice.settled, kept, more=choice.more)
+        outcome = self._next(pool, choice.settled, kept, more=choice.more, later=unwritten)
         later = restored.seconds_until_next(space_name(self.kind, pool.metadata.key))
         return _sooner(_sooner(outcome, leftover), later)
 
@@ -273,7 +295,8 @@ class PoolReconciler(JournalReconciler[Any]):
             return SETTLED
         count = await self.blockers(pool)
         if not count:
-            await remove_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)
+            with _writing_pool():
+                await remove_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)
             return SETTLED
         message = f"{count_noun(count, 'IPAddress is', 'IPAddresses are')} in use"
         await self._write_ready(pool, Finding(READY, False, "Deleting", message))
@@ -320,6 +343,17 @@ def refused_for_good(error: ApiError) -> bool:
     """
     failed = isinstance(error, ServerFailure) and "webhook" in str(error)
     return failed or isinstance(error, BadRequest | Forbidden | Invalid)
+
+
+@contextmanager
+def _writing_pool() -> Iterator[None]:
+    """Raise PoolWriteRefused if the write of a pool in this block is refused for good."""
+    try:
+        yield
+    except ApiError as error:
+        if refused_for_good(error):
+            raise PoolWriteRefused(error) from error
+        raise
 
 
 def _sooner(outcome: Outcome, seconds: float | None) -> Outcome:

@@ -172,7 +172,7 @@ class ClusterApi(Integration[Served]):
             client,
             caches,
             Reader(client, caches, self._clock, settings.cache_patience),
-            Granting(client, caches, self._recorder, self._clock, settings.width),
+            Granting(client, caches, self._recorder, self._clock, settings),
             Leftovers(client, caches, self._clock),
             PoolStatuses(client, self._recorder, self._clock, self._spaces),
             RestoredClaims(caches.claims, self._clock),

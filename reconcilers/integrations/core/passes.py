@@ -263,7 +263,13 @@ class JournalReconciler(ABC, Generic[PoolT]):
         return await void_refused(kept, void, self._memory_of(pool), self._clock)
 
     def _next(
-        self, pool: PoolT, settled: Journal, kept: Sequence[Kept[Any]], *, more: bool
+        self,
+        pool: PoolT,
+        settled: Journal,
+        kept: Sequence[Kept[Any]],
+        *,
+        more: bool,
+        later: float | None = None,
     ) -> Outcome:
         """Return when the next pass is due.
 
@@ -272,6 +278,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
             settled: the journal as it was, without what is settled.
             kept: what became of the promises that this pass wrote.
             more: whether a full batch left others for the next pass.
+            later: seconds until another write is due; None for none.
         """
         results = {entry.result for entry in kept}
         if more and WriteResult.WRITTEN in results:
@@ -279,7 +286,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
         if WriteResult.UNKNOWN in results or more:
             return Again(RETRY)
         memory, now = self._memory_of(pool), self._clock.monotonic()
-        waits = [memory.shares.next_in(now)]
+        waits = [memory.shares.next_in(now), later]
         if self._journals.read(pool.metadata).promises:
             waits += [self._settings.quiet_period, memory.due.next_in(settled.promises, now)]
         wait = min((seconds for seconds in waits if seconds is not None), default=None)

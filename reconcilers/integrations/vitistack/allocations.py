@@ -132,7 +132,7 @@ class AllocationReconciler:
             return await self._keep(one)
         problem = problem_of(self._caches.network_of(one), one.spec.networkNamespaceName)
         if problem is not None:
-            await self._writer.write_problems([(one, problem)])
+            return _again_in(await self._writer.write_problems([(one, problem)]))
         return SETTLED
 
     async def _adopt(self, one: IPAllocation) -> bool:
@@ -210,8 +210,12 @@ class AllocationReconciler:
         if live is None or live.metadata.terminating or one.owner not in {"", live.metadata.uid}:
             return SETTLED
         text = f"NetworkConfiguration {live.metadata.name} is there again"
-        await self._writer.write_problems([(one, Problem(PENDING, "", text))])
-        return SETTLED
+        return _again_in(await self._writer.write_problems([(one, Problem(PENDING, "", text))]))
+
+
+def _again_in(seconds: float | None) -> Outcome:
+    """Return the outcome that has the next pass in so many seconds; None waits for a change."""
+    return SETTLED if seconds is None else Again(seconds)
 
 
 def _changes(one: IPAllocation, static: Static | None) -> dict[str, Any]:

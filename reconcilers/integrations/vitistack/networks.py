@@ -185,12 +185,12 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         kept = await self._keep(network, static, view, choice)
         refused = [(one.request, _problem(one.reason, one.message)) for one in choice.refusals]
         retry = Problem(PENDING, "", "trying again")
-        await self._writer.write_problems([*refused, *((one, retry) for one in again)])
+        unwritten = await self._writer.write_problems([*refused, *((one, retry) for one in again)])
         full = [problem for _, problem in refused if problem.reason == POOL_EXHAUSTED]
         self._record(network, full[0] if full else None)
         contents = self._reader.cached(network.metadata.key, space).contents
         await self._statuses.write(network, static, space, contents)
-        return self._next(network, choice.settled, kept, more=choice.more)
+        return self._next(network, choice.settled, kept, more=choice.more, later=unwritten)
 
     def _choose(
         self,

@@ -25,6 +25,7 @@ from controller.events import Recorder
 from reconcilers.conditions import Finding, rendered, with_findings
 from reconcilers.integrations.core.concurrency import run_concurrently
 from reconcilers.integrations.core.contents import Contents
+from reconcilers.integrations.core.refusedwrites import RefusedWrites
 from reconcilers.integrations.vitistack.api import (
     ALLOCATED,
     ALLOCATIONS,
@@ -44,6 +45,7 @@ from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Kept, refused_message
 from reconcilers.promises.results import WriteResult
 from reconcilers.releaselog import holder_fields
+from reconcilers.settings import PoolSettings
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.sharing import OVERLAPPING
 
@@ -142,14 +144,17 @@ class Writer:
         client: for the writes.
         recorder: takes the events.
         clock: the time.
-        width: writes in flight at once.
+        settings: writes in flight at once, and when a refused write is tried again.
     """
 
-    def __init__(self, client: Client, recorder: Recorder, clock: Clock, width: int) -> None:
+    def __init__(
+        self, client: Client, recorder: Recorder, clock: Clock, settings: PoolSettings
+    ) -> None:
         self._client = client
         self._recorder = recorder
         self._clock = clock
-        self._width = width
+        self._width = settings.width
+        self._refused = RefusedWrites(clock, settings.resync)
 
     async def keep(self, granted: Sequence[Granted], static: Static) -> list[Kept[IPAllocation]]:
         """Keep these promises of a network, several at once; return what became of each."""
@@ -196,16 +201,23 @@ class Writer:
         await run_concurrently(work, self._width)
         return [results[number] for number in range(len(refused))]
 
-    async def write_problems(self, found: Sequence[tuple[IPAllocation, Problem]]) -> None:
-        """Write on each IPAllocation why it has no address, unless it says so already."""
+    async def write_problems(self, found: Sequence[tuple[IPAllocation, Problem]]) -> float | None:
+        """Write on each IPAllocation why it has no address, unless it says so already.
+
+        Returns:
+            In how many seconds to write the IPAllocations whose write was refused; None without
+            such.
+        """
         fresh = [(one, problem) for one, problem in found if not has_problem(one, problem)]
         await run_concurrently([partial(self._write_problem, *one) for one in fresh], self._width)
+        return self._refused.next_in(allocation.metadata for allocation, _ in fresh)
 
     async def _write_problem(self, one: IPAllocation, problem: Problem) -> None:
-        try:
-            written = await self._client.patch_status(ALLOCATIONS, one, refused(one, problem))
-        except (Conflict, NotFound):
-            return  # it moved on: its event leads to the next pass
+        """Write a problem; other IPAllocations wait for the same network if that is refused."""
+        write = partial(self._client.patch_status, ALLOCATIONS, one, refused(one, problem))
+        written = await self._refused.attempt(one.metadata, write)
+        if written is None:
+            return
         if problem.phase != PENDING:
             self._recorder.record(
                 ALLOCATIONS, written, "Warning", problem.reason, problem.message, action=ACTION

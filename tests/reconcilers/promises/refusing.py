@@ -398,13 +398,13 @@ KINDS: dict[str, type[Pool]] = {
 
 
 @asynccontextmanager
-async def opened(kind: str) -> AsyncIterator[Pool]:
+async def opened(kind: str | type[Pool]) -> AsyncIterator[Pool]:
     """Return a pool of a kind, which a replica serves, and which has served one request.
 
     So it has a journal. A pool without one writes each waiting request first, and hands out
     nothing while that is refused.
     """
-    of_kind = KINDS[kind]
+    of_kind = KINDS[kind] if isinstance(kind, str) else kind
     async with site(of_kind.settings, *of_kind.kinds) as place:
         pool = of_kind(place)
         await pool.make()

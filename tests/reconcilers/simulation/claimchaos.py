@@ -83,7 +83,7 @@ class ClaimReplica(JournalReplica):
             client,
             caches,
             Reader(client, caches, clock, settings.cache_patience),
-            Granting(client, caches, recorder, clock, settings.width),
+            Granting(client, caches, recorder, clock, settings),
             Leftovers(client, caches, clock),
             PoolStatuses(client, recorder, clock, spaces),
             RestoredClaims(caches.claims, clock),

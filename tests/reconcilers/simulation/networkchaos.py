@@ -64,7 +64,7 @@ class NetworkReplica(JournalReplica):
         client, clock = self._client(), self.clock
         settings, recorder = self.settings, self.recorder
         caches = VitistackCaches(networks, allocations, configurations, PROVIDER)
-        writer = Writer(client, recorder, clock, settings.width)
+        writer = Writer(client, recorder, clock, settings)
         reader = Reader(client, caches, clock, settings.cache_patience)
         spaces = SpaceIndex()
         feed(spaces, networks, offers_of)

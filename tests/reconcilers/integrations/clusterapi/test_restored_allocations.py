@@ -53,7 +53,7 @@ async def test_claims_wait_while_the_cache_of_allocations_may_be_of_another_hist
         client,
         caches,
         Reader(client, caches, clock, 0),
-        Granting(client, caches, recorder, clock, 8),
+        Granting(client, caches, recorder, clock, Settings().pool),
         Leftovers(client, caches, clock),
         PoolStatuses(client, recorder, clock, SpaceIndex()),
         RestoredClaims(claims, clock),

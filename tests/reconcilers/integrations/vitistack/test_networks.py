@@ -55,7 +55,7 @@ class Site:
             self.client,
             self.caches,
             Reader(self.client, self.caches, self.clock, settings.cache_patience),
-            Writer(self.client, recorder, self.clock, settings.width),
+            Writer(self.client, recorder, self.clock, settings),
             recorder=recorder,
             clock=self.clock,
             settings=settings,

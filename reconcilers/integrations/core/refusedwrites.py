@@ -1,0 +1,100 @@
+"""Writes of single objects that the API server refuses for good, and that the pass does without.
+
+A quota, a policy or an admission webhook may refuse every write of one object. Such an object must
+not end the pass over its pool, because other requests wait for the same pool. So the pass goes on
+without the write, and the write is due again after one resync.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+import structlog
+
+from controller.clock import Clock
+from controller.errors import ControllerError
+from controller.meta import ObjectMeta
+from reconcilers.promises.results import WriteResult
+
+_log = structlog.get_logger(__name__)
+
+ResultT = TypeVar("ResultT")
+
+_DENIED = "denied the request"
+"""In the message of each answer that is an admission webhook's, whatever its status code is."""
+
+
+def result_beside_promise(error: ControllerError) -> WriteResult:
+    """Return the result of a failed write of an object that no promise names.
+
+    Such an object may change or be absent while the promise can still be kept, so the result is
+    never SETTLED. An admission webhook may deny a write with the status code of a conflict.
+    """
+    result = WriteResult.of_error(error)
+    if result is not WriteResult.SETTLED:
+        return result
+    return WriteResult.REFUSED if _DENIED in str(error) else WriteResult.UNKNOWN
+
+
+class RefusedWrites:
+    """Writes objects, and remembers for one resync which of them cannot be written.
+
+    It is kept in memory only: another replica, or the next process, tries each write once more.
+
+    Args:
+        clock: the time.
+        resync: seconds until a refused write is tried again.
+    """
+
+    def __init__(self, clock: Clock, resync: float) -> None:
+        self._clock = clock
+        self._resync = resync
+        self._until: dict[str, float] = {}
+        """By uid: until when (monotonic seconds) an object is not written."""
+
+    async def attempt(
+        self, meta: ObjectMeta, write: Callable[[], Awaitable[ResultT]]
+    ) -> ResultT | None:
+        """Write an object, unless its last write was refused less than one resync ago.
+
+        Args:
+            meta: of the object.
+            write: sends the write.
+
+        Returns:
+            What `write` returns; None if the object is not written, because it has moved on or
+            because the API server refuses the write for good.
+
+        Raises:
+            ControllerError: it is unknown whether the object is written.
+        """
+        if self.wait_of(meta) is not None:
+            return None
+        try:
+            return await write()
+        except ControllerError as error:
+            result = WriteResult.of_error(error)
+            if result is WriteResult.UNKNOWN:
+                raise
+            if result is WriteResult.REFUSED:
+                self._note(meta, error)
+            return None
+
+    def wait_of(self, meta: ObjectMeta) -> float | None:
+        """Return for how many seconds an object is not written; None if it may be written now."""
+        wait = self._until.get(meta.uid, 0.0) - self._clock.monotonic()
+        return wait if wait > 0 else None
+
+    def next_in(self, metas: Iterable[ObjectMeta]) -> float | None:
+        """Return in how many seconds the first of these objects is due; None if none waits."""
+        waits = map(self.wait_of, metas)
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    def _note(self, meta: ObjectMeta, error: ControllerError) -> None:
+        now = self._clock.monotonic()
+        self._until = {uid: until for uid, until in self._until.items() if until > now}
+        self._until[meta.uid] = now + self._resync
+        _log.warning(
+            "The API server refuses a write; it is tried again after a resync",
+            request=error.request,
+            error=str(error),
+        )
