@@ -364,10 +364,20 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
     async def _keep(
         self, pool: IPAMPool, view: View, journal: Journal, fresh: Sequence[Granted]
     ) -> list[Kept[IPAMAllocation]]:
-        """Keep the new promises, and those earlier ones that are due."""
+        """Keep the new promises, and those earlier ones that are due.
+
+        A promise of a datacenter that has left the pool cannot be kept any more, so it is voided.
+        """
         earlier = self._earlier(pool, journal, (promise for promise, _ in fresh))
-        granted = [*fresh, *self._still_possible(pool, view, earlier)]
-        kept = await self._allocations.keep(granted, pool)
+        granted, kept = [*fresh], list[Kept[IPAMAllocation]]()
+        for promise, allocation in self._at_version(view, earlier):
+            datacenter = datacenter_of(promise)
+            if datacenter in pool.spec.datacenters:
+                granted.append((promise, allocation))
+                continue
+            why = f"datacenter {datacenter} has left the pool"
+            kept.append(Kept(promise, allocation, WriteResult.REFUSED, why, retry_after=RETRY))
+        kept += await self._allocations.keep(granted, pool)
         return await self._void_refused(pool, kept, self._void)
 
     async def _void(self, refused: Sequence[Kept[IPAMAllocation]]) -> list[WriteResult]:
@@ -382,16 +392,14 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
             if entry.result is WriteResult.REFUSED and cluster is not None:
                 yield cluster.metadata.key, entry.why
 
-    def _still_possible(
-        self, pool: IPAMPool, view: View, promises: Iterable[Promise]
-    ) -> Iterable[Granted]:
-        """Yield the promises whose allocation is at their version, and of the pool."""
+    def _at_version(self, view: View, promises: Iterable[Promise]) -> Iterable[Granted]:
+        """Yield the promises whose allocation is at their version, with the allocation."""
         for promise in promises:
             allocation = view.find(promise.key)
             if allocation is None or allocation.metadata.terminating:
                 continue
             version = allocation.metadata.uid, allocation.metadata.resourceVersion
-            if version == promise.identity and datacenter_of(promise) in pool.spec.datacenters:
+            if version == promise.identity:
                 yield promise, allocation
 
     def _complete(

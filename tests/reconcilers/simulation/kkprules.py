@@ -167,16 +167,16 @@ def leftovers_deleted_blindly(mp: Patch) -> None:
 
 def written_for_where_the_cluster_is(mp: Patch) -> None:
     """What is promised is written for the datacenter in which the cache shows the cluster."""
-    possible = PoolReconciler._still_possible
+    at_version = PoolReconciler._at_version
 
     def elsewhere(self: PoolReconciler, *read: Any) -> Any:
-        for promise, allocation in possible(self, *read):
+        for promise, allocation in at_version(self, *read):
             cluster = self._caches.cluster_in(allocation.metadata.namespace)
             assert cluster is not None
             moved = (replace(part, space=cluster.datacenter) for part in promise.ranges)
             yield replace(promise, ranges=tuple(moved)), allocation
 
-    mp.setattr(PoolReconciler, "_still_possible", elsewhere)
+    mp.setattr(PoolReconciler, "_at_version", elsewhere)
 
 
 def unreadable_objects_hold_nothing(mp: Patch) -> None:
