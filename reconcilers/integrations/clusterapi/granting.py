@@ -115,7 +115,8 @@ class Granting:
 
         async def void_one(number: int, entry: Kept[IPAddressClaim]) -> None:
             kind, now = self._caches.claim_kind, self._clock.now()
-            finding = Finding(READY, False, ALLOCATION_FAILED, refused_message(entry.why, now))
+            message = refused_message(entry.why, now)
+            finding = _ready_of_void(entry.request, ALLOCATION_FAILED, message)
             status = with_ready(entry.request, finding, kind.version, now)
             try:
                 claim = await self._client.patch_status(kind, entry.request, status)
@@ -198,8 +199,7 @@ class Granting:
         async def void_one(claim: IPAddressClaim) -> None:
             now, kind = self._clock.now(), self._caches.claim_kind
             text = f"{pool} begins to serve; promises before {now.isoformat()} are void"
-            kept = bool(claim.address_name)  # by another provider: it is still in use
-            finding = Finding(READY, kept, ADDRESS_ALLOCATED if kept else POOL_NOT_READY, text)
+            finding = _ready_of_void(claim, POOL_NOT_READY, text)
             try:
                 await self._client.patch_status(
                     kind, claim, with_ready(claim, finding, kind.version, now)
@@ -224,3 +224,18 @@ class Granting:
             claim.metadata, partial(self._client.patch_status, kind, claim, status)
         )
         return () if written is None else [(written, finding)]
+
+
+def _ready_of_void(claim: IPAddressClaim, reason: str, message: str) -> Finding:
+    """Return condition Ready of a claim whose promises are voided.
+
+    A claim that another provider served stays Ready: its address is still in use.
+
+    Args:
+        claim: that is written.
+        reason: of the condition if the claim has no address.
+        message: of the condition.
+    """
+    if claim.address_name:
+        return Finding(READY, True, ADDRESS_ALLOCATED, message)
+    return Finding(READY, False, reason, message)
