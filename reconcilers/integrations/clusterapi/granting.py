@@ -22,6 +22,7 @@ from reconcilers.integrations.clusterapi.api import (
     ADDRESS_ALLOCATED,
     ALLOCATION_FAILED,
     POOL_NOT_READY,
+    IPAddress,
     IPAddressClaim,
 )
 from reconcilers.integrations.clusterapi.caches import ClaimCaches
@@ -29,7 +30,7 @@ from reconcilers.integrations.clusterapi.choosing import blocks_of
 from reconcilers.integrations.clusterapi.claimevents import ClaimEvents, Reported
 from reconcilers.integrations.clusterapi.statuses import message_of, shows, with_ready
 from reconcilers.integrations.core.concurrency import run_concurrently
-from reconcilers.integrations.core.refusedwrites import RefusedWrites
+from reconcilers.integrations.core.refusedwrites import RefusedWrites, result_beside_promise
 from reconcilers.integrations.core.rules import Refusal
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import Promise
@@ -85,11 +86,17 @@ class Granting:
         async def keep_one(promise: Promise, claim: IPAddressClaim) -> None:
             kept = partial(Kept, promise, claim)
             try:
-                written.append(await self._keep(promise, claim, pool, pool_kind, space))
-                results.append(kept(WriteResult.WRITTEN))
+                address = await self._ensure(promise, claim, pool, pool_kind, space)
             except NotOurs as error:
                 # The next choice sees the IPAddress that is in the way.
                 results.append(kept(WriteResult.REFUSED, str(error), retry_after=RETRY))
+                return
+            except ControllerError as error:
+                results.append(kept(result_beside_promise(error), str(error)))
+                return
+            try:
+                written.append(await self._refer_to(address, claim))
+                results.append(kept(WriteResult.WRITTEN))
             except ControllerError as error:
                 results.append(kept(WriteResult.of_error(error), str(error)))
 
@@ -131,15 +138,20 @@ class Granting:
         self._events.record(pool_kind, pool, written)
         return [results[number] for number in range(len(refused))]
 
-    async def _keep(
+    async def _ensure(
         self,
         promise: Promise,
         claim: IPAddressClaim,
         pool: Any,
         pool_kind: Resource[Any],
         space: PoolSpace,
-    ) -> Reported:
-        """Make sure that the IPAddress is there as promised, then write the claim."""
+    ) -> IPAddress:
+        """Return the IPAddress of a claim, which is created or repaired if need be.
+
+        Raises:
+            NotOurs: there is one that is not as promised.
+            ControllerError: a request failed.
+        """
         [promised] = promise.in_space()
         spec = spec_of(promised.start_text, space.prefix, space.gateway)
         address = await self._answers.ensure(claim, pool, pool_kind, spec)
@@ -149,6 +161,10 @@ class Granting:
                 f"IPAddress {address.metadata.key} exists and is {address.spec.address},"
                 f" not {promised.start_text}"
             )
+        return address
+
+    async def _refer_to(self, address: IPAddress, claim: IPAddressClaim) -> Reported:
+        """Write into a claim that it has an IPAddress; the promise is kept by that."""
         # What an adopted one says counts, to the letter: it may have another prefix than the pool.
         text = message_of(address.spec.address, address.spec.prefix, claim.spec.poolRef)
         finding = Finding(READY, True, ADDRESS_ALLOCATED, text)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from controller.errors import Forbidden
+from controller.errors import ApiError, Forbidden
 from controller.resource import Resource
 from controller.testing.api import FakeApi
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
@@ -59,9 +59,11 @@ class Gate:
 
     Args:
         refuses: which of them it refuses now.
+        error: its answer to these.
     """
 
     refuses: Callable[[Sent], bool] = lambda _: False
+    error: ApiError = field(default_factory=lambda: Forbidden(403, "Forbidden", SENTENCE))
     accepted: list[Sent] = field(default_factory=list)
     refused: list[Sent] = field(default_factory=list)
 
@@ -90,7 +92,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
         )
         if opened.refuses(write):
             opened.refused.append(write)
-            raise Forbidden(403, "Forbidden", SENTENCE)
+            raise opened.error
         opened.accepted.append(write)
         return answer(self, method, target, sent, *more)
 

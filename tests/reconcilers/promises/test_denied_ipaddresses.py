@@ -1,0 +1,30 @@
+"""IPAddresses whose creation an admission webhook denies with the status code of a conflict."""
+
+from controller.errors import Conflict
+from tests.reconcilers.promises.refusing import ADDRESSES, ClaimPool, Gate, Sent, gate, opened
+
+__all__ = ["gate"]
+
+RESYNC = 60.0
+
+
+def _is_creation(sent: Sent) -> bool:
+    return sent.kind == ADDRESSES.full_name and sent.method == "POST"
+
+
+async def test_an_ipaddress_that_is_denied_as_a_conflict_is_tried_once_per_resync(
+    gate: Gate,
+) -> None:
+    async with opened(ClaimPool) as pool:
+        denial = 'admission webhook "x" denied the request'
+        gate.error = Conflict(409, "Conflict", denial)
+        gate.refuses = _is_creation
+        [name] = await pool.ask_greedily(1)
+        await pool.place.home.pass_by(20)
+        assert denial in pool.shown(name)
+        gate.forget()
+        await pool.place.home.pass_by(5 * RESYNC)
+        assert 4 <= len(gate.refused) <= 6
+        gate.refuses = lambda _: False
+        await pool.place.home.pass_by(RESYNC + 5)
+        assert pool.address(name)
