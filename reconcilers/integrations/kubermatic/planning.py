@@ -125,8 +125,15 @@ class Content:
     find: Callable[[str], IPAMAllocation | None]
     eligibility: Eligibility = field(default_factory=Eligibility)
 
-    def may_be_promised(self, allocation: IPAMAllocation) -> bool:
-        """Return whether something may be promised to an allocation now."""
+    def may_be_promised(self, cluster: Cluster, allocation: IPAMAllocation | None) -> bool:
+        """Return whether something may be promised to the allocation of a cluster now.
+
+        Args:
+            cluster: is deferred itself if the creation of its allocation was refused.
+            allocation: of the cluster; None if it has none yet.
+        """
+        if allocation is None:
+            return self.eligibility.judge(cluster.metadata, "") is Verdict.ELIGIBLE
         meta = allocation.metadata
         if meta.terminating or meta.uid in self.promised:
             return False
@@ -145,9 +152,9 @@ def plan(content: Content, clusters: Iterable[Cluster], room: int) -> Plan:
     taking = _Taking(content)
     for cluster in clusters:
         allocation = content.find(cluster.namespace)
+        if not content.may_be_promised(cluster, allocation):
+            continue
         if allocation is not None:
-            if not content.may_be_promised(allocation):
-                continue
             fault = made.faults.get(allocation.metadata.key)
             if fault is not None:
                 made.by_cluster[cluster.metadata.key] = fault

@@ -22,6 +22,7 @@ from controller.meta import Key
 from controller.outcome import Again, Outcome
 from reconcilers.integrations.core.concurrency import run_concurrently
 from reconcilers.integrations.core.passes import JournalReconciler
+from reconcilers.integrations.core.refusedwrites import result_beside_promise
 from reconcilers.integrations.core.rules import needs_fence
 from reconcilers.integrations.kubermatic.allocations import (
     Allocations,
@@ -252,9 +253,24 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         await self._allocations.repair(self._complete(pool, view, journal), pool)
         self._held[pool.metadata.key] = self._find_held(pool)
         self._report(pool, view, decided, [*_unmade(failed), *self._refused(kept)])
-        if failed:
+        if self._defer_refused(pool, failed):
             return Again(RETRY)
         return self._next(pool, decided.journal, kept, more=decided.more)
+
+    def _defer_refused(
+        self, pool: IPAMPool, failed: Sequence[tuple[Grant, ControllerError]]
+    ) -> bool:
+        """Defer the clusters whose allocation is refused for good.
+
+        Returns:
+            Whether other allocations could not be created, which may succeed at once.
+        """
+        shares, now = self._memory_of(pool).shares, self._clock.monotonic()
+        results = [(grant, result_beside_promise(error)) for grant, error in failed]
+        for grant, result in results:
+            if result is WriteResult.REFUSED:
+                shares.defer(grant.cluster.metadata, now)
+        return any(result is not WriteResult.REFUSED for _, result in results)
 
     def _log_released(self, pool: IPAMPool) -> None:
         """Log the allocations that are gone since the last pass; KKP deletes most of them."""
