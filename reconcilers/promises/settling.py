@@ -48,12 +48,11 @@ class Effects(Protocol):
         """The revision up to which all of them were read."""
         ...
 
-    def find_revision(self, promise: Promise, request: Object | None) -> int | None:
+    def find_revision(self, promise: Promise) -> int | None:
         """Return the resourceVersion of the object that a promise left.
 
         Args:
             promise: one that cannot be kept any more.
-            request: of the promise; None if it is absent.
 
         Returns:
             0 if the promise left no object; None if it is not known whether it did.
@@ -93,7 +92,7 @@ def settle(
             request = None
         is_read = requests.position >= promise.revision and promise.key not in requests.unreadable
         is_over = is_read if request is None else request.metadata.revision > promise.revision
-        left = effects.find_revision(promise, request) if is_over and effects is not None else 0
+        left = effects.find_revision(promise) if is_over and effects is not None else 0
         if not is_over or left is None:
             still_open.append(promise)
             continue

@@ -3,8 +3,9 @@
 The position is what the watch of claims delivered; own answers never move it, or a replica could
 believe to have read what it only wrote. The journal has a position of IPAddresses as well: what a
 promise brought about is on record in the claim, but an IPAddress outlives a claim whose finalizer
-a person removed. An IPAddress that was made by hand was never promised. But what a LIST showed, of
-claims or IPAddresses, is not forgotten: a cache counts again once it shows that.
+a person removed, and a claim whose status was wiped has no record. An IPAddress that was made by
+hand was never promised. But what a LIST showed, of claims or IPAddresses, is not forgotten: a
+cache counts again once it shows that.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +19,6 @@ from controller.resource import Resource
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.answers import controlling_claim
 from reconcilers.integrations.clusterapi.api import (
-    CLAIM_FINALIZER,
     JOURNALS,
     IPAddress,
     IPAddressClaim,
@@ -31,7 +31,6 @@ from reconcilers.integrations.clusterapi.caches import (
     space_name,
     space_of,
 )
-from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.core.contents import SPACE_INDEX, KeptContents, Source, contents_of
 from reconcilers.integrations.core.rules import View
 from reconcilers.networkpool.view import CacheWait
@@ -62,16 +61,11 @@ class LeftAddresses:
     known: Mapping[Identity, int]
     kind: str = JOURNALS.effects
 
-    def find_revision(self, promise: Promise, request: Object | None) -> int | None:
+    def find_revision(self, promise: Promise) -> int | None:
         """Return the resourceVersion of the IPAddress that a promise left; None if not known.
 
-        A claim without a record was not served. One that is being deleted has lost its record if
-        it lost our finalizer.
+        A claim without a record may have been served: a person can wipe its status.
         """
-        if isinstance(request, IPAddressClaim) and record_of(request) is None:
-            meta = request.metadata
-            if not meta.terminating or CLAIM_FINALIZER in meta.finalizers:
-                return 0
         shown = _revision_of(self.find(promise.key), promise)
         return self.known.get(promise.identity) if shown is None else shown
 

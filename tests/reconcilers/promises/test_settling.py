@@ -91,8 +91,8 @@ class Leaves:
     position: int = 0
     kind: str = "Address"
 
-    def find_revision(self, promise: Promise, request: Object | None) -> int | None:
-        del promise, request
+    def find_revision(self, promise: Promise) -> int | None:
+        del promise
         return self.revision
 
 

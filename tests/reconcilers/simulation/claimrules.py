@@ -194,7 +194,7 @@ def unreadable_objects_hold_nothing(mp: Patch) -> None:
 
 def left_addresses_unread(mp: Patch) -> None:
     """A promise is forgotten though its IPAddress has not been read."""
-    mp.setattr(LeftAddresses, "find_revision", lambda self, promise, request: 0)
+    mp.setattr(LeftAddresses, "find_revision", lambda self, promise: 0)
 
 
 def addresses_forgotten_by_fences(mp: Patch) -> None:

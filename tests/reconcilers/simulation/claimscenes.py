@@ -302,20 +302,35 @@ async def memory_lost_after_a_claim_was_forced_away(stage: ClaimStage) -> str | 
     return await _ask_behind_ipaddresses(stage, other)
 
 
-async def _ask_behind_ipaddresses(stage: ClaimStage, replica: ClaimReplica) -> str | None:
-    """Let b ask a replica that reads everything but IPAddresses; a's IPAddress still exists."""
+async def status_of_a_served_claim_wiped_while_ipaddresses_lag(stage: ClaimStage) -> str | None:
+    """C has its address and loses its status; b, which goes first, asks another replica.
+
+    The journal still has the promise to c, and the replica has not read c's IPAddress.
+    """
+    other = stage.replica()
+    stage.ask("c")
+    await stage.pool(stage.replica())
+    stage.judge.paused = True  # a claim that a person edits so refers to nothing
+    stage.model.patch(CLAIMS, "c", {"status": None}, guarded=False)
+    return await _ask_behind_ipaddresses(stage, other, served="c")
+
+
+async def _ask_behind_ipaddresses(
+    stage: ClaimStage, replica: ClaimReplica, served: str = "a"
+) -> str | None:
+    """Let b ask a replica that reads everything but IPAddresses; that of `served` still exists."""
     stage.ask("b")
     for _ in range(4):  # more than once, as the replica may wait for its cache
         for feed in (replica.pools, replica.claims):
             feed.advance(feed.behind)
         await stage.pool(replica)
         stage.clock._elapsed += 2_000_000_000
-    a, b = stage.model.get(ADDRESSES, "a"), stage.model.get(ADDRESSES, "b")
-    assert a is not None
+    earlier, b = stage.model.get(ADDRESSES, served), stage.model.get(ADDRESSES, "b")
+    assert earlier is not None
     if b is None:
         return "b is not served"
-    if a["spec"]["address"] == b["spec"]["address"]:
-        return f"the IPAddresses of a and b both have {a['spec']['address']}"
+    if earlier["spec"]["address"] == b["spec"]["address"]:
+        return f"the IPAddresses of {served} and b both have {b['spec']['address']}"
     return stage.problem
 
 

@@ -169,6 +169,11 @@ SCENES = {
         scenes.memory_lost_after_a_claim_was_forced_away,
         "the IPAddresses of a and b both have",
     ),
+    "12e": (
+        rules.left_addresses_unread,
+        scenes.status_of_a_served_claim_wiped_while_ipaddresses_lag,
+        "the IPAddresses of c and b both have",
+    ),
     "10c": (
         rules.pools_believed_absent,
         scenes.claim_released_while_pools_lag,
