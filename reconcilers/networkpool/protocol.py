@@ -215,7 +215,7 @@ def choose(
                 asking.turns.leave_out(until_granted=of_two)
         else:
             asking.turns.granted()
-    return Choice(tuple(grants), tuple(refusals), more=eligibility.has_more)
+    return Choice(tuple(grants), tuple(refusals), more=eligibility.has_waiting_tenant)
 
 
 def _refusal(allocation: IPAllocation, refused: AllocatorError) -> Refusal:

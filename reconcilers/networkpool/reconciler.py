@@ -284,19 +284,19 @@ class NetworkPoolReconciler:
     def _limits(self, pool: NetworkPool, view: View) -> Limits:
         """Return which allocations of a pool may be promised a range in this pass."""
 
-        def tenant_of_promise(promise: Promise) -> str:
-            allocation = view.find(promise.key)
+        def tenant_of_key(key: Key) -> str:
+            allocation = view.find(key)
             return "" if allocation is None else tenant_of(allocation)
 
         def eligibility(still_open: Collection[Promise]) -> Eligibility:
             return self._memory_of(pool).shares.eligibility(
                 still_open,
-                tenant_of_promise,
+                tenant_of_key,
                 capacity=MAX_ASSIGNMENTS,
                 now=self._clock.monotonic(),
             )
 
-        return Limits(eligibility)
+        return Limits(eligibility, tenant_of_key)
 
     def _should_drop_settled(self, pool: NetworkPool, decision: Decision) -> bool:
         """Return whether settled promises are to be dropped by a write of their own.

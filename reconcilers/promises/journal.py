@@ -178,8 +178,8 @@ class AnnotatedJournal:
         kind: the kind of the requests; such a pool has one.
         has_spaces: whether a promise is of ranges of one named space of the pool; if not, it is of
             one range.
-        effects: the kind of the objects that kept promises leave beside the request; empty if
-            they leave none. The journal has a revision of it as well.
+        effects: the kind of the objects that are created for promises beside the request; empty
+            for none. The journal has a revision of it as well.
     """
 
     kind: str
@@ -213,7 +213,7 @@ class AnnotatedJournal:
         Args:
             revision: of the requests.
             promises: to these requests.
-            effects: revision of the objects that kept promises leave, where they leave some.
+            effects: revision of the objects that are created for promises, if there are such.
         """
         of_effects = {self.effects: effects} if self.effects else {}
         return Journal({self.kind: revision, **of_effects}, tuple(promises))

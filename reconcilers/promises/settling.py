@@ -3,7 +3,7 @@
 A promise may be written only to the very version of the request that it names. So it takes effect
 at most once, and is over when that version is gone.
 
-A kept promise may leave an object of another kind, which holds the ranges as well and may outlive
+A promise may create an object of another kind, which holds the ranges as well and may outlive
 the request. Such a promise is over only once that object was read, or was found absent.
 """
 
@@ -36,7 +36,7 @@ class ReadRequests(Protocol[Request_co]):
 
 
 class Effects(Protocol):
-    """The objects of another kind that kept promises leave, as they were read."""
+    """The objects of another kind that were created for promises, as they were read."""
 
     @property
     def kind(self) -> str:
@@ -49,13 +49,13 @@ class Effects(Protocol):
         ...
 
     def find_revision(self, promise: Promise) -> int | None:
-        """Return the resourceVersion of the object that a promise left.
+        """Return the resourceVersion of the object that was created for a promise.
 
         Args:
             promise: one that cannot be kept any more.
 
         Returns:
-            0 if the promise left no object; None if it is not known whether it did.
+            0 if there is none; None if it is not known whether there is one.
         """
         ...
 
@@ -78,8 +78,8 @@ def settle(
         journal: as it is stored.
         kind: of the requests; promises to other kinds stay.
         requests: of that kind.
-        effects: the objects of another kind that kept promises leave; None if they leave none. The
-            revision of that kind rises to the resourceVersions of these objects.
+        effects: the objects of another kind that are created for promises; None for no such kind.
+            The revision of that kind rises to the resourceVersions of these objects.
     """
     revisions = dict(journal.revisions)
     still_open = []
@@ -92,13 +92,13 @@ def settle(
             request = None
         is_read = requests.position >= promise.revision and promise.key not in requests.unreadable
         is_over = is_read if request is None else request.metadata.revision > promise.revision
-        left = effects.find_revision(promise) if is_over and effects is not None else 0
-        if not is_over or left is None:
+        created_at = effects.find_revision(promise) if is_over and effects is not None else 0
+        if not is_over or created_at is None:
             still_open.append(promise)
             continue
         if kind in revisions:  # else a fence has to set it: nothing else gives memory
             moved_to = request.metadata.revision if request is not None else 0
             revisions[kind] = max(revisions[kind], moved_to)
             if effects is not None:
-                revisions[effects.kind] = max(revisions.get(effects.kind, 0), left)
+                revisions[effects.kind] = max(revisions.get(effects.kind, 0), created_at)
     return Journal(revisions, tuple(still_open))

@@ -27,8 +27,8 @@ MOST_STUCK = 8
 One object that refuses every write must not keep the others of its namespace waiting.
 """
 
-TenantOf = Callable[[Promise], str]
-"""Returns the tenant of a promise; empty for none."""
+TenantOf = Callable[[Key], str]
+"""Returns the tenant of a request; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +61,22 @@ class Eligibility:
     Args:
         deferrals: by uid of a request.
         stuck: how many stuck promises each tenant has.
-        still_open: how many open promises each tenant has.
-        most: how many of these one tenant may have; None for any number.
+        open_by_tenant: how many open promises each tenant has.
+        most_open: how many of these one tenant may have; None for any number.
     """
 
     def __init__(
         self,
         deferrals: Mapping[str, _Deferral] | None = None,
         stuck: Mapping[str, int] | None = None,
-        still_open: Mapping[str, int] | None = None,
-        most: int | None = None,
+        open_by_tenant: Mapping[str, int] | None = None,
+        most_open: int | None = None,
     ) -> None:
         self._deferrals = deferrals or {}
         self._stuck = stuck or {}
-        self._open = Counter(still_open or {})
-        self._most = most
-        self.has_more = False
+        self._open = Counter(open_by_tenant or {})
+        self._most_open = most_open
+        self.has_waiting_tenant = False
         """Whether a tenant waits that may get more as soon as its open promises are written."""
 
     def judge(self, meta: ObjectMeta, tenant: str) -> Verdict:
@@ -88,8 +88,8 @@ class Eligibility:
         """
         if tenant and self._stuck.get(tenant, 0) >= MOST_STUCK:
             return Verdict.TENANT_WAITS
-        if tenant and self._most is not None and self._open[tenant] >= self._most:
-            self.has_more = True
+        if tenant and self._most_open is not None and self._open[tenant] >= self._most_open:
+            self.has_waiting_tenant = True
             return Verdict.TENANT_WAITS
         deferral = self._deferrals.get(meta.uid)
         if deferral is not None and deferral.generation == meta.generation:
@@ -122,7 +122,7 @@ class Limits:
     """
 
     eligibility: Callable[[Collection[Promise]], Eligibility]
-    tenant_of: Callable[[Key], str] = no_tenant
+    tenant_of: TenantOf = no_tenant
 
 
 NO_LIMITS = Limits(lambda _: Eligibility())
@@ -169,7 +169,7 @@ class Shares:
 
         Args:
             still_open: the promises of the journal that are not settled.
-            tenant_of: returns the tenant of a promise.
+            tenant_of: returns the tenant of a request.
             capacity: how many promises the journal has room for.
             now: monotonic seconds.
         """
@@ -177,10 +177,10 @@ class Shares:
         self._deferrals = {
             uid: deferral for uid, deferral in self._deferrals.items() if deferral.until > now
         }
-        tenants = [(promise, tenant_of(promise)) for promise in still_open]
+        tenants = [(promise, tenant_of(promise.key)) for promise in still_open]
         stuck = Counter(tenant for promise, tenant in tenants if promise.identity in self._stuck)
-        by_tenant = Counter(tenant for _, tenant in tenants)
-        return Eligibility(self._deferrals, stuck, by_tenant, capacity // 2)
+        open_by_tenant = Counter(tenant for _, tenant in tenants)
+        return Eligibility(self._deferrals, stuck, open_by_tenant, capacity // 2)
 
     def next_in(self, now: float) -> float | None:
         """Return in how many seconds the next deferral ends; None if there is none."""

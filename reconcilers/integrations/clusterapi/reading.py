@@ -34,20 +34,16 @@ from reconcilers.integrations.clusterapi.caches import (
 from reconcilers.integrations.core.contents import SPACE_INDEX, KeptContents, Source, contents_of
 from reconcilers.integrations.core.rules import View
 from reconcilers.networkpool.view import CacheWait
-from reconcilers.promises.journal import Journal, Promise
+from reconcilers.promises.journal import Identity, Journal, Promise
 from reconcilers.promises.settling import settle
 
 CLAIMS = "claims"
 ADDRESSES = "addresses"
 
 
-Identity = tuple[str, str]
-"""The uid and resourceVersion that a promise names."""
-
-
 @dataclass(frozen=True, slots=True)
-class LeftAddresses:
-    """The IPAddresses that kept promises left; see promises/settling.py.
+class CreatedAddresses:
+    """The IPAddresses that were created for promises: the effects of promises/settling.py.
 
     Args:
         position: the revision up to which IPAddresses were read.
@@ -62,7 +58,7 @@ class LeftAddresses:
     kind: str = JOURNALS.effects
 
     def find_revision(self, promise: Promise) -> int | None:
-        """Return the resourceVersion of the IPAddress that a promise left; None if not known.
+        """Return the resourceVersion of the IPAddress of a promise; None if not known.
 
         A claim without a record may have been served: a person can wipe its status.
         """
@@ -114,8 +110,8 @@ class Reader:
             Source(ADDRESSES, caches.addresses, address_holding),
         )
         self._kept = KeptContents[PoolSpace](self._sources, space_of)
-        self._left: dict[str, dict[Identity, int]] = {}
-        """By space: the resourceVersions of the IPAddresses that promises of its journal left."""
+        self._created: dict[str, dict[Identity, int]] = {}
+        """By space: the resourceVersions of the IPAddresses of promises of its journal."""
 
     def cached(self, kind: Resource[Any], pool: Key, space: PoolSpace) -> View[IPAddressClaim]:
         """Return the view that the caches give, however old it is."""
@@ -130,16 +126,17 @@ class Reader:
             self._cached_effects(space_name(kind, pool)),
         )
 
-    def _cached_effects(self, name: str) -> LeftAddresses:
+    def _cached_effects(self, name: str) -> CreatedAddresses:
         addresses = self._caches.addresses
-        return LeftAddresses(addresses.position, addresses.get, self._left.get(name, {}))
+        return CreatedAddresses(addresses.position, addresses.get, self._created.get(name, {}))
 
     async def at_least(
         self, kind: Resource[Any], pool: Key, space: PoolSpace, journal: Journal
     ) -> View[IPAddressClaim]:
         """Return a view that has read as far as a journal says, or all that there is now.
 
-        So it is too if the caches do not show which IPAddresses promises left that are over.
+        It lists, too, if the caches do not show which IPAddresses were created for promises that
+        are over.
 
         Raises:
             Behind: the cache may still get there.
@@ -162,21 +159,21 @@ class Reader:
 
     def note_kept(self, kind: Resource[Any], pool: Key, promises: Iterable[Promise]) -> None:
         """Note the IPAddresses that were made for promises just now, before they may go again."""
-        left = self._left.setdefault(space_name(kind, pool), {})
+        created = self._created.setdefault(space_name(kind, pool), {})
         for promise in promises:
             revision = _revision_of(self._caches.addresses.get(promise.key), promise)
             if revision is not None:
-                left[promise.identity] = revision
+                created[promise.identity] = revision
 
     def _note_shown(self, name: str, journal: Journal) -> None:
         """Note which IPAddresses of a journal's promises the cache shows; forget dropped ones."""
-        known, left = self._left.get(name, {}), dict[Identity, int]()
+        known, created = self._created.get(name, {}), dict[Identity, int]()
         for promise in journal.promises:
             shown = _revision_of(self._caches.addresses.get(promise.key), promise)
             revision = known.get(promise.identity) if shown is None else shown
             if revision is not None:
-                left[promise.identity] = revision
-        self._left[name] = left
+                created[promise.identity] = revision
+        self._created[name] = created
 
     def renewed(
         self, view: View[IPAddressClaim], kind: Resource[Any], pool: Key, space: PoolSpace
@@ -211,8 +208,8 @@ class Reader:
     ) -> View[IPAddressClaim]:
         """Return the view of lists that begin now.
 
-        The IPAddresses are listed after the claims. So one that a promise left, which is over by
-        the list of claims, is in the list, or was deleted.
+        The IPAddresses are listed after the claims. So the IPAddress of a promise that is over by
+        the list of claims is in the list, or was deleted.
 
         Raises:
             UnreadableHolders: claims or IPAddresses that may be the pool's cannot be decoded.
@@ -229,8 +226,8 @@ class Reader:
         contents = contents_of(space, zip(self._sources, (mine, theirs), strict=True))
         by_key = {one.metadata.key: one for one in claims.items}
         answers = {one.metadata.key: one for one in addresses.items}
-        left = self._left.setdefault(name, {})
-        effects = LeftAddresses(addresses.revision, answers.get, left)
+        created = self._created.setdefault(name, {})
+        effects = CreatedAddresses(addresses.revision, answers.get, created)
         view = View(
             claims.revision, contents, by_key.get, answers.get, claims.unreadable.keys(), effects
         )
@@ -238,7 +235,7 @@ class Reader:
         for promise in journal.promises:
             if promise.identity not in still_open:
                 address = answers.get(promise.key)
-                left[promise.identity] = address.metadata.revision if address is not None else 0
+                created[promise.identity] = address.metadata.revision if address is not None else 0
         return view
 
     async def claims(self, kind: Resource[Any], pool: Key) -> list[IPAddressClaim]:
@@ -282,6 +279,6 @@ class Reader:
         """Forget a pool that is gone."""
         name = space_name(kind, pool)
         self._kept.forget(name)
-        self._left.pop(name, None)
+        self._created.pop(name, None)
         for source in (CLAIMS, ADDRESSES):
             self._wait.forget((source, name))

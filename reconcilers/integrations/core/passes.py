@@ -218,7 +218,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
         def eligibility(still_open: Collection[Promise]) -> Eligibility:
             return self._memory_of(pool).shares.eligibility(
                 still_open,
-                lambda promise: tenant_of(promise.key),
+                tenant_of,
                 capacity=MOST_RANGES,
                 now=self._clock.monotonic(),
             )

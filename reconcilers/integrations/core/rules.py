@@ -14,7 +14,7 @@ from reconcilers.integrations.core.contents import Contents, Place
 from reconcilers.promises.journal import MOST_RANGES, Journal, Promise, PromisedRange
 from reconcilers.promises.queue import Turns
 from reconcilers.promises.settling import Effects, settle
-from reconcilers.promises.shares import NO_LIMITS, Eligibility, Limits, Verdict
+from reconcilers.promises.shares import NO_LIMITS, Eligibility, Limits, TenantOf, Verdict
 
 R = TypeVar("R", bound=Object)
 
@@ -29,7 +29,8 @@ class View(Generic[R]):
         find: returns a request by its key.
         answer: returns what answers the request of that key, as it was read with the contents.
         unreadable: the requests that cannot be decoded; `find` may return an older version.
-        effects: the objects that kept promises leave beside the requests; None if they leave none.
+        effects: the objects that are created for promises beside the requests; None for no such
+            kind.
     """
 
     position: int
@@ -170,7 +171,7 @@ def choose(  # noqa: PLR0913 - what was read, and the space
                 addresses = to_addresses(blocks_taken)
                 grants.append(Grant(request, _promise(kind, request, addresses)))
                 eligibility.note_promised(limits.tenant_of(request.metadata.key))
-    return Choice(settled, grants, refusals, more=eligibility.has_more)
+    return Choice(settled, grants, refusals, more=eligibility.has_waiting_tenant)
 
 
 def _eligible(
@@ -178,7 +179,7 @@ def _eligible(
     view: View[R],
     promised: Container[str],
     eligibility: Eligibility,
-    tenant_of: Callable[[Key], str],
+    tenant_of: TenantOf,
 ) -> Iterator[R]:
     """Yield the requests that wait and may get a promise, the oldest first.
 

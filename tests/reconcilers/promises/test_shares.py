@@ -5,7 +5,13 @@ from collections.abc import Sequence
 from allocator import AddressRange
 from controller.meta import Key, ObjectMeta
 from reconcilers.promises.journal import Promise, PromisedRange
-from reconcilers.promises.shares import MOST_STUCK, Eligibility, Shares, Verdict
+from reconcilers.promises.shares import (
+    MOST_STUCK,
+    Eligibility,
+    Shares,
+    Verdict,
+    tenant_of_namespace,
+)
 
 RESYNC = 60.0
 CAPACITY = 40
@@ -21,7 +27,7 @@ def promise(number: int, namespace: str = "n") -> Promise:
 
 
 def eligibility(shares: Shares, promises: Sequence[Promise] = (), now: float = 0.0) -> Eligibility:
-    return shares.eligibility(promises, lambda one: one.key.namespace, CAPACITY, now)
+    return shares.eligibility(promises, tenant_of_namespace, CAPACITY, now)
 
 
 def test_a_deferred_request_waits_for_one_resync() -> None:
@@ -52,7 +58,7 @@ def test_a_tenant_gets_half_of_a_journal_at_most() -> None:
     assert found.judge(meta("a"), "n") is Verdict.ELIGIBLE
     found.note_promised("n")
     assert found.judge(meta("b"), "n") is Verdict.TENANT_WAITS
-    assert found.has_more, "there is room once these are written"
+    assert found.has_waiting_tenant, "there is room once these are written"
     assert found.judge(meta("b"), "other") is Verdict.ELIGIBLE
 
 
@@ -70,7 +76,7 @@ def test_a_tenant_with_stuck_promises_waits_until_they_are_over() -> None:
     shares.note_stuck(promises[0])
     found = eligibility(shares, promises)
     assert found.judge(meta("a"), "n") is Verdict.TENANT_WAITS
-    assert not found.has_more, "nothing is to be expected soon"
+    assert not found.has_waiting_tenant, "nothing is to be expected soon"
     assert found.judge(meta("a"), "other") is Verdict.ELIGIBLE
     assert eligibility(shares, promises[1:]).judge(meta("a"), "n") is Verdict.ELIGIBLE
 

@@ -13,7 +13,7 @@ from controller.outcome import SETTLED
 from reconcilers.integrations.clusterapi import caches, choosing, pools, reading, statuses
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
-from reconcilers.integrations.clusterapi.reading import LeftAddresses, Reader
+from reconcilers.integrations.clusterapi.reading import CreatedAddresses, Reader
 from reconcilers.integrations.core import passes
 from reconcilers.promises import journal
 from reconcilers.promises.journal import AnnotatedJournal, Journal
@@ -150,7 +150,7 @@ def own_answers_count_as_read(mp: Patch) -> None:
 
     What promises left, which would hold the address as well, is not read either.
     """
-    left_addresses_unread(mp)
+    created_addresses_unread(mp)
     read = Reader.cached
 
     def further(self: Reader, kind: Any, pool: Key, space: Any) -> Any:
@@ -192,9 +192,9 @@ def unreadable_objects_hold_nothing(mp: Patch) -> None:
     mp.setattr(reading, "check_readable", lambda kind, pool, claims, addresses: None)
 
 
-def left_addresses_unread(mp: Patch) -> None:
+def created_addresses_unread(mp: Patch) -> None:
     """A promise is forgotten though its IPAddress has not been read."""
-    mp.setattr(LeftAddresses, "find_revision", lambda self, promise: 0)
+    mp.setattr(CreatedAddresses, "find_revision", lambda self, promise: 0)
 
 
 def addresses_forgotten_by_fences(mp: Patch) -> None:
@@ -209,7 +209,7 @@ def addresses_forgotten_by_fences(mp: Patch) -> None:
 
 def promises_to_the_unreadable_settled(mp: Patch) -> None:
     """What is promised to a claim that cannot be decoded is forgotten, and what it left."""
-    left_addresses_unread(mp)
+    created_addresses_unread(mp)
     unreadable_requests_are_gone(mp, choosing)
 
 

@@ -150,17 +150,17 @@ SCENES = {
         BOTH_HAVE,
     ),
     "12a": (
-        rules.left_addresses_unread,
+        rules.created_addresses_unread,
         scenes.claim_forced_away_while_ipaddresses_lag,
         "the IPAddresses of a and b both have",
     ),
     "12b": (
-        rules.left_addresses_unread,
+        rules.created_addresses_unread,
         scenes.claim_forced_away_before_its_promise_is_dropped,
         "the IPAddresses of a and b both have",
     ),
     "12c": (
-        rules.left_addresses_unread,
+        rules.created_addresses_unread,
         scenes.claim_loses_its_finalizer_while_ipaddresses_lag,
         "the IPAddresses of a and b both have",
     ),
@@ -170,7 +170,7 @@ SCENES = {
         "the IPAddresses of a and b both have",
     ),
     "12e": (
-        rules.left_addresses_unread,
+        rules.created_addresses_unread,
         scenes.status_of_a_served_claim_wiped_while_ipaddresses_lag,
         "the IPAddresses of c and b both have",
     ),

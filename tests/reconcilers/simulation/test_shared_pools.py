@@ -7,7 +7,7 @@ import pytest
 from tests.reconcilers.simulation import sharedrules as rules
 from tests.reconcilers.simulation import sharedscenes as scenes
 from tests.reconcilers.simulation.chaos import Plan
-from tests.reconcilers.simulation.claimrules import left_addresses_unread
+from tests.reconcilers.simulation.claimrules import created_addresses_unread
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, integration_plans
 from tests.reconcilers.simulation.sharedpools import SharedRun
 from tests.reconcilers.simulation.stage import Scene, played
@@ -91,7 +91,7 @@ def test_an_address_that_a_list_showed_is_taken_until_the_cache_shows_it(scene: 
 def test_an_allocation_gets_no_address_of_an_ipaddress_that_outlives_its_claim() -> None:
     """Not even of a replica whose cache does not show the IPAddress."""
     check_scene(
-        left_addresses_unread,
+        created_addresses_unread,
         lambda: played(scenes.claim_forced_away_while_ipaddresses_lag, scenes.SharedStage),
         "a and the IPAddress of c both have",
     )
