@@ -170,8 +170,8 @@ def _promised_names(stored: Json, *, by_namespace: bool = False) -> list[str]:
     text = stored["metadata"].get("annotations", {}).get(ANNOTATION, "")
     if not text:
         return []
-    decoded = json.loads(text)
-    return [str(entry[0 if by_namespace else 1]) for entry in decoded["promises"]]
+    promises = json.loads(text).get("promises", [])  # an empty list is not stored
+    return [str(entry[0 if by_namespace else 1]) for entry in promises]
 
 
 class ClaimPool(Pool):
