@@ -7,7 +7,9 @@ has passed, or before its spec changes. Else it would be promised, refused and v
 
 The voiding write may be refused, too. Then the promise has to stay open: it is *stuck*. A tenant
 with MOST_STUCK stuck promises gets no further promise, until one of them is over. And the open
-promises of one tenant fill half of a journal at most, whatever a process remembers of them.
+promises of one tenant fill half of a journal at most, whatever a process remembers of them. While
+those of all tenants fill half of it, a tenant with an open promise gets no further one. The other
+half serves tenants without an open promise.
 
 A tenant is a namespace. Pools whose requests are all in one namespace have no tenants to tell
 apart, and no such limits.
@@ -52,7 +54,7 @@ class Verdict(Enum):
     DEFERRED = auto()
     """Not to this request: its last write was refused for good."""
     TENANT_WAITS = auto()
-    """Not to any request of this tenant, which has enough open promises."""
+    """Not to any request of this tenant, which has open promises, or too many stuck ones."""
 
 
 class Eligibility:
@@ -62,7 +64,8 @@ class Eligibility:
         deferrals: by uid of a request.
         stuck: how many stuck promises each tenant has.
         open_by_tenant: how many open promises each tenant has.
-        most_open: how many of these one tenant may have; None for any number.
+        most_open: how many of these there are before tenants that have one must wait; None for
+            any number.
     """
 
     def __init__(
@@ -76,8 +79,9 @@ class Eligibility:
         self._stuck = stuck or {}
         self._open = Counter(open_by_tenant or {})
         self._most_open = most_open
+        self._open_count = self._open.total()
         self.has_waiting_tenant = False
-        """Whether a tenant waits that may get more as soon as its open promises are written."""
+        """Whether a tenant waits that may get more as soon as open promises are written."""
 
     def judge(self, meta: ObjectMeta, tenant: str) -> Verdict:
         """Return whether a request that waits may get a promise.
@@ -88,8 +92,9 @@ class Eligibility:
         """
         if tenant and self._stuck.get(tenant, 0) >= MOST_STUCK:
             return Verdict.TENANT_WAITS
-        if tenant and self._most_open is not None and self._open[tenant] >= self._most_open:
-            self.has_waiting_tenant = True
+        if tenant and self._open[tenant] and self._is_half_full(self._open_count):
+            is_stuck = self._stuck.get(tenant) and self._is_half_full(sum(self._stuck.values()))
+            self.has_waiting_tenant |= not is_stuck
             return Verdict.TENANT_WAITS
         deferral = self._deferrals.get(meta.uid)
         if deferral is not None and deferral.generation == meta.generation:
@@ -99,6 +104,11 @@ class Eligibility:
     def note_promised(self, tenant: str) -> None:
         """Note that a request of this tenant gets a promise."""
         self._open[tenant] += 1
+        self._open_count += 1
+
+    def _is_half_full(self, count: int) -> bool:
+        """Return whether so many open promises leave room only for tenants that have none."""
+        return self._most_open is not None and count >= self._most_open
 
 
 def no_tenant(_: Key) -> str:

@@ -101,7 +101,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
 
 
 class Pool(ABC):
-    """A pool of some kind, whose requests named `greedy-*` are refused.
+    """A pool of some kind, whose requests named `greedy-*` or `greedy1-*` are refused.
 
     Args:
         place: the cluster.
@@ -158,12 +158,18 @@ class Pool(ABC):
         """Return whether a write keeps or voids a promise to a greedy request."""
         return cls.is_keep(sent) or cls.is_void(sent)
 
-    async def ask_greedily(self, count: int) -> list[str]:
-        """Make greedy requests; return their names."""
-        names = [f"{GREEDY}-{number:03}" for number in range(count)]
+    async def ask_greedily(self, count: int, *, tenants: int = 1) -> list[str]:
+        """Make greedy requests, each tenant in turn; return their names."""
+        prefixes = [GREEDY, *(f"{GREEDY}{number}" for number in range(1, tenants))]
+        names = [f"{prefixes[n % tenants]}-{n // tenants:03}" for n in range(count)]
         for name in names:
             await self.ask(name)
         return names
+
+
+def _namespace_of(name: str, elsewhere: str) -> str:
+    """Return the namespace of a request: one for each prefix of greedy ones."""
+    return name.partition("-")[0] if name.startswith(GREEDY) else elsewhere
 
 
 def _promised_names(stored: Json, *, by_namespace: bool = False) -> list[str]:
@@ -193,7 +199,7 @@ class ClaimPool(Pool):
 
     @staticmethod
     def _namespace(name: str) -> str:
-        return GREEDY if name.startswith(GREEDY) else NAMESPACE
+        return _namespace_of(name, NAMESPACE)
 
     @override
     async def ask(self, name: str) -> None:
@@ -220,12 +226,12 @@ class ClaimPool(Pool):
     @staticmethod
     @override
     def is_keep(sent: Sent) -> bool:
-        return sent.kind == ADDRESSES.full_name and sent.namespace == GREEDY
+        return sent.kind == ADDRESSES.full_name and sent.namespace.startswith(GREEDY)
 
     @staticmethod
     @override
     def is_void(sent: Sent) -> bool:
-        is_claim = sent.kind == CLAIMS.full_name and sent.namespace == GREEDY
+        is_claim = sent.kind == CLAIMS.full_name and sent.namespace.startswith(GREEDY)
         return is_claim and "status" in sent.body
 
     @override
@@ -251,7 +257,7 @@ class RangePool(Pool):
 
     @override
     async def ask(self, name: str) -> None:
-        namespace = GREEDY if name.startswith(GREEDY) else "team"
+        namespace = _namespace_of(name, "team")
         spec = {
             "poolRef": {"name": "p"},
             "tenantClusterRef": {"name": name, "namespace": namespace},

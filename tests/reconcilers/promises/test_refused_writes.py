@@ -101,6 +101,27 @@ async def test_a_tenant_whose_writes_are_all_refused_fills_half_of_a_journal_at_
 
 
 @pytest.mark.parametrize("kind", HAS_TENANTS)
+async def test_two_tenants_whose_writes_are_all_refused_do_not_fill_a_journal(
+    kind: str, gate: Gate
+) -> None:
+    async with opened(kind) as pool:
+        gate.refuses = pool.is_any
+        greedy = await pool.ask_greedily(MANY, tenants=2)
+        for _ in range(3):  # a new leader remembers nothing
+            await pool.place.home.pass_by(RESYNC + 20)
+            assert 0 < len(pool.promises()) <= pool.capacity // 2 + 2
+            await pool.place.restart()
+        await pool.ask("other")
+        await pool.place.home.pass_by(8)
+        assert pool.address("other")
+        gate.refuses = lambda _: False
+        await pool.place.home.pass_by(2 * RESYNC)
+        addresses = [pool.address(name) for name in greedy]
+        assert all(addresses)
+        assert len({*addresses}) == MANY
+
+
+@pytest.mark.parametrize("kind", HAS_TENANTS)
 async def test_a_tenant_with_stuck_promises_gets_no_further_one(kind: str, gate: Gate) -> None:
     async with opened(kind) as pool:
         gate.refuses = pool.is_any

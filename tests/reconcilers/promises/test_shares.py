@@ -83,3 +83,25 @@ def test_a_tenant_with_stuck_promises_waits_until_they_are_over() -> None:
 
 def test_nothing_is_limited_without_memory() -> None:
     assert Eligibility().judge(meta("a"), "n") is Verdict.ELIGIBLE
+
+
+def test_tenants_with_open_promises_wait_while_all_of_them_fill_half_of_a_journal() -> None:
+    promises = [promise(number, f"n{number % 4}") for number in range(CAPACITY // 2 - 1)]
+    found = eligibility(Shares(RESYNC), promises)
+    assert found.judge(meta("a"), "n0") is Verdict.ELIGIBLE
+    found.note_promised("n0")
+    assert found.judge(meta("b"), "n1") is Verdict.TENANT_WAITS
+    assert found.has_waiting_tenant, "there is room once these are written"
+    assert found.judge(meta("b"), "other") is Verdict.ELIGIBLE
+    found.note_promised("other")
+    assert found.judge(meta("c"), "other") is Verdict.TENANT_WAITS
+
+
+def test_a_tenant_is_not_expected_to_get_more_soon_while_half_of_a_journal_is_stuck() -> None:
+    shares = Shares(RESYNC)
+    promises = [promise(number, f"n{number % 4}") for number in range(CAPACITY // 2)]
+    for stuck in promises:
+        shares.note_stuck(stuck)
+    found = eligibility(shares, promises)
+    assert found.judge(meta("a"), "n0") is Verdict.TENANT_WAITS
+    assert not found.has_waiting_tenant
