@@ -6,6 +6,7 @@ from controller.errors import (
     ApiError,
     Conflict,
     ControllerError,
+    Expired,
     NotFound,
     ServerFailure,
     TooManyRequests,
@@ -27,10 +28,16 @@ class WriteResult(Enum):
 
     @classmethod
     def of_error(cls, error: ControllerError) -> "WriteResult":
-        """Return the result of a write that failed with this error."""
+        """Return the result of a write that failed with this error.
+
+        A webhook that does not answer refuses every write until a person mends it: that of an
+        in-cluster provider which was stopped, and whose webhook configurations were left behind.
+        """
         if isinstance(error, Conflict | NotFound):
             return cls.SETTLED
-        retryable = isinstance(error, Unauthorized | TooManyRequests | ServerFailure)
+        if isinstance(error, ServerFailure) and "webhook" in str(error):
+            return cls.REFUSED
+        retryable = isinstance(error, Unauthorized | TooManyRequests | ServerFailure | Expired)
         if retryable or not isinstance(error, ApiError):
             return cls.UNKNOWN
         return cls.REFUSED

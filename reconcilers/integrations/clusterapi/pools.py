@@ -23,11 +23,7 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.errors import (
     ApiError,
-    BadRequest,
     ControllerError,
-    Forbidden,
-    Invalid,
-    ServerFailure,
 )
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
 from controller.meta import Key
@@ -61,6 +57,7 @@ from reconcilers.integrations.core.rules import Choice, Refusal, View
 from reconcilers.networkpool.view import HOLDERS_UNKNOWN, holders_unknown_message
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.keeping import Kept
+from reconcilers.promises.results import WriteResult
 from reconcilers.settings import PoolSettings
 from reconcilers.wording import count_noun
 
@@ -336,13 +333,8 @@ def unknown(pool: Any, why: str) -> str:
 
 
 def refused_for_good(error: ApiError) -> bool:
-    """Return whether a write was refused in a way that only a person ends.
-
-    By rights, by admission, or because a webhook does not answer: that of an in-cluster provider
-    which was stopped, and whose webhook configurations were left behind, refuses every write.
-    """
-    failed = isinstance(error, ServerFailure) and "webhook" in str(error)
-    return failed or isinstance(error, BadRequest | Forbidden | Invalid)
+    """Return whether a write was refused in a way that only a person ends."""
+    return WriteResult.of_error(error) is WriteResult.REFUSED
 
 
 @contextmanager

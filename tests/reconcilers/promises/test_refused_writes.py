@@ -2,6 +2,7 @@
 
 import pytest
 
+from controller.errors import ServerFailure
 from tests.reconcilers.promises.refusing import GREEDY, KINDS, SENTENCE, Gate, gate, opened
 
 __all__ = ["gate"]
@@ -64,6 +65,24 @@ async def test_a_refused_request_is_written_once_per_resync(kind: str, gate: Gat
         assert voids <= 10 * FEW
         # The journal once per resync and batch, to promise; and once to drop what is settled.
         assert len(gate.accepted) - voids <= 10 * 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_request_is_written_once_per_resync_while_a_webhook_has_no_server(
+    kind: str, gate: Gate
+) -> None:
+    async with opened(kind) as pool:
+        said = 'Internal error occurred: failed calling webhook "x.example.com": no endpoints'
+        gate.error = ServerFailure(500, "InternalError", said)
+        gate.refuses = pool.is_any
+        [name] = await pool.ask_greedily(1)
+        await pool.place.home.pass_by(RESYNC + 30)
+        gate.forget()
+        await pool.place.home.pass_by(10 * RESYNC)
+        assert sum(pool.is_keep(sent) for sent in gate.refused) <= 10
+        gate.refuses = lambda _: False
+        await pool.place.home.pass_by(2 * RESYNC)
+        assert pool.address(name)
 
 
 @pytest.mark.parametrize("kind", KINDS)

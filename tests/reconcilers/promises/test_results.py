@@ -1,0 +1,51 @@
+"""What becomes of a write that failed."""
+
+import pytest
+
+from controller.errors import (
+    ApiError,
+    BadRequest,
+    Conflict,
+    Expired,
+    Forbidden,
+    Invalid,
+    NoAnswer,
+    NotFound,
+    ServerFailure,
+    TooManyRequests,
+    Unauthorized,
+)
+from reconcilers.integrations.clusterapi.pools import refused_for_good
+from reconcilers.promises.results import WriteResult
+
+OF_ERRORS: list[tuple[ApiError, WriteResult]] = [
+    (Conflict(409), WriteResult.SETTLED),
+    (NotFound(404), WriteResult.SETTLED),
+    (BadRequest(400), WriteResult.REFUSED),
+    (Forbidden(403), WriteResult.REFUSED),
+    (Invalid(422), WriteResult.REFUSED),
+    (ServerFailure(500, "InternalError", 'failed calling webhook "x"'), WriteResult.REFUSED),
+    (ServerFailure(500, "InternalError", "etcd is full"), WriteResult.UNKNOWN),
+    (ServerFailure(504, "Timeout", "the request did not complete"), WriteResult.UNKNOWN),
+    (TooManyRequests(429), WriteResult.UNKNOWN),
+    (Unauthorized(401), WriteResult.UNKNOWN),
+    (Expired(410), WriteResult.UNKNOWN),
+]
+
+
+@pytest.mark.parametrize(("error", "result"), OF_ERRORS, ids=str)
+def test_a_write_that_a_person_has_to_allow_counts_as_refused(
+    error: ApiError, result: WriteResult
+) -> None:
+    assert WriteResult.of_error(error) is result
+
+
+@pytest.mark.parametrize(("error", "result"), OF_ERRORS, ids=str)
+def test_writes_of_pools_and_of_requests_are_refused_for_good_by_one_rule(
+    error: ApiError, result: WriteResult
+) -> None:
+    assert refused_for_good(error) is (result is WriteResult.REFUSED)
+
+
+def test_a_write_without_an_answer_may_have_taken_effect() -> None:
+    assert WriteResult.of_error(NoAnswer("silence")) is WriteResult.UNKNOWN
