@@ -260,16 +260,21 @@ class ClaimReconciler:
 
     async def _release(self, address: IPAddress, pool: Any, since: datetime, why: str) -> None:
         """Take away an IPAddress whose claim released it then, or have it rest before."""
-        pool = pool or await self._read_pool(address)
-        if self._rests(since, pool) > 0:
+        if await self._rest_of(address, since, pool) > 0:
             await self._answers.hold_back(address, rfc3339(since))
         else:
             await self._answers.remove(address, why)
 
+    async def _rest_of(self, address: IPAddress, since: datetime, pool: Any) -> float:
+        """Return for how many seconds an IPAddress rests; a live pool has to say for none."""
+        cached = self._rests(since, pool)
+        return cached if cached > 0 else self._rests(since, await self._read_pool(address))
+
     async def _read_pool(self, address: IPAddress) -> Any | None:
         """Return the pool that an IPAddress names, live; None if it does not exist.
 
-        The cache of pools may not show it yet, and the pool says how long its addresses rest.
+        The pool says how long its addresses rest. The cache of pools may not show it yet, or show
+        it as it was before a grace period was set, or its terminating predecessor.
         """
         kind = kind_of(address.spec.poolRef)
         if kind is None or kind.kind not in self._caches.pools:
@@ -334,13 +339,13 @@ class ClaimReconciler:
         text = address.metadata.annotations.get(RELEASED_AT)
         if text is None:
             return SETTLED
-        pool = pool or await self._read_pool(address)
         try:
-            since = datetime.fromisoformat(text)
-            left = self._rests(since, pool) if since.tzinfo else 0.0
+            since: datetime | None = datetime.fromisoformat(text)
         except ValueError:
-            left = 0.0  # edited by hand into what is no time
-        if left > 0:
-            return Again(left)
+            since = None  # edited by hand into what is no time
+        if since is not None and since.tzinfo:
+            rest = await self._rest_of(address, since, pool)
+            if rest > 0:
+                return Again(rest)
         await self._answers.remove(address, f"its claim released it at {text}")
         return SETTLED

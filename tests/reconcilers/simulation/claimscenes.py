@@ -201,6 +201,20 @@ async def claim_released_while_pools_lag(stage: ClaimStage) -> str | None:
     return stage.problem if stage.model.get(ADDRESSES, "a") else "the address of a does not rest"
 
 
+async def claim_released_by_a_pool_without_a_grace_period(stage: ClaimStage) -> str | None:
+    """A's claim is deleted; the replica that releases it read its pool before addresses rested."""
+    other = stage.replica()
+    patch = {"spec": {"addressReuseGracePeriodSeconds": 8}}
+    stage.model.patch(CLAIM_POOLS, "p", patch, guarded=False)
+    stage.ask("a")
+    await stage.serve(stage.replica())
+    stage.model.delete(CLAIMS, "a")
+    for feed in (other.claims, other.addresses):
+        feed.advance(feed.behind)
+    await stage.work(other, 1, "a")
+    return stage.problem if stage.model.get(ADDRESSES, "a") else "the address of a does not rest"
+
+
 async def ipaddress_unreadable_for_a_while(stage: ClaimStage) -> str | None:
     """The IPAddress of a, whose claim is gone, becomes unreadable; then b asks."""
     stage.ask("a")

@@ -179,6 +179,11 @@ SCENES = {
         scenes.claim_released_while_pools_lag,
         "does not rest",
     ),
+    "10d": (
+        rules.pools_believed_absent,
+        scenes.claim_released_by_a_pool_without_a_grace_period,
+        "does not rest",
+    ),
     "9d": (
         rules.deleted_by_cache,
         scenes.pool_deleted_while_a_cache_lags,
