@@ -123,7 +123,7 @@ def _blocked(
 ) -> Iterator[IPAddressClaim]:
     """Yield the claims that an IPAddress may be in the way of, refused or promised another one.
 
-    Such a promise stays open: a claim that shows already what is in the way is not written again.
+    Such a promise stays open if the claim refuses the write that voids it.
     """
     for refusal in choice.refusals:
         if refusal.reason == ALLOCATION_FAILED:
