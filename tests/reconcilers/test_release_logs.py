@@ -1,15 +1,19 @@
 """Each log line about a range that is given back has the range, the tenant and the reason."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from structlog.testing import capture_logs
 
 import reconcilers
+from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, KINDS, POOLS
+from reconcilers.settings import KUBERMATIC, Settings
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer
+from tests.reconcilers.integrations.unreadable import Site, site
 from tests.reconcilers.networkpool.test_orphans import _lab, _orphan
 from tests.reconcilers.tenantcluster.elastic.site import become_ready, elastic_platform
 
@@ -70,6 +74,43 @@ async def test_an_allocation_that_was_deleted_by_hand_is_logged_in_full() -> Non
     [line] = _about(lines, "releasing IPAllocation").values()
     assert line.keys() >= FIELDS
     assert line["reason"] == "no Service has it"
+
+
+@asynccontextmanager
+async def _kkp_cluster_with_addresses() -> AsyncIterator[Site]:
+    """KKP's IPAMPool p, and the allocation in it of cluster a."""
+    datacenter = {"type": "range", "poolCidr": "10.0.0.0/28", "allocationRange": 2}
+    async with site(Settings(integration=(KUBERMATIC,)), *KINDS) as place:
+        await place.make(POOLS, "p", {"datacenters": {"dc": datacenter}})
+        status = {"namespaceName": "cluster-a"}
+        await place.make(CLUSTERS, "a", {"cloud": {"dc": "dc"}}, status=status)
+        await place.home.pass_by(5)
+        yield place
+
+
+async def test_an_ipamallocation_that_comes_and_goes_between_two_passes_is_logged_once() -> None:
+    async with _kkp_cluster_with_addresses() as place:
+        with capture_logs() as lines:
+            for address in ("10.0.0.8", "10.0.0.9"):
+                await place.remove(ALLOCATIONS, "p", "cluster-a")
+                spec = {"dc": "dc", "type": "range", "addresses": [f"{address}-{address}"]}
+                await place.make(ALLOCATIONS, "p", spec, namespace="cluster-a")
+            await place.remove(ALLOCATIONS, "p", "cluster-a")
+            await place.home.pass_by(5)
+    released = [line for line in lines if line["event"] == "released IPAMAllocation"]
+    assert [(line["range"], line["reason"]) for line in released] == [
+        ("10.0.0.0-10.0.0.1", "it is gone"),
+        ("10.0.0.8-10.0.0.8", "it is gone"),
+        ("10.0.0.9-10.0.0.9", "it is gone"),
+    ]
+
+
+async def test_an_ipamallocation_that_becomes_unreadable_is_not_logged_as_released() -> None:
+    async with _kkp_cluster_with_addresses() as place:
+        with capture_logs() as lines:
+            await place.edit(ALLOCATIONS, "p", {"spec": {"type": 7}}, "cluster-a")
+            await place.home.pass_by(5)
+    assert not [line for line in lines if line["event"] == "released IPAMAllocation"]
 
 
 HOLDER_KINDS = ("IP_ALLOCATION,", "ALLOCATIONS,", "self._caches.address_kind,", "kind, Version")

@@ -15,6 +15,7 @@ import structlog
 from typing_extensions import override
 
 from allocator import AddressRange, InvalidPool
+from controller.cache import Change
 from controller.client import Client
 from controller.clock import Clock
 from controller.errors import ControllerError
@@ -109,10 +110,9 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         self._reader = reader
         self._reports = reports
         self._allocations = Allocations(client, settings.width)
-        self._held: dict[Key, dict[str, IPAMAllocation]] = {}
-        """By pool: the allocations with addresses that its last pass saw, by uid."""
         self._logged: set[str] = set()
         """The uids of allocations whose deletion was logged; they may still be seen."""
+        caches.allocations.subscribe(self._log_released)
 
     @override
     def _is_left_alone(self, pool: IPAMPool) -> bool:
@@ -120,7 +120,6 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
 
     @override
     def _forget(self, key: Key) -> None:
-        self._held.pop(key, None)
         self._reports.forget_pool(key.name)
         self._reader.forget(key.name)
 
@@ -242,7 +241,6 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
 
     async def _serve(self, pool: IPAMPool, view: View, decided: Decided) -> Outcome:
         """Write promises to the pool, then addresses to allocations, then report what is wrong."""
-        self._log_released(pool)
         view, decided, granted, failed = await self._make(pool, view, decided)
         await self._delete_leftovers(pool, view, decided)
         fresh: list[Granted] = [(promise_of(grant, one), one) for grant, one in granted]
@@ -251,7 +249,6 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         pool = await self._promise(pool, journal, added, decided.journal)
         kept = await self._keep(pool, view, journal, fresh)
         await self._allocations.repair(self._complete(pool, view, journal), pool)
-        self._held[pool.metadata.key] = self._find_held(pool)
         self._report(pool, view, decided, [*_unmade(failed), *self._refused(kept)])
         if self._defer_refused(pool, failed):
             return Again(RETRY)
@@ -272,19 +269,15 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
                 shares.defer(grant.cluster.metadata, now)
         return any(result is not WriteResult.REFUSED for _, result in results)
 
-    def _log_released(self, pool: IPAMPool) -> None:
-        """Log the allocations that are gone since the last pass; KKP deletes most of them."""
-        held, last_seen = self._find_held(pool), self._held.get(pool.metadata.key, {})
-        gone = last_seen.keys() - held.keys()
-        for uid in gone - self._logged:
-            log.info("released IPAMAllocation", **release_fields(last_seen[uid], "it is gone"))
-        self._logged -= gone
-        self._held[pool.metadata.key] = held
-
-    def _find_held(self, pool: IPAMPool) -> dict[str, IPAMAllocation]:
-        """Return the pool's allocations with addresses as the cache shows them, by uid."""
-        allocations = self._caches.allocations.by_index(POOL_INDEX, pool.metadata.name)
-        return {one.metadata.uid: one for one in allocations if not one.empty}
+    def _log_released(self, change: Change[IPAMAllocation]) -> None:
+        """Log an allocation with addresses that is gone; KKP deletes most of them."""
+        old, new = change.old, change.new
+        if old is None or (new is not None and new.metadata.uid == old.metadata.uid):
+            return
+        is_logged = old.metadata.uid in self._logged
+        self._logged.discard(old.metadata.uid)
+        if not old.empty and not is_logged:
+            log.info("released IPAMAllocation", **release_fields(old, "it is gone"))
 
     async def _make(
         self, pool: IPAMPool, view: View, decided: Decided
@@ -353,8 +346,9 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
                 gone += [one] if is_owned(one, pool) else []
         await self._allocations.delete(gone, "it has no addresses, and none are for it")
         moved_away = await self._confirmed(pool, moved)
-        await self._allocations.delete(moved_away, "its cluster is in no datacenter of the pool")
+        # The cache shows the deletion as soon as the API server has confirmed it.
         self._logged.update(allocation.metadata.uid for allocation in moved_away)
+        await self._allocations.delete(moved_away, "its cluster is in no datacenter of the pool")
 
     async def _confirmed(
         self, pool: IPAMPool, found: Sequence[tuple[IPAMAllocation, Cluster]]
