@@ -3,6 +3,9 @@
 The command sets the annotation `release-anyway` of a TenantCluster. From then on, ranges that wait
 for the tenant are released without its word. Addresses that are still in use there are handed out
 again, so the command shows them first and asks.
+
+Controllers write to the TenantCluster while a person reads. So on a conflict the command reads
+again, and sets the annotation only if that agrees with what it showed.
 """
 
 import sys
@@ -16,7 +19,7 @@ import click
 from controller.conditions import find
 from controller.meta import Key, Version
 from reconcilers import ranges
-from reconcilers.addressmap.objects import Objects, sorted_by_key
+from reconcilers.addressmap.objects import Objects, read_objects, sorted_by_key
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
@@ -36,6 +39,9 @@ ROLE = "butler-ipam-release"
 """The shipped ClusterRole that grants the verb `release`."""
 EDITOR_ROLE = "butler-ipam-editor"
 """The shipped ClusterRole that grants changes of TenantClusters."""
+
+_TRIES = 5
+"""How often the annotation is written, each time at the version that was read last."""
 
 EPILOG = """
 \b
@@ -70,6 +76,55 @@ class Release:
     def effect(self) -> str:
         """When the range is released."""
         return "now" if self.is_due else "if deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What is shown of a tenant before its ranges are released.
+
+    Args:
+        tenant: the cluster.
+        releases: its ranges.
+    """
+
+    tenant: TenantCluster
+    releases: tuple[Release, ...]
+
+    @classmethod
+    def from_objects(cls, tenant: TenantCluster, objects: Objects) -> "Preview":
+        """Return what is shown of a cluster.
+
+        Args:
+            tenant: the cluster.
+            objects: all objects.
+        """
+        return cls(tenant, tuple(find_releases(tenant, objects)))
+
+    @property
+    def name(self) -> str:
+        """The cluster's kind, namespace and name."""
+        return f"TenantCluster {self.tenant.metadata.key}"
+
+    @property
+    def is_annotated(self) -> bool:
+        """Whether the annotation is set already."""
+        return names.ANNOTATION_RELEASE_ANYWAY in self.tenant.metadata.annotations
+
+    @property
+    def basis(self) -> tuple[str, bool, tuple[Release, ...]]:
+        """What a person decides by: the cluster, whether it is deleted, and its ranges.
+
+        Phase and conditions of the cluster are left out: controllers write these all the time.
+        """
+        metadata = self.tenant.metadata
+        return metadata.uid, metadata.terminating, self.releases
+
+    def as_text(self) -> str:
+        """Return the preview for people."""
+        state = "is being deleted" if self.tenant.metadata.terminating else "is not being deleted"
+        head = f"{self.name}, phase {self.tenant.status.phase or '-'}, {state}\n"
+        table = fitted(_COLUMNS, self.releases, "table")
+        return head + (table or "no IPAllocation of it holds a range\n")
 
 
 _COLUMNS: Sequence[Column[Release]] = (
@@ -109,26 +164,31 @@ def release(
     where = Scope(kubeconfig, context, namespace)
     objects = read_all(where, required=(TENANT_CLUSTER,))
     kind, key = select_object(name, objects, namespace)
-    tenant = _tenant_of(kind, key, objects)
-    tenant_name = f"TenantCluster {tenant.metadata.key}"
-    if names.ANNOTATION_RELEASE_ANYWAY in tenant.metadata.annotations:
-        click.echo(f"{tenant_name} has the annotation {names.ANNOTATION_RELEASE_ANYWAY} already")
+    preview = Preview.from_objects(_tenant_of(kind, key, objects), objects)
+    if preview.is_annotated:
+        click.echo(f"{preview.name} has the annotation {names.ANNOTATION_RELEASE_ANYWAY} already")
         return
-    releases = find_releases(tenant, objects)
-    click.echo(_preview(tenant, releases), nl=False)
+    click.echo(preview.as_text(), nl=False)
     if kind == IP_ALLOCATION.kind and not objects.allocations[key].metadata.terminating:
         say("note", f"IPAllocation {key} is not being deleted; its range is kept until it is")
     say(
         "warning",
-        f"{tenant_name}: addresses that are still in use are handed out again; be sure that the"
+        f"{preview.name}: addresses that are still in use are handed out again; be sure that the"
         " machines of the tenant are off",
     )
-    if not yes and not _is_confirmed(tenant_name):
+    if not yes and not _is_confirmed(preview.name):
         click.echo("nothing was changed", err=True)
         ctx.exit(EXIT_PROBLEM)
-    in_cluster(where, "setting the annotation", lambda client: _annotate(client, tenant))
-    due = sum(one.is_due for one in releases)
-    click.echo(_result(tenant, due))
+    changed = in_cluster(
+        where, "setting the annotation", lambda client: annotate(client, preview, where.namespace)
+    )
+    if changed is not None:
+        click.echo(changed.as_text(), nl=False)
+        raise Problem(
+            f"{preview.name} changed since it was shown, and nothing was written; look at its"
+            " ranges as they are now, above, and run the command again"
+        )
+    click.echo(_result(preview))
 
 
 def find_releases(tenant: TenantCluster, objects: Objects) -> list[Release]:
@@ -205,12 +265,6 @@ def _tenant_of(kind: str, key: Key, objects: Objects) -> TenantCluster:
     return tenant
 
 
-def _preview(tenant: TenantCluster, releases: Sequence[Release]) -> str:
-    state = "is being deleted" if tenant.metadata.terminating else "is not being deleted"
-    head = f"TenantCluster {tenant.metadata.key}, phase {tenant.status.phase or '-'}, {state}\n"
-    return head + (fitted(_COLUMNS, releases, "table") or "no IPAllocation of it holds a range\n")
-
-
 def _is_confirmed(tenant_name: str) -> bool:
     """Ask on the terminal.
 
@@ -222,38 +276,94 @@ def _is_confirmed(tenant_name: str) -> bool:
     return click.confirm(f"Release the ranges of {tenant_name} without its word?", err=True)
 
 
-async def _annotate(client: Any, tenant: TenantCluster) -> None:
-    """Set the annotation on the cluster as it was shown.
+async def annotate(client: Any, preview: Preview, namespace: str) -> Preview | None:
+    """Set the annotation if the cluster still is as it was shown.
+
+    A controller that writes to the cluster meanwhile makes no difference: then the write is tried
+    again at the newer version.
+
+    Args:
+        client: of the management cluster.
+        preview: what was shown.
+        namespace: as for `read_objects`.
+
+    Returns:
+        None once the annotation is set; what there is now if that differs from what was shown,
+        and nothing was written.
 
     Raises:
-        Problem: it changed meanwhile or is gone, or the user lacks a right.
+        Problem: the cluster is gone, changes too often, or the user lacks a right.
+        ControllerError: a request failed otherwise.
+    """
+    from controller.errors import Conflict
+
+    current = preview
+    for _ in range(_TRIES):
+        if current.is_annotated:
+            return None
+        try:
+            await _write_annotation(client, current)
+        except Conflict:
+            current = await _read_again(client, preview, namespace)
+            if current.basis != preview.basis:
+                return current
+        else:
+            return None
+    raise Problem(
+        f"{preview.name} was written to {_TRIES} times by other clients meanwhile, and nothing was"
+        " changed; run the command again"
+    )
+
+
+async def _read_again(client: Any, preview: Preview, namespace: str) -> Preview:
+    """Return what there is of a cluster now, by its name.
+
+    Raises:
+        Problem: it is gone or cannot be read.
+        ControllerError: the API server did not answer.
+    """
+    objects = await read_objects(client, namespace, required=(TENANT_CLUSTER,))
+    key = preview.tenant.metadata.key
+    if (TENANT_CLUSTER.kind, key) not in objects.unreadable and key not in objects.clusters:
+        raise _is_gone(preview)
+    return Preview.from_objects(_tenant_of(TENANT_CLUSTER.kind, key, objects), objects)
+
+
+def _is_gone(preview: Preview) -> Problem:
+    return Problem(f"{preview.name} is gone; nothing was changed")
+
+
+async def _write_annotation(client: Any, preview: Preview) -> None:
+    """Set the annotation on a cluster at the version that was read.
+
+    Raises:
+        Conflict: the cluster has another version by now.
+        Problem: it is gone, or the user lacks a right.
         ControllerError: the request failed otherwise.
     """
-    from controller.errors import Conflict, Forbidden, NotFound
+    from controller.errors import Forbidden, NotFound
 
-    name, namespace = f"TenantCluster {tenant.metadata.key}", tenant.metadata.namespace
     change = {"metadata": {"annotations": {names.ANNOTATION_RELEASE_ANYWAY: "true"}}}
     try:
-        await client.patch(TENANT_CLUSTER, Version.from_object(tenant), change)
-    except Conflict as error:
-        raise Problem(f"{name} changed since it was shown; run the command again") from error
+        await client.patch(TENANT_CLUSTER, Version.from_object(preview.tenant), change)
     except NotFound as error:
-        raise Problem(f"{name} is gone; nothing was changed") from error
+        raise _is_gone(preview) from error
     except Forbidden as error:
         lacks_release = ROLE in str(error)
         right = "the verb release on" if lacks_release else "the right to patch"
         role = ROLE if lacks_release else EDITOR_ROLE
         raise Problem(
-            f"you lack {right} {name}: let an administrator bind ClusterRole {role} in namespace"
-            f" {namespace}. The API server says: {error}"
+            f"you lack {right} {preview.name}: let an administrator bind ClusterRole {role} in"
+            f" namespace {preview.tenant.metadata.namespace}. The API server says: {error}"
         ) from error
 
 
-def _result(tenant: TenantCluster, due: int) -> str:
-    key = tenant.metadata.key
+def _result(preview: Preview) -> str:
+    key = preview.tenant.metadata.key
+    due = sum(release.is_due for release in preview.releases)
     ranges_are = count_noun(due, "range is", "ranges are")
-    sentence = f"TenantCluster {key}: {ranges_are} released without the tenant's word"
-    if tenant.metadata.terminating:
+    sentence = f"{preview.name}: {ranges_are} released without the tenant's word"
+    if preview.tenant.metadata.terminating:
         return sentence
     removal = f"annotate tenantcluster {key.name} {names.ANNOTATION_RELEASE_ANYWAY}-"
     return (
