@@ -286,10 +286,7 @@ def _pools_among_each_other(
 def _one(one: IPAllocation, objects: Objects) -> Iterator[Finding]:
     """Yield the findings about one allocation: pool, owner, finalizer, labels, deletion."""
     subject = Subject.from_object(IP_ALLOCATION, one)
-    if (
-        one.pool_key not in objects.pools
-        and ("NetworkPool", one.pool_key) not in objects.unreadable
-    ):
+    if one.pool_key not in objects.pools and not objects.may_exist(NETWORK_POOL, one.pool_key):
         sentence = f"names NetworkPool {one.pool_key}, which does not exist; it waits"
         yield Finding("UnknownPool", "error", subject, sentence)
     yield from _owner(one, subject, objects)

@@ -17,7 +17,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.integrations.core.scopedlists import NotRead, ScopedLists
+from reconcilers.integrations.core.scopedlists import NotRead, ScopedLists, limits_in
 from reconcilers.integrations.core.views import Views
 
 T = TypeVar("T", bound=Object)
@@ -54,6 +54,29 @@ class Objects:
     def all_not_read(self) -> Sequence[NotRead]:
         """What the user may not read, of all kinds: what it holds looks free."""
         return (*self.not_read, *self.integrations.not_read)
+
+    def limits_of(self, resource: Resource[Any], namespace: str = "") -> Sequence[NotRead]:
+        """Return what the user may not read of a kind.
+
+        Args:
+            resource: the kind.
+            namespace: the namespace; empty for all.
+        """
+        return limits_in(namespace, {resource.full_name}, self.all_not_read)
+
+    def may_exist(self, resource: Resource[Any], key: Key) -> bool:
+        """Return whether an object may be there though it was not read.
+
+        It cannot be decoded, or the user may not read it.
+        """
+        is_unreadable = (resource.kind, key) in self.unreadable
+        return is_unreadable or bool(self.limits_of(resource, key.namespace))
+
+    def unreadable_of(self, resource: Resource[Any]) -> dict[Key, str]:
+        """Return the objects of a kind that could not be decoded, with the reason."""
+        return {
+            key: reason for (kind, key), reason in self.unreadable.items() if kind == resource.kind
+        }
 
     def within(self, namespace: str) -> "Objects":
         """Return what concerns a namespace: its pools, and those of the whole cluster.

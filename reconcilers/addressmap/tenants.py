@@ -16,7 +16,7 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.api.tenantnetwork import TenantNetwork
-from reconcilers.integrations.core.scopedlists import NotRead, limits_in
+from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.tenantcluster.allocations.membership import is_foreign, role
 from reconcilers.tenantcluster.conditionorder import worst_condition
 from reconcilers.tenantcluster.status import NETWORK_READY
@@ -129,7 +129,7 @@ def holdings(objects: Objects) -> list[Holding]:
         own = tenant is not None and not is_foreign(one, tenant)
         members.setdefault((key, own), []).append(one)
     missing = NO_OBJECT if objects.owners_known else NOT_READ
-    not_read = limits_in("", {IP_ALLOCATION.full_name}, objects.all_not_read)
+    not_read = objects.limits_of(IP_ALLOCATION)
     ordered = sorted(members, key=lambda one: (one[0], not one[1]))
     found = []
     for key, own in ordered:

@@ -1,5 +1,6 @@
 """`butler-ipam explain`: why a tenant or an allocation has what it has, or waits."""
 
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -8,8 +9,8 @@ from controller.meta import Key
 from reconcilers.addressmap.objects import Objects
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.cli import names as completed
-from reconcilers.cli.cluster.objectnames import select_object
-from reconcilers.cli.cluster.objects import read_all, scope, scope_options
+from reconcilers.cli.cluster.objectnames import namespace_in, select_object
+from reconcilers.cli.cluster.objects import named_scope_options, read_all, scope
 from reconcilers.cli.output import Form, output_option, report, show, wrapped_lines
 from reconcilers.health.explanation import (
     Explanation,
@@ -23,7 +24,7 @@ from reconcilers.health.explanation import (
 @click.argument(
     "name", metavar="[KIND/][NAMESPACE/]NAME", shell_complete=completed.tenants_and_allocations
 )
-@scope_options
+@named_scope_options
 @output_option()
 def explain(name: str, output: Form, **values: Any) -> None:
     """Say why a TenantCluster or an IPAllocation has what it has, or why it waits.
@@ -32,7 +33,8 @@ def explain(name: str, output: Form, **values: Any) -> None:
     free blocks are counted among which best fit chooses.
     """
     where = scope(values)
-    objects = read_all(where, required=(TENANT_CLUSTER,))
+    read_from = replace(where, namespace=where.namespace or namespace_in(name))
+    objects = read_all(read_from, required=(TENANT_CLUSTER,))
     found = [_explain(*select_object(name, objects, where.namespace), objects)]
     show(
         output,

@@ -4,7 +4,7 @@ Everything is worked out from the objects as they are now. A choice that was mad
 among the blocks that were free then, so what is free now is named as that.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -34,9 +34,16 @@ from reconcilers.networkpool.view import (
 from reconcilers.tenantcluster.allocations.membership import is_foreign
 from reconcilers.tenantcluster.allocations.requests import load_balancer_count, node_count
 from reconcilers.tenantcluster.allocations.unreadable_members import unreadable_in_list
-from reconcilers.tenantcluster.provider import ProviderUnreadable, wanted_provider
+from reconcilers.tenantcluster.provider import (
+    ProviderUnreadable,
+    describe_absent,
+    wanted_provider,
+)
 from reconcilers.tenantcluster.status import allocations_unreadable
 from reconcilers.wording import count_addresses, count_noun, name_with_count
+
+_DEFAULT_PROVIDER = Key(names.DEFAULT_NAMESPACE, "default")
+"""The ProviderConfig of a cluster that names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +85,13 @@ def explain_unreadable(kind: str, key: Key, objects: Objects) -> Explanation:
 
 def _tenant(tenant: TenantCluster, objects: Objects) -> Iterator[str]:
     provider = _provider_of(tenant, objects)
-    unreadable = _unreadable_members(tenant, objects)
+    unreadable = unreadable_members_of(tenant, objects)
     if unreadable:
         yield allocations_unreadable(describe_unreadable(unreadable)).message
     if isinstance(provider, ProviderUnreadable):
         yield f"{provider}: until then it cannot ask for addresses"
     elif provider is None:
-        yield "no ProviderConfig of it could be found: it cannot ask for addresses"
+        yield _describe_absent_provider(tenant, objects)
     elif provider.spec.networking.mode != IPAM:
         yield f"ProviderConfig {provider.metadata.key} is in cloud mode: it asks for no addresses"
     else:
@@ -97,6 +104,9 @@ def _tenant(tenant: TenantCluster, objects: Objects) -> Iterator[str]:
     ]
     for allocation in sorted(members, key=lambda member: member.metadata.key):
         yield f"IPAllocation {allocation.metadata.key}: {_state(allocation)}"
+    if objects.limits_of(IP_ALLOCATION):
+        read = {member.metadata.key for member in members}
+        yield from _ranges_in_status(tenant, read)
     for condition in tenant.status.conditions:
         if condition.status == "False":
             yield f"{condition.type} is False, {condition.reason}: {condition.message}"
@@ -107,24 +117,54 @@ def _tenant(tenant: TenantCluster, objects: Objects) -> Iterator[str]:
         yield f"last refused{when}, {last.reason}: {last.message}"
 
 
+def _ranges_in_status(tenant: TenantCluster, read: Collection[Key]) -> Iterator[str]:
+    """Yield the ranges that a cluster's status shows, for who may not read all IPAllocations.
+
+    Args:
+        tenant: the cluster.
+        read: the IPAllocations that could be read.
+    """
+    network = tenant.status.network
+    for span in network.ranges if network is not None else ():
+        allocation = Key(span.namespace, span.allocation)
+        if allocation in read:
+            continue
+        leaving = ", being released" if span.releasing else ""
+        services = f", used by {', '.join(span.services)}" if span.services else ""
+        yield (
+            f"IPAllocation {allocation}: {span.type} {span.range} of"
+            f" {Key(span.namespace, span.pool)}{leaving}{services}"
+        )
+
+
+def _describe_absent_provider(tenant: TenantCluster, objects: Objects) -> str:
+    """Return why there is nothing to say of a cluster's ProviderConfig."""
+    wanted = wanted_provider(tenant, names.DEFAULT_NAMESPACE, None)
+    key = wanted or _DEFAULT_PROVIDER
+    if objects.limits_of(PROVIDER_CONFIG, key.namespace):
+        provider = (
+            f"ProviderConfig {wanted}" if wanted else "the platform's default ProviderConfig"
+        )
+        return f"you may not read {provider}: which pools the cluster tries is not known"
+    if wanted is None:
+        return "no ProviderConfig of it could be found: it cannot ask for addresses"
+    return f"{describe_absent(tenant, wanted)}: it cannot ask for addresses"
+
+
 def _provider_of(
     tenant: TenantCluster, objects: Objects
 ) -> ProviderConfig | ProviderUnreadable | None:
     """Return a cluster's ProviderConfig; the default of the namespace if it names none."""
     wanted = wanted_provider(tenant, names.DEFAULT_NAMESPACE, None)
-    key = wanted or Key(names.DEFAULT_NAMESPACE, "default")
+    key = wanted or _DEFAULT_PROVIDER
     if (PROVIDER_CONFIG.kind, key) in objects.unreadable:
         return ProviderUnreadable(key)
     return objects.providers.get(key)
 
 
-def _unreadable_members(tenant: TenantCluster, objects: Objects) -> Sequence[UnreadableObject]:
+def unreadable_members_of(tenant: TenantCluster, objects: Objects) -> Sequence[UnreadableObject]:
     """Return the allocations that cannot be decoded and may be a cluster's."""
-    allocations = {
-        key: reason
-        for (kind, key), reason in objects.unreadable.items()
-        if kind == IP_ALLOCATION.kind
-    }
+    allocations = objects.unreadable_of(IP_ALLOCATION)
     return unreadable_in_list(allocations, tenant.metadata.key, tenant.metadata.uid)
 
 
@@ -132,7 +172,9 @@ def _describe_absent_pool(pool: Key, objects: Objects) -> str:
     """Return what is known of a pool that could not be read."""
     if (NETWORK_POOL.kind, pool) in objects.unreadable:
         return "cannot be read; correct or delete it"
-    return "does not exist, or may not be read"
+    if objects.may_exist(NETWORK_POOL, pool):
+        return "may not be read by you"
+    return "does not exist"
 
 
 def _wanted(tenant: TenantCluster, provider: ProviderConfig, objects: Objects) -> Iterator[str]:

@@ -3,10 +3,13 @@
 import signal
 from pathlib import Path
 
+from controller.meta import Key
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api.resources import TENANT_CLUSTER
 from tests.contract.test_incidents import _platform, _team_kubeconfig
+from tests.contract.test_release_command import RANGE
 from tests.contract.test_static_flow import Site, _cluster, site
+from tests.reconcilers.cli.commandline import run_beside
 from tests.reconcilers.cli.commands import started
 from tests.reconcilers.cli.test_ui import first_message
 
@@ -39,3 +42,21 @@ async def test_a_followed_status_of_a_namespace_needs_the_right_to_read_its_clus
         async with started(*arguments) as running:
             await running.until(r"1 TenantCluster|team +a ")
             await running.stop(signal.SIGINT)
+
+
+async def test_the_explanation_of_a_cluster_names_its_ranges_and_what_may_not_be_read(
+    site: Site, plane: Plane, tmp_path: Path
+) -> None:
+    await _platform(site, "10.40.0.0/28")
+    await site.create(TENANT_CLUSTER, "team", "a", **_cluster())
+    created = await site.client.get(TENANT_CLUSTER, Key("team", "a"))
+    network = {"network": {"ranges": [RANGE]}}
+    await site.client.patch_status(TENANT_CLUSTER, created, network)
+    team = await _team_kubeconfig(plane, site, tmp_path)
+    for name in ("team/a", "tenantcluster.butler.butlerlabs.dev/team/a"):
+        explained = await run_beside("explain", name, f"--kubeconfig={team}")
+        assert explained.code == 0, explained.err
+        assert "butler-system/team-a-lb: loadbalancer 10.40.0.0-10.40.0.7" in explained.out
+        assert "you may not read the platform's default ProviderConfig" in explained.out
+    unknown = await run_beside("explain", "team/team-a-lb", f"--kubeconfig={team}")
+    assert (unknown.code, "you may not read ipallocations" in unknown.errors[0]) == (1, True)

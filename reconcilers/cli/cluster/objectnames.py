@@ -1,11 +1,54 @@
-"""TenantClusters and IPAllocations as people name them: `NAME`, `NAMESPACE/NAME`, with `KIND/`."""
+"""TenantClusters and IPAllocations as people name them: `NAME`, `NAMESPACE/NAME`, with `KIND/`.
+
+KIND may be written as kubectl takes and prints it: `TenantCluster`, `tenantclusters`, or
+`tenantcluster.butler.butlerlabs.dev`.
+"""
+
+from typing import Any, NamedTuple
 
 from controller.meta import Key
+from controller.resource import Resource
 from reconcilers.addressmap.objects import Objects
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.cli.problems import Problem
 
-KINDS = (TENANT_CLUSTER.kind, IP_ALLOCATION.kind)
+KINDS: tuple[Resource[Any], ...] = (TENANT_CLUSTER, IP_ALLOCATION)
+
+
+class ObjectName(NamedTuple):
+    """One way to read a name. A kind or a namespace that it does not say is empty."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def selects(self, kind: str, key: Key) -> bool:
+        """Return whether an object has this name."""
+        return (
+            self.name == key.name
+            and self.kind in {"", kind}
+            and self.namespace in {"", key.namespace}
+        )
+
+
+def read_name(text: str) -> list[ObjectName]:
+    """Return the ways to read a name; a namespace may be called like a kind."""
+    match text.split("/"):
+        case [name]:
+            return [ObjectName("", "", name)]
+        case [head, name]:
+            kinds = [ObjectName(kind, "", name) for kind in _kinds_called(head)]
+            return [*kinds, ObjectName("", head, name)]
+        case [head, namespace, name]:
+            return [ObjectName(kind, namespace, name) for kind in _kinds_called(head)]
+        case _:
+            return []
+
+
+def namespace_in(text: str) -> str:
+    """Return the namespace that a name says; empty if it says none."""
+    first = next(iter(read_name(text)), None)
+    return first.namespace if first is not None else ""
 
 
 def select_object(name: str, objects: Objects, namespace: str) -> tuple[str, Key]:
@@ -19,28 +62,52 @@ def select_object(name: str, objects: Objects, namespace: str) -> tuple[str, Key
     Raises:
         Problem: no object has the name, or several have.
     """
+    kinds = [resource.kind for resource in KINDS]
     keys = [
         *((TENANT_CLUSTER.kind, key) for key in objects.clusters),
         *((IP_ALLOCATION.kind, key) for key in objects.allocations),
-        *(full_name for full_name in objects.unreadable if full_name[0] in KINDS),
+        *(full_name for full_name in objects.unreadable if full_name[0] in kinds),
     ]
+    ways = read_name(name)
     matching = [
         (kind, key)
         for kind, key in keys
-        if (not namespace or key.namespace == namespace) and _has_name(kind, key, name)
+        if (not namespace or key.namespace == namespace)
+        and any(way.selects(kind, key) for way in ways)
     ]
     if not matching:
-        raise Problem(
-            f"there is no TenantCluster and no IPAllocation {name!r}; `butler-ipam tenants` and"
-            " `kubectl get ipallocations -A` list them"
-        )
+        raise Problem(_describe_unknown(name, objects, namespace))
     if len(matching) > 1:
         candidates = ", ".join(f"{kind}/{key}" for kind, key in matching)
         raise Problem(f"{name!r} is ambiguous; name one of: {candidates}")
     return matching[0]
 
 
-def _has_name(kind: str, key: Key, name: str) -> bool:
-    names = {key.name, str(key)}
-    prefix, _, rest = name.partition("/")
-    return name in names or (prefix.lower() == kind.lower() and rest in names)
+def _describe_unknown(name: str, objects: Objects, namespace: str) -> str:
+    """Return why a name selects nothing, and where to look."""
+    where = f" in namespace {namespace}" if namespace else ""
+    unknown = f"there is no TenantCluster and no IPAllocation {name!r}{where}"
+    searched = namespace or namespace_in(name)
+    limits = [str(limit) for kind in KINDS for limit in objects.limits_of(kind, searched)]
+    if limits:
+        return f"{unknown} that you may read; you may not read {', '.join(limits)}"
+    scope = f"-n {namespace}" if namespace else "-A"
+    return (
+        f"{unknown}; `butler-ipam tenants {scope}` and `kubectl get ipallocations {scope}` list"
+        " them"
+    )
+
+
+def _kinds_called(word: str) -> list[str]:
+    """Return the kinds that a word names, as kubectl takes it."""
+    return [
+        resource.kind
+        for resource in KINDS
+        if word.lower()
+        in {
+            resource.kind.lower(),
+            resource.plural,
+            f"{resource.kind.lower()}.{resource.group}",
+            resource.full_name,
+        }
+    ]

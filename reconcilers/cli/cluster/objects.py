@@ -43,22 +43,43 @@ class Scope:
     files: tuple[str, ...] = ()
 
 
-def namespace_option() -> Callable[[F], F]:
-    """Return the option -n."""
+SHOWN_NAMESPACE = (
+    "Show only this namespace, and pools of the whole cluster; all of them if absent."
+)
+NAMED_NAMESPACE = (
+    "Look for NAME in this namespace alone, and read only it if you may not read all of them."
+)
+
+
+def namespace_option(sentence: str = SHOWN_NAMESPACE) -> Callable[[F], F]:
+    """Return the option -n.
+
+    Args:
+        sentence: what it does, for --help.
+    """
     return option(
         *("-n", "--namespace"),
         default="",
         shell_complete=completed.namespaces,
-        help="Show only this namespace, and pools of the whole cluster; all of them if absent.",
+        help=sentence,
     )
 
 
 def scope_options(function: F) -> F:
-    """Give a command the options that `scope` reads."""
+    """Give a command that shows objects the options that `scope` reads."""
+    return _with_scope(function, SHOWN_NAMESPACE)
+
+
+def named_scope_options(function: F) -> F:
+    """Give a command that takes the name of an object the options that `scope` reads."""
+    return _with_scope(function, NAMED_NAMESPACE)
+
+
+def _with_scope(function: F, sentence: str) -> F:
     return with_options(
         function,
         cluster_options,
-        namespace_option(),
+        namespace_option(sentence),
         option(
             *("-A", "--all-namespaces"),
             is_flag=True,

@@ -4,6 +4,22 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from controller.meta import Key
+from reconcilers.addressmap.audit import audit
+from reconcilers.addressmap.objects import Objects
+from reconcilers.api.resources import (
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    PROVIDER_CONFIG,
+    TENANT_CLUSTER,
+)
+from reconcilers.cli.cluster.objectnames import namespace_in, select_object
+from reconcilers.cli.problems import Problem
+from reconcilers.health.explanation import explain_allocation, explain_tenant
+from reconcilers.integrations.core.scopedlists import NotRead
+from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import allocation, pool, thing
 from tests.reconcilers.cli.saved import ask, cluster, held
 
@@ -89,3 +105,101 @@ def test_a_name_of_several_objects_lists_them_and_an_unknown_one_says_where_to_l
     unknown = ask(tmp_path, "explain", "none", objects=objects)
     assert unknown.code == 1
     assert "butler-ipam tenants" in unknown.errors[0]
+
+
+NOT_READ = [NotRead(kind.full_name) for kind in (IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG)]
+RANGE = {
+    "allocation": "team-a-lb",
+    "namespace": "butler-system",
+    "pool": "lab",
+    "type": "loadbalancer",
+    "role": "initial",
+    "family": "IPv4",
+    "range": "10.40.0.0-10.40.0.7",
+    "services": ["default/web"],
+}
+
+
+@pytest.mark.parametrize(
+    ("spec", "provider"),
+    [
+        ({}, "the platform's default ProviderConfig"),
+        ({"providerConfigRef": {"name": "prov"}}, "ProviderConfig butler-system/prov"),
+    ],
+)
+def test_what_may_not_be_read_is_not_called_absent_and_ranges_come_from_the_status(
+    spec: dict[str, Any], provider: str
+) -> None:
+    tenant = make.tenant(spec=spec, status={"network": {"ranges": [RANGE]}})
+    objects = Objects({}, {}, {tenant.metadata.key: tenant}, {}, not_read=NOT_READ)
+    lines = "\n".join(explain_tenant(tenant, objects).lines)
+    assert f"you may not read {provider}" in lines
+    assert "could be found" not in lines
+    assert (
+        "IPAllocation butler-system/team-a-lb: loadbalancer 10.40.0.0-10.40.0.7 of"
+        " butler-system/lab, used by default/web" in lines
+    )
+
+
+def test_a_pool_that_may_not_be_read_is_not_called_absent() -> None:
+    request = make.allocation("waits", size=4)
+    objects = Objects({}, {request.metadata.key: request}, {}, {}, not_read=NOT_READ)
+    assert "may not be read by you: it waits" in explain_allocation(request, objects).lines[-1]
+    everything_read = Objects({}, {request.metadata.key: request}, {}, {})
+    assert "does not exist: it waits" in explain_allocation(request, everything_read).lines[-1]
+
+
+def test_a_cluster_is_told_which_provider_config_it_names_and_that_it_does_not_exist(
+    tmp_path: Path,
+) -> None:
+    body = cluster("shop", "team")
+    body["spec"]["providerConfigRef"] = {"name": "gone"}
+    lines = _lines(tmp_path, "shop", body)
+    assert "names ProviderConfig butler-system/gone, which does not exist" in lines
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tenantcluster.butler.butlerlabs.dev/shop",
+        "tenantclusters.butler.butlerlabs.dev/team/shop",
+        "TenantClusters/shop",
+        "tenantcluster/team/shop",
+    ],
+)
+def test_a_kind_is_named_as_kubectl_takes_and_prints_it(name: str, tmp_path: Path) -> None:
+    objects = (cluster("shop", "team"), allocation("shop", 1))
+    assert ask(tmp_path, "explain", name, objects=objects).out.startswith("TenantCluster team/sh")
+    printed = ask(tmp_path, "explain", name, "-o", "name", objects=objects).out
+    assert ask(tmp_path, "explain", printed.strip(), objects=objects).code == 0
+
+
+def test_the_namespace_of_a_name_is_read_if_not_all_may_be() -> None:
+    assert namespace_in("team/shop") == "team"
+    assert namespace_in("ipallocation/butler-system/lb") == "butler-system"
+    assert namespace_in("tenantcluster/shop") == ""
+    assert namespace_in("shop") == ""
+    assert namespace_in("a/b/c/d") == ""
+
+
+def test_a_name_that_may_be_of_what_is_not_read_is_not_called_unknown() -> None:
+    tenant = make.tenant()
+    objects = Objects({}, {}, {tenant.metadata.key: tenant}, {}, not_read=NOT_READ)
+    with pytest.raises(Problem, match="you may not read ipallocations"):
+        select_object("team-a-lb", objects, "")
+    kind, key = select_object(str(tenant.metadata.key), objects, "")
+    assert (kind, key) == (TENANT_CLUSTER.kind, Key(key.namespace, key.name))
+
+
+def test_the_audit_does_not_report_a_pool_as_absent_that_may_not_be_read() -> None:
+    request = make.allocation("waits", size=4)
+    kinds = [
+        {
+            finding.kind
+            for finding in audit(
+                Objects({}, {request.metadata.key: request}, {}, {}, not_read=not_read), []
+            )
+        }
+        for not_read in ([], NOT_READ)
+    ]
+    assert ["UnknownPool" in of_scope for of_scope in kinds] == [True, False]
