@@ -25,13 +25,21 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli import names as completed
-from reconcilers.cli.cluster.objectnames import select_object
-from reconcilers.cli.cluster.objects import Scope, in_cluster, namespace_option, read_all
+from reconcilers.cli.cluster.objectnames import namespace_in, select_object
+from reconcilers.cli.cluster.objects import (
+    NAMED_NAMESPACE,
+    Scope,
+    in_cluster,
+    namespace_option,
+    read_all,
+)
 from reconcilers.cli.flags import cluster_options, option
-from reconcilers.cli.output import Cell, Column, fitted
+from reconcilers.cli.output import GAP, Cell, Column, fitted, wrapped_lines
 from reconcilers.cli.problems import EXIT_PROBLEM, Problem, say
 from reconcilers.conditions import READY
-from reconcilers.integrations.core.scopedlists import limits_in
+from reconcilers.health.explanation import unreadable_members_of
+from reconcilers.networkpool.owners import noted_uid
+from reconcilers.networkpool.view import UnreadableObject
 from reconcilers.tenantcluster.allocations.membership import is_foreign
 from reconcilers.wording import count_noun
 
@@ -62,7 +70,7 @@ class Release:
         range: the addresses.
         is_due: whether the range is released as soon as the annotation is set.
         services: the tenant's Services that use its addresses, as last seen.
-        obstacle: what the release waits for; empty for nothing.
+        obstacle: what the release waits for; empty for nothing, None if the user may not read it.
     """
 
     allocation: str
@@ -70,7 +78,7 @@ class Release:
     range: str
     is_due: bool
     services: tuple[str, ...]
-    obstacle: str = ""
+    obstacle: str | None = ""
 
     @property
     def effect(self) -> str:
@@ -85,10 +93,12 @@ class Preview:
     Args:
         tenant: the cluster.
         releases: its ranges.
+        unreadable: IPAllocations that are its, or may be, and cannot be decoded.
     """
 
     tenant: TenantCluster
     releases: tuple[Release, ...]
+    unreadable: tuple[UnreadableObject, ...] = ()
 
     @classmethod
     def from_objects(cls, tenant: TenantCluster, objects: Objects) -> "Preview":
@@ -98,7 +108,8 @@ class Preview:
             tenant: the cluster.
             objects: all objects.
         """
-        return cls(tenant, tuple(find_releases(tenant, objects)))
+        unreadable = tuple(unreadable_members_of(tenant, objects))
+        return cls(tenant, tuple(find_releases(tenant, objects)), unreadable)
 
     @property
     def name(self) -> str:
@@ -111,20 +122,32 @@ class Preview:
         return names.ANNOTATION_RELEASE_ANYWAY in self.tenant.metadata.annotations
 
     @property
-    def basis(self) -> tuple[str, bool, tuple[Release, ...]]:
+    def basis(self) -> tuple[object, ...]:
         """What a person decides by: the cluster, whether it is deleted, and its ranges.
 
         Phase and conditions of the cluster are left out: controllers write these all the time.
         """
         metadata = self.tenant.metadata
-        return metadata.uid, metadata.terminating, self.releases
+        return metadata.uid, metadata.terminating, self.releases, self.unreadable
 
     def as_text(self) -> str:
         """Return the preview for people."""
         state = "is being deleted" if self.tenant.metadata.terminating else "is not being deleted"
         head = f"{self.name}, phase {self.tenant.status.phase or '-'}, {state}\n"
-        table = fitted(_COLUMNS, self.releases, "table")
-        return head + (table or "no IPAllocation of it holds a range\n")
+        if not self.releases and not self.unreadable:
+            return f"{head}no IPAllocation of it holds a range\n"
+        unreadable = "".join(
+            f"{line}\n"
+            for member in self.unreadable
+            for line in wrapped_lines(
+                f"{member}: until then its range is kept, whatever it is", GAP
+            )
+        )
+        return head + fitted(_COLUMNS, self.releases, "table") + unreadable
+
+
+def _obstacle_cell(obstacle: str | None) -> Cell:
+    return Cell("unknown" if obstacle is None else obstacle or "-")
 
 
 _COLUMNS: Sequence[Column[Release]] = (
@@ -133,7 +156,7 @@ _COLUMNS: Sequence[Column[Release]] = (
     Column("RANGE", lambda release: release.range),
     Column("RELEASED", lambda release: Cell(release.effect, "red" if release.is_due else None)),
     Column("SERVICES", lambda release: ", ".join(release.services) or None),
-    Column("WAITS FOR", lambda release: Cell(release.obstacle or "-"), drop=1),
+    Column("WAITS FOR", lambda release: _obstacle_cell(release.obstacle), drop=1),
 )
 
 
@@ -142,7 +165,7 @@ _COLUMNS: Sequence[Column[Release]] = (
     "name", metavar="[KIND/][NAMESPACE/]NAME", shell_complete=completed.tenants_and_allocations
 )
 @cluster_options
-@namespace_option()
+@namespace_option(NAMED_NAMESPACE)
 @option(*("-y", "--yes"), is_flag=True, help="Do not ask; required without a terminal.")
 @click.pass_context
 def release(
@@ -161,14 +184,14 @@ def release(
     TenantCluster, so it counts for all of its IPAllocations that are being deleted, now or later.
     Addresses that are still in use are handed out again: switch the tenant's machines off before.
     """
-    where = Scope(kubeconfig, context, namespace)
+    where = Scope(kubeconfig, context, namespace or namespace_in(name))
     objects = read_all(where, required=(TENANT_CLUSTER,))
     kind, key = select_object(name, objects, namespace)
     preview = Preview.from_objects(_tenant_of(kind, key, objects), objects)
+    click.echo(preview.as_text(), nl=False)
     if preview.is_annotated:
         click.echo(f"{preview.name} has the annotation {names.ANNOTATION_RELEASE_ANYWAY} already")
         return
-    click.echo(preview.as_text(), nl=False)
     if kind == IP_ALLOCATION.kind and not objects.allocations[key].metadata.terminating:
         say("note", f"IPAllocation {key} is not being deleted; its range is kept until it is")
     say(
@@ -202,7 +225,7 @@ def find_releases(tenant: TenantCluster, objects: Objects) -> list[Release]:
     """
     network = tenant.status.network
     shown = network.ranges if network is not None else ()
-    if limits_in("", {IP_ALLOCATION.full_name}, objects.all_not_read):
+    if objects.limits_of(IP_ALLOCATION):
         return [
             Release(
                 f"{span.namespace}/{span.allocation}",
@@ -210,6 +233,7 @@ def find_releases(tenant: TenantCluster, objects: Objects) -> list[Release]:
                 span.range,
                 span.releasing or tenant.metadata.terminating,
                 tuple(span.services),
+                obstacle=None,
             )
             for span in shown
         ]
@@ -258,11 +282,36 @@ def _tenant_of(kind: str, key: Key, objects: Objects) -> TenantCluster:
     owner = allocation.spec.tenantClusterRef.key
     tenant = objects.clusters.get(owner)
     if tenant is None or is_foreign(allocation, tenant):
-        raise Problem(
-            f"IPAllocation {key}: its TenantCluster {owner} is gone, or may not be read. If it is"
-            " gone, delete the tenant's kubeconfig Secret to release the range"
-        )
+        raise Problem(_describe_ownerless(allocation, objects))
     return tenant
+
+
+def _describe_ownerless(allocation: IPAllocation, objects: Objects) -> str:
+    """Return why an allocation has no TenantCluster to annotate, and what to do about it."""
+    key, owner = allocation.metadata.key, allocation.spec.tenantClusterRef.key
+    reason = objects.unreadable.get((TENANT_CLUSTER.kind, owner))
+    if reason is not None:
+        return (
+            f"IPAllocation {key}: its TenantCluster {owner} cannot be read: {reason}; correct it"
+        )
+    if objects.limits_of(TENANT_CLUSTER, owner.namespace):
+        return (
+            f"IPAllocation {key}: you may not read its TenantCluster {owner}; let an administrator"
+            f" bind ClusterRole {EDITOR_ROLE} in namespace {owner.namespace}"
+        )
+    deletion = f"kubectl -n {key.namespace} delete ipallocation {key.name}"
+    if not noted_uid(allocation):
+        return (
+            f"IPAllocation {key}: TenantCluster {owner} does not exist, and no controller ever saw"
+            f" it; to release the range, delete the IPAllocation: {deletion}"
+        )
+    first = (
+        "" if allocation.metadata.terminating else f"delete the IPAllocation ({deletion}), and "
+    )
+    return (
+        f"IPAllocation {key}: its TenantCluster {owner} is gone; {first}delete the tenant's"
+        " kubeconfig Secret to release the range without its word"
+    )
 
 
 def _is_confirmed(tenant_name: str) -> bool:
@@ -359,14 +408,16 @@ async def _write_annotation(client: Any, preview: Preview) -> None:
 
 
 def _result(preview: Preview) -> str:
+    """Return what is released now and later, and how to take the annotation off."""
     key = preview.tenant.metadata.key
     due = sum(release.is_due for release in preview.releases)
-    ranges_are = count_noun(due, "range is", "ranges are")
-    sentence = f"{preview.name}: {ranges_are} released without the tenant's word"
+    ranges_are = count_noun(due, "range is", "ranges are") if due else "no range is"
+    now = f"{preview.name}: {ranges_are} released now without the tenant's word"
     if preview.tenant.metadata.terminating:
-        return sentence
+        return now
     removal = f"annotate tenantcluster {key.name} {names.ANNOTATION_RELEASE_ANYWAY}-"
     return (
-        f"{sentence}, and further ranges when their IPAllocations are deleted. If the cluster"
-        f" stays, remove the annotation afterwards:\n  kubectl -n {key.namespace} {removal}"
+        f"{now}, and {'further ranges' if due else 'ranges'} when their IPAllocations are deleted."
+        " If the cluster stays, remove the annotation afterwards:\n"
+        f"  kubectl -n {key.namespace} {removal}"
     )

@@ -1,17 +1,22 @@
 """What `butler-ipam release` shows before it asks, and that it does nothing without an answer."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
+from controller.meta import Key
 from reconcilers.addressmap.objects import Objects
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.cli import release as command
-from reconcilers.cli.release import find_releases
+from reconcilers.cli.problems import Problem
+from reconcilers.cli.release import Preview, Release, find_releases
+from reconcilers.integrations.core.scopedlists import NotRead
 from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import run
 
@@ -21,6 +26,17 @@ WAITS = {
     "reason": "WaitingForTenant",
     "message": "Service default/web shows 10.40.0.0",
     "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+RANGE = {
+    "allocation": "team-a-lb",
+    "namespace": "butler-system",
+    "pool": "lab",
+    "type": "loadbalancer",
+    "role": "initial",
+    "family": "IPv4",
+    "range": "10.40.0.0-10.40.0.7",
+    "releasing": True,
+    "services": ["default/web"],
 }
 
 
@@ -81,3 +97,65 @@ def test_files_cannot_be_released(tmp_path: Path) -> None:
     file = tmp_path / "saved.json"
     file.write_text(json.dumps({}))
     assert run("release", "a", "-f", file).code == 2
+
+
+def test_an_unreadable_allocation_of_the_cluster_is_named_beside_its_ranges() -> None:
+    objects = objects_of(make.allocation("kept", held=("10.40.0.0", "10.40.0.7")))
+    [tenant] = objects.clusters.values()
+    name = Key("butler-system", f"{tenant.metadata.namespace}-{tenant.metadata.name}-lb")
+    unreadable = {(IP_ALLOCATION.kind, name): "spec.count: 'many' is no number"}
+    preview = Preview.from_objects(tenant, replace(objects, unreadable=unreadable))
+    shown = preview.as_text()
+    assert "butler-system/kept" in shown
+    assert f"IPAllocation {name} cannot be read; correct or delete it" in shown
+    assert preview.basis != Preview.from_objects(tenant, objects).basis
+
+
+def test_what_a_release_waits_for_is_unknown_to_who_may_not_read_allocations() -> None:
+    objects = objects_of(status={"network": {"ranges": [RANGE]}})
+    [tenant] = objects.clusters.values()
+    hidden = replace(objects, not_read=[NotRead(IP_ALLOCATION.full_name)])
+    _, heads, row = Preview.from_objects(tenant, hidden).as_text().splitlines()
+    assert (heads.split()[-2:], row.split()[-1]) == (["WAITS", "FOR"], "unknown")
+
+
+@pytest.mark.parametrize(
+    ("due", "sentence"),
+    [
+        (0, "no range is released now without the tenant's word, and ranges when their"),
+        (1, "1 range is released now without the tenant's word, and further ranges when"),
+        (2, "2 ranges are released now"),
+    ],
+)
+def test_the_result_counts_the_ranges_that_are_released_now(due: int, sentence: str) -> None:
+    [tenant] = objects_of().clusters.values()
+    releases = [Release("a/b", "nodes", "10.40.0.0/29", number < due, ()) for number in range(3)]
+    assert sentence in command._result(Preview(tenant, tuple(releases)))
+
+
+def ownerless(**more: Any) -> str:
+    """Return what is said of an allocation whose TenantCluster is not there."""
+    allocation = make.allocation("lb", held=("10.40.0.0", "10.40.0.7"), **more)
+    objects = Objects({}, {allocation.metadata.key: allocation}, {}, {})
+    with pytest.raises(Problem) as raised:
+        command._tenant_of(IP_ALLOCATION.kind, allocation.metadata.key, objects)
+    return raised.value.format_message()
+
+
+def test_an_allocation_whose_cluster_never_existed_is_deleted_to_release_its_range() -> None:
+    said = ownerless()
+    assert "does not exist, and no controller ever saw it" in said
+    assert "delete ipallocation lb" in said
+    assert "Secret" not in said
+
+
+def test_the_range_of_a_cluster_that_is_gone_is_released_by_deleting_its_secret() -> None:
+    noted = {"annotations": {names.ANNOTATION_TENANT_UID: "uid-before"}}
+    assert "is gone; delete the IPAllocation (kubectl" in ownerless(**noted)
+    deleted: dict[str, Any] = {**noted, "deletionTimestamp": "2026-01-02T00:00:00Z"}
+    assert "is gone; delete the tenant's kubeconfig Secret" in ownerless(**deleted)
+
+
+def test_the_help_of_the_namespace_says_that_it_selects_a_name() -> None:
+    for name in ("release", "explain"):
+        assert "Look for NAME in this namespace" in " ".join(run(name, "--help").out.split())
