@@ -11,7 +11,7 @@ from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.cli import names as completed
 from reconcilers.cli.cluster.objectnames import namespace_in, select_object
 from reconcilers.cli.cluster.objects import named_scope_options, read_all, scope
-from reconcilers.cli.output import Form, output_option, report, show, wrapped_lines
+from reconcilers.cli.output import GAP, Form, output_option, report, show, wrapped
 from reconcilers.health.explanation import (
     Explanation,
     explain_allocation,
@@ -53,10 +53,8 @@ def _explain(kind: str, key: Key, objects: Objects) -> Explanation:
 
 
 def _text(explanation: Explanation) -> str:
-    lines = wrapped_lines(f"{explanation.kind} {explanation.key}", "  ")
-    for line in explanation.lines:
-        lines += wrapped_lines(f"  {line}", "    ")
-    return "\n".join(lines) + "\n"
+    head = wrapped(f"{explanation.kind} {explanation.key}", GAP)
+    return head + "".join(wrapped(f"{GAP}{line}", GAP * 2) for line in explanation.lines)
 
 
 def _document(explanation: Explanation) -> dict[str, Any]:

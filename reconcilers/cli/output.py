@@ -108,7 +108,9 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def fitted(columns: Sequence[Column[T]], rows: Iterable[T], form: Form) -> str:
+def fitted(
+    columns: Sequence[Column[T]], rows: Iterable[T], form: Form, *, indent: str = ""
+) -> str:
     """Return a table that fits the terminal and uses its width; all there is where it has none.
 
     Where even the narrowest table does not fit, each row is a block with a line for each column.
@@ -118,10 +120,26 @@ def fitted(columns: Sequence[Column[T]], rows: Iterable[T], form: Form) -> str:
         columns: of the table.
         rows: what each row is about.
         form: `wide` for all columns, in whatever width.
+        indent: what each line begins with.
     """
-    every, room = list(rows), terminal_width()
-    if form == "wide" or room is None:
-        return table(columns, every, wide=form == "wide")
+    width = terminal_width()
+    room = None if form == "wide" or width is None else width - len(indent)
+    return textwrap.indent(_fitted_into(room, columns, list(rows), wide=form == "wide"), indent)
+
+
+def _fitted_into(
+    room: int | None, columns: Sequence[Column[T]], every: Sequence[T], *, wide: bool
+) -> str:
+    """Return a table that fits a width; see `fitted`.
+
+    Args:
+        room: how many columns there are; None for no limit.
+        columns: of the table.
+        every: what each row is about.
+        wide: whether columns for -o wide are shown where there is no limit.
+    """
+    if room is None:
+        return table(columns, every, wide=wide)
     for some in _ever_narrower(columns):
         text = table(some, every)
         if max(map(len, click.unstyle(text).splitlines()), default=0) <= room:
@@ -148,6 +166,11 @@ def wrapped_lines(text: str, indent: str = "") -> list[str]:
     if room is None:
         return [text]
     return _wrapped(text, max(room, NARROWEST_TEXT), indent)
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    """Return a line as `wrapped_lines` does, as one text with all ends of lines."""
+    return "".join(f"{line}\n" for line in wrapped_lines(text, indent))
 
 
 def _wrapped_table(columns: Sequence[Column[T]], rows: Sequence[T], room: int) -> str:

@@ -16,7 +16,17 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.names import DEFAULT_NAMESPACE
 from reconcilers.cli import problems
 from reconcilers.cli.flags import option, setting_option
-from reconcilers.cli.output import FORMS, Form, as_list, plain, show, tables
+from reconcilers.cli.output import (
+    FORMS,
+    GAP,
+    Column,
+    Form,
+    as_list,
+    fitted,
+    show,
+    tables,
+    wrapped,
+)
 from reconcilers.cli.planning.audit import Audit
 from reconcilers.cli.planning.forecast import Forecast
 from reconcilers.cli.planning.ledger import Ledger
@@ -30,6 +40,7 @@ from reconcilers.integrations.core.views import (
     PLAN_COLUMNS,
     POOLS_OVERLAP,
     UNREADABLE,
+    Planned,
     Views,
 )
 from reconcilers.settings import Settings
@@ -120,7 +131,7 @@ def work_out(
         sizes,
         settings.pool.max_addresses,
         also_held=(shown.held, claimed.held),
-        find_unreadable=forecast.find_unreadable,
+        find_supply=forecast.supply,
     )
     unreadable = [
         *(f"{kind} {key}" for kind, key in manifests.unreadable),
@@ -241,10 +252,8 @@ def plan(
                 *((one.full_kind, one.key.name) for one in others.planned if one.gets),
             ],
             lambda: tables(
-                render(ledger, before, changed, wide=output == "wide")
-                if manifests.every()
-                else "",
-                plain(PLAN_COLUMNS, others.planned),
+                render(ledger, before, changed, output) if manifests.every() else "",
+                fitted(_OTHERS, others.planned, output),
                 _describe_unreadable(outcome.unreadable),
             ),
         )
@@ -256,7 +265,16 @@ def _describe_unreadable(names: Sequence[str]) -> str:
     if not names:
         return ""
     objects = count_noun(len(names), "object")
-    return f"{objects} that may hold addresses cannot be read: {name_with_count(names)}\n"
+    line = (
+        f"{objects} cannot be read, and what depends on {'it' if len(names) == 1 else 'them'} is"
+        f" not planned: {name_with_count(names)}"
+    )
+    return wrapped(line, GAP)
+
+
+_OTHERS: Sequence[Column[Planned]] = [
+    Column(head, value, wraps=value is PLAN_COLUMNS[-1][1]) for head, value in PLAN_COLUMNS
+]
 
 
 def _settings(

@@ -34,7 +34,7 @@ from reconcilers.cli.cluster.objects import (
     read_all,
 )
 from reconcilers.cli.flags import cluster_options, option
-from reconcilers.cli.output import GAP, Cell, Column, fitted, wrapped_lines
+from reconcilers.cli.output import GAP, Cell, Column, fitted, wrapped
 from reconcilers.cli.problems import EXIT_PROBLEM, Problem, say
 from reconcilers.conditions import READY
 from reconcilers.health.explanation import unreadable_members_of
@@ -133,15 +133,12 @@ class Preview:
     def as_text(self) -> str:
         """Return the preview for people."""
         state = "is being deleted" if self.tenant.metadata.terminating else "is not being deleted"
-        head = f"{self.name}, phase {self.tenant.status.phase or '-'}, {state}\n"
+        head = wrapped(f"{self.name}, phase {self.tenant.status.phase or '-'}, {state}", GAP)
         if not self.releases and not self.unreadable:
             return f"{head}no IPAllocation of it holds a range\n"
         unreadable = "".join(
-            f"{line}\n"
+            wrapped(f"{member}: until then its range is kept, whatever it is", GAP)
             for member in self.unreadable
-            for line in wrapped_lines(
-                f"{member}: until then its range is kept, whatever it is", GAP
-            )
         )
         return head + fitted(_COLUMNS, self.releases, "table") + unreadable
 

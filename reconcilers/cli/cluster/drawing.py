@@ -158,4 +158,4 @@ def _legend_lines(style: Style, count: str, words: str) -> str:
 
 
 def _lines(text: str) -> str:
-    return "".join(f"{line}\n" for line in output.wrapped_lines(text, GAP))
+    return output.wrapped(text, GAP)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from allocator import AddressRange, InvalidPool, Layout
 from controller.cache import Cache
@@ -86,6 +86,18 @@ from reconcilers.tenantcluster.status import addresses as addresses_condition
 
 _ROUNDS = 100
 """Far more than it takes: a request moves on only to a pool that has room for it now."""
+
+
+class Supply(NamedTuple):
+    """What a pool gives.
+
+    Args:
+        is_open: whether it hands out what it has free.
+        unreadable: which objects that may hold addresses of it cannot be decoded; empty for none.
+    """
+
+    is_open: bool
+    unreadable: str
 
 
 @dataclass(slots=True)
@@ -169,6 +181,12 @@ class Forecast:
             return unreadable
         holders = self.unreadable_holders.get(pool)
         return UnreadableHolders(holders) if holders else None
+
+    def supply(self, pool: NetworkPool) -> Supply:
+        """Return whether a pool with a sound spec hands out what it has free."""
+        unreadable = self.find_unreadable(pool.metadata.key)
+        is_closed = pool.metadata.terminating or self._closed(pool) is not None
+        return Supply(not is_closed and unreadable is None, str(unreadable or ""))
 
     def _pass(self, pool: NetworkPool, layouts: Sequence[Layout]) -> tuple[View, Decision]:
         view = self._view(pool.metadata.key)

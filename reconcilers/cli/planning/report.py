@@ -3,24 +3,44 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, starmap
-from textwrap import indent
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from allocator import AddressRange, AllocatorError, Capacity, InvalidPool, PoolExhausted, Space
+from allocator import (
+    AddressRange,
+    AllocatorError,
+    Capacity,
+    InvalidPool,
+    PoolExhausted,
+    Space,
+    utilization_percent,
+)
 from controller.conditions import Condition, find
 from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.addressmap.extents import figures
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, PENDING, IPAllocation
-from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.networkpool import NetworkPool, NetworkPoolStatus
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.cli.output import Cell, Column, bar, number, percent, report, table
+from reconcilers.cli.output import (
+    GAP,
+    Cell,
+    Column,
+    Form,
+    bar,
+    fitted,
+    number,
+    percent,
+    report,
+    wrapped,
+)
+from reconcilers.cli.planning.forecast import Supply
 from reconcilers.cli.planning.ledger import Ledger
 from reconcilers.cli.reading.manifests import Manifests
 from reconcilers.conditions import READY
-from reconcilers.networkpool.view import Unreadable
 from reconcilers.tenantcluster.status import NETWORK_READY
 from reconcilers.wording import count_noun
+
+T = TypeVar("T")
 
 HeldByPool = Mapping[Key, Sequence[AddressRange]]
 """What is held of pools, by their namespaces and names."""
@@ -64,7 +84,7 @@ def changes(
     most: int,
     *,
     also_held: tuple[HeldByPool, HeldByPool],
-    find_unreadable: Callable[[Key], Unreadable | None],
+    find_supply: Callable[[NetworkPool], Supply],
 ) -> list[Change]:
     """Return what becomes of every pool that can be served from.
 
@@ -74,7 +94,7 @@ def changes(
         sizes: of tenants to try.
         most: the largest pool that the controllers accept, in addresses.
         also_held: what requests of other kinds hold of pools, before and after.
-        find_unreadable: returns which objects that may hold addresses of a pool cannot be decoded.
+        find_supply: returns whether a pool hands out what it has free.
     """
     earlier = _held_by_pool([manifest.object for manifest in read.allocations], also_held[0])
     later = _held_by_pool(list(ledger.allocations), also_held[1])
@@ -82,12 +102,11 @@ def changes(
     found = []
     both = ((statuses[pool.metadata.key].blocks, pool.blocks) for pool in ledger.pools)
     for was, pool in chain.from_iterable(starmap(partial(zip, strict=True), both)):
-        unreadable = find_unreadable(pool.metadata.key)
-        closed = pool.metadata.terminating or unreadable is not None
-        before = _standing(was, earlier, sizes, most, closed=closed)
-        after = _standing(pool, later, sizes, most, closed=closed)
+        supply = find_supply(pool)
+        before = _standing(was, earlier, sizes, most, closed=not supply.is_open)
+        after = _standing(pool, later, sizes, most, closed=not supply.is_open)
         if before is not None and after is not None:
-            found.append(Change(pool, before, after, str(unreadable or "")))
+            found.append(Change(pool, before, after, supply.unreadable))
     return found
 
 
@@ -182,35 +201,77 @@ _COLOURS: Mapping[str | None, str] = {ALLOCATED: "green", FAILED: "red", PENDING
 
 
 def render(
-    ledger: Ledger, before: Mapping[Key, IPAllocation], changed: Sequence[Change], *, wide: bool
+    ledger: Ledger, before: Mapping[Key, IPAllocation], changed: Sequence[Change], form: Form
 ) -> str:
-    """Return the tables for people; if `wide`, pools that stay as they are are listed, too."""
+    """Return the tables for people; with -o wide, pools that stay as they are are listed, too."""
     allocations = sorted(ledger.allocations, key=_by_pool_and_place)
     parts = [
-        _section("Pools", table(_POOLS, [one for pool in ledger.pools for one in pool.blocks])),
-        _section("Before and after", _changes(changed, wide=wide)),
-        _section("Allocations", _allocations(allocations, before, ledger)),
-        _section("Tenants", table(_TENANTS, list(ledger.tenants))),
+        _section("Pools", _POOLS, _pool_rows(ledger, changed), form),
+        _section("Before and after", *_changes(changed, wide=form == "wide"), form),
+        _section("Allocations", _allocation_columns(before, ledger), allocations, form),
+        _section("Tenants", _TENANTS, list(ledger.tenants), form),
         _sum(allocations, before),
     ]
     return "\n".join(part for part in parts if part)
 
 
-def _section(title: str, lines: str) -> str:
-    return f"{title}\n{indent(lines, '  ')}" if lines else ""
+def _section(title: str, columns: Sequence[Column[T]], rows: Sequence[T], form: Form) -> str:
+    return f"{title}\n{fitted(columns, rows, form, indent=GAP)}" if rows else ""
 
 
-_POOLS: Sequence[Column[NetworkPool]] = (
-    Column("NAMESPACE", lambda pool: pool.metadata.namespace),
-    Column("NAME", lambda pool: pool.metadata.name),
-    Column("CIDR", lambda pool: pool.spec.cidr),
-    Column("USED", lambda pool: bar(pool.status.allocated, pool.status.total)),
-    Column("TOTAL", lambda pool: number(pool.status.total)),
-    Column("ALLOCATED", lambda pool: number(pool.status.allocated)),
-    Column("FREE", lambda pool: number(pool.status.available)),
-    Column("LARGEST", lambda pool: number(pool.status.largest_free)),
-    Column("FRAGMENTED", lambda pool: percent(pool.status.fragmentationPercent)),
-    Column("READY", lambda pool: _ready(pool.status.conditions)),
+_UNKNOWN = Cell("unknown", right=True)
+
+
+class PoolRow(NamedTuple):
+    """One block of a pool, as its status would be.
+
+    Args:
+        pool: the block.
+        size: how many addresses it has if it is not known which are free; None if that is known.
+    """
+
+    pool: NetworkPool
+    size: int | None
+
+
+def _pool_rows(ledger: Ledger, changed: Sequence[Change]) -> list[PoolRow]:
+    """Return the blocks of all pools."""
+    sizes = {
+        (change.pool.metadata.key, change.pool.spec.cidr): change.after.capacity.total
+        for change in changed
+        if change.unreadable
+    }
+    return [
+        PoolRow(block, sizes.get((block.metadata.key, block.spec.cidr)))
+        for pool in ledger.pools
+        for block in pool.blocks
+    ]
+
+
+def _if_known(
+    figure: Callable[[NetworkPoolStatus], Cell | int],
+) -> Callable[[PoolRow], Cell | int]:
+    """Return what a column says of a pool: a figure of its status, or that it is unknown."""
+    return lambda row: _UNKNOWN if row.size is not None else figure(row.pool.status)
+
+
+_POOLS: Sequence[Column[PoolRow]] = (
+    Column("NAMESPACE", lambda row: row.pool.metadata.namespace),
+    Column("NAME", lambda row: row.pool.metadata.name),
+    Column("CIDR", lambda row: row.pool.spec.cidr),
+    Column(
+        "USED",
+        _if_known(lambda status: bar(status.allocated, status.total)),
+        narrow=_if_known(
+            lambda status: percent(utilization_percent(status.allocated, status.total))
+        ),
+    ),
+    Column("TOTAL", lambda row: row.size or row.pool.status.total, drop=1),
+    Column("ALLOCATED", _if_known(lambda status: status.allocated), drop=2),
+    Column("FREE", _if_known(lambda status: status.available)),
+    Column("LARGEST", _if_known(lambda status: status.largest_free), drop=3),
+    Column("FRAGMENTED", _if_known(lambda status: percent(status.fragmentationPercent)), drop=4),
+    Column("READY", lambda row: _ready(row.pool.status.conditions), wraps=True),
 )
 
 
@@ -223,7 +284,10 @@ def _ready(conditions: Sequence[Condition]) -> Cell | None:
     return Cell(f"no: {ready.message or ready.reason}", "red")
 
 
-def _changes(changed: Sequence[Change], *, wide: bool) -> str:
+def _changes(
+    changed: Sequence[Change], *, wide: bool
+) -> tuple[Sequence[Column[Change]], Sequence[Change]]:
+    """Return the columns and the rows of what changes."""
     sizes = list(changed[0].after.fits) if changed else []
     columns: list[Column[Change]] = [
         Column("NAMESPACE", lambda one: one.pool.metadata.namespace),
@@ -239,7 +303,7 @@ def _changes(changed: Sequence[Change], *, wide: bool) -> str:
     for size in sizes:
         fits = _before_and_after(partial(_fits, size))
         columns.append(Column(f"FITS {size.nodes}+{size.balancers}", fits))
-    return table(columns, [one for one in changed if wide or sizes or one.before != one.after])
+    return columns, [one for one in changed if wide or sizes or one.before != one.after]
 
 
 def _fits(size: Size, at: Standing) -> str:
@@ -251,7 +315,7 @@ def _before_and_after(figure: Callable[[Standing], str]) -> Callable[[Change], C
 
     def cell(one: Change) -> Cell:
         if one.unreadable:
-            return Cell("unknown")
+            return _UNKNOWN
         was, now = figure(one.before), figure(one.after)
         return Cell(was if was == now else f"{was} -> {now}", right=True)
 
@@ -265,10 +329,10 @@ def _by_pool_and_place(allocation: IPAllocation) -> tuple[Key, int, int, str]:
     return (allocation.pool_key, *place, allocation.metadata.name)
 
 
-def _allocations(
-    allocations: Sequence[IPAllocation], before: Mapping[Key, IPAllocation], ledger: Ledger
-) -> str:
-    columns: Sequence[Column[IPAllocation]] = (
+def _allocation_columns(
+    before: Mapping[Key, IPAllocation], ledger: Ledger
+) -> Sequence[Column[IPAllocation]]:
+    return (
         Column("POOL", lambda one: str(one.pool_key)),
         Column("ALLOCATION", lambda one: one.metadata.name),
         Column("TENANT", lambda one: str(one.spec.tenantClusterRef.key)),
@@ -276,9 +340,8 @@ def _allocations(
         Column("COUNT", lambda one: number(_wanted(one, ledger))),
         Column("RANGE", lambda one: ", ".join(held.text for held in ranges.all_held(one))),
         Column("PHASE", lambda one: Cell(one.status.phase or "-", _COLOURS.get(one.status.phase))),
-        Column("REMARK", lambda one: Cell("; ".join(_remarks(one, before, ledger)))),
+        Column("REMARK", lambda one: Cell("; ".join(_remarks(one, before, ledger))), wraps=True),
     )
-    return table(columns, allocations)
 
 
 def _wanted(allocation: IPAllocation, ledger: Ledger) -> int | None:
@@ -324,7 +387,11 @@ _TENANTS: Sequence[Column[TenantCluster]] = (
     Column("NAMESPACE", lambda tenant: tenant.metadata.namespace),
     Column("NAME", lambda tenant: tenant.metadata.name),
     Column("NETWORK READY", lambda tenant: _yes_or_no(_network(tenant))),
-    Column("WHY", lambda tenant: Cell(found.message if (found := _network(tenant)) else "-")),
+    Column(
+        "WHY",
+        lambda tenant: Cell(found.message if (found := _network(tenant)) else "-"),
+        wraps=True,
+    ),
 )
 
 
@@ -350,4 +417,5 @@ def _sum(allocations: Sequence[IPAllocation], before: Mapping[Key, IPAllocation]
         (waiting, "waiting"),
     )
     found = ", ".join(f"{count} {what}" for count, what in counts if count)
-    return f"{count_noun(len(allocations), 'allocation')}{': ' + found if found else ''}\n"
+    line = f"{count_noun(len(allocations), 'allocation')}{': ' + found if found else ''}"
+    return wrapped(line, GAP)

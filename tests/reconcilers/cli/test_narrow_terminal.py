@@ -1,9 +1,15 @@
 """Every table fits terminals of 30 columns and more, and loses no key fact."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click import unstyle
 
+from controller.meta import Key
+from reconcilers.addressmap.objects import Objects
+from reconcilers.cli.release import Preview
+from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import allocation, provider
 from tests.reconcilers.cli.saved import ask, held
 from tests.reconcilers.cli.saved import cluster as tenant
@@ -35,6 +41,10 @@ COMMANDS = {
     "map of IPv6": (("map", "frankfurt-6"), ("fd00:10::/48", "eachcell:", "team-shop-six")),
     "status": (("status",), ("AREA", "addresses", "tenants", "pools", "error")),
     "check": (("check",), ("Overlap", "10.40.0.32", "error", "twice")),
+    "plan": (
+        ("plan", "--fit", "5+8"),
+        ("frankfurt-6", "10.40.0.0/20", "FITS5+8", "307->306", "team-shop-lb", "b/node-1"),
+    ),
     "explain": (
         ("explain", "tenantcluster/team/shop-frontend-production"),
         (SHOP, "team-shop-lb"),
@@ -90,3 +100,16 @@ def test_what_is_piped_has_one_line_for_each_finding(
 ) -> None:
     lines = shown_at(None, tmp_path, monkeypatch, "check")
     assert all(line.startswith(("SEVERITY", "error", "warning")) for line in lines)
+
+
+def test_the_preview_of_a_release_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = make.tenant(name="shop-frontend-production")
+    held = make.allocation("lb", held=("10.40.0.0", "10.40.0.7"), tenant=str(cluster.metadata.key))
+    objects = Objects({}, {held.metadata.key: held}, {cluster.metadata.key: cluster}, {})
+    unreadable = {("IPAllocation", Key("b", "odd")): "spec.count: 'many' is no number"}
+    broken = replace(objects, unreadable=unreadable)
+    for width in WIDTHS:
+        monkeypatch.setattr("reconcilers.cli.output.terminal_width", lambda width=width: width)
+        for read in (objects, broken):
+            text = Preview.from_objects(cluster, read).as_text()
+            assert [line for line in text.splitlines() if len(unstyle(line)) > width] == []

@@ -1,5 +1,6 @@
 """`plan --pool-namespaces`: pools and providers count as for the controllers."""
 
+import json
 from pathlib import Path
 
 import yaml
@@ -96,3 +97,12 @@ def test_a_claim_of_a_pool_elsewhere_gets_nothing_and_addresses_are_kept(tmp_pat
 
 def test_commas_without_a_name_are_refused() -> None:
     assert plan_text("", "--pool-namespaces", ",").code == 2
+
+
+def test_no_tenant_fits_into_a_pool_that_hands_out_nothing() -> None:
+    outcome = plan(pool(), options=(*ELSEWHERE, "--fit", "5+8"))
+    [item] = json.loads(outcome.out)["items"]
+    assert [item[when]["fits"][0]["tenants"] for when in ("before", "after")] == [0, 0]
+    assert item["after"]["available"] == 256
+    allowed = plan(pool(), options=("--pool-namespaces", "butler-system", "--fit", "5+8"))
+    assert json.loads(allowed.out)["items"][0]["after"]["fits"][0]["tenants"] > 0

@@ -128,17 +128,16 @@ def test_the_summary_names_the_objects_that_cannot_be_read() -> None:
     text = written_yaml((pool(), odd(), allocation("a", 4)))
     outcome = plan_text(text)
     assert (
-        "1 object that may hold addresses cannot be read: IPAllocation butler-system/odd"
-        in outcome.out
+        "1 object cannot be read, and what depends on it is not planned: IPAllocation"
+        " butler-system/odd" in outcome.out
     )
 
 
 def test_nothing_of_a_pool_with_unknown_holders_is_called_free() -> None:
     text = written_yaml((pool(), odd(), allocation("a", 4)))
+    out = plan_text(text, "--fit", "0+4", "-o", "wide").out
     [row] = [
-        line
-        for line in plan_text(text, "--fit", "0+4", "-o", "wide").out.splitlines()
-        if "unknown" in line
+        line for line in out.partition("Before and after")[2].splitlines() if "unknown" in line
     ]
     assert row.split()[3:] == ["unknown"] * 5
 
@@ -229,7 +228,7 @@ def test_an_allocation_gets_nothing_of_a_pool_with_an_unreadable_ipaddress(
     )
     assert any(error.startswith("IPAddress b/m cannot be read: ") for error in outcome.errors)
     table = ask(tmp_path, "plan", objects=(site, broken, waiting)).out
-    assert "1 object that may hold addresses cannot be read: IPAddress b/m" in table
+    assert "and what depends on it is not planned: IPAddress b/m" in table
 
 
 def test_a_claim_of_an_unreadable_pool_is_told_so(tmp_path: Path) -> None:
@@ -323,3 +322,13 @@ def test_a_request_of_an_unreadable_network_waits_for_it(tmp_path: Path) -> None
     out = ask(tmp_path, "plan", objects=ABSENT["NetworkNamespace"]).out
     assert 'NetworkNamespace "net" cannot be read; correct it' in out
     assert "not found" not in out
+
+
+def test_the_figures_of_a_pool_are_unknown_in_the_table_while_a_holder_is_unreadable() -> None:
+    out = plan_text(written_yaml((pool(), odd()))).out
+    heads, row = out.splitlines()[1:3]
+    figures = dict(zip(heads.split(), row.split(), strict=False))
+    assert figures["TOTAL"] == "256"
+    names_of_figures = ("USED", "ALLOCATED", "FREE", "LARGEST", "FRAGMENTED")
+    assert {figures[name] for name in names_of_figures} == {"unknown"}
+    assert "no: nothing is handed out" in row
