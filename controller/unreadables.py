@@ -97,3 +97,22 @@ class UnreadableObjects(Mapping[Key, str]):
             return call_for_texts(self._functions[index], outline)
         except Exception:  # noqa: BLE001 - an outline lacks fields; the caller reads "unplaced"
             return None
+
+
+def find_near(unreadable: Mapping[Key, str], index: str, value: str) -> Mapping[Key, str]:
+    """Return the unreadable objects that may have `value` in `index`, and perhaps others.
+
+    Those of a cache are found by its index, so thousands of other values cost nothing. Those of a
+    list have no index, and all of them are returned.
+
+    Args:
+        unreadable: of a cache or of a list, with the reasons.
+        index: the name of an index of the cache.
+        value: in the index.
+
+    Raises:
+        KeyError: the cache has no index of that name.
+    """
+    if not unreadable or not isinstance(unreadable, UnreadableObjects):
+        return unreadable
+    return unreadable.near(index, value)

@@ -13,7 +13,7 @@ from allocator import InvalidPool
 from controller.cache import Cache
 from controller.meta import Key, Object
 from controller.resource import Resource
-from controller.unreadables import UnreadableObjects
+from controller.unreadables import find_near
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.addresses import PoolSpace, ip_space, prefix_space
@@ -93,15 +93,11 @@ def check_readable(
         return can_name(kind, key.namespace, pool)
 
     space = space_name(kind, pool)
-    near = {"IPAddressClaim": _near(claims, space), "IPAddress": _near(addresses, space)}
+    near = {
+        "IPAddressClaim": find_near(claims, SPACE_INDEX, space),
+        "IPAddress": find_near(addresses, SPACE_INDEX, space),
+    }
     check_holders(near, may_concern)
-
-
-def _near(unreadable: Mapping[Key, str], space: str) -> Mapping[Key, str]:
-    """Return the unreadable objects that may concern a space, and perhaps some more."""
-    if not isinstance(unreadable, UnreadableObjects):
-        return unreadable
-    return unreadable.near(SPACE_INDEX, space)
 
 
 def can_name(kind: Resource[Any], namespace: str, pool: Key) -> bool:

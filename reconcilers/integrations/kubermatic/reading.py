@@ -13,6 +13,7 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.indexes import IndexFunction
 from controller.meta import Key
+from controller.unreadables import find_near
 from reconcilers.integrations.core.objects import Objects, is_of
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
@@ -122,7 +123,8 @@ def check_readable(pool: str, unreadable: Mapping[Key, str]) -> None:
     Raises:
         UnreadableHolders: some of them may be.
     """
-    check_holders({ALLOCATIONS.kind: unreadable}, lambda key, _: may_be_of(key, pool))
+    near = find_near(unreadable, POOL_INDEX, pool)
+    check_holders({ALLOCATIONS.kind: near}, lambda key, _: may_be_of(key, pool))
 
 
 def may_be_of(allocation: Key, pool: str) -> bool:

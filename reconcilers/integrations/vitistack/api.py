@@ -199,10 +199,23 @@ class AllocationOutlineSpec:
 
 @dataclass(frozen=True, slots=True)
 class AllocationOutline:
-    """The part of an IPAllocation that can be decoded where the whole cannot."""
+    """The part of an IPAllocation that can be decoded where the whole cannot.
+
+    The index functions of a cache of IPAllocations return the same values for it.
+    """
 
     metadata: ObjectMeta
     spec: AllocationOutlineSpec
+
+    @property
+    def network(self) -> Key:
+        """The NetworkNamespace that the allocation names."""
+        return Key(self.metadata.namespace, self.spec.networkNamespaceName)
+
+    @property
+    def configuration(self) -> Key:
+        """The NetworkConfiguration that the allocation names."""
+        return Key(self.metadata.namespace, self.spec.networkConfigurationName)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,10 @@ from typing import Any
 from allocator import InvalidPool
 from controller.cache import Cache
 from controller.codec import DecodeFailure
+from controller.indexes import IndexFunction
 from controller.meta import Key, Object
 from controller.plaintext import escape_text
+from controller.unreadables import find_near
 from reconcilers.api.names import DNS_SUBDOMAIN, NAME_MAX, short_hash, shortened
 from reconcilers.integrations.core.contents import SPACE_INDEX, Holding
 from reconcilers.integrations.core.objects import Objects, is_of
@@ -61,9 +63,17 @@ def configuration_name(allocation: IPAllocation) -> Iterable[str]:
     return (str(allocation.configuration),)
 
 
-def namespace_of(obj: NetworkNamespace | NetworkConfiguration) -> Iterable[str]:
+def namespace_of(obj: Object) -> Iterable[str]:
     """Return the namespace of an object, for an index."""
     return (obj.metadata.namespace,)
+
+
+ALLOCATION_INDEXES: Mapping[str, IndexFunction[IPAllocation]] = {
+    SPACE_INDEX: space_name,
+    CONFIGURATION_INDEX: configuration_name,
+    NAMESPACE_INDEX: namespace_of,
+}
+"""The indexes of a cache of IPAllocations."""
 
 
 def holding(allocation: IPAllocation, space: NetworkSpace) -> Holding:
@@ -174,10 +184,11 @@ class VitistackCaches:
         if configurations is None:
             configurations = self.configurations.unreadable
         if allocations or configurations:
-            check_holders(
-                {"ipallocations.vitistack.io": allocations, CONFIGURATIONS.kind: configurations},
-                may_concern,
-            )
+            near = {
+                ALLOCATIONS.full_name: find_near(allocations, SPACE_INDEX, str(network)),
+                CONFIGURATIONS.kind: find_near(configurations, NAMESPACE_INDEX, network.namespace),
+            }
+            check_holders(near, may_concern)
 
     def unreadable_of_machine(
         self, machine: NetworkConfiguration, network: NetworkNamespace, lacking: Collection[str]
@@ -218,10 +229,11 @@ class VitistackCaches:
             is_of_other = of_network and of_network != network.metadata.name
             return bool(lacking) and not machines and not is_of_other
 
+        unreadable = find_near(self.allocations.unreadable, NAMESPACE_INDEX, key.namespace)
         return min(
             (
-                UnreadableObject("ipallocations.vitistack.io", allocation, is_terminating(failure))
-                for allocation, failure in self.allocations.unreadable.items()
+                UnreadableObject(ALLOCATIONS.full_name, allocation, is_terminating(failure))
+                for allocation, failure in unreadable.items()
                 if may_be_of_machine(allocation, failure)
             ),
             default=None,
@@ -269,10 +281,9 @@ def _machines_named_by(failure: str) -> set[str]:
 def caches_of(objects: Objects) -> VitistackCaches:
     """Return the caches of what was read."""
     by_namespace = {NAMESPACE_INDEX: namespace_of}
-    indexes = {SPACE_INDEX: space_name, CONFIGURATION_INDEX: configuration_name}
     return VitistackCaches(
         objects.cache(NETWORKS, indexes=by_namespace),
-        objects.cache(ALLOCATIONS, indexes=indexes),
+        objects.cache(ALLOCATIONS, indexes=ALLOCATION_INDEXES),
         objects.cache(CONFIGURATIONS, indexes=by_namespace),
         provider="",
     )

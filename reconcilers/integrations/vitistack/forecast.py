@@ -12,7 +12,6 @@ from typing import Any
 from allocator import AddressRange
 from controller.cache import Cache
 from controller.meta import Key, ObjectMeta, OwnerReference
-from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.rules import Refused, View
 from reconcilers.integrations.core.views import Planned
 from reconcilers.integrations.vitistack.api import (
@@ -26,15 +25,13 @@ from reconcilers.integrations.vitistack.api import (
     Static,
 )
 from reconcilers.integrations.vitistack.caches import (
-    CONFIGURATION_INDEX,
+    ALLOCATION_INDEXES,
     Problem,
     VitistackCaches,
     allocation_names,
-    configuration_name,
     interface_names,
     is_made_for,
     problem_of,
-    space_name,
     static_of,
 )
 from reconcilers.integrations.vitistack.configurations import (
@@ -152,8 +149,7 @@ def _with(caches: VitistackCaches, made: Sequence[IPAllocation]) -> VitistackCac
     """Return the caches with some more IPAllocations."""
     if not made:
         return caches
-    indexes = {SPACE_INDEX: space_name, CONFIGURATION_INDEX: configuration_name}
-    allocations = Cache(ALLOCATIONS, indexes=indexes)
+    allocations = Cache(ALLOCATIONS, indexes=ALLOCATION_INDEXES)
     known = caches.allocations
     allocations.replace([*known, *made], known.position, known.unreadable)
     return replace(caches, allocations=allocations)

@@ -12,7 +12,6 @@ from controller.resource import Resource
 from controller.triggers import KeyWatch, Trigger, Watch, generation_changed, spec_at_once, to_self
 from controller.workqueue import LOW_PRIORITY
 from reconcilers.api import names
-from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.discovery import Work
 from reconcilers.integrations.core.gauges import PoolGauges, with_gauges
 from reconcilers.integrations.core.serving import AllocatingIntegration
@@ -28,12 +27,10 @@ from reconcilers.integrations.vitistack.api import (
     NetworkNamespace,
 )
 from reconcilers.integrations.vitistack.caches import (
-    CONFIGURATION_INDEX,
+    ALLOCATION_INDEXES,
     NAMESPACE_INDEX,
     VitistackCaches,
-    configuration_name,
     namespace_of,
-    space_name,
 )
 from reconcilers.integrations.vitistack.configurations import ConfigurationReconciler
 from reconcilers.integrations.vitistack.networks import NetworkReconciler
@@ -56,7 +53,7 @@ class Vitistack(AllocatingIntegration):
         networks = extension.informer(NETWORKS, indexes={NAMESPACE_INDEX: namespace_of})
         allocations = extension.informer(
             ALLOCATIONS,
-            indexes={SPACE_INDEX: space_name, CONFIGURATION_INDEX: configuration_name},
+            indexes=ALLOCATION_INDEXES,
         )
         configurations = extension.informer(
             CONFIGURATIONS, indexes={NAMESPACE_INDEX: namespace_of}

@@ -14,7 +14,6 @@ from controller.resource import Resource
 from controller.testing.api import FakeApi
 from reconcilers.api.ipallocation import POOL_INDEX, pool_index
 from reconcilers.api.resources import IP_ALLOCATION
-from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.kubermatic import api as kubermatic
 from reconcilers.integrations.kubermatic import reading as kubermatic_reading
 from reconcilers.integrations.vitistack import api as vitistack
@@ -60,11 +59,7 @@ def of_kubermatic(client: Client, clock: VirtualClock) -> Reading:
 
 
 def of_vitistack(client: Client, clock: VirtualClock) -> Reading:
-    indexes = {
-        SPACE_INDEX: vitistack_caches.space_name,
-        vitistack_caches.CONFIGURATION_INDEX: vitistack_caches.configuration_name,
-    }
-    cache = Cache(vitistack.ALLOCATIONS, indexes=indexes)
+    cache = Cache(vitistack.ALLOCATIONS, indexes=vitistack_caches.ALLOCATION_INDEXES)
     others = Cache(vitistack.NETWORKS), Cache(vitistack.CONFIGURATIONS)
     caches = vitistack_caches.VitistackCaches(others[0], cache, others[1], "butler")
     reader = vitistack_reading.Reader(client, caches, clock, PATIENCE)

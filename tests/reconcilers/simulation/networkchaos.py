@@ -7,16 +7,13 @@ from typing import ClassVar
 from typing_extensions import override
 
 from controller.cache import Cache
-from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.vitistack import api
 from reconcilers.integrations.vitistack.allocations import AllocationReconciler
 from reconcilers.integrations.vitistack.caches import (
-    CONFIGURATION_INDEX,
+    ALLOCATION_INDEXES,
     NAMESPACE_INDEX,
     VitistackCaches,
-    configuration_name,
     namespace_of,
-    space_name,
 )
 from reconcilers.integrations.vitistack.configurations import ConfigurationReconciler
 from reconcilers.integrations.vitistack.networks import NetworkReconciler
@@ -56,7 +53,7 @@ class NetworkReplica(JournalReplica):
         configurations = Cache(api.CONFIGURATIONS, indexes=by_namespace)
         allocations = Cache(
             api.ALLOCATIONS,
-            indexes={SPACE_INDEX: space_name, CONFIGURATION_INDEX: configuration_name},
+            indexes=ALLOCATION_INDEXES,
         )
         self.networks = self._feed(NETWORKS, networks)
         self.allocations = self._feed(NETWORK_ADDRESSES, allocations)

@@ -8,15 +8,12 @@ from controller.clock import SystemClock
 from controller.finalizers import remove_finalizer
 from controller.meta import Key, Version
 from controller.testing.api import FakeApi
-from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.vitistack.api import ALLOCATIONS, CONFIGURATIONS, FINALIZER, NETWORKS
 from reconcilers.integrations.vitistack.caches import (
-    CONFIGURATION_INDEX,
+    ALLOCATION_INDEXES,
     NAMESPACE_INDEX,
     VitistackCaches,
-    configuration_name,
     namespace_of,
-    space_name,
 )
 from reconcilers.integrations.vitistack.configurations import ConfigurationReconciler
 
@@ -39,9 +36,7 @@ async def stale_site() -> tuple[Client, ConfigurationReconciler]:
     by_namespace = {NAMESPACE_INDEX: namespace_of}
     caches = VitistackCaches(
         Cache(NETWORKS, indexes=by_namespace),
-        Cache(
-            ALLOCATIONS, indexes={SPACE_INDEX: space_name, CONFIGURATION_INDEX: configuration_name}
-        ),
+        Cache(ALLOCATIONS, indexes=ALLOCATION_INDEXES),
         Cache(CONFIGURATIONS, indexes=by_namespace),
         "butler-ipam",
     )

@@ -7,7 +7,6 @@ from controller.client import Client
 from controller.events import Recorder
 from controller.meta import Key
 from controller.testing.api import FakeApi
-from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     CONFIGURATIONS,
@@ -15,12 +14,10 @@ from reconcilers.integrations.vitistack.api import (
     PROVISIONED,
 )
 from reconcilers.integrations.vitistack.caches import (
-    CONFIGURATION_INDEX,
+    ALLOCATION_INDEXES,
     NAMESPACE_INDEX,
     VitistackCaches,
-    configuration_name,
     namespace_of,
-    space_name,
 )
 from reconcilers.integrations.vitistack.networks import NetworkReconciler
 from reconcilers.integrations.vitistack.reading import Reader
@@ -43,7 +40,7 @@ class Site:
             self.api.serve(kind)
         self.client = Client(self.api, field_manager="butler-ipam")
         by_namespace = {NAMESPACE_INDEX: namespace_of}
-        of_allocations = {SPACE_INDEX: space_name, CONFIGURATION_INDEX: configuration_name}
+        of_allocations = ALLOCATION_INDEXES
         self.caches = VitistackCaches(
             Cache(NETWORKS, indexes=by_namespace),
             Cache(ALLOCATIONS, indexes=of_allocations),

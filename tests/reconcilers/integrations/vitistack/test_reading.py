@@ -10,7 +10,6 @@ from typing_extensions import override
 from controller.cache import Cache
 from controller.codec import Deleted, Modified
 from controller.meta import Key, ObjectMeta
-from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     CONFIGURATIONS,
@@ -23,12 +22,10 @@ from reconcilers.integrations.vitistack.api import (
     NetworkConfiguration,
 )
 from reconcilers.integrations.vitistack.caches import (
-    CONFIGURATION_INDEX,
+    ALLOCATION_INDEXES,
     NAMESPACE_INDEX,
     VitistackCaches,
-    configuration_name,
     namespace_of,
-    space_name,
 )
 from reconcilers.integrations.vitistack.reading import ShownAddresses
 
@@ -53,8 +50,7 @@ class Site:
 
     def __init__(self) -> None:
         self._revisions = count(1)
-        indexes = {SPACE_INDEX: space_name, CONFIGURATION_INDEX: configuration_name}
-        self.allocations = Looks(ALLOCATIONS, indexes=indexes)
+        self.allocations = Looks(ALLOCATIONS, indexes=ALLOCATION_INDEXES)
         by_namespace = {NAMESPACE_INDEX: namespace_of}
         self.machines = Cache(CONFIGURATIONS, indexes=by_namespace)
         networks = Cache(NETWORKS, indexes=by_namespace)
