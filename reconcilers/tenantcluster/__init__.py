@@ -1,12 +1,14 @@
-"""A tenant's addresses: requested on the management cluster, projected into the tenant's MetalLB.
+"""A tenant's addresses: requested on the management cluster, projected into its load balancer.
 
 reconciler.py   one pass over one TenantCluster
 current_cluster.py  the cluster as the pass has left it, and its annotations
 record/         what this process remembers of a cluster
 provider.py     which ProviderConfig counts, and why it may not be used
 allocations/    which allocations a tenant should have, from which pool; they are created and moved
-projector.py    the ranges are written to the tenant's MetalLB: one pass
-poolwatch.py    what is written there is watched
+projector.py    the ranges are written to the tenant's load balancer: one pass
+wantedranges.py which ranges it should hold
+balancerwatch.py  what is written there is watched
+corrections.py  edits by others that were undone there are reported
 ownership/      whose a tenant and the pools in it are
 release/        whether a tenant has released a range; clusters that are being deleted, or gone
 elastic/        growth and shrink

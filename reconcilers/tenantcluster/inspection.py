@@ -1,6 +1,6 @@
-"""What is wrong in a tenant: what MetalLB there holds, has read, and has handed out."""
+"""What is wrong in a tenant: what its load balancer holds, has read, and has handed out."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,10 +8,10 @@ from allocator import AddressRange
 from controller.client import Client
 from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.resources import SERVICE, IPAddressPool, Service
+from reconcilers.api.resources import SERVICE, Service
 from reconcilers.clusteridentity import is_of_another
-from reconcilers.loadbalancers.metallb.projection import POOL_NAME, MetalLB, projection
-from reconcilers.loadbalancers.metallb.uptake import configuration_error, counted, refusal
+from reconcilers.loadbalancers.ownernotes import owner_of
+from reconcilers.loadbalancers.port import BalancerBlocked, BalancerMemory, LoadBalancerKind, Offer
 from reconcilers.tenantcluster.elastic.demand import (
     OTHER_CLASS,
     addresses,
@@ -22,9 +22,9 @@ from reconcilers.tenantcluster.ownership.pools import (
     SHARED,
     elsewhere_message,
     may_be_taken_over,
-    owner_of,
     shared_message,
 )
+from reconcilers.tenantcluster.wantedranges import projection
 from reconcilers.wording import name_with_count
 
 Severity = Literal["error", "warning"]
@@ -38,33 +38,44 @@ class Inside:
     """What was read in a tenant.
 
     Args:
-        pools: MetalLB's, by name.
-        configuration_error: what MetalLB says is wrong with its configuration.
+        title: the name of its load balancer in messages.
+        offers: what a projection would write, also if others made it.
+        stale: why addresses are handed out by an older configuration than the stored one, empty if
+            the cause is not known; None if nothing shows that they are.
         services: all of the tenant's.
         management: the identity of the management cluster; empty if it is not known.
     """
 
-    pools: Mapping[str, IPAddressPool]
-    configuration_error: str = ""
+    title: str
+    offers: Sequence[Offer] = ()
+    stale: str | None = None
     services: Sequence[Service] = ()
     management: str = ""
 
 
-async def read_inside(client: Client, namespace: str, management: str) -> Inside:
+async def read_inside(client: Client, kind: LoadBalancerKind, management: str) -> Inside:
     """Read what `findings` evaluates.
 
     Args:
         client: of the tenant.
-        namespace: MetalLB's namespace there.
+        kind: its load balancer.
         management: the identity of the management cluster; empty if it is not known.
 
     Raises:
-        ProjectionBlocked: MetalLB is not installed in the tenant.
+        BalancerBlocked: the tenant does not serve the kinds of its balancer.
         ControllerError: the tenant did not answer.
     """
-    pools = await MetalLB(client, namespace).pools()
-    error = await configuration_error(client, namespace)
-    return Inside(pools, error, (await client.list(SERVICE)).items, management)
+    balancer = kind.of(client, BalancerMemory())
+    reading = await balancer.read()
+    if not reading.is_served:
+        raise BalancerBlocked(kind.missing_reason, reading.missing)
+    return Inside(
+        title=kind.title,
+        offers=tuple(reading.targets.values()),
+        stale=await balancer.find_stale(reading),
+        services=(await client.list(SERVICE)).items,
+        management=management,
+    )
 
 
 def findings(
@@ -78,43 +89,45 @@ def findings(
         spaces: the addresses that NetworkPools hand out.
     """
     wanted = list(projection(members, 0).entries)
-    pool = inside.pools.get(POOL_NAME)
-    holds = list(pool.spec.addresses) if pool is not None else []
-    owner = owner_of(pool) if pool is not None else None
-    if pool is not None and is_of_another(pool, inside.management):
-        yield SHARED, "error", elsewhere_message(pool)
-    elif owner is not None and any(owner != one.spec.tenantClusterRef.key for one in members):
-        yield SHARED, "error", shared_message(owner)
+    holds = [entry for offer in inside.offers for entry in offer.entries]
+    problem = _find_shared(inside, members)
+    if problem:
+        yield SHARED, "error", problem
     elif holds != wanted:
-        ours = pool is None or owner is not None or may_be_taken_over(pool, members)
-        what = (
-            "a running controller corrects it" if ours else "another tool created it, so it stays"
+        is_ours = all(
+            owner_of(offer) is not None or may_be_taken_over(offer, members)
+            for offer in inside.offers
+        )
+        cause = (
+            "a running controller corrects it"
+            if is_ours
+            else "another tool created it, so it stays"
         )
         yield (
             "TenantDrift",
             "warning",
             (
-                f"its MetalLB holds {', '.join(holds) or 'nothing'}, and should hold"
-                f" {', '.join(wanted) or 'nothing'}; {what}"
+                f"its {inside.title} holds {', '.join(holds) or 'nothing'}, and should hold"
+                f" {', '.join(wanted) or 'nothing'}; {cause}"
             ),
         )
-    if pool is not None and pool.spec.edited:
-        yield (
-            "TenantDrift",
-            "warning",
-            f"others have set {', '.join(pool.spec.edited)} in its pool; a controller corrects it",
-        )
+    for offer in inside.offers:
+        if offer.edited:
+            yield (
+                "TenantDrift",
+                "warning",
+                f"others have set {', '.join(offer.edited)} in its pool; a controller corrects it",
+            )
     for one in demand_of(inside.services, "", families(members) or ranges.WORDS).elsewhere:
         if one.reason != OTHER_CLASS:
             who = f"Service {one.service.metadata.key}"
             yield "TenantServiceWaits", "warning", f"{who} has no address: it asks for {one.asks}"
-    why = refusal(inside.pools) or inside.configuration_error
-    if why or (pool is not None and not _metallb_counts_all(pool)):
+    if inside.stale is not None:
         yield (
             "TenantConfigurationNotRead",
             "error",
-            "its MetalLB hands out addresses by an older configuration than the stored one"
-            + (f": {why}" if why else "; its controller may not be running"),
+            f"its {inside.title} hands out addresses by an older configuration than the stored one"
+            + (f": {inside.stale}" if inside.stale else "; its controller may not be running"),
         )
     if free := list(_used_but_free(inside.services, members, spaces)):
         shown = name_with_count(free, named_at_most=MOST_NAMED)
@@ -128,15 +141,15 @@ def findings(
         )
 
 
-def _metallb_counts_all(pool: IPAddressPool) -> bool:
-    """Return whether the counters in a pool's status fit the addresses in its spec.
-
-    They may be lower: with avoidBuggyIPs, MetalLB leaves addresses out. If they are higher,
-    MetalLB still serves an older spec. True, too, if the status has no counters.
-    """
-    spans = [ranges.parsed_entry(text) for text in pool.spec.addresses]
-    count = counted(pool.status)
-    return count is None or count <= sum(one.size for one in spans if one is not None)
+def _find_shared(inside: Inside, members: Sequence[IPAllocation]) -> str:
+    """Return the sentence for a tenant whose offers are another TenantCluster's; empty if not."""
+    for offer in inside.offers:
+        owner = owner_of(offer)
+        if is_of_another(offer, inside.management):
+            return elsewhere_message(offer)
+        if owner is not None and any(owner != one.spec.tenantClusterRef.key for one in members):
+            return shared_message(owner)
+    return ""
 
 
 def _used_but_free(

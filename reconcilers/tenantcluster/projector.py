@@ -1,4 +1,4 @@
-"""The ranges of a tenant's allocations are written to its MetalLB; the result is a condition."""
+"""The ranges of a tenant's allocations go to its load balancer; the result is a condition."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -9,43 +9,43 @@ import structlog
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
-from controller.conditions import rfc3339
+from controller.conditions import is_true, rfc3339
 from controller.errors import Conflict, ControllerError, NotFound
 from controller.meta import Key
 from controller.statelog import StateLog
 from reconcilers.api import names
 from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
-from reconcilers.api.resources import IP_ALLOCATION, IPAddressPool
-from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.api.resources import IP_ALLOCATION
+from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
 from reconcilers.conditions import Finding
-from reconcilers.loadbalancers.metallb.advertisement import Advertiser
-from reconcilers.loadbalancers.metallb.corrections import CONTESTED, CorrectionReports, Upkeep
-from reconcilers.loadbalancers.metallb.projection import (
+from reconcilers.loadbalancers.ownernotes import owner_note
+from reconcilers.loadbalancers.port import (
     BEHIND,
-    NOT_INSTALLED,
-    MetalLB,
+    MOMENT,
+    BalancerBlocked,
+    BalancerMemory,
+    Health,
+    HealthState,
+    LoadBalancer,
+    LoadBalancerKind,
+    Offer,
     Projection,
-    ProjectionBlocked,
-    basis_of,
-    latest_mark,
-    projection,
 )
-from reconcilers.loadbalancers.metallb.reading import NOT_RUNNING, Reading, ReadingMemory
-from reconcilers.loadbalancers.metallb.uptake import remove_marker
-from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import LONGEST_PAUSE, UNAUTHORIZED, TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.allocations.membership import is_foreign, members
+from reconcilers.tenantcluster.balancerwatch import BalancerWatches
+from reconcilers.tenantcluster.corrections import CorrectionReports
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
-from reconcilers.tenantcluster.ownership.pools import PoolClaims, owner_note
-from reconcilers.tenantcluster.poolwatch import PoolWatches
+from reconcilers.tenantcluster.ownership.pools import PoolClaims
 from reconcilers.tenantcluster.status import load_balancer_ready, tenant_unavailable
+from reconcilers.tenantcluster.wantedranges import latest_mark, projection
 
 _log = structlog.get_logger(__name__)
 
 
 _UNAVAILABLE = "tenant client"
 _REWRITE = "rewrite of the pool"
-_MARKER = "marker IPAddressPool"
+_REMOVAL = "removal from the tenant"
 # The topics of the states that are logged.
 
 HISTORY_SECONDS = 5.0
@@ -87,29 +87,27 @@ class ProjectionMemory:
     """What is remembered of what is written into one tenant.
 
     Args:
-        upkeep: what is kept there, to distinguish edits by others from changes of ours.
-        reading: how MetalLB reads it.
-        lost_history: the next look at a pool that is ahead of this process; None if it is not.
+        balancer: what the adapter of the balancer remembers of it.
+        lost_history: the next look at an offer that is ahead of this process; None if it is not.
     """
 
-    upkeep: Upkeep = field(default_factory=Upkeep)
-    reading: ReadingMemory = field(default_factory=ReadingMemory)
+    balancer: BalancerMemory = field(default_factory=BalancerMemory)
     lost_history: LostHistoryLook | None = None
 
 
 class Projector:
-    """Writes the ranges of allocations to the tenants' MetalLB.
+    """Writes the ranges of allocations to the tenants' load balancers.
 
     Args:
         client: the management cluster.
         allocations: its IPAllocations, indexed by TenantCluster.
-        claims: which TenantCluster a pool is of.
+        kind: the load balancer of tenants.
+        claims: which TenantCluster an offer is of.
         tenants: clients of the tenants.
         corrections: reports edits by others that were undone.
         watches: of what is written there.
         logged: the states of tenants that were logged.
         clock: the time.
-        settings: where MetalLB lives.
     """
 
     def __init__(  # noqa: PLR0913 - the collaborators; the wiring is the one caller
@@ -117,24 +115,23 @@ class Projector:
         client: Client,
         allocations: Cache[IPAllocation],
         *,
+        kind: LoadBalancerKind,
         claims: PoolClaims,
         tenants: TenantClients,
         corrections: CorrectionReports,
-        watches: PoolWatches,
+        watches: BalancerWatches,
         logged: StateLog,
         clock: Clock,
-        settings: TenantSettings,
     ) -> None:
         self._client = client
+        self._kind = kind
         self._corrections = corrections
         self._watches = watches
         self._logged = logged
-        self._reading = Reading(watches.shown, clock, settings)
         self._clock = clock
         self._allocations = allocations
         self._claims = claims
         self._tenants = tenants
-        self._settings = settings
 
     def wanted(self, tenant: TenantCluster) -> Projection:
         """Return what the tenant's pool should hold, as the cache shows it.
@@ -166,15 +163,17 @@ class Projector:
             one.metadata.name for one in found if one.spec.type == names.TYPE_LOADBALANCER
         )
 
+    def is_missing(self, projected: Finding) -> bool:
+        """Return whether the tenant does not serve the kinds of its balancer."""
+        return projected.reason == self._kind.missing_reason
+
     def stop_watching(self, key: Key) -> None:
         """End the watches of a tenant that is gone, or that is left alone from now on."""
         self._watches.close(key)
 
     def due_in(self, memory: ProjectionMemory) -> float | None:
-        """Return in how many seconds to look at what others change, or MetalLB reads; or None."""
-        now = self._clock.monotonic()
-        due = (memory.upkeep.due_in(now), self._reading.due_in(memory.reading))
-        return min((one for one in due if one is not None), default=None)
+        """Return in how many seconds to look at the balancer again; None for never."""
+        return self._kind.due_in(memory.balancer)
 
     def lags(self, tenant: TenantCluster) -> bool:
         """Return whether the cache has yet to read of a mark that is to be projected.
@@ -240,7 +239,7 @@ class Projector:
     async def project(
         self, current: CurrentCluster, memory: ProjectionMemory, *, begin: bool = False
     ) -> Finding:
-        """Write the ranges into the tenant's MetalLB; return the LoadBalancerReady condition.
+        """Write a tenant's ranges into its balancer; return the LoadBalancerReady condition.
 
         Only what the management cluster fails to answer is raised: a tenant that does not answer
         is the tenant's own problem, reported by its condition.
@@ -250,7 +249,7 @@ class Projector:
             memory: what is remembered of it.
             begin: allow the first projection; record it on the TenantCluster beforehand.
         """
-        tenant = current.tenant
+        tenant, title = current.tenant, self._kind.title
         wanted = await self._owned(tenant)
         try:
             await self._write(current, wanted, memory, begin=begin and bool(wanted.entries))
@@ -259,17 +258,17 @@ class Projector:
         except TenantUnavailable as error:
             self._log_unavailable(tenant, error)
             return tenant_unavailable(tenant, error)
-        except ProjectionBlocked as blocked:
+        except BalancerBlocked as blocked:
             return load_balancer_ready(False, blocked.reason, blocked.message)
         except Conflict:
-            return load_balancer_ready(False, BEHIND, "the tenant's MetalLB pool just changed")
+            return load_balancer_ready(False, BEHIND, f"the tenant's {title} pool just changed")
         except _ManagementError as failed:
             raise failed.error from failed
         finally:
-            self._corrections.report(tenant, memory.upkeep)
+            self._corrections.report(tenant, self._kind.take_corrections(memory.balancer))
         if not wanted.entries:
             return load_balancer_ready(True, "Ready", "the tenant has no load-balancer IPs")
-        return load_balancer_ready(True, "Ready", f"MetalLB holds {', '.join(wanted.entries)}")
+        return load_balancer_ready(True, "Ready", f"{title} holds {', '.join(wanted.entries)}")
 
     def _log_unavailable(self, tenant: TenantCluster, error: TenantUnavailable) -> None:
         """Log why a tenant cannot be written to, as a warning if that is new.
@@ -321,29 +320,27 @@ class Projector:
             return
         try:
             async with self._tenants.client(tenant) as client:
-                metallb = MetalLB(client, self._settings.metallb_namespace)
-                live = await metallb.pool()
-                if live is None or basis_of(live) <= page.revision:
-                    return
-                await self._claims.require(tenant, live)
-                _log.warning(
-                    "the tenant's MetalLB pool is newer than the restored cluster; rewriting it",
-                    tenant=str(key),
-                    basis=basis_of(live),
-                    revision=page.revision,
-                    before=list(live.spec.addresses),
-                    after=list(wanted.entries),
+                balancer = self._kind.of(client, memory.balancer)
+                before = await balancer.overwrite(
+                    wanted, page.revision, lambda offer: self._claims.require(tenant, offer)
                 )
-                await metallb.overwrite(live, wanted)
-                if wanted.entries:
-                    await self._advertiser(client, memory).advertise(wanted)
+            if before is None:
+                return
+            _log.warning(
+                "the tenant's pool was newer than the restored cluster; it was rewritten",
+                tenant=str(key),
+                basis=before.basis,
+                revision=page.revision,
+                before=list(before.entries),
+                after=list(wanted.entries),
+            )
             self._logged.end(key, _REWRITE)
-        except (TenantUnavailable, ProjectionBlocked, Conflict) as error:
+        except (TenantUnavailable, BalancerBlocked, Conflict) as error:
             log = _log.info if self._logged.begin(key, _REWRITE, str(error)) else _log.debug
-            log("cannot rewrite the tenant's MetalLB pool", error=str(error))
+            log("cannot rewrite the tenant's pool", error=str(error))
 
-    async def remove_marker(self, tenant: TenantCluster) -> None:
-        """Remove the record of given-back ranges from a tenant that has given back all of them.
+    async def remove(self, tenant: TenantCluster) -> None:
+        """Remove what is left of ours in a tenant that has given back all of its ranges.
 
         What fails is logged: nothing hangs on it, and the cluster is about to go.
 
@@ -354,13 +351,12 @@ class Projector:
             return
         try:
             async with self._tenants.client(tenant) as client:
-                with suppress(NotFound):
-                    management = await self._tenants.management()
-                    await remove_marker(client, self._settings.metallb_namespace, management)
+                balancer = self._kind.of(client, BalancerMemory())
+                await balancer.remove(await self._tenants.management())
         except (TenantUnavailable, Conflict) as error:
-            is_new = self._logged.begin(tenant.metadata.key, _MARKER, str(error))
+            is_new = self._logged.begin(tenant.metadata.key, _REMOVAL, str(error))
             log = _log.info if is_new else _log.debug
-            log("cannot delete the marker IPAddressPool in the tenant", error=str(error))
+            log("cannot remove what is left in the tenant", error=str(error))
 
     async def _write(
         self,
@@ -386,28 +382,28 @@ class Projector:
         *,
         begin: bool,
     ) -> None:
-        """Write a tenant's MetalLB pool and advertisement; note why MetalLB does not use them."""
-        tenant, unread, upkeep = current.tenant, "", memory.upkeep
-        upkeep.begin()
+        """Write a tenant's balancer; raise BalancerBlocked if it does not work by what it has."""
+        tenant = current.tenant
         async with self._tenants.client(tenant) as client:
-            namespace, now = self._settings.metallb_namespace, self._clock.monotonic()
-            metallb = MetalLB(client, namespace, upkeep, now)
+            watched = self._watches.of(tenant.metadata.key)
+            balancer = self._kind.of(client, memory.balancer, watched)
             if begin:
-                await self._begin(current, metallb)
-            await metallb.project(
-                wanted, lambda: self._confirmed(tenant), lambda live: self._permit(tenant, live)
+                await self._begin(current, balancer)
+            await balancer.project(
+                wanted, lambda: self._confirmed(tenant), lambda offer: self._permit(tenant, offer)
             )
-            if wanted.entries:
-                self._watches.open(tenant.metadata.key)
-                await self._advertiser(client, memory).advertise(wanted)
-                unread = await self._reading.problem(client, tenant, wanted, memory.reading)
-        contest = upkeep.contest(self._clock.monotonic())
-        if contest:
-            raise ProjectionBlocked(CONTESTED, contest)
-        if unread:
-            raise ProjectionBlocked(NOT_RUNNING, unread)
+            health = await balancer.health(wanted)
+        if not self._counts_as_running(tenant, health):
+            raise BalancerBlocked(health.reason, health.message)
 
-    async def _begin(self, current: CurrentCluster, metallb: MetalLB) -> None:
+    def _counts_as_running(self, tenant: TenantCluster, health: Health) -> bool:
+        """Return whether a balancer runs, or was ready and has a moment to read its offers."""
+        if health.state is not HealthState.NOT_READING:
+            return health.state is HealthState.RUNNING
+        has_waited = self._clock.monotonic() - health.since >= MOMENT
+        return not has_waited and is_true(tenant.status.conditions, LOAD_BALANCER_READY)
+
+    async def _begin(self, current: CurrentCluster, balancer: LoadBalancer) -> None:
         """Record that something will be projected, unless what is there forbids the first time.
 
         What nothing was ever written to need not be asked when the cluster is deleted. Where the
@@ -415,22 +411,26 @@ class Projector:
         """
         tenant = current.tenant
         try:
-            if not tenant.projection_begun and (live := await metallb.pool()) is not None:
-                await self._permit(tenant, live)
-        except ProjectionBlocked:
+            if not tenant.projection_begun:
+                await self._require_admitted(tenant, balancer)
+        except BalancerBlocked:
             with _as_management_error():
                 await self._record(current, self._place(tenant))
             raise
         with _as_management_error():
             await self._record_begun(current)
 
-    async def _permit(self, tenant: TenantCluster, live: IPAddressPool) -> None:
-        with _as_management_error():
-            await self._claims.require(tenant, live)
+    async def _require_admitted(self, tenant: TenantCluster, balancer: LoadBalancer) -> None:
+        """Raise BalancerBlocked if the balancer is missing, or its offers must not be written."""
+        reading = await balancer.read()
+        if not reading.is_served:
+            raise BalancerBlocked(self._kind.missing_reason, reading.missing)
+        for offer in reading.targets.values():
+            await self._permit(tenant, offer)
 
-    def _advertiser(self, client: Client, memory: ProjectionMemory) -> Advertiser:
-        namespace, now = self._settings.metallb_namespace, self._clock.monotonic()
-        return Advertiser(client, namespace, memory.upkeep, now)
+    async def _permit(self, tenant: TenantCluster, offer: Offer) -> None:
+        with _as_management_error():
+            await self._claims.require(tenant, offer)
 
     async def _confirmed(self, tenant: TenantCluster) -> Projection:
         """Return what the tenant should hold, each of its allocations read live, now.
@@ -450,8 +450,3 @@ class Projector:
 def is_behind(projected: Finding) -> bool:
     """Return whether another replica has written a newer state of the tenant's pool."""
     return projected.reason == BEHIND
-
-
-def lacks_metallb(projected: Finding) -> bool:
-    """Return whether the tenant does not serve MetalLB's kinds."""
-    return projected.reason == NOT_INSTALLED

@@ -70,7 +70,6 @@ from reconcilers.tenantcluster.projector import (
     ProjectionMemory,
     Projector,
     is_behind,
-    lacks_metallb,
 )
 from reconcilers.tenantcluster.provider import (
     UNKNOWN_SECONDS,
@@ -348,7 +347,7 @@ class TenantClusterReconciler:
         tenant = current.tenant
         if any(one.type == LOAD_BALANCER_READY for one in tenant.status.conditions):
             await self._project_again(current)
-            await self._projector.remove_marker(tenant)
+            await self._projector.remove(tenant)
         self._records.of(tenant).projection = ProjectionMemory()
         self._projector.stop_watching(tenant.metadata.key)
         refs: dict[str, str | None] = {status.REF_FIELDS[names.TYPE_LOADBALANCER]: None}
@@ -491,7 +490,7 @@ class TenantClusterReconciler:
         projected = await self._projector.project(current, record.projection, begin=True)
         if is_behind(projected):
             await self._projector.overwrite_lost_history(current.tenant, record.projection)
-        missing = lacks_metallb(projected)
+        missing = self._projector.is_missing(projected)
         if not missing and not projected.status:
             return (projected,)
         found = await self._installer.install(
@@ -580,7 +579,7 @@ class TenantClusterReconciler:
             record.deleted_at = tenant.metadata.revision
         left = await self._teardown.delete_allocations(tenant)
         if left == 0:
-            await self._projector.remove_marker(tenant)
+            await self._projector.remove(tenant)
         if left == 0 and await self._teardown.remove_finalizer(
             tenant, deleted_at=record.deleted_at
         ):

@@ -10,6 +10,7 @@ from controller.webhooks import Webhook
 from reconcilers.clusteridentity import ClusterIdentity
 from reconcilers.gauges import Gauges
 from reconcilers.integrations.core.holders import AllHolders, SharesNetworkPools
+from reconcilers.loadbalancers.metallb.adapter import MetalLBKind
 from reconcilers.networkpool.orphans import OrphanCollector
 from reconcilers.settings import Settings
 from reconcilers.tenantclients import OpenTransport, TenantClients
@@ -40,7 +41,8 @@ def assemble(
     shared = Shared.from_manager(manager, clock, settings)
     clusters, allocations = shared.informers.clusters.cache, shared.informers.allocations.cache
     management = ClusterIdentity(shared.client, clock)
-    guard = TenantIdentities(management, clusters, allocations, settings.tenant.metallb_namespace)
+    kind = MetalLBKind(clock, settings.tenant)
+    guard = TenantIdentities(management, clusters, allocations, kind)
     records = TenantRecords()
     tenants = TenantClients(shared.client, settings.tenant, clock, records, open_tenant, guard)
     vanished = VanishedClusters(clusters, allocations, records, clock)
@@ -50,6 +52,7 @@ def assemble(
         vanished,
         records,
         tenants,
+        kind=kind,
         recorder=shared.recorder,
         clock=clock,
         settings=settings.tenant,
@@ -61,7 +64,9 @@ def assemble(
     for one in sharing:
         one.enqueue_networkpools(networkpools)
     controllers.add_ipallocations(shared, release)
-    controllers.add_tenantclusters(shared, tenants, vanished, records, release)
+    controllers.add_tenantclusters(
+        shared, kind, tenants, vanished=vanished, records=records, release=release
+    )
     controllers.add_tenant_clients(shared, tenants, vanished, records)
     controllers.add_providerconfigs(shared)
     add_orphans(shared)

@@ -4,11 +4,11 @@ With --shards a pool and its allocations belong to the pool's shard, a TenantClu
 ProviderConfig each to its own.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from controller.cache import Change
 from controller.conditions import find, is_true
-from controller.meta import Key
+from controller.meta import Key, Object
 from controller.runner import Controller
 from controller.triggers import (
     ClusterWatch,
@@ -29,6 +29,7 @@ from reconcilers.caches import Part
 from reconcilers.conditions import FOREIGN_MANAGER, READY
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler, is_served
 from reconcilers.ipallocation.release import ReleaseCheck
+from reconcilers.loadbalancers.port import LoadBalancerKind, WatchedKind
 from reconcilers.networkpool.contents import concerns_pool, waits
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
@@ -37,7 +38,6 @@ from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.tenantclients import TenantClients
 from reconcilers.tenantcluster.allocations.unreadable_members import UnreadableOwners
 from reconcilers.tenantcluster.elastic.fixedsize import LOAD_BALANCER_SIZED
-from reconcilers.tenantcluster.poolwatch import concerned, may_be_edited
 from reconcilers.tenantcluster.provider import refers_to, wanted_provider
 from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.tenantcluster.release.teardown import VanishedClusters
@@ -180,7 +180,9 @@ def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
 
 def add_tenantclusters(
     shared: Shared,
+    kind: LoadBalancerKind,
     tenants: TenantClients,
+    *,
     vanished: VanishedClusters,
     records: TenantRecords,
     release: ReleaseCheck,
@@ -189,6 +191,7 @@ def add_tenantclusters(
 
     Args:
         shared: what every part is given.
+        kind: the load balancer of tenants.
         tenants: clients of the tenants.
         vanished: clusters that went in spite of our finalizer.
         records: what is remembered of each cluster.
@@ -199,6 +202,7 @@ def add_tenantclusters(
     parts = tenant_parts(
         shared.client,
         informers.caches,
+        kind=kind,
         tenants=tenants,
         vanished=vanished,
         records=records,
@@ -210,7 +214,7 @@ def add_tenantclusters(
     )
     # With shards every replica has tenants of its own; reconcilers open and close the watches.
     one_leads = shared.manager.shards is None
-    for name, watches in (("services", parts.services.watches), ("pools", parts.pools.watches)):
+    for name, watches in (("services", parts.services.watches), ("pools", parts.offers.watches)):
         shared.manager.add_service(f"tenant-{name}", watches.run, leader_only=one_leads)
 
     in_need = Part(clusters, waits_for_room)
@@ -261,13 +265,24 @@ def add_tenantclusters(
                 unreadable=lambda _: find_waiting_clusters(),
             ),
             ClusterWatch(parts.services.kind, lambda cluster, _: [cluster], may_change_demand),
-            ClusterWatch(parts.pools.pools, concerned, may_be_edited),
-            ClusterWatch(parts.pools.advertisements, concerned, may_be_edited),
+            *(
+                ClusterWatch(caches, _concerned_by(watched), watched.may_matter)
+                for watched, caches in parts.offers.kinds
+            ),
         ],
         concurrency=settings.concurrency,
         group=lambda cluster: cluster.namespace,
         forget=parts.reconciler.forget,
     )
+
+
+def _concerned_by(watched: WatchedKind) -> Callable[[Key, Object], Iterable[Key]]:
+    """Return which TenantCluster an object concerns that is watched in its tenant."""
+
+    def find_cluster(cluster: Key, obj: Object) -> Iterable[Key]:
+        return [cluster] if watched.is_concerned(obj) else []
+
+    return find_cluster
 
 
 def add_tenant_clients(

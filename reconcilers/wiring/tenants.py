@@ -8,18 +8,19 @@ from controller.events import Recorder
 from controller.statelog import StateLog
 from reconcilers.caches import Caches
 from reconcilers.ipallocation.release import ReleaseCheck
-from reconcilers.loadbalancers.metallb.corrections import CorrectionReports
 from reconcilers.loadbalancers.metallb.installation.installer import Installer
+from reconcilers.loadbalancers.port import LoadBalancerKind
 from reconcilers.metrics import IpamMetrics
 from reconcilers.settings import Settings
 from reconcilers.tenantclients import TenantClients
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
 from reconcilers.tenantcluster.allocations.requester import Requester
+from reconcilers.tenantcluster.balancerwatch import BalancerWatches
+from reconcilers.tenantcluster.corrections import CorrectionReports
 from reconcilers.tenantcluster.elastic.resizer import Resizer
 from reconcilers.tenantcluster.elastic.scaler import Scaler
 from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
 from reconcilers.tenantcluster.ownership.pools import PoolClaims
-from reconcilers.tenantcluster.poolwatch import PoolWatches
 from reconcilers.tenantcluster.projector import Projector
 from reconcilers.tenantcluster.provider import Providers
 from reconcilers.tenantcluster.reconciler import TenantClusterReconciler
@@ -35,13 +36,13 @@ class TenantParts:
     Args:
         reconciler: works on TenantClusters.
         services: watches their Services; `services.watches.run` has to run.
-        pools: watches what we keep in them; `pools.watches.run` has to run.
+        offers: watches what we keep in them; `offers.watches.run` has to run.
         choice: chooses pools.
     """
 
     reconciler: TenantClusterReconciler
     services: TenantServices
-    pools: PoolWatches
+    offers: BalancerWatches
     choice: PoolChoice
 
 
@@ -49,6 +50,7 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
     client: Client,
     caches: Caches,
     *,
+    kind: LoadBalancerKind,
     tenants: TenantClients,
     vanished: VanishedClusters,
     records: TenantRecords,
@@ -63,6 +65,7 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
     Args:
         client: the management cluster.
         caches: its objects.
+        kind: the load balancer of tenants.
         tenants: clients of the tenants.
         vanished: clusters that went in spite of our finalizer.
         records: what is remembered of each cluster.
@@ -78,7 +81,7 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
     choice = PoolChoice(caches.pools, allocations, limit, allowed)
     requester = Requester(client, allocations, choice, metrics, recorder)
     services = TenantServices(caches.clusters, tenants, clock, settings.tenant)
-    pools = PoolWatches(caches.clusters, tenants, clock, settings.tenant)
+    offers = BalancerWatches(kind, caches.clusters, tenants, clock, settings.tenant)
     logged = StateLog()
     scaler = Scaler(
         client, caches, requester, logged=logged, clock=clock, settings=settings.tenant
@@ -103,13 +106,13 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
         projector=Projector(
             client,
             allocations,
+            kind=kind,
             claims=PoolClaims(client, allocations, tenants),
             tenants=tenants,
             corrections=CorrectionReports(recorder, metrics),
-            watches=pools,
+            watches=offers,
             logged=logged,
             clock=clock,
-            settings=settings.tenant,
         ),
         resizer=resizer,
         installer=Installer(client, tenants, clock, settings.tenant, settings.namespace),
@@ -122,4 +125,4 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
         clock=clock,
         settings=settings.tenant,
     )
-    return TenantParts(reconciler, services, pools, choice)
+    return TenantParts(reconciler, services, offers, choice)

@@ -39,6 +39,7 @@ from reconcilers.caches import Caches
 from reconcilers.clusteridentity import ClusterIdentity
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
 from reconcilers.ipallocation.release import InUse, ReleaseCheck, Released
+from reconcilers.loadbalancers.metallb.adapter import MetalLBKind
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.orphans import OrphanCollector
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
@@ -128,9 +129,8 @@ class Replica:
         recorder = cast("Recorder", self.recorded)
         pools, allocations, clusters, providers = self.caches.values()
         management = ClusterIdentity(self.client, clock)
-        guard = TenantIdentities(
-            management, clusters, allocations, settings.tenant.metallb_namespace
-        )
+        kind = MetalLBKind(clock, settings.tenant)
+        guard = TenantIdentities(management, clusters, allocations, kind)
         self.records = TenantRecords()
         self.tenants = TenantClients(
             self.client, settings.tenant, clock, self.records, lab.open_tenant, guard
@@ -168,6 +168,7 @@ class Replica:
             vanished,
             self.records,
             self.tenants,
+            kind=kind,
             recorder=recorder,
             clock=clock,
             settings=settings.tenant,
@@ -175,6 +176,7 @@ class Replica:
         side = tenant_parts(
             self.client,
             known,
+            kind=kind,
             tenants=self.tenants,
             vanished=vanished,
             records=self.records,

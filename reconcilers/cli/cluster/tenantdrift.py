@@ -15,11 +15,13 @@ from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.progress import advance
 from reconcilers.clusteridentity import AdmitAll, ClusterIdentity
-from reconcilers.loadbalancers.metallb.projection import ProjectionBlocked, projection
+from reconcilers.loadbalancers.metallb.adapter import MetalLBKind
+from reconcilers.loadbalancers.port import BalancerBlocked, LoadBalancerKind
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.inspection import Inside, findings, read_inside
 from reconcilers.tenantcluster.record.records import TenantRecords
+from reconcilers.tenantcluster.wantedranges import projection
 
 AT_ONCE = 8
 """Tenants that are asked at once."""
@@ -37,6 +39,7 @@ async def tenant_drift(client: Client, objects: Objects, namespace: str = "") ->
     """
     settings = TenantSettings()
     clock = SystemClock()
+    kind = MetalLBKind(clock, settings)
     guard = AdmitAll(ClusterIdentity(client, clock))
     clients = TenantClients(client, settings, clock, TenantRecords(), guard=guard)
     found: list[Finding] = []
@@ -48,7 +51,7 @@ async def tenant_drift(client: Client, objects: Objects, namespace: str = "") ->
         subject = Subject.from_object(TENANT_CLUSTER, tenant)
         nonlocal asked
         async with limit:
-            inside = await _inside(clients, tenant, settings.metallb_namespace)
+            inside = await _inside(clients, tenant, kind)
         asked += 1
         advance(asked, len(objects.clusters))
         if isinstance(inside, Inside):
@@ -79,12 +82,12 @@ def _concerns(namespace: str, tenant: TenantCluster, members: Sequence[IPAllocat
 
 
 async def _inside(
-    clients: TenantClients, tenant: TenantCluster, namespace: str
+    clients: TenantClients, tenant: TenantCluster, kind: LoadBalancerKind
 ) -> Inside | TenantUnavailable:
     try:
         async with clients.client(tenant) as client:
-            return await read_inside(client, namespace, await clients.management())
+            return await read_inside(client, kind, await clients.management())
     except TenantUnavailable as error:
         return error
-    except (ProjectionBlocked, ControllerError) as error:
+    except (BalancerBlocked, ControllerError) as error:
         return TenantUnavailable("Failed", str(error))

@@ -7,17 +7,16 @@ from controller.errors import NotFound
 from controller.meta import Key, Version
 from reconcilers.api import names
 from reconcilers.api.resources import L2_ADVERTISEMENT, AdvertisementSpec, L2Advertisement
-from reconcilers.loadbalancers.metallb.corrections import CONTESTED, Upkeep, described
+from reconcilers.loadbalancers.metallb.corrections import Upkeep, described
 from reconcilers.loadbalancers.metallb.projection import (
     ADVERTISEMENT_NAME,
     LABELS,
     NOT_INSTALLED,
     POOL_NAME,
-    Projection,
-    ProjectionBlocked,
     basis_annotation,
     is_ours,
 )
+from reconcilers.loadbalancers.port import CONTESTED, BalancerBlocked, Projection
 
 
 class Advertiser:
@@ -40,7 +39,7 @@ class Advertiser:
         """Make sure that an L2Advertisement names the pool; one of others that does may stay.
 
         Raises:
-            ProjectionBlocked: the tenant positively does not serve the kind, or another writer
+            BalancerBlocked: the tenant positively does not serve the kind, or another writer
                 keeps writing another content into ours.
             Conflict: it changed since it was read.
             ControllerError: the tenant did not answer.
@@ -55,12 +54,12 @@ class Advertiser:
         return is_ours(live) or live.metadata.uid == self._upkeep.own_advertisement
 
     async def _read(self) -> L2Advertisement | None:
-        """Read our L2Advertisement; raise ProjectionBlocked if its kind is not served."""
+        """Read our L2Advertisement; raise BalancerBlocked if its kind is not served."""
         try:
             return await self._client.get(L2_ADVERTISEMENT, self._key)
         except NotFound:
             if not await self._client.served(L2_ADVERTISEMENT):
-                raise ProjectionBlocked(
+                raise BalancerBlocked(
                     NOT_INSTALLED,
                     "MetalLB is installed in the tenant only in part: L2Advertisement is not"
                     " served",
@@ -111,6 +110,6 @@ class Advertiser:
         self._upkeep.note_correction(L2_ADVERTISEMENT.kind, edited, self._now)
 
     def _refuse_contested(self, edited: str) -> None:
-        """Raise ProjectionBlocked while a correction of what was edited has to wait."""
+        """Raise BalancerBlocked while a correction of what was edited has to wait."""
         if not self._upkeep.may_correct(edited, self._now):
-            raise ProjectionBlocked(CONTESTED, self._upkeep.contest(self._now))
+            raise BalancerBlocked(CONTESTED, self._upkeep.contest(self._now))

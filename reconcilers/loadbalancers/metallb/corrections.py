@@ -11,14 +11,10 @@ What we have to write anyway, because a range came or went, never waits.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from controller.events import Recorder
 from reconcilers.api import names
-from reconcilers.api.resources import TENANT_CLUSTER, IPAddressPool, L2Advertisement
-from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.metrics import IpamMetrics
+from reconcilers.api.resources import IPAddressPool, L2Advertisement
+from reconcilers.loadbalancers.port import Correction
 
-CONTESTED = "Contested"
-"""The reason while another writer keeps changing what we write."""
 LONGEST_PAUSE = 300.0
 QUIET_SECONDS = 60.0
 MANY = 5
@@ -33,13 +29,13 @@ class Upkeep:
         entries: the pool's addresses when it was last seen to be right; None if it was not yet.
         advertised: whether the L2Advertisement was.
         own_advertisement: its uid if it is ours, also if others take our annotations off.
-        made: corrections that are not reported yet: kind and a sentence's end.
+        corrections: those that are not reported yet.
     """
 
     entries: tuple[str, ...] | None = None
     advertised: bool = False
     own_advertisement: str = ""
-    made: list[tuple[str, str]] = field(default_factory=list)
+    corrections: list[Correction] = field(default_factory=list)
     _number: int = 0
     _last: float = 0.0
     _what: str = ""
@@ -70,7 +66,7 @@ class Upkeep:
             self._number = 0
         self._number, self._last, self._what = self._number + 1, now, what
         self._waiting = False
-        self.made.append((kind, what))
+        self.corrections.append(Correction(kind, what))
 
     def contest(self, now: float) -> str:
         """Return what another writer keeps changing; empty if none does."""
@@ -96,33 +92,6 @@ class Upkeep:
     @property
     def _quiet_at(self) -> float:
         return self._last + max(QUIET_SECONDS, 2 * self._pause)
-
-
-class CorrectionReports:
-    """Reports corrections by an event on the TenantCluster, and a metric.
-
-    Args:
-        recorder: takes the events.
-        metrics: takes the counts.
-    """
-
-    def __init__(self, recorder: Recorder, metrics: IpamMetrics) -> None:
-        self._recorder = recorder
-        self._metrics = metrics
-
-    def report(self, tenant: TenantCluster, upkeep: Upkeep) -> None:
-        """Report the corrections that were made in a tenant since the last report."""
-        for kind, what in upkeep.made:
-            self._metrics.corrected(kind)
-            self._recorder.record(
-                TENANT_CLUSTER,
-                tenant,
-                "Warning",
-                "ManualEditOverwritten",
-                f"In the tenant, {what} was changed; the change was undone",
-                action="Project",
-            )
-        upkeep.made.clear()
 
 
 def described(obj: IPAddressPool | L2Advertisement, kind: str, fields: Iterable[str]) -> str:

@@ -12,18 +12,24 @@ confirms later than any range was given back; one that froze after it conflicts,
 given back while a pool exists that was not written since.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from controller.client import Client
 from controller.errors import MalformedAnswer, NotFound
 from controller.meta import Key, Object, Version
-from reconcilers import ranges
 from reconcilers.api import names
-from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.resources import IP_ADDRESS_POOL, L2_ADVERTISEMENT, IPAddressPool
-from reconcilers.loadbalancers.metallb.corrections import CONTESTED, Upkeep, described
+from reconcilers.loadbalancers.metallb.corrections import Upkeep, described
+from reconcilers.loadbalancers.port import (
+    BEHIND,
+    CONTESTED,
+    MADE_BY_OTHERS,
+    BalancerBlocked,
+    Confirm,
+    Offer,
+    Permit,
+    Projection,
+)
 
 POOL_NAME = names.METALLB_POOL
 NO_ADDRESS = "192.0.2.0-192.0.2.0"
@@ -33,72 +39,6 @@ _MOST_DIGITS = 20
 """A resourceVersion is a number of 64 bits."""
 NOT_INSTALLED = "MetalLBNotInstalled"
 """The reason where the tenant positively does not serve MetalLB's kinds."""
-BEHIND = "Behind"
-"""The reason when another replica has just written: try again soon."""
-MADE_BY_OTHERS = "PoolMadeByOthers"
-"""The reason where another tool made the pool that would be ours."""
-
-
-@dataclass(frozen=True, slots=True)
-class Projection:
-    """What the tenant should hold, as one reader of the management cluster sees it.
-
-    Args:
-        entries: the pool's addresses, each `start-end`.
-        basis: the position of the cache that they were read from.
-        needed: the lowest basis at which every marked range is left out.
-        owner: annotations that say for which TenantCluster it is.
-    """
-
-    entries: tuple[str, ...]
-    basis: int
-    needed: int = 0
-    owner: Mapping[str, str] = field(default_factory=dict)
-
-
-class ProjectionBlocked(Exception):
-    """The tenant answers, but the projection cannot be written now.
-
-    Args:
-        reason: CamelCase word for a condition.
-        message: a sentence for people.
-    """
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.message = message
-
-
-def projection(members: Sequence[IPAllocation], position: int) -> Projection:
-    """Return what the tenant of `members` should hold.
-
-    Ranges that are being given back are left out. The order is that of creation, so that what
-    MetalLB hands out first stays first; the ranges of one allocation are in its own order.
-    """
-    balancers = [a for a in members if a.spec.type == names.TYPE_LOADBALANCER]
-    given = [a for a in balancers if a.status.phase == ALLOCATED and not a.releasing]
-    entries = [
-        f"{found.start_text}-{found.end_text}"
-        for one in sorted(given, key=_age)
-        for found in ranges.all_held(one)
-    ]
-    return Projection(tuple(entries), position, latest_mark(balancers))
-
-
-def latest_mark(allocations: Iterable[IPAllocation]) -> int:
-    """Return the lowest basis at which every marked range of these is left out."""
-    marks = [
-        one.metadata.revision
-        for one in allocations
-        if one.spec.type == names.TYPE_LOADBALANCER and one.releasing and ranges.held(one)
-    ]
-    return max(marks, default=0)
-
-
-def _age(allocation: IPAllocation) -> tuple[str, str]:
-    created = allocation.metadata.creationTimestamp
-    return (created.isoformat() if created else "", allocation.metadata.name)
 
 
 def basis_of(pool: IPAddressPool) -> int:
@@ -139,7 +79,7 @@ class MetalLB:
         """Return the pool as it is now; None if there is none, but MetalLB is installed.
 
         Raises:
-            ProjectionBlocked: the tenant positively does not serve MetalLB's kinds.
+            BalancerBlocked: the tenant positively does not serve MetalLB's kinds.
             ControllerError: the tenant did not answer.
         """
         try:
@@ -154,7 +94,7 @@ class MetalLB:
         One of others that cannot be decoded is left out.
 
         Raises:
-            ProjectionBlocked: the tenant positively does not serve MetalLB's kinds.
+            BalancerBlocked: the tenant positively does not serve MetalLB's kinds.
             ControllerError: the tenant did not answer, or one of ours cannot be decoded.
         """
         try:
@@ -169,7 +109,7 @@ class MetalLB:
 
     async def _require_installed(self) -> None:
         if not await self._client.served(IP_ADDRESS_POOL):
-            raise ProjectionBlocked(
+            raise BalancerBlocked(
                 NOT_INSTALLED,
                 "MetalLB is not installed in the tenant: metallb.io is not served",
             ) from None
@@ -177,8 +117,8 @@ class MetalLB:
     async def project(
         self,
         wanted: Projection,
-        confirm: Callable[[], Awaitable[Projection]],
-        permit: Callable[[IPAddressPool], Awaitable[None]],
+        confirm: Confirm,
+        permit: Permit,
     ) -> None:
         """Make the tenant hold what `wanted` says, writing only what differs.
 
@@ -186,10 +126,10 @@ class MetalLB:
             wanted: from the cache.
             confirm: reads the same live from the management cluster. Asked after a pool was
                 created, and before it is given its ranges.
-            permit: raises ProjectionBlocked if the pool that is there is not to be written.
+            permit: raises BalancerBlocked if the pool that is there is not to be written.
 
         Raises:
-            ProjectionBlocked: MetalLB is missing, the pool is not ours, or a newer view has
+            BalancerBlocked: MetalLB is missing, the pool is not ours, or a newer view has
                 written.
             Conflict: the pool changed since it was read; begin again.
             ControllerError: the tenant did not answer.
@@ -206,9 +146,7 @@ class MetalLB:
         if live is None:
             live = await self._create(wanted)
         if basis_of(live) > wanted.basis:
-            raise ProjectionBlocked(
-                BEHIND, "another replica has written a newer state of the pool"
-            )
+            raise BalancerBlocked(BEHIND, "another replica has written a newer state of the pool")
         if not wanted.entries:
             await self._delete_ours(live, wanted)
             return
@@ -221,7 +159,7 @@ class MetalLB:
         self,
         live: IPAddressPool,
         wanted: Projection,
-        confirm: Callable[[], Awaitable[Projection]],
+        confirm: Confirm,
     ) -> None:
         """Write what differs between the pool and `wanted`."""
         if is_empty(live):
@@ -232,10 +170,10 @@ class MetalLB:
             await self._apply(live, wanted)
 
     def _refuse_contested(self, edited: str, wanted: Projection) -> None:
-        """Raise ProjectionBlocked while nothing but an edit by others is to be written back."""
+        """Raise BalancerBlocked while nothing but an edit by others is to be written back."""
         news = self._upkeep.entries != wanted.entries
         if edited and not news and not self._upkeep.may_correct(edited, self._now):
-            raise ProjectionBlocked(CONTESTED, self._upkeep.contest(self._now))
+            raise BalancerBlocked(CONTESTED, self._upkeep.contest(self._now))
 
     def _edited(self, live: IPAddressPool | None, wanted: Projection) -> str:
         """Return which fields of our pool others changed; empty if none.
@@ -256,16 +194,16 @@ class MetalLB:
         self,
         live: IPAddressPool,
         wanted: Projection,
-        permit: Callable[[IPAddressPool], Awaitable[None]],
+        permit: Permit,
     ) -> bool:
         """Return whether the pool may be written; false where nothing needs to be.
 
         Raises:
-            ProjectionBlocked: it may not, and ranges were to be written into it.
+            BalancerBlocked: it may not, and ranges were to be written into it.
         """
         try:
-            await permit(live)
-        except ProjectionBlocked as blocked:
+            await permit(offer_of(live))
+        except BalancerBlocked as blocked:
             others = blocked.reason == MADE_BY_OTHERS
             if not wanted.entries:
                 return others  # what is left of ours beside it goes
@@ -325,7 +263,7 @@ class MetalLB:
         claims less.
         """
         if confirmed.entries != wanted.entries:
-            raise ProjectionBlocked(BEHIND, "the cache is stale: a live read shows other ranges")
+            raise BalancerBlocked(BEHIND, "the cache is stale: a live read shows other ranges")
         await self._patch(empty, wanted)
 
     async def _delete_ours(self, pool: IPAddressPool, wanted: Projection) -> None:
@@ -374,6 +312,18 @@ def is_ours(obj: Object) -> bool:
     Our own annotation says so. The label is for people, and other tools overwrite it.
     """
     return names.ANNOTATION_PROJECTION_BASIS in obj.metadata.annotations
+
+
+def offer_of(pool: IPAddressPool) -> Offer:
+    """Return a pool as an offer."""
+    return Offer(
+        metadata=pool.metadata,
+        kind=IP_ADDRESS_POOL.kind,
+        entries=pool.spec.addresses,
+        is_made_by_us=is_ours(pool),
+        basis=basis_of(pool),
+        edited=pool.spec.edited,
+    )
 
 
 def is_empty(pool: IPAddressPool) -> bool:

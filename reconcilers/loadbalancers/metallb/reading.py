@@ -5,33 +5,28 @@ counted as many as we wrote is there, and can use its configuration. That is no 
 read that a range is out (uptake.py has one); it is enough to say that a tenant can use its
 addresses, and whether more would help it. An older MetalLB shows nothing, and is believed to run.
 
-MetalLB takes a moment to count. A tenant that had all it should have stays so for that long.
+MetalLB takes a moment to count. The caller believes for that long that one which was ready is
+about to.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from controller.client import Client
 from controller.clock import Clock
-from controller.conditions import is_true
 from controller.errors import NotFound
 from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.resources import IP_ADDRESS_POOL, SERVICE_BGP_STATUS, IPAddressPool
-from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
-from reconcilers.loadbalancers.metallb.projection import Projection
 from reconcilers.loadbalancers.metallb.uptake import (
     as_metallb_counts,
     configuration_error,
     counted,
 )
-from reconcilers.settings import TenantSettings
+from reconcilers.loadbalancers.port import MOMENT, Health, HealthState, Projection, WatchedOffers
 
 NOT_RUNNING = "MetalLBNotRunning"
 """The reason while MetalLB has not read the pool, for longer than it takes one that runs."""
-MOMENT = 10.0
-"""For how many seconds MetalLB is believed to be about to read the pool."""
 _SOON = 1.0
 
 
@@ -60,74 +55,75 @@ class ReadingMemory:
     unread: UnreadEntries | None = None
     is_silent: bool = False
 
+    def due_in(self, now: float) -> float | None:
+        """Return seconds until the next look; None if a watch reports the change, or none is due.
+
+        Args:
+            now: monotonic seconds.
+        """
+        if self.unread is None or now - self.unread.since >= MOMENT:
+            return None
+        return _SOON
+
 
 class Reading:
-    """Finds out whether MetalLB has read what was written.
+    """Finds out whether the MetalLB of one tenant has read what was written.
 
     Args:
-        shown: returns the pool of a TenantCluster as its watch shows it; None without a watch.
+        client: of the tenant.
+        namespace: MetalLB's namespace there.
+        watched: shows the pool without a read of it; None if it is not watched.
         clock: the time.
-        settings: where MetalLB lives.
+        memory: of the tenant.
     """
 
     def __init__(
         self,
-        shown: Callable[[Key], IPAddressPool | None],
+        client: Client,
+        namespace: str,
+        *,
+        watched: WatchedOffers | None,
         clock: Clock,
-        settings: TenantSettings,
+        memory: ReadingMemory,
     ) -> None:
-        self._shown = shown
+        self._client = client
+        self._pool = Key(namespace, names.METALLB_POOL)
+        self._watched = watched
         self._clock = clock
-        self._pool = Key(settings.metallb_namespace, names.METALLB_POOL)
+        self._memory = memory
 
-    def due_in(self, memory: ReadingMemory) -> float | None:
-        """Return seconds until the next look; None if a watch reports the change, or none is due.
-
-        Args:
-            memory: of the tenant.
-        """
-        unread = memory.unread
-        if unread is None or self._clock.monotonic() - unread.since >= MOMENT:
-            return None
-        return _SOON
-
-    async def problem(
-        self, client: Client, tenant: TenantCluster, wanted: Projection, memory: ReadingMemory
-    ) -> str:
-        """Return why MetalLB is not known to run; empty if it is, or has a moment to show it.
+    async def health(self, wanted: Projection) -> Health:
+        """Return whether MetalLB has read the pool, and since when it is not known to have.
 
         Args:
-            client: of the tenant.
-            tenant: its TenantCluster.
             wanted: what the pool has been made to hold.
-            memory: of the tenant.
 
         Raises:
             ControllerError: the tenant did not answer.
         """
-        if await self._is_read(client, tenant.metadata.key, wanted, memory):
+        memory = self._memory
+        if await self._is_read(wanted):
             memory.unread = None
-            return ""
+            return Health()
         now = self._clock.monotonic()
         if memory.unread is None or memory.unread.entries != wanted.entries:
             memory.unread = UnreadEntries(wanted.entries, now)
-        waited = now - memory.unread.since >= MOMENT
-        if not waited and is_true(tenant.status.conditions, LOAD_BALANCER_READY):
-            return ""
-        why = await configuration_error(client, self._pool.namespace) if waited else ""
-        return (
+        since, why = memory.unread.since, ""
+        if now - since >= MOMENT:
+            why = await configuration_error(self._client, self._pool.namespace)
+        message = (
             "MetalLB in the tenant has not read the pool: it does not run, or cannot use its"
             " configuration" + (f": {why}" if why else "")
         )
+        return Health(HealthState.NOT_READING, NOT_RUNNING, message, since)
 
-    async def _is_read(
-        self, client: Client, tenant: Key, wanted: Projection, memory: ReadingMemory
-    ) -> bool:
+    async def _is_read(self, wanted: Projection) -> bool:
         """Return whether MetalLB has counted what is wanted, or does not count at all.
 
         What the watch shows is believed if it says so; it may be late, or broken.
         """
-        shown = self._shown(tenant)
+        client, memory = self._client, self._memory
+        shown = self._watched.get(IP_ADDRESS_POOL, self._pool) if self._watched else None
         if _has_counted(shown, wanted) or (memory.is_silent and _is_uncounted(shown, wanted)):
             return True
         try:

@@ -19,8 +19,8 @@ finds under the name. So a new marker proves nothing before it was given a secon
 
 A replica that lags behind must not create the marker again after another one has torn down the
 cluster: nobody would delete it. So the creation is recorded on the holder of the range before, and
-the record is removed afterwards (`markerrecord.py`); if the holder is gone by then, the new marker
-is deleted. A range whose holder has a record of another process is not free yet.
+the record is removed afterwards (`CreationNote` of the port); if the holder is gone by then, the
+new marker is deleted. A range whose holder has a record of another process is not free yet.
 
 An older MetalLB shows nothing. Its pools are checked here instead, and a while is waited; as it is
 where MetalLB's kinds are not served any more, for the process that may have read them before.
@@ -28,14 +28,12 @@ where MetalLB's kinds are not served any more, for the process that may have rea
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice, pairwise
 from typing import Any
 
 from allocator import AddressRange
 from controller.client import Client
-from controller.clock import Clock
 from controller.errors import ApiError, ServerFailure
 from controller.meta import Key, Version
 from reconcilers import ranges
@@ -48,9 +46,15 @@ from reconcilers.api.resources import (
     IPAddressPool,
 )
 from reconcilers.clusteridentity import is_of_another, management_of
-from reconcilers.loadbalancers.metallb.markerrecord import MarkerRecord
 from reconcilers.loadbalancers.metallb.projection import POOL_NAME, basis_of, is_ours
-from reconcilers.settings import TenantSettings
+from reconcilers.loadbalancers.port import (
+    Acknowledgement,
+    CreationNote,
+    NotYet,
+    Proven,
+    Unprovable,
+    Withdrawal,
+)
 
 MARKER = names.METALLB_MARKER
 NOT_READ = "MetalLB in the tenant has not read its pools since the range was taken out"
@@ -66,7 +70,6 @@ _MARKER_ENTRY = re.compile(
 )
 _ENORMOUS = 1 << 62
 _INT64_MAX = (1 << 63) - 1
-_FORGET_SECONDS = 3_600.0
 _SHORT = 300
 
 
@@ -208,102 +211,61 @@ def _short(text: str) -> str:
     return text if len(text) <= _SHORT else f"{text[:_SHORT]}…"
 
 
-@dataclass(slots=True)
-class ReadingWaits:
-    """Waits for a MetalLB that does not show what it has read, for the range of one allocation.
-
-    Each is for one state: the resourceVersion at which the allocation was marked, then uid and
-    generation of our IPAddressPool, or "not served" and 0. A wait is forgotten when it has
-    elapsed, or was not asked for during an hour; the next call starts it anew.
-    """
-
-    _waits: dict[tuple[int, str, int], tuple[float, float]] = field(default_factory=dict)
-    """When each began, and when it was last asked for, in monotonic seconds."""
-
-    def has_elapsed(self, state: tuple[int, str, int], seconds: float, now: float) -> bool:
-        """Return whether so many seconds have passed since the first call with this state.
-
-        Args:
-            state: what is waited for; the first call with it starts its wait.
-            seconds: how long the wait is.
-            now: monotonic seconds.
-        """
-        recent = {one: at for one, at in self._waits.items() if now - at[1] < _FORGET_SECONDS}
-        since, _ = recent.pop(state, (now, now))
-        self._waits = recent
-        if now - since >= seconds:
-            return True
-        recent[state] = (since, now)
-        return False
-
-    def drop(self, state: tuple[int, str, int]) -> None:
-        """Forget the wait for a state."""
-        self._waits.pop(state, None)
-
-
 class Uptake:
-    """Finds out whether MetalLB has read that a range is out of its pool.
+    """Finds out whether the MetalLB of one tenant has read that ranges are out of its pool.
 
     Args:
-        clock: the time, for how long an older MetalLB is given.
-        settings: how long that is, and where MetalLB lives.
+        client: of the tenant.
+        namespace: MetalLB's namespace there.
     """
 
-    def __init__(self, clock: Clock, settings: TenantSettings) -> None:
-        self._clock = clock
-        self._settings = settings
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client = client
+        self._namespace = namespace
 
-    async def missing(  # noqa: PLR0913 - what the answer depends on; the check is the one caller
+    async def acknowledgement(
         self,
-        client: Client,
         pools: Mapping[str, IPAddressPool],
-        mark: int,
+        withdrawal: Withdrawal,
         basis: int,
         owner: Mapping[str, str],
-        *,
-        record: MarkerRecord,
-        waits: ReadingWaits,
-    ) -> str:
-        """Return what is waited for; empty if MetalLB has read that the range is out.
+    ) -> Acknowledgement:
+        """Return whether MetalLB has read its pools since ours was without the ranges.
 
         Args:
-            client: of the tenant.
-            pools: MetalLB's pools as they are now; ours does not have the range.
-            mark: the resourceVersion at which the allocation was marked.
+            pools: MetalLB's pools as they are now; ours does not have the ranges.
+            withdrawal: the ranges.
             basis: every range that was marked at or before this is out of our pool now.
             owner: annotations of the marker that say for whom it is.
-            record: of the creation of a marker, on the allocation.
-            waits: of the allocation.
 
         Raises:
             Conflict: the marker changed since `pools` were read.
             ControllerError: the tenant did not answer.
         """
-        if not await self._counts(client, pools):
-            return self._wait(pools, mark, waits)
+        if not await self._counts(pools):
+            return _unshown(pools, withdrawal.note)
         marker = pools.get(MARKER)
         if marker is not None and not is_ours(marker):
-            return (
+            return NotYet(
                 f"IPAddressPool {MARKER} was not created by this controller: rename or delete it"
             )
         management = owner.get(names.ANNOTATION_PROJECTION_MANAGEMENT, "")
-        step = next_step(pools, mark, basis, management)
+        step = next_step(pools, withdrawal.mark, basis, management)
         if step is Step.DONE:
-            return ""
+            return _may_still_be_created() if withdrawal.note.is_pending else Proven()
         if step is Step.MARK and marker is not None:
-            await self._mark(client, marker, pools, basis, owner)
+            await self._mark(marker, pools, basis, owner)
         elif step is Step.MARK:
-            await self._create(client, pools, basis, owner, record)
-        return await self._not_read(client, pools)
+            await self._create(pools, basis, owner, withdrawal.note)
+        return NotYet(await self._not_read(pools))
 
-    async def _counts(self, client: Client, pools: Mapping[str, IPAddressPool]) -> bool:
+    async def _counts(self, pools: Mapping[str, IPAddressPool]) -> bool:
         """Return whether MetalLB is one that counts the addresses of pools."""
         shown = any(pool.status is not None for pool in pools.values())
-        return shown or await client.served(SERVICE_BGP_STATUS)
+        return shown or await self._client.served(SERVICE_BGP_STATUS)
 
     async def _mark(
         self,
-        client: Client,
         marker: IPAddressPool,
         pools: Mapping[str, IPAddressPool],
         basis: int,
@@ -311,18 +273,17 @@ class Uptake:
     ) -> None:
         """Give the marker another number of addresses."""
         patch = _marker_content(pools, basis, owner)
-        await client.patch(IP_ADDRESS_POOL, Version.from_object(marker), patch)
+        await self._client.patch(IP_ADDRESS_POOL, Version.from_object(marker), patch)
 
     async def _create(
         self,
-        client: Client,
         pools: Mapping[str, IPAddressPool],
         basis: int,
         owner: Mapping[str, str],
-        record: MarkerRecord,
+        note: CreationNote,
     ) -> None:
         """Create the marker, unless the range has no holder any more."""
-        if not await record.begin():
+        if not await note.begin():
             return
         body = _marker_content(pools, basis, owner)
         body["metadata"] |= {
@@ -330,54 +291,37 @@ class Uptake:
             "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY},
         }
         try:
-            created = await client.create(IP_ADDRESS_POOL, self._settings.metallb_namespace, body)
+            created = await self._client.create(IP_ADDRESS_POOL, self._namespace, body)
         except ApiError as error:
             if not isinstance(error, ServerFailure):  # which may have come too late
-                await record.end()
+                await note.end()
             raise
-        if not await record.end():
-            await client.delete(IP_ADDRESS_POOL, Version.from_object(created))
+        if not await note.end():
+            await self._client.delete(IP_ADDRESS_POOL, Version.from_object(created))
 
-    async def _not_read(self, client: Client, pools: Mapping[str, IPAddressPool]) -> str:
-        why = refusal(pools) or await configuration_error(client, self._settings.metallb_namespace)
+    async def _not_read(self, pools: Mapping[str, IPAddressPool]) -> str:
+        why = refusal(pools) or await configuration_error(self._client, self._namespace)
         return f"{NOT_READ}: {why}" if why else NOT_READ
 
-    def end(self, mark: int, waits: ReadingWaits) -> str:
-        """Return what is waited for of a MetalLB whose kinds are not served; empty after a while.
 
-        It may stand still, and hand out what it had read of them as soon as it goes on.
+def _may_still_be_created() -> NotYet:
+    return NotYet(f"another replica may still create IPAddressPool {MARKER}")
 
-        Args:
-            mark: the resourceVersion at which the allocation was marked.
-            waits: of the allocation.
-        """
-        if self._has_elapsed(waits, (mark, "not served", 0)):
-            return ""
-        wait = self._settings.metallb_wait
-        return f"giving MetalLB {wait:g} s to see that its kinds are not served any more"
 
-    def _wait(self, pools: Mapping[str, IPAddressPool], mark: int, waits: ReadingWaits) -> str:
-        """Return what is waited for of a MetalLB that shows nothing; empty after a while.
+def _unshown(pools: Mapping[str, IPAddressPool], note: CreationNote) -> NotYet | Unprovable:
+    """Return the answer for a MetalLB that shows nothing.
 
-        The while begins anew whenever MetalLB cannot use its pools, and with each change of ours:
-        a user may have put the range back for a moment.
-        """
-        pool = pools.get(POOL_NAME)
-        content = (
-            (pool.metadata.uid, pool.metadata.generation or 0) if pool is not None else ("", 0)
-        )
-        state = (mark, *content)
-        why = refusal(pools)
-        if why:
-            waits.drop(state)
-            return f"{NOT_READ}: {why}"
-        if self._has_elapsed(waits, state):
-            return ""
-        wait = self._settings.metallb_wait
-        return f"giving MetalLB {wait:g} s to read its pools: before 0.15 it does not report that"
-
-    def _has_elapsed(self, waits: ReadingWaits, state: tuple[int, str, int]) -> bool:
-        return waits.has_elapsed(state, self._settings.metallb_wait, self._clock.monotonic())
+    The wait begins anew whenever MetalLB cannot use its pools, and with each change of ours: a
+    user may have put the range back for a moment.
+    """
+    why = refusal(pools)
+    if why:
+        return NotYet(f"{NOT_READ}: {why}")
+    if note.is_pending:
+        return _may_still_be_created()
+    pool = pools.get(POOL_NAME)
+    version = (pool.metadata.uid, pool.metadata.generation or 0) if pool is not None else ("", 0)
+    return Unprovable("to read its pools: before 0.15 it does not report that", version)
 
 
 async def configuration_error(client: Client, namespace: str) -> str:

@@ -3,7 +3,7 @@
 It is not if it is the management cluster. If several TenantClusters lead to the same one, one of
 them goes first, and the others wait:
 
-the one that MetalLB's pool there was made for, or whose addresses it has
+the one that the offer of addresses there was made for, or whose addresses it has
 else the oldest, then by namespace and name
 """
 
@@ -13,16 +13,15 @@ from typing_extensions import override
 
 from controller.cache import Cache, Change
 from controller.client import Client
-from controller.errors import NotFound
 from controller.meta import Key
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.resources import IP_ADDRESS_POOL
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteridentity import ClusterIdentity, TenantGuard
-from reconcilers.loadbalancers.metallb.projection import POOL_NAME
+from reconcilers.loadbalancers.ownernotes import owner_of
+from reconcilers.loadbalancers.port import BalancerMemory, LoadBalancerKind
 from reconcilers.tenantclients import TenantUnavailable
-from reconcilers.tenantcluster.ownership.pools import SHARED, holders, owner_of, shared_message
+from reconcilers.tenantcluster.ownership.pools import SHARED, holders, shared_message
 
 IS_MANAGEMENT = "TenantIsManagementCluster"
 """The reason where a kubeconfig leads to the management cluster."""
@@ -35,7 +34,7 @@ class TenantIdentities(TenantGuard):
         management: the identity of the management cluster.
         clusters: the TenantClusters, with the identities that were noted on them.
         allocations: who holds what, for a pool that does not say for whom it was made.
-        metallb_namespace: where MetalLB lives in tenants.
+        kind: the load balancer of tenants.
     """
 
     def __init__(
@@ -43,12 +42,12 @@ class TenantIdentities(TenantGuard):
         management: ClusterIdentity,
         clusters: Cache[TenantCluster],
         allocations: Cache[IPAllocation],
-        metallb_namespace: str,
+        kind: LoadBalancerKind,
     ) -> None:
         self._management = management
         self._allocations = allocations
         self._clusters = clusters
-        self._pool = Key(metallb_namespace, POOL_NAME)
+        self._kind = kind
         self._noted: dict[str, set[Key]] = {}
         for cluster in clusters:
             self._note(Change(None, cluster))
@@ -79,13 +78,11 @@ class TenantIdentities(TenantGuard):
 
     async def _first(self, rivals: Sequence[TenantCluster], client: Client) -> Key:
         """Return which of several clusters that lead to the same one goes first."""
-        try:
-            pool = await client.get(IP_ADDRESS_POOL, self._pool)
-        except NotFound:
-            found = set()
-        else:
-            owner = owner_of(pool)
-            found = {owner} if owner is not None else holders(pool, self._allocations)
+        reading = await self._kind.of(client, BalancerMemory()).read()
+        found: set[Key] = set()
+        for offer in reading.targets.values():
+            owner = owner_of(offer)
+            found |= {owner} if owner is not None else holders(offer, self._allocations)
         standing = [one for one in rivals if one.metadata.key in found]
         return min(standing or rivals, key=_order).metadata.key
 

@@ -1,4 +1,4 @@
-"""For whom an IPAddressPool in a tenant was made, and whether it may be written for another.
+"""For whom an offer of addresses in a tenant was made, and whether it may be written for another.
 
 What we make there names its TenantCluster and its management cluster. What names another one, or
 was made by another tool, is left as it is. Whether another management cluster is gone cannot be
@@ -10,7 +10,6 @@ made by another tool          if it holds nothing but addresses of this TenantCl
                               Butler's own controller does
 """
 
-import re
 from bisect import bisect_right
 from collections.abc import Iterable
 
@@ -18,19 +17,15 @@ from allocator import AddressRange
 from controller.cache import Cache
 from controller.client import Client
 from controller.errors import NotFound
-from controller.meta import Key, Object
+from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
-from reconcilers.api.resources import TENANT_CLUSTER, IPAddressPool
+from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.clusteridentity import is_of_another, management_note, management_of
-from reconcilers.loadbalancers.metallb.projection import (
-    MADE_BY_OTHERS,
-    POOL_NAME,
-    ProjectionBlocked,
-    is_ours,
-)
+from reconcilers.clusteridentity import is_of_another, management_of
+from reconcilers.loadbalancers.ownernotes import owner_of
+from reconcilers.loadbalancers.port import MADE_BY_OTHERS, BalancerBlocked, Offer
 from reconcilers.networkpool.view import HOLDERS_UNKNOWN, describe_unreadable
 from reconcilers.tenantclients import TenantClients
 from reconcilers.tenantcluster.allocations.unreadable_members import (
@@ -42,38 +37,6 @@ SHARED = "TenantShared"
 """The reason where another TenantCluster leads to the same cluster, and goes first."""
 _MOST_ENTRIES = 4_096
 """How many entries of a pool are checked; one with more was not made by any controller."""
-_NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
-_NOTE = re.compile(f"(?P<namespace>{_NAME})/(?P<name>{_NAME})")
-"""What is read of a tenant as `namespace/name`: it goes into the path of a request."""
-
-
-def owner_note(of: TenantCluster | IPAllocation, management: str) -> dict[str, str]:
-    """Return the annotations that say that something was made for a cluster, or for its range.
-
-    Args:
-        of: the cluster, or who has the range.
-        management: the identity of the management cluster; empty if it is not known.
-    """
-    key, uid = of.metadata.key, of.metadata.uid
-    if isinstance(of, IPAllocation):
-        key = of.spec.tenantClusterRef.key
-        uid = of.metadata.annotations.get(names.ANNOTATION_TENANT_UID, "")
-    return {
-        names.ANNOTATION_PROJECTION_OWNER: str(key),
-        names.ANNOTATION_PROJECTION_OWNER_UID: uid,
-        **management_note(management),
-    }
-
-
-def owner_of(obj: Object) -> Key | None:
-    """Return the TenantCluster that something in a tenant was made for; None if it does not say.
-
-    A cluster that was made again under its name goes on with what it had, so the uid does not
-    matter here: it is for people.
-    """
-    noted = obj.metadata.annotations.get(names.ANNOTATION_PROJECTION_OWNER, "")
-    found = _NOTE.fullmatch(noted)
-    return Key(found["namespace"], found["name"]) if found is not None else None
 
 
 def shared_message(first: Key) -> str:
@@ -84,11 +47,11 @@ def shared_message(first: Key) -> str:
     )
 
 
-def elsewhere_message(pool: IPAddressPool) -> str:
+def elsewhere_message(offer: Offer) -> str:
     """Return the sentence for a cluster that waits because of another management cluster."""
     return (
-        f"the management cluster {management_of(pool)} writes IPAddressPool"
-        f" {pool.metadata.name} in the tenant for its TenantCluster {owner_of(pool)} and goes"
+        f"the management cluster {management_of(offer)} writes {offer.kind}"
+        f" {offer.name} in the tenant for its TenantCluster {owner_of(offer)} and goes"
         " first: nothing is written there from here; delete one of the two TenantClusters, or, if"
         " that management cluster is gone for good, take the annotation"
         f" {names.ANNOTATION_PROJECTION_MANAGEMENT} off the pool"
@@ -111,21 +74,21 @@ class PoolClaims:
         self._tenants = tenants
         self._allocations = allocations
 
-    async def require(self, tenant: TenantCluster, pool: IPAddressPool) -> None:
+    async def require(self, tenant: TenantCluster, offer: Offer) -> None:
         """Raise unless `tenant` may write the pool.
 
         Raises:
-            ProjectionBlocked: another one's it is; the message says how to mend that.
+            BalancerBlocked: another one's it is; the message says how to mend that.
             ControllerError: the management cluster did not answer.
         """
         key = tenant.metadata.key
-        owner = owner_of(pool)
-        if is_of_another(pool, await self._tenants.management()):
-            raise ProjectionBlocked(SHARED, elsewhere_message(pool))
+        owner = owner_of(offer)
+        if is_of_another(offer, await self._tenants.management()):
+            raise BalancerBlocked(SHARED, elsewhere_message(offer))
         if owner is None:
-            self._require_unambiguous(key, pool)
+            self._require_unambiguous(key, offer)
         elif owner != key and not await self._is_gone(owner):
-            raise ProjectionBlocked(SHARED, shared_message(owner))
+            raise BalancerBlocked(SHARED, shared_message(owner))
 
     async def _is_gone(self, owner: Key) -> bool:
         """Return whether nothing is left of a cluster; that it is gone is read live."""
@@ -139,49 +102,49 @@ class PoolClaims:
             return missing.reason == "NotFound"
         return False
 
-    def _require_unambiguous(self, key: Key, pool: IPAddressPool) -> None:
-        if is_ours(pool):
-            found = holders(pool, self._allocations)
+    def _require_unambiguous(self, key: Key, offer: Offer) -> None:
+        if offer.is_made_by_us:
+            found = holders(offer, self._allocations)
             if found and key not in found:
-                raise ProjectionBlocked(SHARED, shared_message(min(found)))
+                raise BalancerBlocked(SHARED, shared_message(min(found)))
             if key not in found and self._allocations.unreadable:
-                raise ProjectionBlocked(HOLDERS_UNKNOWN, self._unknown_message(pool))
+                raise BalancerBlocked(HOLDERS_UNKNOWN, self._unknown_message(offer))
             return
-        if not may_be_taken_over(pool, self._allocations.by_index(TENANT_INDEX, str(key))):
-            raise ProjectionBlocked(
+        if not may_be_taken_over(offer, self._allocations.by_index(TENANT_INDEX, str(key))):
+            raise BalancerBlocked(
                 MADE_BY_OTHERS,
-                f"IPAddressPool {POOL_NAME} in the tenant was not created by this controller,"
+                f"{offer.kind} {offer.name} in the tenant was not created by this controller,"
                 " and holds addresses that are not this cluster's, so it is left as it is: move"
-                " them to an IPAddressPool of another name and delete it",
+                f" them to an {offer.kind} of another name and delete it",
             )
 
-    def _unknown_message(self, pool: IPAddressPool) -> str:
+    def _unknown_message(self, offer: Offer) -> str:
         """Return the sentence for a cluster that waits because a holder may not be readable."""
         unreadable = describe_unreadable(unreadable_objects(self._allocations.unreadable))
         return (
-            f"whose addresses IPAddressPool {pool.metadata.name} in the tenant holds is not known:"
+            f"whose addresses {offer.kind} {offer.name} in the tenant holds is not known:"
             f" {unreadable}"
         )
 
 
-def may_be_taken_over(pool: IPAddressPool, members: Iterable[IPAllocation]) -> bool:
+def may_be_taken_over(offer: Offer, members: Iterable[IPAllocation]) -> bool:
     """Return whether a pool that names no owner is ours, or has no addresses but `members`'."""
-    if is_ours(pool):
+    if offer.is_made_by_us:
         return True
-    spans = _spans(pool)
+    spans = _spans(offer)
     held = [span for one in members for span in _held(one)]
-    all_known = bool(spans) and len(spans) == len(pool.spec.addresses)
+    all_known = bool(spans) and len(spans) == len(offer.entries)
     return all_known and all(any(one.contains(span) for one in held) for span in spans)
 
 
-def holders(pool: IPAddressPool, allocations: Iterable[IPAllocation]) -> set[Key]:
+def holders(offer: Offer, allocations: Iterable[IPAllocation]) -> set[Key]:
     """Return the TenantClusters that hold addresses of a pool which does not name its owner.
 
     All allocations are looked at, so the entries of the pool are searched, not tried one by one.
     """
     starts: list[tuple[int, int]] = []
     ends: list[tuple[int, int]] = []
-    for span in sorted(_spans(pool), key=lambda one: (one.family, one.first)):
+    for span in sorted(_spans(offer), key=lambda one: (one.family, one.first)):
         end = (span.family, span.last)
         starts.append((span.family, span.first))
         ends.append(max(end, ends[-1]) if ends else end)
@@ -194,8 +157,8 @@ def holders(pool: IPAddressPool, allocations: Iterable[IPAllocation]) -> set[Key
     return found
 
 
-def _spans(pool: IPAddressPool) -> list[AddressRange]:
-    found = (ranges.parsed_entry(text) for text in pool.spec.addresses[:_MOST_ENTRIES])
+def _spans(offer: Offer) -> list[AddressRange]:
+    found = (ranges.parsed_entry(text) for text in offer.entries[:_MOST_ENTRIES])
     return [span for span in found if span is not None]
 
 

@@ -6,11 +6,15 @@ is lost with the process, which begins each wait anew: rather too long than too 
 
 from dataclasses import dataclass, field
 
-from reconcilers.loadbalancers.metallb.markerrecord import SeenCreations
-from reconcilers.loadbalancers.metallb.uptake import ReadingWaits
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.loadbalancers.port import BalancerMemory
 
 FORGET_SECONDS = 3_600.0
 """Seconds without a check after which an allocation is forgotten."""
+UNRESOLVED_SECONDS = 120.0
+"""How long a record counts: an API server gives up a request after a minute (--request-timeout),
+and the process that sent it gives up before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +31,79 @@ class SecretReads:
 
 
 @dataclass(slots=True)
+class BoundedWaits:
+    """Waits for a balancer that cannot show whether it still hands out the range of an allocation.
+
+    Each is for one state: the resourceVersion at which the allocation was marked, and the version
+    of the offers. A wait is forgotten when it has elapsed, or was not asked for during an hour;
+    the next call starts it anew.
+    """
+
+    _waits: dict[tuple[int, str, int], tuple[float, float]] = field(default_factory=dict)
+    """When each began, and when it was last asked for, in monotonic seconds."""
+
+    def has_elapsed(self, state: tuple[int, str, int], seconds: float, now: float) -> bool:
+        """Return whether so many seconds have passed since the first call with this state.
+
+        Args:
+            state: what is waited for; the first call with it starts its wait.
+            seconds: how long the wait is.
+            now: monotonic seconds.
+        """
+        recent = {one: at for one, at in self._waits.items() if now - at[1] < FORGET_SECONDS}
+        since, _ = recent.pop(state, (now, now))
+        self._waits = recent
+        if now - since >= seconds:
+            return True
+        recent[state] = (since, now)
+        return False
+
+    def clear(self) -> None:
+        """Forget all waits: the balancer may hand out the range after all."""
+        self._waits = {}
+
+
+@dataclass(slots=True)
+class SeenCreations:
+    """Since when records of creations have been seen on one allocation."""
+
+    _seen: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """By record: when it was first seen, and when last, in monotonic seconds."""
+
+    def may_arrive(self, allocation: IPAllocation, now: float) -> bool:
+        """Return whether the creation that is recorded on the allocation may still be under way.
+
+        Args:
+            allocation: the allocation.
+            now: monotonic seconds.
+        """
+        record = allocation.metadata.annotations.get(names.ANNOTATION_MARKER_CREATION)
+        if record is None:
+            return False
+        recent = {one: at for one, at in self._seen.items() if now - at[1] < FORGET_SECONDS}
+        since, _ = recent.get(record, (now, now))
+        recent[record] = since, now
+        self._seen = recent
+        return now - since < UNRESOLVED_SECONDS
+
+
+@dataclass(slots=True)
 class AllocationMemory:
     """What is remembered of one allocation that is being released.
 
     Args:
         checked_at: when it was last checked, in monotonic seconds.
         held_since: since when the tenant of a deleted cluster holds it up; None if it does not.
-        waits: the bounded waits for a MetalLB that does not show what it has read.
-        creations: the records of marker creations that were seen on it.
+        waits: the bounded waits for a balancer that cannot show what it hands out.
+        creations: the records of creations in the tenant that were seen on it.
+        balancer: what the adapter of the balancer remembers of its release.
     """
 
     checked_at: float
     held_since: float | None = None
-    waits: ReadingWaits = field(default_factory=ReadingWaits)
+    waits: BoundedWaits = field(default_factory=BoundedWaits)
     creations: SeenCreations = field(default_factory=SeenCreations)
+    balancer: BalancerMemory = field(default_factory=BalancerMemory)
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
 """Whether a tenant has released a range: checked before the range counts as free again."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from itertools import product, starmap
+from itertools import product
 
 import structlog
 from anyio.lowlevel import checkpoint
@@ -23,32 +23,31 @@ from reconcilers.api.resources import (
     NAMESPACE,
     SERVICE,
     TENANT_CLUSTER,
-    IPAddressPool,
     Service,
 )
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.caches import Caches
-from reconcilers.clusteridentity import is_of_another, management_note
 from reconcilers.conditions import READY
 from reconcilers.ipallocation.release import InUse, ReleaseCheck, Released
-from reconcilers.loadbalancers.metallb.markerrecord import MarkerRecord
-from reconcilers.loadbalancers.metallb.projection import (
-    POOL_NAME,
-    MetalLB,
-    ProjectionBlocked,
-    basis_of,
+from reconcilers.loadbalancers.ownernotes import owner_note
+from reconcilers.loadbalancers.port import (
+    Acknowledgement,
+    LoadBalancerKind,
+    NotYet,
+    Proven,
+    Withdrawal,
 )
-from reconcilers.loadbalancers.metallb.uptake import MOST_ENTRIES, Uptake
 from reconcilers.networkpool.owners import noted_uid
 from reconcilers.networkpool.view import unreadable_near
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import FIRST_PAUSE, LONGEST_PAUSE, TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.allocations.membership import is_foreign
-from reconcilers.tenantcluster.elastic.demand import SERVICES_PER_TURN, addresses, is_ours
+from reconcilers.tenantcluster.elastic.demand import SERVICES_PER_TURN, addresses
 from reconcilers.tenantcluster.ownership.identity import IS_MANAGEMENT
-from reconcilers.tenantcluster.ownership.pools import SHARED, owner_note, owner_of
-from reconcilers.tenantcluster.record.gate import AllocationMemory, SecretReads
+from reconcilers.tenantcluster.ownership.pools import SHARED
+from reconcilers.tenantcluster.record.gate import AllocationMemory, BoundedWaits, SecretReads
 from reconcilers.tenantcluster.record.records import TenantRecords
+from reconcilers.tenantcluster.release.creationnote import AllocationCreationNote
 from reconcilers.tenantcluster.release.teardown import VanishedClusters
 
 Ranges = Sequence[AddressRange]
@@ -70,6 +69,7 @@ class TenantReleaseCheck(ReleaseCheck):
         vanished: TenantClusters that are gone.
         records: what is remembered of each TenantCluster.
         tenants: clients of the tenants.
+        kind: the load balancer of tenants.
         recorder: takes an event when addresses are given back without the tenant's answer.
         clock: the time.
         settings: how long the tenant of a deleted cluster is asked.
@@ -83,6 +83,7 @@ class TenantReleaseCheck(ReleaseCheck):
         records: TenantRecords,
         tenants: TenantClients,
         *,
+        kind: LoadBalancerKind,
         recorder: Recorder,
         clock: Clock,
         settings: TenantSettings,
@@ -97,7 +98,7 @@ class TenantReleaseCheck(ReleaseCheck):
         self._recorder = recorder
         self._clock = clock
         self._settings = settings
-        self._uptake = Uptake(clock, settings)
+        self._kind = kind
 
     @override
     async def check(self, allocation: IPAllocation, mark: int) -> Released | InUse:
@@ -290,7 +291,7 @@ class TenantReleaseCheck(ReleaseCheck):
             why = f"the tenant cannot be asked: {error.message}"
             return InUse(why, is_asked=error.failed_at is None)
         except Conflict:
-            return InUse("MetalLB's pools in the tenant have just changed")
+            return InUse(f"{self._kind.title}'s pools in the tenant have just changed")
 
     async def _read_shared(
         self,
@@ -331,7 +332,7 @@ class TenantReleaseCheck(ReleaseCheck):
     async def _inspect(
         self, client: Client, allocation: IPAllocation, given: Ranges, mark: int
     ) -> Released | InUse:
-        """Read the pools, and after them the Services: one that had an address may still show it.
+        """Read the offers, and after them the Services: one that had an address may still show it.
 
         Args:
             client: of the tenant.
@@ -339,45 +340,43 @@ class TenantReleaseCheck(ReleaseCheck):
             given: its ranges: none is free before all are.
             mark: the resourceVersion at which the allocation was marked.
         """
-        pools: Mapping[str, IPAddressPool] = {}
-        absent = ""
-        try:
-            pools = await MetalLB(client, self._settings.metallb_namespace).pools()
-        except ProjectionBlocked as missing:
-            absent = missing.message
-        pool = pools.get(POOL_NAME)
+        memory = self._memory(allocation)
+        balancer = self._kind.of(client, memory.balancer)
+        reading = await balancer.read()
         management = await self._tenants.management()
-        taken = pool is not None and _is_taken(pool, allocation, management)
-        user = await self._user(client, lambda shown: any(one.contains(shown) for one in given))
+        user = await self._find_user(client, given)
         if user is not None:
             shown = f"Service {user.metadata.key} still shows an address of the range"
             return InUse(shown, by_service=True)
-        memory = self._memory(allocation)
-        is_unresolved = memory.creations.may_arrive(allocation, self._clock.monotonic())
-        if absent:
-            waits = self._uptake.end(mark, memory.waits)
-            return InUse(waits) if waits else Released(absent)
-        if pool is not None and not taken and basis_of(pool) < mark:
-            return InUse("the tenant's MetalLB pool was not written since the deletion")
-        if pool is not None and _holds(pool, given):
-            return InUse("the tenant's MetalLB pool still has the range")
-        # A pool that does not exist is given ranges only after these were read live once more.
-        known = max(mark, self._allocations.position)
-        basis = known if pool is None or taken else basis_of(pool)
-        waits = await self._uptake.missing(
-            client,
-            pools,
-            mark,
-            basis,
-            management_note(management) if taken else owner_note(allocation, management),
-            record=MarkerRecord(self._client, allocation, memory.creations, self._clock),
-            waits=memory.waits,
+        withdrawal = Withdrawal(
+            spans=given,
+            mark=mark,
+            position=max(mark, self._allocations.position),
+            owner=owner_note(allocation, management),
+            note=AllocationCreationNote(self._client, allocation, memory.creations, self._clock),
         )
-        if is_unresolved and not waits:
-            waits = f"another replica may still create IPAddressPool {names.METALLB_MARKER}"
-        return InUse(waits) if waits else Released("the tenant no longer uses the range")
+        return self._judge(await balancer.acknowledgement(reading, withdrawal), mark, memory.waits)
 
-    async def _user(self, client: Client, ours: Callable[[AddressRange], bool]) -> Service | None:
+    def _judge(self, answer: Acknowledgement, mark: int, waits: BoundedWaits) -> Released | InUse:
+        """Return what an answer of the balancer means for the range.
+
+        Args:
+            answer: of the balancer.
+            mark: the resourceVersion at which the allocation was marked.
+            waits: of the allocation, for a balancer that cannot show what it hands out.
+        """
+        if isinstance(answer, Proven):
+            return Released(answer.how)
+        if isinstance(answer, NotYet):
+            waits.clear()
+            return InUse(answer.why, by_service=answer.is_used)
+        seconds, now = self._settings.metallb_wait, self._clock.monotonic()
+        if waits.has_elapsed((mark, *answer.version), seconds, now):
+            return Released(answer.then)
+        return InUse(f"giving {self._kind.title} {seconds:g} s {answer.purpose}")
+
+    async def _find_user(self, client: Client, given: Ranges) -> Service | None:
+        """Return a Service whose address keeps one of the ranges; None if there is none."""
         page = await client.list(SERVICE)
         if page.unreadable:
             raise MalformedAnswer(f"Services that cannot be read: {sorted(page.unreadable)}")
@@ -385,8 +384,9 @@ class TenantReleaseCheck(ReleaseCheck):
         for number, service in enumerate(page.items, 1):
             if number % SERVICES_PER_TURN == 0:
                 await checkpoint()
-            is_served = is_ours(service, self._settings.load_balancer_class)
-            if is_served and any(map(ours, addresses(service))):
+            shown = product(given, addresses(service))
+            is_user = any(span.contains(address) for span, address in shown)
+            if is_user and self._kind.serves(service).keeps_range:
                 return service
         return None
 
@@ -405,15 +405,6 @@ def _succeeds(one: IPAllocation, deleted: IPAllocation) -> bool:
     )
 
 
-def _is_taken(pool: IPAddressPool, allocation: IPAllocation, management: str) -> bool:
-    """Return whether another TenantCluster has taken the pool, of whichever management cluster.
-
-    Then a write by a pass that read it before that conflicts.
-    """
-    mine = {None, allocation.spec.tenantClusterRef.key}
-    return owner_of(pool) not in mine or is_of_another(pool, management)
-
-
 def _was_elsewhere(tenant: TenantCluster, allocation: IPAllocation) -> bool:
     """Return whether the kubeconfig led to another cluster after the allocation was made."""
     moved = tenant.metadata.annotations.get(names.ANNOTATION_TENANT_MOVED)
@@ -428,14 +419,3 @@ def _was_elsewhere(tenant: TenantCluster, allocation: IPAllocation) -> bool:
 
 def _release_anyway() -> Released:
     return Released(f"the TenantCluster carries {names.ANNOTATION_RELEASE_ANYWAY}")
-
-
-def _holds(pool: IPAddressPool, given: Ranges) -> bool:
-    """Return whether a pool has any address of the ranges; a pool that is too large may have."""
-    entries = pool.spec.addresses
-    return len(entries) > MOST_ENTRIES or any(starmap(_overlaps, product(entries, given)))
-
-
-def _overlaps(entry: str, given: AddressRange) -> bool:
-    found = ranges.parsed_entry(entry)
-    return found is None or found.overlaps(given)

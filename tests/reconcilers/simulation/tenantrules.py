@@ -14,15 +14,16 @@ from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.resources import IP_ADDRESS_POOL, IPAddressPool
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.ipallocation.release import InUse, Released
+from reconcilers.loadbalancers.metallb import adapter
 from reconcilers.loadbalancers.metallb import projection as metallb
-from reconcilers.loadbalancers.metallb.projection import MetalLB, Projection
+from reconcilers.loadbalancers.metallb.projection import MetalLB
 from reconcilers.loadbalancers.metallb.uptake import Uptake
+from reconcilers.loadbalancers.port import Projection, Proven
 from reconcilers.tenantcluster import projector
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
 from reconcilers.tenantcluster.elastic.scaler import Scaler
 from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
 from reconcilers.tenantcluster.projector import Projector
-from reconcilers.tenantcluster.release import check
 from reconcilers.tenantcluster.release.check import Ranges, TenantReleaseCheck
 from reconcilers.tenantcluster.release.teardown import VanishedClusters
 from tests.reconcilers.server import Json, Server
@@ -121,16 +122,16 @@ def first_family_asked_for(mp: Patch) -> None:
 def uptake_not_waited_for(mp: Patch) -> None:
     """No check waits until MetalLB has read that a range is not its own any more."""
 
-    async def missing(*_: Any, **__: Any) -> str:
-        return ""
+    async def acknowledgement(*_: Any, **__: Any) -> Proven:
+        return Proven()
 
-    mp.setattr(Uptake, "missing", missing)
+    mp.setattr(Uptake, "acknowledgement", acknowledgement)
 
 
 def pool_not_looked_at(mp: Patch) -> None:
     """No check looks whether the tenant's pool still has the range."""
-    mp.setattr(check, "_overlaps", lambda entry, given: False)
-    mp.setattr(check, "basis_of", lambda pool: 10**9)
+    mp.setattr(adapter, "_overlaps", lambda entry, span: False)
+    mp.setattr(adapter, "basis_of", lambda pool: 10**9)
 
 
 def services_not_looked_at(mp: Patch) -> None:
@@ -139,7 +140,7 @@ def services_not_looked_at(mp: Patch) -> None:
     async def no_user(*_: Any) -> None:
         return None
 
-    mp.setattr(TenantReleaseCheck, "_user", no_user)
+    mp.setattr(TenantReleaseCheck, "_find_user", no_user)
 
 
 def silence_is_consent(mp: Patch) -> None:

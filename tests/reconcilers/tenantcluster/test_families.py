@@ -7,9 +7,9 @@ import pytest
 from allocator import AddressRange
 from reconcilers import ranges
 from reconcilers.ipallocation.release import InUse, Released
-from reconcilers.loadbalancers.metallb.projection import projection
 from reconcilers.tenantcluster.elastic import growth, shrink
 from reconcilers.tenantcluster.elastic.demand import Demand
+from reconcilers.tenantcluster.wantedranges import projection
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.platform import Platform

@@ -1,5 +1,7 @@
 """What `check --tenants` finds wrong in a tenant, from what was read there."""
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 
 from allocator import AddressRange
@@ -15,6 +17,8 @@ from reconcilers.api.resources import (
     ServiceSpec,
     ServiceStatus,
 )
+from reconcilers.loadbalancers.metallb.adapter import stale_configuration
+from reconcilers.loadbalancers.metallb.projection import offer_of
 from reconcilers.tenantcluster.inspection import Inside, findings
 from tests.reconcilers import make
 
@@ -33,6 +37,22 @@ def _service(name: str, ip: str) -> Service:
     return Service(ObjectMeta(name, "default"), status=status)
 
 
+def _inside(
+    pools: Mapping[str, IPAddressPool],
+    *,
+    reported: str = "",
+    services: Sequence[Service] = (),
+    management: str = "",
+) -> Inside:
+    return Inside(
+        title="MetalLB",
+        offers=(offer_of(pools["default-pool"]),),
+        stale=stale_configuration(pools, reported),
+        services=services,
+        management=management,
+    )
+
+
 def _kinds(inside: Inside) -> list[tuple[str, str]]:
     return [(kind, grave) for kind, grave, _ in findings(inside, OURS, SPACES)]
 
@@ -40,25 +60,25 @@ def _kinds(inside: Inside) -> list[tuple[str, str]]:
 def test_nothing_is_wrong_where_all_is_as_it_should_be() -> None:
     pools = {"default-pool": _pool(RIGHT, counted=8), "theirs": _pool("10.99.0.0/24")}
     shown = (_service("ours", "10.40.0.3"), _service("theirs", "10.99.0.3"))
-    assert _kinds(Inside(pools, services=shown)) == []
+    assert _kinds(_inside(pools, services=shown)) == []
 
 
 def test_a_metallb_before_0_15_that_counts_nothing_is_no_finding() -> None:
-    assert _kinds(Inside({"default-pool": _pool(RIGHT)})) == []
+    assert _kinds(_inside({"default-pool": _pool(RIGHT)})) == []
 
 
 def test_addresses_that_metallb_skips_for_buggy_devices_are_no_finding() -> None:
-    assert _kinds(Inside({"default-pool": _pool(RIGHT, counted=7)})) == []
+    assert _kinds(_inside({"default-pool": _pool(RIGHT, counted=7)})) == []
 
 
 def test_a_pool_with_other_addresses_is_found() -> None:
-    assert _kinds(Inside({"default-pool": _pool("10.40.0.0/32")})) == [("TenantDrift", "warning")]
+    assert _kinds(_inside({"default-pool": _pool("10.40.0.0/32")})) == [("TenantDrift", "warning")]
 
 
 def test_a_pool_of_another_cluster_is_found_and_not_called_drift() -> None:
     noted = TracedMeta(annotations={names.ANNOTATION_PROJECTION_OWNER: "team/b"})
     theirs = IPAddressPool(noted, AddressPoolSpec(("10.40.0.8-10.40.0.15",)))
-    ((kind, grave, sentence),) = findings(Inside({"default-pool": theirs}), OURS, SPACES)
+    ((kind, grave, sentence),) = findings(_inside({"default-pool": theirs}), OURS, SPACES)
     assert (kind, grave) == ("TenantShared", "error")
     assert "TenantCluster team/b leads to the same cluster" in sentence
 
@@ -70,10 +90,10 @@ def test_a_pool_of_another_management_cluster_is_found_and_not_called_drift() ->
     }
     noted = TracedMeta(annotations=notes)
     pools = {"default-pool": IPAddressPool(noted, AddressPoolSpec(("10.40.0.8-10.40.0.15",)))}
-    ((kind, grave, sentence),) = findings(Inside(pools, management="uid-2"), OURS, SPACES)
+    ((kind, grave, sentence),) = findings(_inside(pools, management="uid-2"), OURS, SPACES)
     assert (kind, grave) == ("TenantShared", "error")
     assert "management cluster uid-1 writes IPAddressPool" in sentence
-    assert {k for k, _ in _kinds(Inside(pools, management="uid-1"))} == {"TenantDrift"}
+    assert {k for k, _ in _kinds(_inside(pools, management="uid-1"))} == {"TenantDrift"}
 
 
 @pytest.mark.parametrize(
@@ -89,19 +109,19 @@ def test_drift_that_no_controller_corrects_is_reported_as_such(
     entry: str, basis: dict[str, str], becomes: str
 ) -> None:
     pool = IPAddressPool(TracedMeta(annotations=basis), AddressPoolSpec((entry,)))
-    ((kind, _, sentence),) = findings(Inside({"default-pool": pool}), OURS, SPACES)
+    ((kind, _, sentence),) = findings(_inside({"default-pool": pool}), OURS, SPACES)
     assert kind == "TenantDrift"
     assert sentence.endswith(becomes)
 
 
 def test_a_metallb_that_goes_by_a_larger_pool_is_found() -> None:
     pools = {"default-pool": _pool(RIGHT, counted=16)}
-    assert _kinds(Inside(pools)) == [("TenantConfigurationNotRead", "error")]
+    assert _kinds(_inside(pools)) == [("TenantConfigurationNotRead", "error")]
 
 
 def test_pools_that_metallb_cannot_use_are_found_and_named() -> None:
     pools = {"default-pool": _pool(RIGHT), "theirs": _pool("10.40.0.7/32")}
-    [(kind, _, text)] = findings(Inside(pools), OURS, SPACES)
+    [(kind, _, text)] = findings(_inside(pools), OURS, SPACES)
     assert kind == "TenantConfigurationNotRead"
     assert text.endswith("IPAddressPools default-pool and theirs overlap")
 
@@ -109,7 +129,7 @@ def test_pools_that_metallb_cannot_use_are_found_and_named() -> None:
 def test_what_others_set_in_our_pool_is_found() -> None:
     edited = AddressPoolSpec((RIGHT,), autoAssign=False, serviceAllocation={"priority": 1})
     pools = {"default-pool": IPAddressPool(TracedMeta(), edited)}
-    [(kind, grave, text)] = findings(Inside(pools), OURS, SPACES)
+    [(kind, grave, text)] = findings(_inside(pools), OURS, SPACES)
     assert (kind, grave) == ("TenantDrift", "warning")
     assert "autoAssign, serviceAllocation" in text
 
@@ -121,21 +141,21 @@ def test_services_that_wait_for_what_is_not_ours_are_found_and_named() -> None:
         Service(ObjectMeta(name, "default"), spec)
         for name, spec in {"pinned": pinned, "other": other}.items()
     ]
-    inside = Inside({"default-pool": _pool(RIGHT)}, services=waiting)
+    inside = _inside({"default-pool": _pool(RIGHT)}, services=waiting)
     [(kind, grave, text)] = findings(inside, OURS, SPACES)
     assert (kind, grave) == ("TenantServiceWaits", "warning")
     assert "default/pinned has no address: it asks for the address 10.99.0.1" in text
 
 
 def test_metallbs_own_complaint_is_passed_on() -> None:
-    inside = Inside({"default-pool": _pool(RIGHT)}, configuration_error="no such community")
+    inside = _inside({"default-pool": _pool(RIGHT)}, reported="no such community")
     [(_, _, text)] = findings(inside, OURS, SPACES)
     assert text.endswith(": no such community")
 
 
 def test_services_with_addresses_that_are_not_the_tenants_are_found_and_named() -> None:
     shown = [_service(f"s{number}", f"10.40.0.{8 + number}") for number in range(7)]
-    inside = Inside({"default-pool": _pool(RIGHT)}, services=shown)
+    inside = _inside({"default-pool": _pool(RIGHT)}, services=shown)
     [(kind, grave, text)] = findings(inside, OURS, SPACES)
     assert (kind, grave) == ("TenantUsesFreeAddress", "error")
     assert "10.40.0.8 (default/s0), 10.40.0.9 (default/s1)" in text

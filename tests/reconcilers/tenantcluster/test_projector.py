@@ -8,7 +8,7 @@ import pytest
 from controller.errors import NoAnswer, ServerFailure, Unauthorized
 from controller.outcome import Again, Blocked
 from reconcilers.api import names
-from reconcilers.loadbalancers.metallb.projection import projection
+from reconcilers.tenantcluster.wantedranges import projection
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.server import Json, Server

@@ -11,7 +11,7 @@ def test_a_writer_that_overwrites_for_weeks_is_corrected_every_five_minutes() ->
             assert due is not None
             now += due
         upkeep.note_correction("IPAddressPool", "spec.autoAssign", now)
-        upkeep.made.clear()
+        upkeep.corrections.clear()
     assert not upkeep.may_correct("spec.autoAssign", now + LONGEST_PAUSE - 1)
     assert upkeep.contest(now) != ""
     assert upkeep.may_correct("spec.autoAssign", now + LONGEST_PAUSE)

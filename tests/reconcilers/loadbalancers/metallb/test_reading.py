@@ -1,5 +1,7 @@
 """Whether MetalLB has read our pool, where the watch of it shows an older state."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -7,16 +9,13 @@ from controller.cache import Cache
 from controller.client import Client
 from controller.meta import Key
 from reconcilers.api.resources import IP_ADDRESS_POOL, IPAddressPool
-from reconcilers.loadbalancers.metallb.projection import Projection
-from reconcilers.loadbalancers.metallb.reading import MOMENT, Reading, ReadingMemory
-from reconcilers.settings import TenantSettings
+from reconcilers.loadbalancers.metallb.reading import Reading, ReadingMemory
+from reconcilers.loadbalancers.port import MOMENT, Health, Projection
 from tests.clock import VirtualClock
-from tests.reconcilers import make
 from tests.reconcilers.lab import TENANT_KINDS
 from tests.reconcilers.server import Json, Server
 
 HELD = "10.40.0.0-10.40.0.7"
-POOL = Key("metallb-system", "default-pool")
 
 
 def _pool(status: Json | None) -> Json:
@@ -25,29 +24,47 @@ def _pool(status: Json | None) -> Json:
     return pool if status is None else pool | {"status": status}
 
 
+class Watched:
+    """A watch that shows what is in a cache."""
+
+    def __init__(self, cache: Cache[Any]) -> None:
+        self._cache = cache
+
+    def open(self) -> None:
+        """It is open."""
+
+    def get(self, resource: Any, key: Key) -> Any:
+        """Return what the cache has."""
+        return self._cache.get(key)
+
+
+def _reading(server: Server, clock: VirtualClock, cache: Cache[IPAddressPool]) -> Reading:
+    memory = ReadingMemory()
+    return Reading(
+        Client(server), "metallb-system", watched=Watched(cache), clock=clock, memory=memory
+    )
+
+
 @pytest.mark.parametrize("shown", [None, {"availableIPv4": 4}], ids=["nothing", "an old count"])
 async def test_a_watch_that_hears_nothing_new_does_not_make_metallb_look_down(
     shown: Json | None,
 ) -> None:
-    clock, tenant = VirtualClock(), make.tenant(status={"phase": "Ready"})
+    clock = VirtualClock()
     server = Server(clock, (*TENANT_KINDS, "servicebgpstatuses"))
     server.add("ipaddresspools", _pool({"assignedIPv4": 3, "availableIPv4": 5}))
     cache = Cache(IP_ADDRESS_POOL)
     cache.replace([msgspec.convert(_pool(shown), IPAddressPool)], 1)
-    reading = Reading(lambda _: cache.get(POOL), clock, TenantSettings())
-    memory = ReadingMemory()
+    reading = _reading(server, clock, cache)
     for _ in range(2):
-        problem = await reading.problem(Client(server), tenant, Projection((HELD,), 1), memory)
-        assert problem == ""
+        assert await reading.health(Projection((HELD,), 1)) == Health()
         await clock.advance(MOMENT)
 
 
 async def test_what_the_watch_shows_as_read_costs_no_request() -> None:
-    clock, tenant = VirtualClock(), make.tenant(status={"phase": "Ready"})
+    clock = VirtualClock()
     server = Server(clock, TENANT_KINDS)
     cache = Cache(IP_ADDRESS_POOL)
     cache.replace([msgspec.convert(_pool({"availableIPv4": 8}), IPAddressPool)], 1)
-    reading = Reading(lambda _: cache.get(POOL), clock, TenantSettings())
-    wanted, memory = Projection((HELD,), 1), ReadingMemory()
-    assert await reading.problem(Client(server), tenant, wanted, memory) == ""
+    reading = _reading(server, clock, cache)
+    assert await reading.health(Projection((HELD,), 1)) == Health()
     assert server.requests == []

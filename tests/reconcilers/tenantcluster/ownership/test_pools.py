@@ -10,7 +10,9 @@ from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.resources import IPAddressPool
-from reconcilers.tenantcluster.ownership.pools import holders, owner_of
+from reconcilers.loadbalancers.metallb.projection import offer_of
+from reconcilers.loadbalancers.ownernotes import owner_of
+from reconcilers.tenantcluster.ownership.pools import holders
 from tests.reconcilers import make
 
 
@@ -35,7 +37,7 @@ def test_the_holders_of_an_address_of_any_entry_are_found_and_no_other(seed: int
         for number in range(8)
     ]
     spans = [AddressRange.parse(*entry) for entry in entries]
-    assert holders(pool, allocations) == {
+    assert holders(offer_of(pool), allocations) == {
         one.spec.tenantClusterRef.key
         for one in allocations
         if (held := ranges.held(one)) is not None and any(map(held.overlaps, spans))

@@ -1,18 +1,18 @@
-"""Record in the management cluster that the marker is about to be created in a tenant.
+"""Record in the management cluster that an object is about to be created in a tenant.
 
-A process may die between creating the marker and checking that the holder of the range is still
-there. If the cluster is torn down in between, nothing in the management cluster leads to the new
-marker. So the creation is recorded on the IPAllocation before, at exactly the version that a live
-read showed, and the record is removed after that check. An IPAllocation with a record is not
-released, so its TenantCluster stays, and its teardown deletes the marker.
+An adapter may need an object of its own in a tenant, to prove that a range is out. A process may
+die between creating it and checking that the holder of the range is still there. If the cluster is
+torn down in between, nothing in the management cluster leads to the new object. So the creation is
+recorded on the IPAllocation before, at exactly the version that a live read showed, and the record
+is removed after that check. An IPAllocation with a record is not released, so its TenantCluster
+stays, and its teardown deletes the object.
 
 The record of a process that died stays. It counts until no request of that process can arrive any
 more.
 """
 
-from dataclasses import dataclass, field
-
 import structlog
+from typing_extensions import override
 
 from controller.client import Client
 from controller.clock import Clock
@@ -21,41 +21,14 @@ from controller.meta import Version
 from reconcilers.api import names
 from reconcilers.api.ipallocation import RELEASED, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION
-
-UNRESOLVED_SECONDS = 120.0
-"""How long a record counts: an API server gives up a request after a minute (--request-timeout),
-and the process that sent it gives up before."""
-_FORGET_SECONDS = 3_600.0
+from reconcilers.loadbalancers.port import CreationNote
+from reconcilers.tenantcluster.record.gate import SeenCreations
 
 _log = structlog.get_logger(__name__)
 
 
-@dataclass(slots=True)
-class SeenCreations:
-    """Since when records of creations have been seen on one allocation."""
-
-    _seen: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """By record: when it was first seen, and when last, in monotonic seconds."""
-
-    def may_arrive(self, allocation: IPAllocation, now: float) -> bool:
-        """Return whether the creation that is recorded on the allocation may still be under way.
-
-        Args:
-            allocation: the allocation.
-            now: monotonic seconds.
-        """
-        record = allocation.metadata.annotations.get(names.ANNOTATION_MARKER_CREATION)
-        if record is None:
-            return False
-        recent = {one: at for one, at in self._seen.items() if now - at[1] < _FORGET_SECONDS}
-        since, _ = recent.get(record, (now, now))
-        recent[record] = since, now
-        self._seen = recent
-        return now - since < UNRESOLVED_SECONDS
-
-
-class MarkerRecord:
-    """The record of one creation, on the IPAllocation that needs the marker.
+class AllocationCreationNote(CreationNote):
+    """The record of one creation, on the IPAllocation that needs the object.
 
     Args:
         client: of the management cluster.
@@ -71,10 +44,17 @@ class MarkerRecord:
         self._client = client
         self._allocation = allocation
         self._creations = creations
+        self._is_pending = creations.may_arrive(allocation, clock.monotonic())
         self._value = ""
 
+    @property
+    @override
+    def is_pending(self) -> bool:
+        return self._is_pending
+
+    @override
     async def begin(self) -> bool:
-        """Record that the marker is about to be created.
+        """Record that the object is about to be created.
 
         Returns:
             False if that must not be: the IPAllocation is gone or released, was written meanwhile,
@@ -90,15 +70,16 @@ class MarkerRecord:
             return False
         except ControllerError as error:
             # Not the tenant's failure, for which it would be left alone a while.
-            _log.info("cannot record the creation of the marker", error=str(error))
+            _log.info("cannot record a creation in the tenant", error=str(error))
             return False
         return True
 
+    @override
     async def end(self) -> bool:
         """Remove the record.
 
         Returns:
-            False if the marker has to go: the IPAllocation is gone or released, or could not be
+            False if the object has to go: the IPAllocation is gone or released, or could not be
             read. One that was only written meanwhile keeps the record.
         """
         try:
@@ -112,7 +93,7 @@ class MarkerRecord:
         except NotFound:
             return False
         except ControllerError as error:
-            _log.info("cannot remove the record of the marker's creation", error=str(error))
+            _log.info("cannot remove the record of a creation in the tenant", error=str(error))
             return False
         return True
 

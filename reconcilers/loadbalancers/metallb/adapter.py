@@ -1,0 +1,317 @@
+"""MetalLB behind the port of load balancers.
+
+One IPAddressPool holds the ranges of a tenant. That MetalLB acts on a pool without a range is
+proven by another pool, the marker; before 0.15 MetalLB cannot show it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product, starmap
+
+from typing_extensions import override
+
+from allocator import AddressRange
+from controller.cache import Change
+from controller.client import Client
+from controller.clock import Clock
+from controller.errors import NotFound
+from controller.meta import Object
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.resources import (
+    IP_ADDRESS_POOL,
+    L2_ADVERTISEMENT,
+    IPAddressPool,
+    L2Advertisement,
+    Service,
+)
+from reconcilers.clusteridentity import is_of_another, management_note
+from reconcilers.loadbalancers.metallb.advertisement import Advertiser
+from reconcilers.loadbalancers.metallb.corrections import Upkeep
+from reconcilers.loadbalancers.metallb.projection import (
+    NOT_INSTALLED,
+    POOL_NAME,
+    MetalLB,
+    basis_of,
+    is_ours,
+    offer_of,
+)
+from reconcilers.loadbalancers.metallb.reading import Reading, ReadingMemory
+from reconcilers.loadbalancers.metallb.services import view_service
+from reconcilers.loadbalancers.metallb.uptake import (
+    MOST_ENTRIES,
+    Uptake,
+    configuration_error,
+    counted,
+    refusal,
+    remove_marker,
+)
+from reconcilers.loadbalancers.ownernotes import owner_of
+from reconcilers.loadbalancers.port import (
+    CONTESTED,
+    Acknowledgement,
+    BalancerBlocked,
+    BalancerMemory,
+    BalancerReading,
+    Confirm,
+    Correction,
+    Health,
+    HealthState,
+    LoadBalancer,
+    LoadBalancerKind,
+    NotYet,
+    Offer,
+    Permit,
+    Projection,
+    ServiceView,
+    Unprovable,
+    WatchedKind,
+    WatchedOffers,
+    Withdrawal,
+)
+from reconcilers.settings import TenantSettings
+
+
+@dataclass(frozen=True, slots=True)
+class PoolReading(BalancerReading):
+    """MetalLB's pools in a tenant.
+
+    Args:
+        pools: all of them, by name.
+    """
+
+    pools: Mapping[str, IPAddressPool] = field(default_factory=dict)
+
+
+class MetalLBBalancer(LoadBalancer):
+    """The MetalLB of one tenant.
+
+    Args:
+        client: of the tenant.
+        namespace: MetalLB's namespace there.
+        memory: of the tenant.
+        watched: what we write there, as a watch shows it; None if nothing is watched.
+        clock: the time.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        *,
+        memory: BalancerMemory,
+        watched: WatchedOffers | None,
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._upkeep = memory.of(Upkeep)
+        self._watched = watched
+        self._clock = clock
+        self._uptake = Uptake(client, namespace)
+        self._reading = Reading(
+            client, namespace, watched=watched, clock=clock, memory=memory.of(ReadingMemory)
+        )
+
+    @override
+    async def read(self) -> PoolReading:
+        try:
+            pools = await self._metallb().pools()
+        except BalancerBlocked as missing:
+            return PoolReading({}, missing.message)
+        targets = {name: offer_of(pool) for name, pool in pools.items() if name == POOL_NAME}
+        return PoolReading(targets, pools=pools)
+
+    @override
+    async def project(self, wanted: Projection, confirm: Confirm, permit: Permit) -> None:
+        self._upkeep.begin()
+        await self._metallb().project(wanted, confirm, permit)
+        if wanted.entries:
+            if self._watched is not None:
+                self._watched.open()
+            await self._advertiser().advertise(wanted)
+
+    @override
+    async def overwrite(self, wanted: Projection, position: int, permit: Permit) -> Offer | None:
+        metallb = self._metallb()
+        live = await metallb.pool()
+        if live is None or basis_of(live) <= position:
+            return None
+        await permit(offer_of(live))
+        await metallb.overwrite(live, wanted)
+        if wanted.entries:
+            await self._advertiser().advertise(wanted)
+        return offer_of(live)
+
+    @override
+    async def acknowledgement(
+        self, reading: BalancerReading, withdrawal: Withdrawal
+    ) -> Acknowledgement:
+        assert isinstance(reading, PoolReading), "the reading is of another kind of balancer"
+        if not reading.is_served:
+            # It may stand still, and hand out what it had read as soon as it goes on.
+            purpose = "to see that its kinds are not served any more"
+            return Unprovable(purpose, ("not served", 0), reading.missing)
+        pool = reading.pools.get(POOL_NAME)
+        is_taken = pool is not None and _is_taken(pool, withdrawal)
+        if pool is not None and not is_taken and basis_of(pool) < withdrawal.mark:
+            return NotYet("the tenant's MetalLB pool was not written since the deletion")
+        if pool is not None and _holds(pool, withdrawal.spans):
+            return NotYet("the tenant's MetalLB pool still has the range")
+        # A pool that does not exist is given ranges only after these were read live once more.
+        basis = withdrawal.position if pool is None or is_taken else basis_of(pool)
+        owner = withdrawal.owner
+        if is_taken:
+            owner = management_note(owner.get(names.ANNOTATION_PROJECTION_MANAGEMENT, ""))
+        return await self._uptake.acknowledgement(reading.pools, withdrawal, basis, owner)
+
+    @override
+    async def health(self, wanted: Projection) -> Health:
+        health = await self._reading.health(wanted) if wanted.entries else Health()
+        contest = self._upkeep.contest(self._clock.monotonic())
+        return Health(HealthState.CONTESTED, CONTESTED, contest) if contest else health
+
+    @override
+    async def find_stale(self, reading: BalancerReading) -> str | None:
+        assert isinstance(reading, PoolReading), "the reading is of another kind of balancer"
+        reported = await configuration_error(self._client, self._namespace)
+        return stale_configuration(reading.pools, reported)
+
+    @override
+    async def remove(self, management: str) -> None:
+        try:
+            await remove_marker(self._client, self._namespace, management)
+        except NotFound:
+            return
+
+    def _metallb(self) -> MetalLB:
+        return MetalLB(self._client, self._namespace, self._upkeep, self._clock.monotonic())
+
+    def _advertiser(self) -> Advertiser:
+        now = self._clock.monotonic()
+        return Advertiser(self._client, self._namespace, self._upkeep, now)
+
+
+class MetalLBKind(LoadBalancerKind):
+    """MetalLB.
+
+    Args:
+        clock: the time.
+        settings: where MetalLB lives in tenants, and which class of Services it serves.
+    """
+
+    title = "MetalLB"
+    missing_reason = NOT_INSTALLED
+
+    def __init__(self, clock: Clock, settings: TenantSettings) -> None:
+        self._clock = clock
+        self._namespace = settings.metallb_namespace
+        self._class = settings.load_balancer_class
+
+    @property
+    @override
+    def watches(self) -> Sequence[WatchedKind]:
+        kept = (
+            (IP_ADDRESS_POOL, names.METALLB_POOL),
+            (L2_ADVERTISEMENT, names.METALLB_ADVERTISEMENT),
+        )
+        return [
+            WatchedKind(
+                resource, self._namespace, f"metadata.name={name}", is_concerned, may_be_edited
+            )
+            for resource, name in kept
+        ]
+
+    @override
+    def of(
+        self, client: Client, memory: BalancerMemory, watched: WatchedOffers | None = None
+    ) -> MetalLBBalancer:
+        return MetalLBBalancer(
+            client, self._namespace, memory=memory, watched=watched, clock=self._clock
+        )
+
+    @override
+    def serves(self, service: Service) -> ServiceView:
+        return view_service(service, self._class)
+
+    @override
+    def due_in(self, memory: BalancerMemory) -> float | None:
+        now = self._clock.monotonic()
+        due = (memory.of(Upkeep).due_in(now), memory.of(ReadingMemory).due_in(now))
+        return min((seconds for seconds in due if seconds is not None), default=None)
+
+    @override
+    def take_corrections(self, memory: BalancerMemory) -> Sequence[Correction]:
+        upkeep = memory.of(Upkeep)
+        corrections, upkeep.corrections = upkeep.corrections, []
+        return corrections
+
+
+def is_concerned(obj: Object) -> bool:
+    """Return whether an object in a tenant is one of those that we write."""
+    return obj.metadata.name in {names.METALLB_POOL, names.METALLB_ADVERTISEMENT}
+
+
+def may_be_edited(change: Change[IPAddressPool] | Change[L2Advertisement]) -> bool:
+    """Return whether a change is one of what we write, or shows that MetalLB has read it.
+
+    How many addresses of the pool are in use changes with every Service.
+    """
+    return _written(change.old) != _written(change.new)
+
+
+def _written(obj: IPAddressPool | L2Advertisement | None) -> object:
+    """Return what we write of an object; None if it does not exist."""
+    if obj is None:
+        return None
+    read = counted(obj.status) if isinstance(obj, IPAddressPool) else None
+    return (obj.metadata.uid, is_ours(obj), obj.spec, read)
+
+
+def _is_taken(pool: IPAddressPool, withdrawal: Withdrawal) -> bool:
+    """Return whether another TenantCluster has taken the pool, of whichever management cluster.
+
+    Then a write by a pass that read it before that conflicts.
+    """
+    owner = owner_of(pool)
+    if owner is not None and str(owner) != withdrawal.owner[names.ANNOTATION_PROJECTION_OWNER]:
+        return True
+    management = withdrawal.owner.get(names.ANNOTATION_PROJECTION_MANAGEMENT, "")
+    return is_of_another(pool, management)
+
+
+def _holds(pool: IPAddressPool, spans: Iterable[AddressRange]) -> bool:
+    """Return whether a pool has any address of the ranges; a pool that is too large may have."""
+    entries = pool.spec.addresses
+    return len(entries) > MOST_ENTRIES or any(starmap(_overlaps, product(entries, spans)))
+
+
+def _overlaps(entry: str, span: AddressRange) -> bool:
+    parsed = ranges.parsed_entry(entry)
+    return parsed is None or parsed.overlaps(span)
+
+
+def stale_configuration(pools: Mapping[str, IPAddressPool], reported: str) -> str | None:
+    """Return why MetalLB hands out addresses by an older configuration than the stored one.
+
+    Args:
+        pools: all of them, by name.
+        reported: what MetalLB itself says is wrong; empty if nothing is.
+
+    Returns:
+        The cause, empty if it is not known; None if nothing shows that it does.
+    """
+    why = refusal(pools) or reported
+    pool = pools.get(POOL_NAME)
+    return why if why or (pool is not None and not _counts_all(pool)) else None
+
+
+def _counts_all(pool: IPAddressPool) -> bool:
+    """Return whether the counters in a pool's status fit the addresses in its spec.
+
+    They may be lower: with avoidBuggyIPs, MetalLB leaves addresses out. If they are higher,
+    MetalLB still serves an older spec. True, too, if the status has no counters.
+    """
+    spans = [ranges.parsed_entry(entry) for entry in pool.spec.addresses]
+    count = counted(pool.status)
+    return count is None or count <= sum(span.size for span in spans if span is not None)

@@ -1,0 +1,42 @@
+"""The annotations that say for whom something in a tenant was made."""
+
+import re
+
+from controller.meta import Key, Object
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.clusteridentity import management_note
+
+_NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
+_NOTE = re.compile(f"(?P<namespace>{_NAME})/(?P<name>{_NAME})")
+"""What is read of a tenant as `namespace/name`: it goes into the path of a request."""
+
+
+def owner_note(of: TenantCluster | IPAllocation, management: str) -> dict[str, str]:
+    """Return the annotations that say that something was made for a cluster, or for its range.
+
+    Args:
+        of: the cluster, or who has the range.
+        management: the identity of the management cluster; empty if it is not known.
+    """
+    key, uid = of.metadata.key, of.metadata.uid
+    if isinstance(of, IPAllocation):
+        key = of.spec.tenantClusterRef.key
+        uid = of.metadata.annotations.get(names.ANNOTATION_TENANT_UID, "")
+    return {
+        names.ANNOTATION_PROJECTION_OWNER: str(key),
+        names.ANNOTATION_PROJECTION_OWNER_UID: uid,
+        **management_note(management),
+    }
+
+
+def owner_of(obj: Object) -> Key | None:
+    """Return the TenantCluster that something in a tenant was made for; None if it does not say.
+
+    A cluster that was made again under its name goes on with what it had, so the uid does not
+    matter here: it is for people.
+    """
+    noted = obj.metadata.annotations.get(names.ANNOTATION_PROJECTION_OWNER, "")
+    found = _NOTE.fullmatch(noted)
+    return Key(found["namespace"], found["name"]) if found is not None else None

@@ -1,0 +1,422 @@
+"""The load balancer of a tenant, as the pass, the release check and the commands see it.
+
+An adapter implements this for a backend, in a package beside this module. `LoadBalancerKind` is
+what needs no client: Services are judged out of a watch. A `LoadBalancer` is made for one tenant
+and one pass or check, with the tenant's client and the adapter's own memory of that tenant. It
+decides nothing about IPAllocations: the caller passes ranges and gets findings.
+
+A balancer raises BalancerBlocked, Conflict, and what the tenant fails to answer.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol, TypeVar
+
+from allocator import AddressRange
+from controller.cache import Change
+from controller.client import Client
+from controller.meta import Key, Object, ObjectMeta
+from controller.resource import Resource
+from reconcilers.api.resources import Service
+
+K = TypeVar("K", bound=Object)
+T = TypeVar("T")
+
+BEHIND = "Behind"
+"""The reason when another replica has just written: try again soon."""
+CONTESTED = "Contested"
+"""The reason while another writer keeps changing what we write."""
+MADE_BY_OTHERS = "PoolMadeByOthers"
+"""The reason where another tool made the offer that would be ours."""
+OTHER_CLASS = "OtherClass"
+"""The reason where a Service is of another load-balancer class."""
+MOMENT = 10.0
+"""For how many seconds a balancer that was ready is believed to be about to read its offers."""
+
+
+class BalancerBlocked(Exception):
+    """The tenant answers, but its balancer cannot be given what it should have now.
+
+    Args:
+        reason: CamelCase word for a condition.
+        message: a sentence for people.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """What the tenant should hold, as one reader of the management cluster sees it.
+
+    Args:
+        entries: the ranges, each `start-end`.
+        basis: the position of the cache that they were read from.
+        needed: the lowest basis at which every marked range is left out.
+        owner: annotations that say for which TenantCluster it is.
+    """
+
+    entries: tuple[str, ...]
+    basis: int
+    needed: int = 0
+    owner: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """An object in a tenant that makes addresses available there, whoever made it.
+
+    Args:
+        metadata: of the object; its annotations say for whom it was made.
+        kind: of the object.
+        entries: its ranges as the object has them; an entry may be unreadable.
+        is_made_by_us: whether this controller made it.
+        basis: the position that its content was computed from; 0 if it does not say.
+        edited: fields that others have set in it.
+    """
+
+    metadata: ObjectMeta
+    kind: str
+    entries: tuple[str, ...]
+    is_made_by_us: bool
+    basis: int = 0
+    edited: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The object's name."""
+        return self.metadata.name
+
+
+@dataclass(frozen=True, slots=True)
+class BalancerReading:
+    """What was read of a tenant's balancer; an adapter adds to it what it judges by.
+
+    Args:
+        targets: the offers that a projection would write, by name, also those made by others.
+        missing: why there are none, if the tenant does not serve the backend's kinds; else empty.
+    """
+
+    targets: Mapping[str, Offer]
+    missing: str = ""
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the tenant serves the backend's kinds."""
+        return not self.missing
+
+
+Confirm = Callable[[], Awaitable[Projection]]
+"""Reads live from the management cluster what the tenant should hold."""
+Permit = Callable[[Offer], Awaitable[None]]
+"""Raises BalancerBlocked if an offer that is there must not be written."""
+
+
+class CreationNote(Protocol):
+    """A note on an IPAllocation that an object is about to be created in its tenant for it.
+
+    An object that a process creates late, after the tenant was torn down, would stay for good. So
+    an adapter that needs one to prove a withdrawal begins the note before, and ends it after.
+    """
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a creation that another process noted may still be under way."""
+        ...
+
+    async def begin(self) -> bool:
+        """Note the creation; return False if nothing must be created."""
+        ...
+
+    async def end(self) -> bool:
+        """Remove the note; return False if the object that was created has to go."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """Ranges of one IPAllocation that have to be out of a tenant's balancer.
+
+    Args:
+        spans: the ranges.
+        mark: the resourceVersion at which their release began.
+        position: a position of the cache, at or above `mark`, that leaves them out.
+        owner: annotations that say for whom an object in the tenant is made.
+        note: precedes the creation of an object in the tenant.
+    """
+
+    spans: Sequence[AddressRange]
+    mark: int
+    position: int
+    owner: Mapping[str, str]
+    note: CreationNote
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """The balancer cannot hand out the ranges any more.
+
+    Args:
+        how: how that is known, as a sentence.
+    """
+
+    how: str = "the tenant no longer uses the range"
+
+
+@dataclass(frozen=True, slots=True)
+class NotYet:
+    """The balancer may hand out the ranges; the caller waits as long as it takes.
+
+    Args:
+        why: what is waited for.
+        is_used: whether the balancer itself counts a user of the ranges.
+    """
+
+    why: str
+    is_used: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unprovable:
+    """The backend cannot show whether it may; the caller waits a bounded time.
+
+    Args:
+        purpose: what the time is for, as the end of "giving ... 10 s".
+        version: of the offers; another version begins the wait anew.
+        then: what counts as the reason once the time has passed.
+    """
+
+    purpose: str
+    version: tuple[str, int]
+    then: str = "the tenant no longer uses the range"
+
+
+Acknowledgement = Proven | NotYet | Unprovable
+
+
+class HealthState(Enum):
+    """Whether a balancer works by what was projected.
+
+    RUNNING: it does, or it cannot show it.
+    NOT_READING: it has not read its offers as they stand.
+    CONTESTED: another writer keeps changing what we write.
+    """
+
+    RUNNING = "Running"
+    NOT_READING = "NotReading"
+    CONTESTED = "Contested"
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether a balancer works by what was projected.
+
+    Args:
+        state: whether it does.
+        reason: CamelCase word for a condition; empty while it runs.
+        message: a sentence for people; empty while it runs.
+        since: since when it is not reading, in monotonic seconds.
+    """
+
+    state: HealthState = HealthState.RUNNING
+    reason: str = ""
+    message: str = ""
+    since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """An edit by others that was undone in a tenant.
+
+    Args:
+        kind: of the object.
+        description: the object, its fields and their writer.
+    """
+
+    kind: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why no address of ours can serve a Service, however many there were.
+
+    Args:
+        reason: CamelCase word for a condition.
+        asks: what the Service asks for, as a sentence's end.
+    """
+
+    reason: str
+    asks: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceView:
+    """A Service as the backend sees it.
+
+    Args:
+        keeps_range: whether an address that the Service shows keeps its range.
+        obstacle: why no address of ours can serve it, apart from its families; None if one can.
+        sharing_key: Services with one key may share an address; empty if it has none.
+    """
+
+    keeps_range: bool
+    obstacle: Obstacle | None = None
+    sharing_key: str = ""
+
+
+class BalancerMemory:
+    """What an adapter remembers of one tenant: an object of each of its own classes."""
+
+    def __init__(self) -> None:
+        self._parts: dict[type, object] = {}
+
+    def of(self, part: type[T]) -> T:
+        """Return the object of a class; create it at the first use."""
+        known = self._parts.get(part)
+        if not isinstance(known, part):
+            known = self._parts[part] = part()
+        return known
+
+
+class WatchedOffers(Protocol):
+    """What an adapter writes in one tenant, as a watch shows it."""
+
+    def open(self) -> None:
+        """Watch the tenant from now on, if the number of watches allows it."""
+        ...
+
+    def get(self, resource: Resource[K], key: Key) -> K | None:
+        """Return an object; None if there is none, or no watch."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedKind:
+    """Objects that an adapter writes in tenants, which are watched for edits by others.
+
+    Args:
+        resource: their kind.
+        namespace: where they are; empty for all.
+        fields: a field selector.
+        is_concerned: whether an object is one of them.
+        may_matter: whether a change is one of what we write, or of what the backend has read.
+    """
+
+    resource: Resource[Any]
+    namespace: str
+    fields: str
+    is_concerned: Callable[[Object], bool]
+    may_matter: Callable[[Change[Any]], bool]
+
+
+class LoadBalancer(Protocol):
+    """The load balancer in one tenant."""
+
+    async def read(self) -> BalancerReading:
+        """Read all offers live. What it proves is older than anything that is read afterwards."""
+        ...
+
+    async def project(self, wanted: Projection, confirm: Confirm, permit: Permit) -> None:
+        """Make the tenant hold what `wanted` says, writing only what differs.
+
+        An offer that is missing is created without effect, confirmed, and then filled. A range
+        that came or went is written at once; an edit by others is written back ever less often.
+
+        Args:
+            wanted: from the cache.
+            confirm: asked after an offer was created, and before it is given its ranges.
+            permit: asked of an offer that is there before it is written.
+
+        Raises:
+            BalancerBlocked: the backend is missing, an offer is not ours, or a newer view has
+                written.
+            Conflict: an offer changed since it was read.
+            ControllerError: the tenant did not answer.
+        """
+        ...
+
+    async def overwrite(self, wanted: Projection, position: int, permit: Permit) -> Offer | None:
+        """Write `wanted` over offers with a basis above `position`, which a lost history wrote.
+
+        Returns:
+            What was overwritten; None if no offer has such a basis.
+        """
+        ...
+
+    async def acknowledgement(
+        self, reading: BalancerReading, withdrawal: Withdrawal
+    ) -> Acknowledgement:
+        """Return whether the balancer has acted on offers without the ranges of a withdrawal.
+
+        It is judged by `reading` alone, from "written since the mark" on; then the next step of
+        the proof may be written. Asked only if no Service shows an address of the ranges.
+        """
+        ...
+
+    async def health(self, wanted: Projection) -> Health:
+        """Return whether the balancer works by `wanted`, which was just projected."""
+        ...
+
+    async def find_stale(self, reading: BalancerReading) -> str | None:
+        """Return why addresses are handed out by an older configuration than the stored one.
+
+        Returns:
+            The cause, empty if it is not known; None if nothing shows that they are.
+        """
+        ...
+
+    async def remove(self, management: str) -> None:
+        """Delete our objects that are not offers, after everything was released.
+
+        Args:
+            management: the identity of the management cluster; empty if it is not known.
+        """
+        ...
+
+
+class LoadBalancerKind(Protocol):
+    """A backend: what is known of it without a client of a tenant."""
+
+    @property
+    def title(self) -> str:
+        """Its name in messages."""
+        ...
+
+    @property
+    def missing_reason(self) -> str:
+        """The reason of a condition where the tenant does not serve the backend's kinds."""
+        ...
+
+    @property
+    def watches(self) -> Sequence[WatchedKind]:
+        """What is watched in a tenant."""
+        ...
+
+    def of(
+        self, client: Client, memory: BalancerMemory, watched: WatchedOffers | None = None
+    ) -> LoadBalancer:
+        """Return the balancer of one tenant.
+
+        Args:
+            client: of the tenant.
+            memory: the adapter's own, of that tenant.
+            watched: what is watched there; None if nothing is.
+        """
+        ...
+
+    def serves(self, service: Service) -> ServiceView:
+        """Return a Service as the backend sees it."""
+        ...
+
+    def due_in(self, memory: BalancerMemory) -> float | None:
+        """Return in how many seconds to look at the balancer again; None for never."""
+        ...
+
+    def take_corrections(self, memory: BalancerMemory) -> Sequence[Correction]:
+        """Return the edits by others that were undone since the last call."""
+        ...

@@ -1,0 +1,39 @@
+"""Which ranges a tenant's load balancer should hold, by the tenant's allocations."""
+
+from collections.abc import Iterable, Sequence
+
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
+from reconcilers.loadbalancers.port import Projection
+
+
+def projection(members: Sequence[IPAllocation], position: int) -> Projection:
+    """Return what the tenant of `members` should hold.
+
+    Ranges that are being given back are left out. The order is that of creation, so that what
+    is handed out first stays first; the ranges of one allocation are in its own order.
+    """
+    balancers = [a for a in members if a.spec.type == names.TYPE_LOADBALANCER]
+    given = [a for a in balancers if a.status.phase == ALLOCATED and not a.releasing]
+    entries = [
+        f"{found.start_text}-{found.end_text}"
+        for one in sorted(given, key=_age)
+        for found in ranges.all_held(one)
+    ]
+    return Projection(tuple(entries), position, latest_mark(balancers))
+
+
+def latest_mark(allocations: Iterable[IPAllocation]) -> int:
+    """Return the lowest basis at which every marked range of these is left out."""
+    marks = [
+        one.metadata.revision
+        for one in allocations
+        if one.spec.type == names.TYPE_LOADBALANCER and one.releasing and ranges.held(one)
+    ]
+    return max(marks, default=0)
+
+
+def _age(allocation: IPAllocation) -> tuple[str, str]:
+    created = allocation.metadata.creationTimestamp
+    return (created.isoformat() if created else "", allocation.metadata.name)
