@@ -11,8 +11,7 @@ from reconcilers.conditions import READY
 from reconcilers.health.conditions import finding_of_condition
 from reconcilers.tenantclients import UNREACHABLE
 from reconcilers.tenantcluster.conditionorder import PASSING
-from reconcilers.tenantcluster.elastic.fixedsize import LOAD_BALANCER_SIZED
-from reconcilers.tenantcluster.status import DEMAND_MET, NETWORK_READY
+from reconcilers.tenantcluster.status import DEMAND_MET, LOAD_BALANCER_SIZED, NETWORK_READY
 
 BUILT_SOON = timedelta(minutes=10)
 """How long the first build of a cluster may take before it is reported."""

@@ -2,8 +2,7 @@
 
 from controller.conditions import Condition, find
 from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
-from reconcilers.tenantcluster.elastic.fixedsize import LOAD_BALANCER_SIZED
-from reconcilers.tenantcluster.status import DEMAND_MET, NETWORK_READY
+from reconcilers.tenantcluster.status import DEMAND_MET, LOAD_BALANCER_SIZED, NETWORK_READY
 
 PASSING = {"Growing", "Shrinking", "Reconciling", "Behind", "MetalLBInstalling"}
 """Reasons of conditions that turn by themselves within moments."""

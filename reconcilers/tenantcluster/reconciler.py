@@ -58,8 +58,8 @@ from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.allocations.requests import AllocationState
 from reconcilers.tenantcluster.allocations.unreadable_members import unreadable_members
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
-from reconcilers.tenantcluster.elastic.fixedsize import LOAD_BALANCER_SIZED
-from reconcilers.tenantcluster.elastic.resizer import ElasticMemory, Resized, Resizer
+from reconcilers.tenantcluster.elastic.observation import ElasticMemory
+from reconcilers.tenantcluster.elastic.resizer import Resized, Resizer
 from reconcilers.tenantcluster.networkstatus import (
     added_ranges,
     network_status,
@@ -79,6 +79,7 @@ from reconcilers.tenantcluster.provider import (
 )
 from reconcilers.tenantcluster.record.records import TenantRecord, TenantRecords
 from reconcilers.tenantcluster.release.teardown import Teardown, VanishedClusters
+from reconcilers.tenantcluster.status import LOAD_BALANCER_SIZED
 from reconcilers.wording import count_noun
 
 NAMING_SECONDS = 600.0

@@ -30,6 +30,7 @@ from reconcilers.tenantcluster.networkstatus import status_change
 
 NETWORK_READY = "NetworkReady"
 DEMAND_MET = "LoadBalancerDemandMet"
+LOAD_BALANCER_SIZED = "LoadBalancerSized"
 TENANT_IDENTIFIED = "TenantIdentified"
 UNREADABLE_ALLOCATION = "UnreadableAllocation"
 """The reason while an allocation of the cluster cannot be read."""

@@ -17,9 +17,9 @@ from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
 from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.balancerwatch import BalancerWatches
 from reconcilers.tenantcluster.corrections import CorrectionReports
+from reconcilers.tenantcluster.elastic.marked import MarkedReleaser
+from reconcilers.tenantcluster.elastic.observation import SizeObserver
 from reconcilers.tenantcluster.elastic.resizer import Resizer
-from reconcilers.tenantcluster.elastic.scaler import Scaler
-from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
 from reconcilers.tenantcluster.ownership.pools import PoolClaims
 from reconcilers.tenantcluster.projector import Projector
 from reconcilers.tenantcluster.provider import Providers
@@ -83,15 +83,13 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
     services = TenantServices(caches.clusters, tenants, clock, settings.tenant)
     offers = BalancerWatches(kind, caches.clusters, tenants, clock, settings.tenant)
     logged = StateLog()
-    scaler = Scaler(
-        client, caches, requester, logged=logged, clock=clock, settings=settings.tenant
-    )
     resizer = Resizer(
         client,
         allocations,
         tenants=tenants,
         services=services,
-        scaler=scaler,
+        observer=SizeObserver(caches, requester, clock, settings.tenant),
+        requester=requester,
         releaser=MarkedReleaser(client, allocations, release, metrics),
         logged=logged,
         clock=clock,

@@ -228,17 +228,23 @@ class Requester:
 
     async def move_growth(
         self, current: CurrentCluster, provider: ProviderConfig, grown: Iterable[IPAllocation]
-    ) -> None:
+    ) -> frozenset[str]:
         """Delete growth requests that are stuck and that another pool fits now.
+
+        Returns:
+            The uids of the deleted requests.
 
         Raises:
             Conflict: one changed, or the cluster did.
             ControllerError: a write failed.
         """
         increment = provider.spec.networking.sizing.growthIncrement
+        moved = set()
         for allocation in grown:
             count = count_in_any_pool(allocation.spec.count or increment)
-            await self._move_if_stuck(current, provider, count, allocation)
+            if await self._move_if_stuck(current, provider, count, allocation):
+                moved.add(allocation.metadata.uid)
+        return frozenset(moved)
 
     def is_stuck(self, request: IPAllocation) -> bool:
         """Return whether the pool of a request refused it, or does not serve any."""
@@ -308,13 +314,18 @@ class Requester:
         provider: ProviderConfig,
         count: Callable[[NetworkPool], int],
         existing: IPAllocation,
-    ) -> None:
-        """Delete a request of ours that is stuck if another pool fits it now."""
+    ) -> bool:
+        """Delete a request of ours that is stuck if another pool fits it now.
+
+        Returns:
+            Whether it was deleted.
+        """
         if not self.is_stuck(existing):
-            return
+            return False
         if not self._planner.should_move(current.tenant, provider, count, existing):
-            return
+            return False
         fields = release_fields(existing, "another pool has room for it now")
         _log.info("request withdrawn", **fields)
         await note_moving(current, existing)
         await self._client.delete(IP_ALLOCATION, Version.from_object(existing))
+        return True

@@ -2,13 +2,13 @@
 
 1. labels are repaired, in every mode
 2. the tenant's Services, from a watch or read now
-3. growth and shrink                                                  scaler.py
+3. growth and shrink                                decisions.py, then changes.py
 4. marks of shrink are withdrawn where a Service uses the range       shrink.py
 5. after the projection, what is marked and released is deleted       shrink.py
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import structlog
 
@@ -29,12 +29,17 @@ from reconcilers.networkpool.owners import noted_uid
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import UNAUTHORIZED, UNREACHABLE, TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.allocations.membership import members, repairs
+from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
-from reconcilers.tenantcluster.elastic.demand import WaitingTimes
-from reconcilers.tenantcluster.elastic.fixedsize import LOAD_BALANCER_SIZED
-from reconcilers.tenantcluster.elastic.scaler import Scaler
-from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
-from reconcilers.tenantcluster.networkstatus import RefusedGrowth, ServicesSeen
+from reconcilers.tenantcluster.elastic.changes import carry_out
+from reconcilers.tenantcluster.elastic.decisions import (
+    QUOTA_EXCEEDED,
+    decide_size,
+    describe_size,
+)
+from reconcilers.tenantcluster.elastic.marked import MarkedReleaser
+from reconcilers.tenantcluster.elastic.observation import ElasticMemory, SizeObserver
+from reconcilers.tenantcluster.networkstatus import AddressUsers, RefusedGrowth, ServicesSeen
 from reconcilers.tenantcluster.projector import is_behind
 from reconcilers.tenantcluster.services import TenantServices
 
@@ -72,25 +77,6 @@ class Resized:
     offered: frozenset[str] = frozenset()
 
 
-@dataclass(slots=True)
-class ElasticMemory:
-    """What is remembered of the size of one tenant. Times are monotonic seconds.
-
-    Args:
-        in_place_since: since when MetalLB in the tenant has what it should have, as far as this
-            process knows; None while it does not.
-        in_pool_since: since when the range of each allocation has stood in the tenant's pool, by
-            the allocation's uid.
-        is_refused: whether the tenant refused the last projection.
-        waiting: since when Services wait for an address.
-    """
-
-    in_place_since: float | None = None
-    in_pool_since: dict[str, float] = field(default_factory=dict)
-    is_refused: bool = False
-    waiting: WaitingTimes = field(default_factory=WaitingTimes)
-
-
 class Resizer:
     """Keeps the number of a tenant's addresses in line with its Services.
 
@@ -99,7 +85,8 @@ class Resizer:
         allocations: its IPAllocations, indexed by TenantCluster.
         tenants: clients of the tenants.
         services: the Services of tenants.
-        scaler: grows and shrinks.
+        observer: reads what the size is decided from.
+        requester: creates allocations.
         releaser: gives back what shrink has marked.
         logged: the states of tenants that were logged.
         clock: the time.
@@ -113,7 +100,8 @@ class Resizer:
         *,
         tenants: TenantClients,
         services: TenantServices,
-        scaler: Scaler,
+        observer: SizeObserver,
+        requester: Requester,
         releaser: MarkedReleaser,
         logged: StateLog,
         clock: Clock,
@@ -123,7 +111,8 @@ class Resizer:
         self._allocations = allocations
         self._tenants = tenants
         self._services = services
-        self._scaler = scaler
+        self._observer = observer
+        self._requester = requester
         self._releaser = releaser
         self._logged = logged
         self._clock = clock
@@ -154,17 +143,18 @@ class Resizer:
         except TenantUnavailable as error:
             _log.debug("cannot read the tenant's Services, skipping", error=error.message)
             return Resized(unavailable=error if error.reason in _NO_WAY_IN else None)
-        settling = self._settling(memory)
-        now = self._clock.monotonic()
-        in_pool = {uid: now - since for uid, since in memory.in_pool_since.items()}
-        scaled = await self._scaler.scale(
-            current,
-            provider,
-            services,
-            waiting=memory.waiting,
-            in_place=settling <= 0,
-            in_pool=in_pool,
+        facts = await self._observer.observe(tenant, provider, services, memory)
+        change = decide_size(facts)
+        created = await carry_out(
+            change,
+            facts,
+            current=current,
+            provider=provider,
+            client=self._client,
+            requester=self._requester,
         )
+        report = describe_size(facts, change, created)
+        self._log_quota(tenant.metadata.key, report.demand)
         await self._label_platform(tenant, services)
         await self.withdraw_used(tenant)
         offered = frozenset(
@@ -172,25 +162,22 @@ class Resizer:
             for one in members(self._allocations, tenant)
             if one.status.phase == ALLOCATED and not one.releasing
         )
-        due = [] if scaled.due_in is None else [scaled.due_in]
-        if not scaled.finding.status and settling > 0:
-            due.append(settling)
+        waiting = len(facts.waiting_long) + facts.demand.unexamined
         return Resized(
-            findings=tuple(filter(None, (scaled.finding, scaled.size))),
-            obsolete=() if scaled.size is not None else (LOAD_BALANCER_SIZED,),
-            due_in=min(due, default=None),
-            services=scaled.services,
-            refused=scaled.refused,
+            findings=report.findings,
+            obsolete=report.obsolete,
+            due_in=report.due_in,
+            services=ServicesSeen(waiting, AddressUsers(facts.demand.users)),
+            refused=report.refused,
             offered=offered,
         )
 
-    def _settling(self, memory: ElasticMemory) -> float:
-        """Return for how many seconds unused addresses may still help waiting Services.
-
-        They may until MetalLB has had them as long as a Service has to wait.
-        """
-        after, since = self._settings.growth_after, memory.in_place_since
-        return after if since is None else after - (self._clock.monotonic() - since)
+    def _log_quota(self, key: Key, finding: Finding) -> None:
+        """Log that the quota stops growth, if that is new."""
+        if finding.reason != QUOTA_EXCEEDED:
+            self._logged.end(key, QUOTA_EXCEEDED)
+        elif self._logged.begin(key, QUOTA_EXCEEDED, finding.message):
+            _log.info("elastic IPAM growth blocked by quota", tenant=str(key), why=finding.message)
 
     async def note_projected(
         self,
@@ -228,7 +215,8 @@ class Resizer:
         before = memory.in_pool_since
         memory.in_pool_since = {uid: before.get(uid, now) for uid in offered}
         if memory.is_refused:
-            await self._scaler.forget_unserved(current)
+            if names.ANNOTATION_GROWN_IN_VAIN in current.tenant.metadata.annotations:
+                await current.annotate({names.ANNOTATION_GROWN_IN_VAIN: None})
             memory.is_refused = False
 
     async def withdraw_used(self, tenant: TenantCluster) -> None:

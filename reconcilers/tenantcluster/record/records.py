@@ -16,7 +16,7 @@ from controller.meta import Key
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.loadbalancers.metallb.installation.installer import InstallationMemory
 from reconcilers.tenantclients import TenantAccess, TenantAccesses
-from reconcilers.tenantcluster.elastic.resizer import ElasticMemory
+from reconcilers.tenantcluster.elastic.observation import ElasticMemory
 from reconcilers.tenantcluster.projector import ProjectionMemory
 from reconcilers.tenantcluster.record.gate import GateMemory
 

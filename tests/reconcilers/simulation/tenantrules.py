@@ -21,8 +21,8 @@ from reconcilers.loadbalancers.metallb.uptake import Uptake
 from reconcilers.loadbalancers.port import Projection, Proven
 from reconcilers.tenantcluster import projector
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
-from reconcilers.tenantcluster.elastic.scaler import Scaler
-from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
+from reconcilers.tenantcluster.elastic import changes
+from reconcilers.tenantcluster.elastic.marked import MarkedReleaser
 from reconcilers.tenantcluster.projector import Projector
 from reconcilers.tenantcluster.release.check import Ranges, TenantReleaseCheck
 from reconcilers.tenantcluster.release.teardown import VanishedClusters
@@ -225,7 +225,7 @@ def marks_stay(mp: Patch) -> None:
 
     mp.setattr(MarkedReleaser, "_release_one", conclude)
     mp.setattr(MarkedReleaser, "withdraw_used", nothing)
-    mp.setattr(Scaler, "_withdraw_marks", nothing)
+    mp.setattr(changes, "withdraw_marks", nothing)
 
 
 def pools_deleted_blindly(mp: Patch) -> None:

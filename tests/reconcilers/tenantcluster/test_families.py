@@ -7,13 +7,14 @@ import pytest
 from allocator import AddressRange
 from reconcilers import ranges
 from reconcilers.ipallocation.release import InUse, Released
-from reconcilers.tenantcluster.elastic import growth, shrink
+from reconcilers.tenantcluster.elastic.decisions import Disuse, measure_disuse, measure_supply
 from reconcilers.tenantcluster.elastic.demand import Demand
 from reconcilers.tenantcluster.wantedranges import projection
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.platform import Platform
 from tests.reconcilers.server import Server
+from tests.reconcilers.tenantcluster.elastic.facts import range_facts, size_facts
 
 SECOND: dict[str, Any] = {"cidr": "fd00::/120"}
 PREFER = {"ipFamilyPolicy": "PreferDualStack"}
@@ -188,20 +189,19 @@ def test_a_tenant_is_exhausted_when_one_of_its_families_is() -> None:
 
 
 def test_what_a_range_of_two_families_supplies_is_what_is_left_of_the_scarcer() -> None:
-    tenant, grown = make.tenant(), _both("team-a-lb-1")
     for used, supplied, in_flight in (
         ((), 2, 1),
         (("fd00::",), 1, 0),
         (("fd00::", "fd00::1"), 0, 0),
         (("10.40.0.0", "fd00::"), 1, 0),
     ):
-        have = growth.supply(
-            [grown], tenant, _used(*used), in_place=True, size=lambda one: growth.size_of(one, 1)
-        )
-        assert (have.addresses, have.allocations, have.held) == (supplied, in_flight, 2)
+        facts = size_facts([range_facts(_both("team-a-lb-1"))], demand=_used(*used))
+        supply = measure_supply(facts)
+        assert (supply.addresses, supply.allocations) == (supplied, in_flight)
+        assert facts.held_until_gone == 2
 
 
 @pytest.mark.parametrize("address", ["10.40.0.1", "fd00::1"])
 def test_an_address_of_either_family_keeps_both(address: str) -> None:
-    disuse = shrink.disuse(_both("team-a-lb-1"), _used(address), make.EPOCH, 600, 30, 99)
-    assert disuse == shrink.Disuse(None, None)
+    part = range_facts(_both("team-a-lb-1"))
+    assert measure_disuse(size_facts([part], demand=_used(address)), part) == Disuse(None, None)

@@ -1,4 +1,4 @@
-"""The arithmetic of growth and the memory of what was in vain, as functions of what was seen."""
+"""When an elastic tenant grows and what is out of use, as functions of what was seen."""
 
 from datetime import timedelta
 
@@ -7,78 +7,115 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator import AddressRange
-from controller.meta import ObjectMeta
 from reconcilers.api import names
-from reconcilers.api.resources import (
-    Ingress,
-    LoadBalancerStatus,
-    Service,
-    ServiceSpec,
-    ServiceStatus,
-)
+from reconcilers.settings import TenantSettings
 from reconcilers.tenantcluster.allocations import membership
-from reconcilers.tenantcluster.elastic import demand, growth, shrink
-from reconcilers.tenantcluster.elastic.demand import Demand, WaitingTimes
-from reconcilers.tenantcluster.elastic.growth import Growth, Supply
-from reconcilers.tenantcluster.elastic.unserved_growth import LIMIT, UnservedGrowth
+from reconcilers.tenantcluster.elastic import demand
+from reconcilers.tenantcluster.elastic.decisions import (
+    MOST_UNSERVED,
+    Supply,
+    UnservedGrowth,
+    decide_growth,
+    measure_disuse,
+    measure_supply,
+)
+from reconcilers.tenantcluster.elastic.demand import WaitingTimes
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
+from tests.reconcilers.tenantcluster.elastic.facts import load_balancer, range_facts, size_facts
 
-NUMBERS = st.integers(0, 40)
+NUMBERS = st.integers(0, 20)
 
 
-def _service(
-    name: str = "web", *ips: str, seconds: float = 0.0, cls: str | None = None
-) -> Service:
-    created = make.EPOCH + timedelta(seconds=seconds)
-    shown = tuple(Ingress(ip=ip) for ip in ips)
-    return Service(
-        ObjectMeta(name=name, namespace="default", uid=f"uid-{name}", creationTimestamp=created),
-        ServiceSpec(type="LoadBalancer", loadBalancerClass=cls),
-        ServiceStatus(LoadBalancerStatus(shown)),
+def _grows(
+    wanted: int,
+    *sizes: int,
+    increment: int = 1,
+    quota: int | None = None,
+    in_flight: int = 8,
+    held: int = 0,
+) -> tuple[int, bool]:
+    """Return how many allocations a tenant adds, and whether the quota forbids more.
+
+    Args:
+        wanted: addresses that Services wait for.
+        sizes: addresses in each growth request.
+        increment: addresses in one growth allocation.
+        quota: the most load-balancer addresses.
+        in_flight: the most growth allocations that no Service uses.
+        held: addresses in the first range, which Services use.
+    """
+    last = held - 1
+    first = make.allocation("team-a-lb", held=("10.40.0.0", f"10.40.0.{last}")) if held else None
+    parts = [range_facts(first, is_growth=False)] if first is not None else []
+    parts += [
+        range_facts(make.allocation(f"team-a-lb-{number}", size=size))
+        for number, size in enumerate(sizes, 1)
+    ]
+    using = [load_balancer(f"used{number}", f"10.40.0.{number}") for number in range(held)]
+    waiting = [load_balancer(f"waits{number}") for number in range(wanted)]
+    settings = TenantSettings(growth_in_flight=in_flight)
+    growth = decide_growth(
+        size_facts(parts, [*using, *waiting], settings=settings, increment=increment, quota=quota)
     )
+    assert growth.obstacle is None
+    return growth.create, growth.is_over_quota
 
 
 @pytest.mark.parametrize(
-    ("wanted", "have", "increment", "quota", "in_flight", "expected"),
+    ("wanted", "sizes", "held", "increment", "quota", "in_flight", "expected"),
     [
-        (1, Supply(0, 0, 2), 1, None, 8, Growth(1)),
-        (3, Supply(0, 0, 2), 2, None, 8, Growth(2)),
-        (3, Supply(1, 1, 3), 1, None, 8, Growth(2)),
-        (3, Supply(3, 2, 3), 1, None, 8, Growth(0)),
-        (1, Supply(5, 1, 3), 1, None, 8, Growth(0)),
-        (5, Supply(0, 0, 2), 1, None, 3, Growth(3)),
-        (5, Supply(2, 2, 2), 1, None, 3, Growth(1)),
-        (3, Supply(0, 0, 2), 2, 4, 8, Growth(1, over_quota=True)),
-        (1, Supply(0, 0, 7), 2, 8, 8, Growth(0, over_quota=True)),
-        (1, Supply(0, 0, 9), 1, 8, 8, Growth(0, over_quota=True)),
-        (1, Supply(0, 0, 7), 1, 8, 8, Growth(1)),
+        (1, (), 2, 1, None, 8, (1, False)),
+        (3, (), 2, 2, None, 8, (2, False)),
+        (3, (1,), 2, 1, None, 8, (2, False)),
+        (3, (1, 2), 0, 1, None, 8, (0, False)),
+        (1, (5,), 0, 1, None, 8, (0, False)),
+        (5, (), 2, 1, None, 3, (3, False)),
+        (5, (1, 1), 0, 1, None, 3, (1, False)),
+        (3, (), 2, 2, 4, 8, (1, True)),
+        (1, (), 7, 2, 8, 8, (0, True)),
+        (1, (), 9, 1, 8, 8, (0, True)),
+        (1, (), 7, 1, 8, 8, (1, False)),
     ],
 )
 def test_how_many_allocations_are_added(
-    wanted: int, have: Supply, increment: int, quota: int | None, in_flight: int, expected: Growth
+    wanted: int,
+    sizes: tuple[int, ...],
+    held: int,
+    increment: int,
+    quota: int | None,
+    in_flight: int,
+    expected: tuple[int, bool],
 ) -> None:
-    assert growth.decide(wanted, have, increment, quota, in_flight) == expected
+    options = {"increment": increment, "quota": quota, "in_flight": in_flight, "held": held}
+    assert _grows(wanted, *sizes, **options) == expected  # type: ignore[arg-type]
 
 
 @given(
-    NUMBERS, NUMBERS, NUMBERS, NUMBERS, st.integers(1, 9), st.integers(1, 60), st.integers(1, 9)
+    st.integers(1, 20),
+    st.lists(st.integers(1, 9), max_size=6),
+    NUMBERS,
+    st.integers(1, 9),
+    st.integers(1, 60),
+    st.integers(1, 9),
 )
 def test_growth_covers_what_is_missing_and_never_more_than_is_allowed(
-    wanted: int, unused: int, flying: int, held: int, increment: int, quota: int, in_flight: int
+    wanted: int, sizes: list[int], held: int, increment: int, quota: int, in_flight: int
 ) -> None:
-    plan = growth.decide(wanted, Supply(unused, flying, held), increment, quota, in_flight)
-    assert plan.number == 0 or held + plan.number * increment <= quota
-    assert plan.number == 0 or flying + plan.number <= in_flight
-    missing = max(0, wanted - unused)
-    assert (plan.number - 1) * increment < missing or plan.number == 0, "not one too many"
-    if not plan.over_quota and flying + plan.number < in_flight:
-        assert plan.number * increment >= missing
+    number, is_over_quota = _grows(
+        wanted, *sizes, increment=increment, quota=quota, in_flight=in_flight, held=held
+    )
+    assert number == 0 or held + sum(sizes) + number * increment <= quota
+    assert number == 0 or len(sizes) + number <= in_flight
+    missing = max(0, wanted - sum(sizes))
+    assert (number - 1) * increment < missing or number == 0, "not one too many"
+    if not is_over_quota and len(sizes) + number < in_flight:
+        assert number * increment >= missing
 
 
 def test_supply_counts_growth_in_flight_and_the_quota_counts_all_that_is_not_gone() -> None:
     role = {names.LABEL_ROLE: "growth"}
-    found = Demand(frozenset(demand.addresses(_service("a", "10.40.0.8"))), ())
+    using = [load_balancer("a", "10.40.0.8")]
     members = [
         make.allocation("team-a-lb", held=("10.40.0.0", "10.40.0.1")),
         make.allocation("team-a-lb-1", held=("10.40.0.8", "10.40.0.9"), labels=role),
@@ -96,20 +133,19 @@ def test_supply_counts_growth_in_flight_and_the_quota_counts_all_that_is_not_gon
             labels=role,
             deletionTimestamp="2026-01-01T00:00:00Z",
         ),
-        make.allocation("nodes", kind="nodes", size=5),
     ]
 
-    def supply(in_place: bool) -> Supply:
-        return growth.supply(
-            members,
-            make.tenant(),
-            found,
-            in_place=in_place,
-            size=lambda one: growth.size_of(one, 8),
-        )
-
-    assert supply(True) == Supply(addresses=5, allocations=2, held=12)
-    assert supply(False) == Supply(addresses=7, allocations=2, held=12), "not installed yet"
+    parts = [
+        range_facts(allocation, is_growth=allocation.metadata.name != "team-a-lb")
+        for allocation in members
+    ]
+    in_place = size_facts(parts, using)
+    assert measure_supply(in_place) == Supply(addresses=7, allocations=3), (
+        "the mark can be withdrawn"
+    )
+    assert in_place.held_until_gone == 12
+    not_installed_yet = size_facts(parts, using, settling=1.0)
+    assert measure_supply(not_installed_yet) == Supply(addresses=9, allocations=3)
 
 
 def test_growth_names_use_the_lowest_free_index_and_avoid_others() -> None:
@@ -157,44 +193,48 @@ def test_disuse_takes_ten_minutes_and_an_age_of_ten_minutes(
     notes = {}
     if idle is not None:
         notes[names.ANNOTATION_IDLE_SINCE] = (now + timedelta(seconds=idle)).isoformat()
-    one = make.allocation(
+    grown = make.allocation(
         "team-a-lb-1", held=("10.40.0.0", "10.40.0.1"), age=-created, annotations=notes
     )
-    shown = demand.addresses(_service("a", "10.40.0.1")) if used else ()
-    disuse = shrink.disuse(one, Demand(frozenset(shown), ()), now, 600, 30, -created)
-    assert (disuse.over, disuse.due_in) == (over, due)
+    services = [load_balancer("a", "10.40.0.1")] if used else []
+    part = range_facts(grown, in_pool=-created)
+    disuse = measure_disuse(size_facts([part], services), part)
+    assert (disuse.is_over, disuse.due_in) == (over, due)
 
 
 def test_a_range_that_is_not_in_the_pool_is_not_out_of_use() -> None:
-    one = make.allocation("team-a-lb-1", held=("10.40.0.0", "10.40.0.1"), age=3_600)
-    disuse = shrink.disuse(one, Demand(frozenset(), ()), make.EPOCH, 600, 30, None)
-    assert (disuse.remember, disuse.due_in) == (None, 30)
+    grown = make.allocation("team-a-lb-1", held=("10.40.0.0", "10.40.0.1"), age=3_600)
+    part = range_facts(grown, in_pool=None)
+    disuse = measure_disuse(size_facts([part]), part)
+    assert (disuse.since, disuse.due_in) == (None, 30)
 
 
 def test_a_range_that_is_used_again_is_no_longer_idle() -> None:
     notes = {names.ANNOTATION_IDLE_SINCE: "2025-12-31T23:00:00+00:00"}
-    one = make.allocation("team-a-lb-1", held=("10.40.0.0", "10.40.0.1"), annotations=notes)
-    found = Demand(frozenset(demand.addresses(_service("a", "10.40.0.0"))), ())
-    assert shrink.disuse(one, found, make.EPOCH, 600, 30, 60).remember is None
+    part = range_facts(
+        make.allocation("team-a-lb-1", held=("10.40.0.0", "10.40.0.1"), annotations=notes)
+    )
+    services = [load_balancer("a", "10.40.0.0")]
+    assert measure_disuse(size_facts([part], services), part).since is None
 
 
 def test_a_pool_is_exhausted_when_statuses_show_every_address_of_it() -> None:
     held = [AddressRange.parse("10.40.0.0", "10.40.0.1")]
-    services = [_service("a", "10.40.0.0"), _service("b", "10.9.9.9")]
+    services = [load_balancer("a", "10.40.0.0"), load_balancer("b", "10.9.9.9")]
     assert not demand.demand_of(services, "", {4}).exhausts(held)
-    services.append(_service("c", "10.40.0.1", cls="other"))
+    services.append(load_balancer("c", "10.40.0.1", cls="other"))
     assert not demand.demand_of(services, "", {4}).exhausts(held), "another class proves nothing"
-    services.append(_service("d", "10.40.0.0", "10.40.0.1"))
+    services.append(load_balancer("d", "10.40.0.0", "10.40.0.1"))
     assert demand.demand_of(services, "", {4}).exhausts(held)
     assert demand.demand_of([], "", {4}).exhausts([]), "a pool without addresses has none left"
 
 
 def test_waiting_counts_from_creation_unless_the_service_was_seen_not_to_wait() -> None:
     waiting = WaitingTimes()
-    old, new = _service("old", seconds=-100), _service("new", seconds=5)
+    old, new = load_balancer("old", seconds=-100), load_balancer("new", seconds=5)
     assert waiting.update([old], make.EPOCH) == {"uid-old": 100.0}
     later = make.EPOCH + timedelta(seconds=10)
-    lost = _service("lost", seconds=-500)
+    lost = load_balancer("lost", seconds=-500)
     assert waiting.update([old, new, lost], later) == {
         "uid-old": 110.0,
         "uid-new": 5.0,
@@ -204,23 +244,23 @@ def test_waiting_counts_from_creation_unless_the_service_was_seen_not_to_wait() 
 
 def test_a_tenants_clock_that_is_ahead_makes_no_service_wait_longer() -> None:
     waiting = WaitingTimes()
-    ahead = _service("ahead", seconds=3600)
+    ahead = load_balancer("ahead", seconds=3600)
     assert waiting.update([ahead], make.EPOCH) == {"uid-ahead": 0.0}
     assert waiting.update([ahead], make.EPOCH + timedelta(seconds=30)) == {"uid-ahead": 30.0}
 
 
 def test_growth_that_helped_no_service_is_remembered_until_more_is_in_use() -> None:
-    odd = _service("odd")
-    reported = UnservedGrowth(0, frozenset()).updated([odd], 2)
-    assert reported.text is not None
+    odd = load_balancer("odd")
+    reported = UnservedGrowth().updated([odd], 2)
+    assert reported.annotation is not None
     read = UnservedGrowth.from_tenant(
-        make.tenant(annotations={names.ANNOTATION_GROWN_IN_VAIN: reported.text})
+        make.tenant(annotations={names.ANNOTATION_GROWN_IN_VAIN: reported.annotation})
     )
     assert read == reported
     assert read.covers(odd, 2)
     assert read.covers(odd, 1)
     assert not read.covers(odd, 3)
-    assert not read.covers(_service("other"), 2)
+    assert not read.covers(load_balancer("other"), 2)
 
 
 @pytest.mark.parametrize("text", ["", "x", "x:y", ":", "²:a"])
@@ -228,11 +268,11 @@ def test_an_annotation_that_cannot_be_parsed_counts_as_empty(text: str) -> None:
     found = UnservedGrowth.from_tenant(
         make.tenant(annotations={names.ANNOTATION_GROWN_IN_VAIN: text})
     )
-    assert found == UnservedGrowth(0, frozenset())
+    assert found == UnservedGrowth()
 
 
 def test_the_annotation_of_growth_that_did_not_help_is_bounded() -> None:
-    reported = UnservedGrowth(0, frozenset()).updated(
-        [_service(f"s{n}") for n in range(LIMIT + 50)], 1
+    reported = UnservedGrowth().updated(
+        [load_balancer(f"s{n}") for n in range(MOST_UNSERVED + 50)], 1
     )
-    assert len(reported.text or "") < 10 * LIMIT + 20
+    assert len(reported.annotation or "") < 10 * MOST_UNSERVED + 20

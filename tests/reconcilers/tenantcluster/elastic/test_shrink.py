@@ -1,17 +1,20 @@
 """What is out of use is given back, and what did not help is not grown again."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from controller.errors import NoAnswer
 from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.tenantcluster.elastic.decisions import Disuse, decide_size, measure_disuse
 from reconcilers.tenantcluster.elastic.demand import demand_of
-from reconcilers.tenantcluster.elastic.shrink import Disuse, disuse
 from reconcilers.tenantcluster.reconciler import NAMING_SECONDS
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, address_of, pool_entries, service
 from tests.reconcilers.server import Json
+from tests.reconcilers.tenantcluster.elastic.facts import load_balancer, range_facts, size_facts
 from tests.reconcilers.tenantcluster.elastic.site import (
     TENANT,
     annotations_of,
@@ -256,8 +259,23 @@ def test_a_range_that_does_not_stand_in_the_tenants_pool_is_not_out_of_use() -> 
     held = make.allocation(
         "team-a-lb-1", held=("10.40.0.0", "10.40.0.1"), creationTimestamp=created.isoformat()
     )
-    later, no_demand = created + timedelta(hours=1), demand_of((), "", (4,))
-    assert disuse(held, no_demand, later, 600, 30, None) == Disuse(None, 30)
-    assert disuse(held, no_demand, later, 600, 30, 10) == Disuse(None, 20)
-    assert disuse(held, no_demand, later, 600, 30, 30) == Disuse(later.isoformat(), 600)
-    assert disuse(grown, no_demand, later, 600, 30, None) == Disuse(later.isoformat(), 600)
+    later = created + timedelta(hours=1)
+
+    def measured(allocation: IPAllocation, in_pool: float | None) -> Disuse:
+        part = range_facts(allocation, in_pool=in_pool)
+        return measure_disuse(size_facts([part], now=later), part)
+
+    assert measured(held, None) == Disuse(None, 30)
+    assert measured(held, 10) == Disuse(None, 20)
+    assert measured(held, 30) == Disuse(later.isoformat(), 600)
+    assert measured(grown, None) == Disuse(later.isoformat(), 600)
+
+
+def test_a_request_that_services_wait_for_is_not_withdrawn_however_long_it_waits() -> None:
+    idle = {names.ANNOTATION_IDLE_SINCE: (make.EPOCH - timedelta(hours=1)).isoformat()}
+    request = make.allocation("team-a-lb-1", size=1, age=3_600, annotations=idle)
+    facts = size_facts([range_facts(request, in_pool=None)], [load_balancer("waits")])
+    change = decide_size(facts)
+    assert (change.create, change.mark) == (0, ())
+    unwanted = decide_size(replace(facts, demand=demand_of((), "", {4})))
+    assert [mark.allocation for mark in unwanted.mark] == [request]

@@ -1,15 +1,9 @@
-"""Growth allocations that are out of use are marked, and given back once the tenant released them.
-
-The disuse is remembered on the allocation, so that it survives a restart, and begins anew when a
-Service takes an address. Initial allocations and pinned ones are left alone.
+"""Allocations that shrink has marked are deleted once the tenant has released their ranges.
 
 The mark is the annotation `releasing`: every projection leaves the range out. Then the tenant is
 checked, as before any range is given back. If a Service took an address of it meanwhile, the mark
 is withdrawn; else the allocation is deleted, at the version that the check was about.
 """
-
-from dataclasses import dataclass
-from datetime import datetime
 
 import structlog
 
@@ -26,76 +20,6 @@ from reconcilers.ipallocation.release import InUse, ReleaseCheck
 from reconcilers.metrics import IpamMetrics
 from reconcilers.releaselog import release_fields
 from reconcilers.tenantcluster.allocations.membership import members
-from reconcilers.tenantcluster.elastic.demand import Demand
-
-
-@dataclass(frozen=True, slots=True)
-class Disuse:
-    """Whether a growth allocation is out of use.
-
-    Args:
-        remember: what the annotation should say; None that it should not be there.
-        due_in: seconds until it may go; None while it is in use.
-    """
-
-    remember: str | None
-    due_in: float | None
-
-    @property
-    def over(self) -> bool:
-        """Whether it may go now."""
-        return self.due_in is not None and self.due_in <= 0
-
-
-def disuse(
-    allocation: IPAllocation,
-    demand: Demand,
-    now: datetime,
-    grace: float,
-    settling: float,
-    in_pool: float | None,
-) -> Disuse:
-    """Return how long a growth allocation is out of use.
-
-    A range that does not stand in the tenant's pool is neither in use nor out of it.
-
-    Args:
-        allocation: one that growth made; without a range yet it is out of use.
-        demand: what the tenant's Services show.
-        now: the time.
-        grace: for how many seconds it must be out of use, and how old it must be.
-        settling: for how many seconds it is not checked from when it stands in the tenant's pool:
-            MetalLB is about to use it, and the disuse would be written only to be removed again.
-        in_pool: for how many seconds its range has stood there; None if it does not.
-    """
-    held = ranges.all_held(allocation)
-    if any(map(demand.in_use, held)):
-        return Disuse(None, None)
-    created = allocation.metadata.creationTimestamp or now
-    age = (now - created).total_seconds()
-    since = idle_since(allocation, now)
-    if since is None:
-        offered = in_pool if held else age
-        if offered is None or offered < settling:
-            return Disuse(None, settling - (offered or 0.0))
-        return Disuse(now.isoformat(), grace)
-    idle = (now - since).total_seconds()
-    return Disuse(remembered(allocation), grace - min(idle, age))
-
-
-def remembered(allocation: IPAllocation) -> str | None:
-    """Return since when the allocation is out of use, as its annotation has it."""
-    return allocation.metadata.annotations.get(names.ANNOTATION_IDLE_SINCE)
-
-
-def idle_since(allocation: IPAllocation, now: datetime) -> datetime | None:
-    """Return since when it is out of use; None if it is not noted, or unreadable."""
-    try:
-        since = datetime.fromisoformat(remembered(allocation) or "")
-    except ValueError:
-        return None
-    return since if since.tzinfo is not None and since <= now else None
-
 
 _log = structlog.get_logger(__name__)
 

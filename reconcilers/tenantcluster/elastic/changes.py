@@ -1,0 +1,100 @@
+"""A change of a tenant's size is carried out on the management cluster.
+
+Each write has its precondition, so a decision on old data ends in a conflict and is taken again.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import structlog
+
+from controller.client import Client
+from controller.conditions import rfc3339
+from controller.meta import Version
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.resources import IP_ALLOCATION
+from reconcilers.releaselog import release_fields
+from reconcilers.tenantcluster.allocations.requester import Requester
+from reconcilers.tenantcluster.current_cluster import CurrentCluster
+from reconcilers.tenantcluster.elastic.decisions import Created, SizeChange, SizeFacts
+
+_log = structlog.get_logger(__name__)
+
+
+async def carry_out(
+    change: SizeChange,
+    facts: SizeFacts,
+    *,
+    current: CurrentCluster,
+    provider: ProviderConfig,
+    client: Client,
+    requester: Requester,
+) -> Created:
+    """Carry out a change of a tenant's size.
+
+    Marks are withdrawn before anything is created, because a range that stays needs no other. The
+    Services that growth did not help are noted before a range is marked: a pass that ends in
+    between would otherwise grow for them again.
+
+    Args:
+        change: the change.
+        facts: what it was decided from.
+        current: the cluster.
+        provider: its ProviderConfig.
+        client: the management cluster.
+        requester: creates and moves allocations.
+
+    Raises:
+        Conflict: something changed since it was read; begin again.
+        ControllerError: the management cluster did not answer.
+    """
+    await withdraw_marks(client, change.withdraw)
+    number = await requester.grow(current.tenant, provider, change.create, change.addresses)
+    grown = [part.allocation for part in facts.ranges if part.is_growth]
+    moved: frozenset[str] = frozenset()
+    if change.should_move:
+        moved = await requester.move_growth(current, provider, grown)
+    for disuse in change.disuse:
+        if disuse.allocation.metadata.uid not in moved:
+            await _annotate(client, disuse.allocation, {names.ANNOTATION_IDLE_SINCE: disuse.since})
+    if change.unserved is not None:
+        note = {names.ANNOTATION_GROWN_IN_VAIN: change.unserved.annotation}
+        await current.annotate(note)
+    for mark in change.mark:
+        if mark.allocation.metadata.uid in moved:
+            continue
+        fields = release_fields(mark.allocation, mark.reason)
+        _log.info("elastic IPAM: shrinking unused allocation", **fields)
+        await _annotate(
+            client, mark.allocation, {names.ANNOTATION_RELEASING: rfc3339(change.time)}
+        )
+    # A request whose pool cannot serve it needs room, like one that was not created.
+    is_stuck = change.should_move and any(
+        part.is_stuck and part.uid not in moved for part in facts.ranges if part.is_growth
+    )
+    if not is_stuck and number == change.create:
+        return Created(number)
+    refusal = requester.growth_refusal(current.tenant, provider, change.addresses)
+    return Created(number, is_stuck, refusal.text)
+
+
+async def withdraw_marks(client: Client, marked: Iterable[IPAllocation]) -> None:
+    """Keep marked ranges where addresses are needed.
+
+    Raises:
+        Conflict: an allocation changed since it was read; begin again.
+        ControllerError: the management cluster did not answer.
+    """
+    for allocation in marked:
+        fields = release_fields(allocation, "Services need addresses")
+        _log.info("elastic IPAM: shrink withdrawn", **fields)
+        marks = {names.ANNOTATION_RELEASING: None, names.ANNOTATION_IDLE_SINCE: None}
+        await _annotate(client, allocation, marks)
+
+
+async def _annotate(
+    client: Client, allocation: IPAllocation, annotations: Mapping[str, str | None]
+) -> None:
+    patch = {"metadata": {"annotations": annotations}}
+    await client.patch(IP_ALLOCATION, Version.from_object(allocation), patch)

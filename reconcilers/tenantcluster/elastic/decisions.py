@@ -1,0 +1,957 @@
+"""How many load-balancer addresses a tenant should have: decided from facts, without I/O.
+
+decide_size           what to change now
+  decide_growth         when an elastic tenant grows, and by how much
+  find_growth_obstacle  why it does not grow though Services wait
+  decide_shrink         which ranges of an elastic tenant are out of use
+  decide_fixed_size     what brings a static tenant to the size that its spec asks for
+describe_size         the conditions, once the change is carried out
+
+The rules that the rest relies on:
+
+- A Service is a reason to grow after it has waited for `growth_after` seconds. What exists and is
+  unused is subtracted from what is waited for, so no Service makes a tenant grow twice.
+- The quota counts every load-balancer allocation until it is gone, also those being released.
+- A mark that is withdrawn counts as supply in the same decision.
+- Only ranges that growth added are released. Disuse is remembered on the allocation, so a restart
+  neither resets nor hastens it. A range that does not stand in the tenant's pool is neither in use
+  nor out of use.
+- When a growth range is released that no Service used while others waited, more of the same would
+  not serve those either. That is remembered on the TenantCluster (`UnservedGrowth`).
+- A range cannot be divided or enlarged. A larger fixed size adds one range of the difference. A
+  smaller one releases the youngest added ranges that no Service uses and whose removal leaves at
+  least the size. The first range stays while the cluster lives, and so does a pinned range.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import chain
+
+from allocator import AddressRange, AllocatorError
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.resources import Service
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.conditions import Finding
+from reconcilers.settings import TenantSettings
+from reconcilers.tenantcluster.allocations import membership
+from reconcilers.tenantcluster.elastic.demand import (
+    MOST_SERVICES,
+    Demand,
+    Elsewhere,
+    addresses_wanted,
+    could_be_served,
+    requirements,
+)
+from reconcilers.tenantcluster.networkstatus import RefusedGrowth
+from reconcilers.tenantcluster.status import LOAD_BALANCER_SIZED, demand_met
+from reconcilers.wording import count_addresses, count_noun
+
+SIZE_FIELD = "spec.networking.lbPoolSize"
+QUOTA_EXCEEDED = "QuotaExceeded"
+"""The reason when growth would exceed the quota."""
+GROWING = "Growing"
+"""The reason while a range is being added."""
+POOL_EXHAUSTED = "PoolExhausted"
+"""The reason when no pool has room for growth."""
+MOST_NAMED = 3
+"""Services that are named in one condition."""
+MOST_UNSERVED = 1_000
+"""How many Services are remembered that growth did not help; each takes nine bytes."""
+_MOST_DIGITS = 10
+
+
+# What is seen ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RangeFacts:
+    """One load-balancer allocation of a tenant.
+
+    Args:
+        allocation: the allocation.
+        size: addresses of each family that it holds or asks for.
+        is_growth: whether it was added by growth, and may be released again.
+        is_stuck: whether it is a request that its pool refused, or does not serve.
+        in_pool: for how many seconds its range has stood in the tenant's pool; None if it does
+            not, as far as this process knows.
+    """
+
+    allocation: IPAllocation
+    size: int
+    is_growth: bool = False
+    is_stuck: bool = False
+    in_pool: float | None = None
+
+    @property
+    def uid(self) -> str:
+        """The uid of the allocation."""
+        return self.allocation.metadata.uid
+
+    @property
+    def spans(self) -> tuple[AddressRange, ...]:
+        """The ranges that it holds, one of each family; empty for a request."""
+        return ranges.all_held(self.allocation)
+
+    @property
+    def has_range(self) -> bool:
+        """Whether it holds a range; without one it is a request."""
+        return ranges.held(self.allocation) is not None
+
+    @property
+    def is_releasing(self) -> bool:
+        """Whether it is deleted, or marked to be released."""
+        return self.allocation.releasing
+
+    @property
+    def can_stay(self) -> bool:
+        """Whether its range is marked to be released, and the mark can be withdrawn."""
+        is_deleted = self.allocation.metadata.terminating
+        return self.is_releasing and not is_deleted and self.has_range
+
+
+@dataclass(frozen=True, slots=True)
+class TargetSize:
+    """How many load-balancer addresses a static tenant should hold of each family.
+
+    Args:
+        addresses: how many, the quota applied.
+        asked: how many its spec asks for.
+    """
+
+    addresses: int
+    asked: int
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the quota allows fewer than the spec asks for."""
+        return self.addresses < self.asked
+
+    @property
+    def description(self) -> str:
+        """What the spec asks for, and what the quota allows of it."""
+        asked = f"{SIZE_FIELD} asks for {count_addresses(self.asked)}"
+        return f"{asked}, maxLoadBalancerIPs allows {self.addresses}" if self.is_cut else asked
+
+
+@dataclass(frozen=True, slots=True)
+class UnservedGrowth:
+    """The Services that growth did not help, so that it is not tried again and again.
+
+    Without this memory, a Service that the load balancer serves from no range of ours would make
+    its tenant grow and shrink every ten minutes. A Service that changes what it asks for counts
+    anew. So do all of them when more addresses are in use than when this was written, because the
+    load balancer hands out addresses again. That number only rises, so this ends.
+
+    Args:
+        used: how many addresses were in use when it was written.
+        digests: of the Services.
+    """
+
+    used: int = 0
+    digests: frozenset[str] = frozenset()
+
+    @classmethod
+    def from_tenant(cls, tenant: TenantCluster) -> "UnservedGrowth":
+        """Read the annotation of a TenantCluster; one that cannot be parsed counts as empty."""
+        value = tenant.metadata.annotations.get(names.ANNOTATION_GROWN_IN_VAIN, "")
+        used, _, digests = value.partition(":")
+        if not used.isdecimal() or len(used) > _MOST_DIGITS:
+            return cls()
+        return cls(int(used), frozenset(digests.split(",")) - {""})
+
+    @property
+    def annotation(self) -> str | None:
+        """The value of the annotation; None if there is nothing to remember."""
+        return f"{self.used}:{','.join(sorted(self.digests))}" if self.digests else None
+
+    def covers(self, service: Service, used: int) -> bool:
+        """Return whether growth is known not to help `service`, with `used` addresses in use."""
+        return used <= self.used and _digest(service) in self.digests
+
+    def updated(self, waiting: Iterable[Service], used: int) -> "UnservedGrowth":
+        """Return the memory after a growth range was released while `waiting` waited.
+
+        Services that wait no longer are forgotten; the number of addresses in use never falls.
+        """
+        digests = sorted(_digest(service) for service in waiting)
+        return UnservedGrowth(max(self.used, used), frozenset(digests[:MOST_UNSERVED]))
+
+
+def _digest(service: Service) -> str:
+    """Return a short hash of a Service and what it asks for."""
+    return names.short_hash(requirements(service))
+
+
+@dataclass(frozen=True, slots=True)
+class SizeFacts:
+    """All that the size of one tenant is decided from.
+
+    Args:
+        ranges: its load-balancer allocations, oldest first, also those being released.
+        demand: what its Services show.
+        waited: for how many seconds each Service without an address has waited, by uid.
+        now: the time.
+        settings: the thresholds.
+        is_elastic: whether the tenant follows its Services, and not a size that is asked for.
+        increment: addresses in one growth allocation.
+        quota: the most load-balancer addresses that it may hold; None for no limit.
+        target: the size that a static tenant asks for; None if it asks for none, or is not Ready.
+        pools: the pools that may serve it, in the order in which they are tried.
+        unserved: the Services that growth did not help.
+        settling: seconds until the load balancer has had the first range as long as a Service has
+            to wait; 0 or less if it has. Until then unused addresses may still help.
+        unconfirmed: why the load balancer is not known to have the tenant's ranges; empty if it
+            has them, or if it is absent.
+        is_balancer_absent: whether the load balancer was not there at the last projection. Then
+            what is held and what is waited for is known, and growth goes on by the difference.
+        balancer: the load balancer's name, for messages.
+    """
+
+    ranges: tuple[RangeFacts, ...]
+    demand: Demand
+    waited: Mapping[str, float]
+    now: datetime
+    settings: TenantSettings
+    is_elastic: bool = True
+    increment: int = 1
+    quota: int | None = None
+    target: TargetSize | None = None
+    pools: tuple[str, ...] = ()
+    unserved: UnservedGrowth = UnservedGrowth()
+    settling: float = 0.0
+    unconfirmed: str = ""
+    is_balancer_absent: bool = False
+    balancer: str = "MetalLB"
+
+    @property
+    def staying(self) -> list[RangeFacts]:
+        """The allocations that are not being released."""
+        return [part for part in self.ranges if not part.is_releasing]
+
+    @property
+    def held(self) -> int:
+        """Addresses of each family in ranges that are not being released."""
+        return sum(part.size for part in self.staying if part.has_range)
+
+    @property
+    def held_until_gone(self) -> int:
+        """Addresses of each family in all allocations that are not gone, as the quota counts."""
+        return sum(part.size for part in self.ranges)
+
+    def is_used(self, part: RangeFacts) -> bool:
+        """Return whether a Service shows an address of an allocation."""
+        return any(map(self.demand.in_use, part.spans))
+
+    def have_waited(self, seconds: float, services: Iterable[Service]) -> list[Service]:
+        """Return those of `services` that have waited for at least so long."""
+        return [service for service in services if self._waited(service) >= seconds]
+
+    def seconds_until(self, seconds: float, services: Iterable[Service]) -> list[float]:
+        """Return for how long those of `services` still wait that have waited for less."""
+        so_far = map(self._waited, services)
+        return [seconds - waited for waited in so_far if waited < seconds]
+
+    @property
+    def waiting_long(self) -> list[Service]:
+        """The Services that have waited long enough to be counted in the status."""
+        return self.have_waited(self.settings.growth_after, self.demand.waiting)
+
+    @property
+    def elsewhere(self) -> list[Elsewhere]:
+        """The Services that have waited long enough for what growth cannot give."""
+        after = self.settings.growth_after
+        return [unmet for unmet in self.demand.elsewhere if self._waited(unmet.service) >= after]
+
+    def _waited(self, service: Service) -> float:
+        return self.waited[service.metadata.uid]
+
+
+def size_of(allocation: IPAllocation, otherwise: int) -> int:
+    """Return how many addresses of a family an allocation holds, or asks for, or `otherwise`."""
+    held = ranges.all_held(allocation)
+    if held:
+        return max(span.size for span in held)
+    try:
+        pinned = ranges.pinned(allocation)
+    except AllocatorError:
+        pinned = None
+    return pinned.size if pinned is not None else allocation.spec.count or otherwise
+
+
+def is_growth(allocation: IPAllocation, tenant: TenantCluster) -> bool:
+    """Return whether an allocation was added by growth and may be released: pinned ones never."""
+    return (
+        allocation.spec.type == names.TYPE_LOADBALANCER
+        and not allocation.spec.is_pinned
+        and membership.role(allocation, tenant) == names.ROLE_GROWTH
+    )
+
+
+# What is decided ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Whether an elastic tenant grows.
+
+    Args:
+        wanted: addresses that Services have waited for long enough; 0 if no Service waits that
+            more addresses would help.
+        create: how many allocations to create.
+        withdraw: marked ranges that stay.
+        is_over_quota: whether the quota forbids allocations that are needed.
+        obstacle: why the tenant does not grow though Services wait; None if it may.
+        unserved: how many Services wait that growth is known not to help.
+        are_requests_needed: whether Services wait for the requests that hold no range yet.
+        due_in: for each Service that has not waited long enough, seconds until it has.
+    """
+
+    wanted: int = 0
+    create: int = 0
+    withdraw: tuple[IPAllocation, ...] = ()
+    is_over_quota: bool = False
+    obstacle: Finding | None = None
+    unserved: int = 0
+    are_requests_needed: bool = False
+    due_in: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Disuse:
+    """Whether a growth allocation is out of use.
+
+    Args:
+        since: the annotation that says since when; None if it should not be there.
+        due_in: seconds until it may be released; None while it is in use.
+    """
+
+    since: str | None
+    due_in: float | None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it may be released now."""
+        return self.due_in is not None and self.due_in <= 0
+
+
+@dataclass(frozen=True, slots=True)
+class NewMark:
+    """An allocation to be released.
+
+    Args:
+        allocation: the allocation.
+        reason: why, for the log.
+    """
+
+    allocation: IPAllocation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewDisuse:
+    """What an allocation's annotation should say of its disuse.
+
+    Args:
+        allocation: the allocation.
+        since: since when it is out of use; None to remove the annotation.
+    """
+
+    allocation: IPAllocation
+    since: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Shrink:
+    """Which growth allocations of an elastic tenant are out of use.
+
+    Args:
+        disuse: what to remember.
+        mark: allocations to be released.
+        unserved: the new memory of Services that growth did not help; None to leave it.
+        due_in: for each allocation that is out of use, seconds until it may be released.
+    """
+
+    disuse: tuple[NewDisuse, ...] = ()
+    mark: tuple[NewMark, ...] = ()
+    unserved: UnservedGrowth | None = None
+    due_in: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FixedSize:
+    """What brings a static tenant to the size that its spec asks for.
+
+    Args:
+        target: the size.
+        held: addresses in all its allocations that are not being released.
+        add: addresses to request as one more range; 0 for none.
+        withdraw: marked ranges that stay, instead of a new one.
+        is_release_awaited: whether a range is added once deleted ones are released.
+        release: allocations to release.
+        surplus: addresses above the size that cannot be released now.
+        is_surplus_used: whether Services use all that could otherwise be released.
+        missing: addresses that are requested, and that no pool gives; 0 for none.
+    """
+
+    target: TargetSize
+    held: int
+    add: int = 0
+    withdraw: tuple[IPAllocation, ...] = ()
+    is_release_awaited: bool = False
+    release: tuple[IPAllocation, ...] = ()
+    surplus: int = 0
+    is_surplus_used: bool = False
+    missing: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SizeChange:
+    """What to change of the size of a tenant; `carry_out` in changes.py does it in this order.
+
+    Args:
+        time: of the decision.
+        withdraw: marked ranges that stay.
+        create: how many growth allocations to create.
+        addresses: addresses in each of those, and in a request that no pool serves.
+        should_move: whether growth requests that are stuck are moved to a pool that fits.
+        disuse: what to remember of disuse.
+        unserved: the new memory of Services that growth did not help; None to leave it.
+        mark: allocations to be released.
+        growth: the decision for an elastic tenant.
+        fixed: the decision for a static tenant that asks for a size.
+        due_in: seconds until something may be due without anything changing.
+    """
+
+    time: datetime
+    withdraw: tuple[IPAllocation, ...] = ()
+    create: int = 0
+    addresses: int = 0
+    should_move: bool = False
+    disuse: tuple[NewDisuse, ...] = ()
+    unserved: UnservedGrowth | None = None
+    mark: tuple[NewMark, ...] = ()
+    growth: Growth | None = None
+    fixed: FixedSize | None = None
+    due_in: tuple[float, ...] = ()
+
+
+def decide_size(facts: SizeFacts) -> SizeChange:
+    """Return what to change: an elastic tenant follows its Services, a static one its spec."""
+    after = facts.settings.growth_after
+    others = (unmet.service for unmet in facts.demand.elsewhere)
+    # status.network counts a Service by then, also one that growth did not help.
+    due_in = tuple(facts.seconds_until(after, chain(facts.demand.waiting, others)))
+    if facts.is_elastic:
+        growth = decide_growth(facts)
+        shrink = decide_shrink(facts, growth)
+        return SizeChange(
+            facts.now,
+            withdraw=growth.withdraw,
+            create=growth.create,
+            addresses=facts.increment,
+            should_move=growth.wanted > 0,
+            disuse=shrink.disuse,
+            unserved=shrink.unserved,
+            mark=shrink.mark,
+            growth=growth,
+            due_in=(*due_in, *growth.due_in, *shrink.due_in),
+        )
+    if facts.target is None:
+        return SizeChange(facts.now, due_in=due_in)
+    fixed = decide_fixed_size(facts, facts.target)
+    reason = f"the tenant asks for {fixed.target.addresses}"
+    return SizeChange(
+        facts.now,
+        withdraw=fixed.withdraw,
+        create=1 if fixed.add else 0,
+        addresses=fixed.add or fixed.missing,
+        should_move=fixed.missing > 0,
+        mark=tuple(NewMark(allocation, reason) for allocation in fixed.release),
+        fixed=fixed,
+        due_in=due_in,
+    )
+
+
+def decide_growth(facts: SizeFacts) -> Growth:
+    """Return by how many allocations an elastic tenant grows now.
+
+    That is ceil((addresses waited for - unused supply) / increment), at most as many as may be in
+    flight, within the quota.
+    """
+    in_use = len(facts.demand.used)
+    waiting = [
+        service for service in facts.demand.waiting if not facts.unserved.covers(service, in_use)
+    ]
+    after = _growth_threshold(facts)
+    due = facts.have_waited(after, waiting)
+    nothing = Growth(
+        unserved=len(facts.demand.waiting) - len(waiting),
+        due_in=tuple(facts.seconds_until(after, waiting)),
+    )
+    if not due:
+        return nothing
+    marked = tuple(part.allocation for part in facts.ranges if part.can_stay)
+    obstacle = find_growth_obstacle(facts, due)
+    if obstacle is not None:
+        # What the load balancer has not confirmed may yet be needed, so marked ranges stay.
+        withdraw = marked if facts.unconfirmed else ()
+        are_needed = obstacle.reason == GROWING
+        return replace(
+            nothing, obstacle=obstacle, withdraw=withdraw, are_requests_needed=are_needed
+        )
+    wanted = addresses_wanted(_beyond_free(facts, due))
+    supply = measure_supply(facts)
+    missing = max(0, wanted - supply.addresses)
+    may_fly = max(0, facts.settings.growth_in_flight - supply.allocations)
+    needed = min(-(-missing // facts.increment), may_fly)
+    room = needed
+    if facts.quota is not None:
+        room = max(0, (facts.quota - facts.held_until_gone) // facts.increment)
+    return replace(
+        nothing,
+        wanted=wanted,
+        create=min(needed, room),
+        withdraw=marked,
+        is_over_quota=room < needed,
+        are_requests_needed=True,
+    )
+
+
+def find_growth_obstacle(facts: SizeFacts, due: Sequence[Service]) -> Finding | None:
+    """Return why more addresses would not be handed out either; None if they would.
+
+    - The load balancer is not known to have what the tenant holds: its pool was refused, or it
+      has not read the pool.
+    - Addresses lie there that the load balancer could hand out, and it does not.
+
+    Where the load balancer is absent, or being installed, neither is asked.
+
+    Args:
+        facts: what is seen.
+        due: the Services that have waited long enough.
+    """
+    count = count_noun(len(due), "Service")
+    if facts.unconfirmed:
+        return demand_met(
+            False,
+            "NotProjected",
+            f"{count} without an address; no growth while {facts.balancer} in the tenant does not"
+            f" have what it should: {facts.unconfirmed}",
+        )
+    if _beyond_free(facts, due):
+        return None
+    if facts.is_elastic and _has_fresh_addresses(facts):
+        return demand_met(False, GROWING, f"{count} without an address; growing")
+    free = sum(_count_free(facts, facts.staying).values())
+    return demand_met(
+        False,
+        "AddressesUnused",
+        f"{count} without an address, and {free} of the tenant's are free; {facts.balancer}"
+        " does not assign them, see the events of the Service in the tenant",
+    )
+
+
+def decide_shrink(facts: SizeFacts, growth: Growth) -> Shrink:
+    """Return which growth allocations are out of use, and which of those are released now.
+
+    Nothing is decided while the load balancer is not known to have the ranges.
+    """
+    if facts.unconfirmed:
+        return Shrink()
+    disuse: list[NewDisuse] = []
+    mark: list[NewMark] = []
+    due_in: list[float] = []
+    unserved: UnservedGrowth | None = None
+    for part in facts.staying:
+        if not part.is_growth:
+            continue
+        if growth.are_requests_needed and not part.has_range:
+            measured = Disuse(None, None)
+        else:
+            measured = measure_disuse(facts, part)
+        since = noted_disuse(part.allocation)
+        if measured.is_over:
+            mark.append(NewMark(part.allocation, f"no Service has used it since {since}"))
+            if facts.waiting_long and part.has_range:
+                updated = facts.unserved.updated(facts.waiting_long, len(facts.demand.used))
+                unserved = updated if updated != facts.unserved else None
+            continue
+        if measured.since != since:
+            disuse.append(NewDisuse(part.allocation, measured.since))
+        if measured.due_in is not None:
+            due_in.append(measured.due_in)
+    return Shrink(tuple(disuse), tuple(mark), unserved, tuple(due_in))
+
+
+def measure_disuse(facts: SizeFacts, part: RangeFacts) -> Disuse:
+    """Return how long a growth allocation has been out of use.
+
+    It has to be out of use for `shrink_after` seconds, and that old. A range that does not stand
+    in the tenant's pool is neither in use nor out of use. For the first seconds in the pool
+    nothing is noted either: the load balancer is about to use it, and the note would be removed.
+    """
+    now, settings = facts.now, facts.settings
+    settling = min(settings.growth_after, settings.shrink_after)
+    if facts.is_used(part):
+        return Disuse(None, None)
+    created = part.allocation.metadata.creationTimestamp or now
+    age = (now - created).total_seconds()
+    since = _parse_disuse(part.allocation, now)
+    if since is None:
+        offered = part.in_pool if part.spans else age
+        if offered is None or offered < settling:
+            return Disuse(None, settling - (offered or 0.0))
+        return Disuse(now.isoformat(), settings.shrink_after)
+    idle = (now - since).total_seconds()
+    return Disuse(noted_disuse(part.allocation), settings.shrink_after - min(idle, age))
+
+
+def noted_disuse(allocation: IPAllocation) -> str | None:
+    """Return since when the allocation is out of use, as its annotation has it."""
+    return allocation.metadata.annotations.get(names.ANNOTATION_IDLE_SINCE)
+
+
+def _parse_disuse(allocation: IPAllocation, now: datetime) -> datetime | None:
+    """Return since when it is out of use; None if not noted, unreadable or in the future."""
+    try:
+        since = datetime.fromisoformat(noted_disuse(allocation) or "")
+    except ValueError:
+        return None
+    return since if since.tzinfo is not None and since <= now else None
+
+
+def decide_fixed_size(facts: SizeFacts, target: TargetSize) -> FixedSize:
+    """Return what brings a static tenant to its size.
+
+    A request that holds no range yet is withdrawn before any range is released, and asked for
+    again if that is too much.
+    """
+    size, staying = target.addresses, facts.staying
+    held = sum(part.size for part in staying)
+    if held < size:
+        return _add_fixed_range(facts, FixedSize(target, held, add=size - held))
+    surplus = held - size
+    release: list[IPAllocation] = []
+    is_used = False
+    requests = [part for part in staying if not part.has_range]
+    served = [part for part in staying if part.has_range]
+    for part in (*reversed(requests), *reversed(served)):
+        is_too_large = part.has_range and part.size > surplus
+        if not surplus or not part.is_growth or is_too_large:
+            continue
+        if facts.is_used(part):
+            is_used = True
+            continue
+        release.append(part.allocation)
+        surplus = max(0, surplus - part.size)
+    is_stuck = any(part.is_stuck for part in facts.ranges if part.is_growth)
+    is_settled = not release and not surplus
+    return FixedSize(
+        target,
+        held,
+        release=tuple(release),
+        surplus=surplus,
+        is_surplus_used=is_used,
+        missing=max(0, size - facts.held) if is_settled and is_stuck else 0,
+    )
+
+
+def _add_fixed_range(facts: SizeFacts, fixed: FixedSize) -> FixedSize:
+    """Return how a missing range is added: a marked one stays, or a new one is requested."""
+    marked = tuple(part.allocation for part in facts.ranges if part.can_stay)
+    if marked:
+        return replace(fixed, add=0, withdraw=marked)
+    # The first range is requested again, in its whole size, once a deleted one is gone.
+    has_first = any(
+        not part.allocation.metadata.terminating and not part.is_growth for part in facts.ranges
+    )
+    total = facts.held_until_gone + fixed.add
+    if not has_first or (facts.quota is not None and total > facts.quota):
+        return replace(fixed, add=0, is_release_awaited=True)
+    return fixed
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """What a tenant has for Services that wait.
+
+    Args:
+        addresses: unused ones, and those in growth allocations that wait for a range.
+        allocations: growth allocations that no Service uses yet.
+    """
+
+    addresses: int = 0
+    allocations: int = 0
+
+
+def measure_supply(facts: SizeFacts) -> Supply:
+    """Return what there is for Services that wait; marks that can be withdrawn are withdrawn.
+
+    Once the load balancer has had the first range as long as a Service has to wait, what is unused
+    of it does not help the Services that still wait.
+    """
+    in_place = facts.settling <= 0
+    addresses = allocations = 0
+    for part in facts.ranges:
+        if part.is_releasing and not part.can_stay:
+            continue
+        if in_place and not part.is_growth:
+            continue
+        # Of two families, that of which less is unused counts: a Service may need that one.
+        unused = (span.size - facts.demand.in_use(span) for span in part.spans)
+        addresses += min(unused, default=part.size)
+        allocations += part.is_growth and not facts.is_used(part)
+    return Supply(addresses, allocations)
+
+
+def _growth_threshold(facts: SizeFacts) -> float:
+    """Return for how many seconds a Service waits before it is a reason to grow.
+
+    Less where the Services show that every address of the pool is in use: then waiting longer
+    cannot help.
+    """
+    after, exhausted = facts.settings.growth_after, facts.settings.growth_when_exhausted
+    if not exhausted or exhausted >= after:
+        return after
+    spans = chain.from_iterable(part.spans for part in facts.staying)
+    return exhausted if facts.demand.exhausts(spans) else after
+
+
+def _has_fresh_addresses(facts: SizeFacts) -> bool:
+    """Return whether the load balancer was given free addresses only a moment ago."""
+    return any(
+        (part.in_pool or 0.0) < facts.settings.growth_after
+        and any(facts.demand.unassigned(part.spans).values())
+        for part in facts.staying
+    )
+
+
+def _count_free(facts: SizeFacts, parts: Iterable[RangeFacts]) -> dict[int, int]:
+    """Return how many addresses of some allocations no Service shows, by family."""
+    return facts.demand.unassigned(chain.from_iterable(part.spans for part in parts))
+
+
+def _beyond_free(facts: SizeFacts, due: Sequence[Service]) -> list[Service]:
+    """Return those of the waiting Services that the free addresses could not serve."""
+    if facts.is_balancer_absent:
+        return list(due)
+    free = _count_free(facts, facts.staying)
+    return [service for service in due if not could_be_served(service, free)]
+
+
+# What is reported -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The result of carrying out a change.
+
+    Args:
+        number: how many growth allocations were created.
+        is_stuck: whether a growth request is stuck, of which no other pool has room.
+        refusal: what is needed, and what each pool has; empty if nothing is refused.
+    """
+
+    number: int = 0
+    is_stuck: bool = False
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SizeReport:
+    """What a pass reports of the size of a tenant.
+
+    Args:
+        demand: the condition that says whether its Services have their addresses.
+        size: the condition that says whether a static tenant has the size that it asks for; None
+            if it asks for none.
+        refused: the growth that is refused; None if none is.
+        due_in: seconds until something may be due without anything changing; None for never.
+    """
+
+    demand: Finding
+    size: Finding | None = None
+    refused: RefusedGrowth | None = None
+    due_in: float | None = None
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The conditions to write."""
+        return (self.demand,) if self.size is None else (self.demand, self.size)
+
+    @property
+    def obsolete(self) -> tuple[str, ...]:
+        """Types of conditions that do not apply."""
+        return () if self.size is not None else (LOAD_BALANCER_SIZED,)
+
+
+def describe_size(facts: SizeFacts, change: SizeChange, created: Created) -> SizeReport:
+    """Return the conditions of a tenant's size, after the change was carried out."""
+    size = refused = None
+    if change.growth is not None:
+        demand = _describe_growth(facts, change.growth, created)
+        refused = _refused_growth(facts, demand, facts.increment)
+    else:
+        demand = _describe_static_demand(facts, change)
+        if change.fixed is not None:
+            size = _describe_fixed_size(facts, change.fixed, created)
+            missing = max(0, change.fixed.target.addresses - facts.held)
+            refused = _refused_growth(facts, size, missing)
+    due_in = [*change.due_in]
+    if not demand.status and facts.settling > 0:
+        due_in.append(facts.settling)
+    demand = _with_unexamined(demand, facts.demand.unexamined)
+    return SizeReport(demand, size, refused, min(due_in, default=None))
+
+
+def _describe_growth(facts: SizeFacts, growth: Growth, created: Created) -> Finding:
+    """Return the condition of an elastic tenant."""
+    if growth.obstacle is not None:
+        return growth.obstacle
+    if not growth.wanted:
+        return _describe_met_demand(growth.unserved, facts.elsewhere)
+    waiting = f"{count_noun(growth.wanted, 'Service')} without an address"
+    if created.refusal:
+        return demand_met(False, POOL_EXHAUSTED, f"{waiting}; cannot grow: {created.refusal}")
+    if growth.is_over_quota:
+        held = facts.held_until_gone + created.number * facts.increment
+        message = (
+            f"{waiting}; growing by {facts.increment}: quota would be exceeded, {held} of"
+            f" {facts.quota} are held"
+        )
+        return demand_met(False, QUOTA_EXCEEDED, message)
+    return demand_met(False, GROWING, f"{waiting}; growing")
+
+
+def _describe_met_demand(unserved: int, elsewhere: Sequence[Elsewhere]) -> Finding:
+    """Return the condition of a tenant for which nothing has to be done.
+
+    Services that have just begun to wait are not counted: most wait for a second, and each would
+    cost two writes on the management cluster. Those that ask for what is not ours are named: their
+    owners have to change them, so the condition is True.
+
+    Args:
+        unserved: how many Services wait that growth did not help.
+        elsewhere: the Services that ask for what growth cannot give.
+    """
+    if unserved:
+        return demand_met(
+            False,
+            "GrownInVain",
+            f"{count_noun(unserved, 'Service')} without an address; growing did not help,"
+            " see the events of the Service in the tenant",
+        )
+    met = "no Service has been without an address for long"
+    if not elsewhere:
+        return demand_met(True, "Ready", met)
+    ordered = sorted(elsewhere, key=lambda unmet: unmet.service.metadata.key)
+    named = [f"{unmet.service.metadata.key} asks for {unmet.asks}" for unmet in ordered]
+    more = len(named) - MOST_NAMED
+    return demand_met(
+        True,
+        ordered[0].reason,
+        f"{met} that could have one of ours; {'; '.join(named[:MOST_NAMED])}"
+        + (f"; {count_noun(more, 'more is', 'more are')} like that" if more > 0 else ""),
+    )
+
+
+def _describe_static_demand(facts: SizeFacts, change: SizeChange) -> Finding:
+    """Return the condition of a static tenant that says whether its Services have addresses."""
+    due = facts.waiting_long
+    if not due:
+        return _describe_met_demand(0, facts.elsewhere)
+    marked = {mark.allocation.metadata.uid for mark in change.mark}
+    parts = tuple(part for part in facts.ranges if part.uid not in marked)
+    obstacle = find_growth_obstacle(replace(facts, ranges=parts), due)
+    if obstacle is not None:
+        return obstacle
+    return demand_met(
+        False,
+        "SizeReached",
+        f"{count_noun(len(due), 'Service')} without an address, and every address of the tenant"
+        f" is in use; the tenant is static: raise {SIZE_FIELD}, or delete Services",
+    )
+
+
+def _with_unexamined(finding: Finding, services: int) -> Finding:
+    """Return a condition that also reports the Services that this pass did not examine.
+
+    Args:
+        finding: the condition, from the Services that were examined.
+        services: how many others have no address.
+    """
+    if not services:
+        return finding
+    others = count_noun(services, "more has no address and was", "more have no address and were")
+    return replace(
+        finding,
+        message=f"{finding.message}; {others} not examined: of one"
+        f" tenant {MOST_SERVICES} are at a time",
+    )
+
+
+def _describe_fixed_size(facts: SizeFacts, fixed: FixedSize, created: Created) -> Finding:
+    """Return the condition of a static tenant that asks for a size."""
+    target, size = fixed.target, fixed.target.addresses
+    is_changing = bool(fixed.add or fixed.withdraw or fixed.is_release_awaited)
+    held = fixed.held if is_changing or fixed.release or fixed.surplus else facts.held
+    asked = f"{target.description}, {count_noun(held, 'is held', 'are held')}"
+    if created.refusal:
+        return _sized(False, POOL_EXHAUSTED, f"{asked}; cannot grow: {created.refusal}")
+    if held < size:
+        message = f"{asked}; a range of {size - held} is added"
+        if fixed.is_release_awaited:
+            message += " once the tenant has released those that are deleted"
+        return _sized(False, GROWING, message)
+    if fixed.release:
+        listed = ", ".join(allocation.metadata.name for allocation in fixed.release)
+        return _sized(False, "Shrinking", f"{asked}; released: {listed}")
+    if fixed.surplus:
+        return _describe_surplus(fixed, asked)
+    if not target.is_cut:
+        return _sized(True, "Ready", f"{count_addresses(size)}, as {SIZE_FIELD} asks")
+    message = (
+        f"{count_addresses(size)}; {SIZE_FIELD} asks for more than maxLoadBalancerIPs, {size}"
+    )
+    return _sized(False, QUOTA_EXCEEDED, message)
+
+
+def _describe_surplus(fixed: FixedSize, asked: str) -> Finding:
+    """Return the condition of a static tenant that holds more than its size.
+
+    Args:
+        fixed: the decision.
+        asked: what the spec asks for, and what is held.
+    """
+    if fixed.is_surplus_used:
+        message = f"{asked}; Services use addresses of every range that could be released"
+        return _sized(False, "AddressesInUse", message)
+    remedy = "raise maxLoadBalancerIPs" if fixed.target.is_cut else "set the size"
+    message = (
+        f"{asked}; no added range has {count_addresses(fixed.surplus)} or fewer, and a range"
+        " cannot be divided: the cluster keeps them until it is deleted, or"
+        f" {remedy} to {fixed.held}"
+    )
+    return _sized(False, "RangeNotDivisible", message)
+
+
+def _sized(status: bool, reason: str, message: str) -> Finding:
+    return Finding(LOAD_BALANCER_SIZED, status, reason, message)
+
+
+def _refused_growth(facts: SizeFacts, finding: Finding, addresses: int) -> RefusedGrowth | None:
+    """Return the growth that a condition says is refused; None if it says that of none.
+
+    Args:
+        facts: what is seen.
+        finding: the condition.
+        addresses: how many addresses in a row are needed.
+    """
+    if finding.reason not in {POOL_EXHAUSTED, QUOTA_EXCEEDED} or not addresses:
+        return None
+    # More room in a pool does not lift a quota.
+    pools = facts.pools if finding.reason == POOL_EXHAUSTED else ()
+    return RefusedGrowth(finding, addresses, pools)

@@ -1,0 +1,172 @@
+"""What the size of a tenant is decided from, read from the caches and the tenant's Services."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from controller.clock import Clock
+from controller.conditions import find
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.providerconfig import ELASTIC, ProviderConfig
+from reconcilers.api.resources import Service
+from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
+from reconcilers.caches import Caches
+from reconcilers.loadbalancers.metallb.installation.installer import BEING_INSTALLED
+from reconcilers.loadbalancers.metallb.projection import NOT_INSTALLED
+from reconcilers.settings import TenantSettings
+from reconcilers.tenantcluster.allocations.membership import members
+from reconcilers.tenantcluster.allocations.requester import Requester
+from reconcilers.tenantcluster.allocations.requests import load_balancer_count
+from reconcilers.tenantcluster.elastic.decisions import (
+    RangeFacts,
+    SizeFacts,
+    TargetSize,
+    UnservedGrowth,
+    is_growth,
+    size_of,
+)
+from reconcilers.tenantcluster.elastic.demand import (
+    OTHER_FAMILY,
+    Demand,
+    WaitingTimes,
+    families,
+    read_demand,
+)
+
+
+@dataclass(slots=True)
+class ElasticMemory:
+    """What is remembered of the size of one tenant. Times are monotonic seconds.
+
+    Args:
+        in_place_since: since when MetalLB in the tenant has what it should have, as far as this
+            process knows; None while it does not.
+        in_pool_since: since when the range of each allocation has stood in the tenant's pool, by
+            the allocation's uid.
+        is_refused: whether the tenant refused the last projection.
+        waiting: since when Services wait for an address.
+    """
+
+    in_place_since: float | None = None
+    in_pool_since: dict[str, float] = field(default_factory=dict)
+    is_refused: bool = False
+    waiting: WaitingTimes = field(default_factory=WaitingTimes)
+
+
+class SizeObserver:
+    """Reads what the size of a tenant is decided from.
+
+    Args:
+        caches: the objects of the management cluster.
+        requester: knows which requests are stuck, and what growth would bring.
+        clock: the time.
+        settings: the thresholds.
+    """
+
+    def __init__(
+        self, caches: Caches, requester: Requester, clock: Clock, settings: TenantSettings
+    ) -> None:
+        self._caches = caches
+        self._requester = requester
+        self._clock = clock
+        self._settings = settings
+
+    async def observe(
+        self,
+        tenant: TenantCluster,
+        provider: ProviderConfig,
+        services: Sequence[Service],
+        memory: ElasticMemory,
+    ) -> SizeFacts:
+        """Return what the size of a tenant is decided from; note which Services wait.
+
+        Args:
+            tenant: the cluster.
+            provider: its ProviderConfig.
+            services: all Services of the tenant.
+            memory: what is remembered of its size.
+        """
+        now, network = self._clock.now(), provider.spec.networking
+        demand = await self._read_demand(tenant, provider, services)
+        others = (unmet.service for unmet in demand.elsewhere)
+        waited = memory.waiting.update([*demand.waiting, *others], now)
+        asked, target = tenant.networking.lbPoolSize, None
+        if not _is_elastic(provider) and asked is not None and tenant.is_ready:
+            target = TargetSize(load_balancer_count(tenant, network), asked)
+        shown = find(tenant.status.conditions, LOAD_BALANCER_READY)
+        is_absent = shown is not None and shown.reason in {NOT_INSTALLED, BEING_INSTALLED}
+        if shown is None:
+            unconfirmed = "nothing was written there yet"
+        else:
+            unconfirmed = "" if shown.status == "True" or is_absent else shown.reason
+        return SizeFacts(
+            ranges=tuple(
+                self._range_facts(tenant, allocation, memory)
+                for allocation in self._balancer_members(tenant)
+            ),
+            demand=demand,
+            waited=waited,
+            now=now,
+            settings=self._settings,
+            is_elastic=_is_elastic(provider),
+            increment=network.sizing.growthIncrement,
+            quota=network.quota.maxLoadBalancerIPs,
+            target=target,
+            pools=tuple(network.pools_in_order()),
+            unserved=UnservedGrowth.from_tenant(tenant),
+            settling=self._settling(memory),
+            unconfirmed=unconfirmed,
+            is_balancer_absent=is_absent,
+        )
+
+    def _range_facts(
+        self, tenant: TenantCluster, allocation: IPAllocation, memory: ElasticMemory
+    ) -> RangeFacts:
+        pool = self._caches.pools.get(allocation.pool_key)
+        asked = ranges.requested(allocation, pool) if pool is not None else 1
+        since = memory.in_pool_since.get(allocation.metadata.uid)
+        return RangeFacts(
+            allocation,
+            size_of(allocation, asked),
+            is_growth=is_growth(allocation, tenant),
+            is_stuck=self._requester.is_stuck(allocation),
+            in_pool=self._clock.monotonic() - since if since is not None else None,
+        )
+
+    def _settling(self, memory: ElasticMemory) -> float:
+        """Return for how many seconds unused addresses may still help waiting Services.
+
+        They may until the load balancer has had them as long as a Service has to wait.
+        """
+        after, since = self._settings.growth_after, memory.in_place_since
+        return after if since is None else after - (self._clock.monotonic() - since)
+
+    async def _read_demand(
+        self, tenant: TenantCluster, provider: ProviderConfig, services: Sequence[Service]
+    ) -> Demand:
+        """Return what a tenant's Services need, by the families that the tenant has or can get.
+
+        The families that growth would add are worked out only if a Service needs a family that
+        the tenant lacks, because that reads all pools.
+        """
+        ours, have = self._settings.load_balancer_class, families(self._balancer_members(tenant))
+        demand = await read_demand(services, ours, have)
+        if _is_elastic(provider) and any(
+            unmet.reason == OTHER_FAMILY for unmet in demand.elsewhere
+        ):
+            after_growth = have | self._requester.families_of_growth(tenant, provider)
+            # While its family is not known yet, what is missing is room.
+            return await read_demand(services, ours, after_growth or ranges.WORDS)
+        return demand
+
+    def _balancer_members(self, tenant: TenantCluster) -> list[IPAllocation]:
+        return [
+            allocation
+            for allocation in members(self._caches.allocations, tenant)
+            if allocation.spec.type == names.TYPE_LOADBALANCER
+        ]
+
+
+def _is_elastic(provider: ProviderConfig) -> bool:
+    return provider.spec.networking.sizing.allocationMode == ELASTIC

@@ -1,0 +1,104 @@
+"""Facts that the size of a tenant is decided from, and the state after a decision."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from controller.meta import ObjectMeta
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.resources import (
+    Ingress,
+    LoadBalancerStatus,
+    Service,
+    ServiceSpec,
+    ServiceStatus,
+)
+from reconcilers.settings import TenantSettings
+from reconcilers.tenantcluster.elastic.decisions import (
+    RangeFacts,
+    SizeChange,
+    SizeFacts,
+    UnservedGrowth,
+    size_of,
+)
+from reconcilers.tenantcluster.elastic.demand import Demand, demand_of
+from tests.reconcilers import make
+
+LONG = 3_600.0
+"""Seconds that are longer than every threshold."""
+
+
+def load_balancer(
+    name: str = "web", *ips: str, seconds: float = 0.0, cls: str | None = None
+) -> Service:
+    """Return a Service of type LoadBalancer that was created `seconds` after the epoch."""
+    created = make.EPOCH + timedelta(seconds=seconds)
+    shown = tuple(Ingress(ip=ip) for ip in ips)
+    return Service(
+        ObjectMeta(name=name, namespace="default", uid=f"uid-{name}", creationTimestamp=created),
+        ServiceSpec(type="LoadBalancer", loadBalancerClass=cls),
+        ServiceStatus(LoadBalancerStatus(shown)),
+    )
+
+
+def range_facts(allocation: IPAllocation, **options: Any) -> RangeFacts:
+    """Return what is seen of an allocation; it is a growth allocation unless `options` differ."""
+    return RangeFacts(
+        allocation, size_of(allocation, 1), **{"is_growth": True, "in_pool": LONG} | options
+    )
+
+
+def size_facts(
+    parts: Iterable[RangeFacts] = (),
+    services: Sequence[Service] = (),
+    *,
+    demand: Demand | None = None,
+    waited: Mapping[str, float] | None = None,
+    now: datetime = make.EPOCH,
+    settings: TenantSettings | None = None,
+    **options: Any,
+) -> SizeFacts:
+    """Return facts of an elastic tenant whose Services have waited for long."""
+    demand = demand or demand_of(services, "", {4})
+    without = [*demand.waiting, *(unmet.service for unmet in demand.elsewhere)]
+    waited = waited or {service.metadata.uid: LONG for service in without}
+    return SizeFacts(tuple(parts), demand, waited, now, settings or TenantSettings(), **options)
+
+
+def changes_nothing(change: SizeChange) -> bool:
+    """Return whether a change writes nothing."""
+    writes = change.withdraw, change.create, change.disuse, change.mark
+    return not any(writes) and change.unserved is None
+
+
+def carried_out(facts: SizeFacts, change: SizeChange) -> SizeFacts:
+    """Return the facts after a change, before a pool or the tenant has reacted to it."""
+    notes: dict[str, dict[str, str | None]] = {}
+    for allocation in change.withdraw:
+        notes[allocation.metadata.uid] = {
+            names.ANNOTATION_RELEASING: None,
+            names.ANNOTATION_IDLE_SINCE: None,
+        }
+    for disuse in change.disuse:
+        notes[disuse.allocation.metadata.uid] = {names.ANNOTATION_IDLE_SINCE: disuse.since}
+    for mark in change.mark:
+        notes[mark.allocation.metadata.uid] = {names.ANNOTATION_RELEASING: facts.now.isoformat()}
+    parts = [
+        replace(part, allocation=_annotated(part.allocation, notes.get(part.uid, {})))
+        for part in facts.ranges
+    ]
+    number = len(facts.ranges)
+    for index in range(number, number + change.create):
+        request = make.allocation(f"team-a-lb-{index + 100}", size=change.addresses)
+        created = replace(request.metadata, creationTimestamp=facts.now)
+        parts.append(range_facts(replace(request, metadata=created), in_pool=None))
+    unserved: UnservedGrowth = change.unserved or facts.unserved
+    return replace(facts, ranges=tuple(parts), unserved=unserved)
+
+
+def _annotated(allocation: IPAllocation, notes: Mapping[str, str | None]) -> IPAllocation:
+    annotations = {**allocation.metadata.annotations, **notes}
+    kept = {name: value for name, value in annotations.items() if value is not None}
+    return replace(allocation, metadata=replace(allocation.metadata, annotations=kept))

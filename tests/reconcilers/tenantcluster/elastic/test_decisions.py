@@ -1,0 +1,280 @@
+"""What holds of every decision on the size of a tenant, whatever its ranges and Services are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allocator import AddressRange
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.resources import Service
+from reconcilers.settings import TenantSettings
+from reconcilers.tenantcluster.elastic.decisions import (
+    RangeFacts,
+    SizeFacts,
+    TargetSize,
+    UnservedGrowth,
+    decide_size,
+)
+from reconcilers.tenantcluster.elastic.demand import addresses_wanted
+from tests.reconcilers import make
+from tests.reconcilers.tenantcluster.elastic.facts import (
+    LONG,
+    carried_out,
+    changes_nothing,
+    load_balancer,
+    range_facts,
+    size_facts,
+)
+
+SETTINGS = TenantSettings()
+
+
+def _ends(number: int, size: int) -> tuple[str, str]:
+    return f"10.40.{number}.0", f"10.40.{number}.{size - 1}"
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """A range or a request of a tenant.
+
+    Args:
+        size: its addresses.
+        used: how many of them Services show.
+        state: of the allocation.
+        idle: for how many seconds it is noted to be out of use; None if it is not.
+        in_pool: for how many seconds it has stood in the tenant's pool; None if it does not.
+        age: seconds since it was created.
+    """
+
+    size: int
+    used: int
+    state: str
+    idle: float | None
+    in_pool: float | None
+    age: float
+
+    def allocation(self, number: int) -> IPAllocation:
+        annotations = {}
+        if self.idle is not None:
+            since = make.EPOCH - timedelta(seconds=self.idle)
+            annotations[names.ANNOTATION_IDLE_SINCE] = since.isoformat()
+        if self.state == "marked":
+            annotations[names.ANNOTATION_RELEASING] = make.EPOCH.isoformat()
+        deleted: dict[str, Any] = {}
+        if self.state == "deleted":
+            deleted["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        return make.allocation(
+            f"team-a-lb-{number}",
+            size=self.size,
+            held=None if self.state == "request" else _ends(number, self.size),
+            age=self.age,
+            annotations=annotations,
+            **deleted,
+        )
+
+    def services(self, number: int) -> list[Service]:
+        """Return the Services that show its addresses."""
+        if self.state == "request":
+            return []
+        return [
+            load_balancer(f"used-{number}-{index}", f"10.40.{number}.{index}")
+            for index in range(min(self.used, self.size))
+        ]
+
+
+_SECONDS = st.sampled_from([0.0, 10.0, 29.0, 30.0, 599.0, 600.0, LONG])
+_RANGES = st.lists(
+    st.builds(
+        _Drawn,
+        st.integers(1, 4),
+        st.sampled_from([0, 0, 1, 4]),
+        st.sampled_from(["held", "held", "request", "marked", "deleted"]),
+        st.none() | _SECONDS,
+        st.none() | _SECONDS,
+        _SECONDS,
+    ),
+    max_size=6,
+)
+
+
+@st.composite
+def tenants(draw: st.DrawFn) -> SizeFacts:
+    """Draw the facts of an elastic or static tenant."""
+    parts: list[RangeFacts] = []
+    services: list[Service] = []
+    for number, drawn in enumerate(draw(_RANGES)):
+        stuck = drawn.state == "request" and draw(st.booleans())
+        parts.append(
+            range_facts(
+                drawn.allocation(number),
+                is_growth=number > 0,
+                is_stuck=stuck,
+                in_pool=drawn.in_pool if drawn.state == "held" else None,
+            )
+        )
+        services += drawn.services(number)
+    waiting = [load_balancer(f"waits-{number}") for number in range(draw(st.integers(0, 6)))]
+    waited = {service.metadata.uid: draw(_SECONDS) for service in waiting}
+    forgiven = UnservedGrowth().updated(waiting[: draw(st.integers(0, 6))], len(services))
+    static = draw(st.booleans())
+    size = draw(st.integers(0, 12))
+    return size_facts(
+        parts,
+        [*services, *waiting],
+        waited=waited or None,
+        is_elastic=not static,
+        increment=draw(st.integers(1, 3)),
+        quota=draw(st.none() | st.integers(1, 12)),
+        target=TargetSize(size, size) if static and draw(st.booleans()) else None,
+        unserved=draw(st.sampled_from([UnservedGrowth(), forgiven])),
+        settling=draw(st.sampled_from([-1.0, 10.0])),
+        unconfirmed=draw(st.sampled_from(["", "", "MetalLBNotRunning"])),
+        is_balancer_absent=draw(st.sampled_from([False, False, True])),
+        settings=replace(SETTINGS, growth_in_flight=draw(st.integers(1, 8))),
+    )
+
+
+@given(tenants())
+def test_a_decision_that_was_carried_out_is_not_taken_again(facts: SizeFacts) -> None:
+    assert decide_size(facts) == decide_size(facts)
+    facts = replace(facts, is_elastic=True, target=None)
+    after = carried_out(facts, decide_size(facts))
+    second = decide_size(after)
+    assert (second.withdraw, second.create, second.mark) == ((), 0, ())
+    # Services that growth did not help need no requests, which are out of use from then on.
+    assert changes_nothing(decide_size(carried_out(after, second)))
+
+
+@given(tenants())
+def test_a_static_tenant_comes_to_rest(facts: SizeFacts) -> None:
+    facts = replace(facts, is_elastic=False)
+    # Marked ranges stay if any is needed; what is too much then is marked again.
+    for _ in range(2 * len(facts.ranges) + 1):
+        facts = carried_out(facts, decide_size(facts))
+    assert changes_nothing(decide_size(facts))
+
+
+@given(tenants())
+def test_growth_never_exceeds_what_services_wait_for_nor_the_quota(facts: SizeFacts) -> None:
+    change = decide_size(facts)
+    created = change.create * change.addresses
+    if facts.quota is not None and created:
+        assert facts.held_until_gone + created <= facts.quota
+    if facts.is_elastic:
+        waited = facts.have_waited(SETTINGS.growth_after, facts.demand.waiting)
+        wanted = addresses_wanted(waited)
+        assert created <= -(-wanted // facts.increment) * facts.increment
+    elif created:
+        assert facts.target is not None
+        held = sum(part.size for part in facts.staying)
+        assert held + created == facts.target.addresses
+
+
+@given(tenants())
+def test_a_range_that_a_service_shows_is_never_marked(facts: SizeFacts) -> None:
+    marked = {mark.allocation.metadata.uid for mark in decide_size(facts).mark}
+    used = {part.uid for part in facts.ranges if facts.is_used(part)}
+    assert not marked & used
+
+
+@given(tenants())
+def test_only_what_growth_added_is_marked_and_only_what_is_marked_is_kept(
+    facts: SizeFacts,
+) -> None:
+    change = decide_size(facts)
+    added = {part.uid for part in facts.staying if part.is_growth}
+    assert {mark.allocation.metadata.uid for mark in change.mark} <= added
+    can_stay = {part.uid for part in facts.ranges if part.can_stay}
+    assert {allocation.metadata.uid for allocation in change.withdraw} <= can_stay
+
+
+@given(tenants())
+def test_nothing_is_created_or_marked_while_the_balancer_has_not_confirmed_its_ranges(
+    facts: SizeFacts,
+) -> None:
+    change = decide_size(replace(facts, is_elastic=True, target=None, unconfirmed="Refused"))
+    assert not change.create
+    assert not change.mark
+
+
+class _Balancer:
+    """A tenant whose load balancer serves some Services from every range, and others from none."""
+
+    def __init__(self, servable: int, refused: int, increment: int, quota: int | None) -> None:
+        self._servable = [f"web-{number}" for number in range(servable)]
+        self._refused = [load_balancer(f"odd-{number}") for number in range(refused)]
+        self._since = make.EPOCH
+        first = make.allocation("team-a-lb", held=_ends(0, 2), age=LONG)
+        self.facts = size_facts(
+            [range_facts(first, is_growth=False)],
+            increment=increment,
+            quota=quota,
+            settling=-1.0,
+        )
+
+    def _services(self, parts: Sequence[RangeFacts]) -> list[Service]:
+        free = [
+            span.first + offset
+            for part in parts
+            for span in part.spans
+            for offset in range(span.size)
+        ]
+        shown = [AddressRange(number, number, 4).start_text for number in free]
+        served = [load_balancer(name, ip) for name, ip in zip(self._servable, shown, strict=False)]
+        waiting = [load_balancer(name) for name in self._servable[len(served) :]]
+        return [*served, *waiting, *self._refused]
+
+    def pass_over(self, seconds: float) -> bool:
+        """Let time pass, then decide and carry out; return whether anything was changed."""
+        now = self.facts.now + timedelta(seconds=seconds)
+        parts = [
+            self._react(number, part, now_is=seconds)
+            for number, part in enumerate(self.facts.ranges)
+            if not part.is_releasing
+        ]
+        waited = (now - self._since).total_seconds()
+        services = self._services(parts)
+        demand = size_facts([], services).demand
+        self.facts = replace(
+            self.facts,
+            ranges=tuple(parts),
+            demand=demand,
+            waited={service.metadata.uid: waited for service in demand.waiting},
+            now=now,
+        )
+        change = decide_size(self.facts)
+        self.facts = carried_out(self.facts, change)
+        return not changes_nothing(change)
+
+    @staticmethod
+    def _react(number: int, part: RangeFacts, now_is: float) -> RangeFacts:
+        """Return an allocation as its pool and the tenant have made it by the next pass."""
+        if part.has_range:
+            return replace(part, in_pool=(part.in_pool or 0.0) + now_is)
+        start, end = _ends(number, part.size)
+        status = replace(
+            part.allocation.status, phase="Allocated", startAddress=start, endAddress=end
+        )
+        return replace(part, allocation=replace(part.allocation, status=status), in_pool=0.0)
+
+
+@given(
+    servable=st.integers(0, 6),
+    refused=st.integers(1, 4),
+    increment=st.integers(1, 3),
+    quota=st.none() | st.integers(2, 10),
+)
+def test_a_tenant_that_grows_in_vain_stops(
+    servable: int, refused: int, increment: int, quota: int | None
+) -> None:
+    tenant = _Balancer(servable, refused, increment, quota)
+    changed = [tenant.pass_over(60.0) for _ in range(180)]
+    assert not any(changed[-60:]), "it still grows or shrinks after two hours"
+    served = [part for part in tenant.facts.ranges if tenant.facts.is_used(part)]
+    unused = [part for part in tenant.facts.ranges if part.is_growth and part not in served]
+    assert not unused
