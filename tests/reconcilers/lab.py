@@ -40,6 +40,7 @@ from reconcilers.clusteridentity import ClusterIdentity
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
 from reconcilers.ipallocation.release import InUse, ReleaseCheck, Released
 from reconcilers.loadbalancers.metallb.adapter import MetalLBKind
+from reconcilers.loadbalancers.port import LoadBalancerKind
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.orphans import OrphanCollector
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
@@ -105,9 +106,14 @@ class OpenGate(ReleaseCheck):
 
 
 class Replica:
-    """One process: its caches, and the reconcilers over them."""
+    """One process: its caches, and the reconcilers over them.
 
-    def __init__(self, lab: "Lab") -> None:
+    Args:
+        lab: the clusters.
+        kind: the load balancer of the tenants; None for MetalLB.
+    """
+
+    def __init__(self, lab: "Lab", kind: LoadBalancerKind | None = None) -> None:
         self.lab = lab
         server, clock, settings = lab.server, lab.clock, lab.settings
         self.caches: dict[str, Cache[Any]] = {
@@ -129,7 +135,7 @@ class Replica:
         recorder = cast("Recorder", self.recorded)
         pools, allocations, clusters, providers = self.caches.values()
         management = ClusterIdentity(self.client, clock)
-        kind = MetalLBKind(clock, settings.tenant)
+        kind = kind or MetalLBKind(clock, settings.tenant)
         guard = TenantIdentities(management, clusters, allocations, kind)
         self.records = TenantRecords()
         self.tenants = TenantClients(

@@ -16,11 +16,12 @@ KINDS = {
     "l2advertisements": (METALLB, "L2Advertisement"),
     "servicebgpstatuses": (METALLB, "ServiceBGPStatus"),
     "configurationstates": (METALLB, "ConfigurationState"),
+    "addressoffers": ("balancer.example/v1", "AddressOffer"),
     "namespaces": ("v1", "Namespace"),
     "configmaps": ("v1", "ConfigMap"),
     "deployments": ("apps/v1", "Deployment"),
     "customresourcedefinitions": ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
 }
 CLUSTER_SCOPED = {"butlerconfigs", "namespaces", "customresourcedefinitions"}
-OPTIONAL = {"butlerconfigs", "teams"}
-"""Kinds of the platform that are not served unless a test says so."""
+OPTIONAL = {"butlerconfigs", "teams", "addressoffers"}
+"""Kinds of the platform, and of the balancer of tests; a test says so where they are served."""

@@ -55,6 +55,7 @@ The tenants, on whole servers in memory, with MetalLB's stand-in:
     tenancy.py       what happens to them, from a seed
     tenantscenes.py  scenes played by hand
     tenantrules.py   each rule of giving back, switched off
+    memorytenancy.py  the same with a balancer of tests instead, through the port alone
 
 `python -m tests.reconcilers.simulation` plays single seeds, with the log.
 """

@@ -22,6 +22,7 @@ from tests.reconcilers.simulation.chaos import Plan, Run
 from tests.reconcilers.simulation.claimchaos import ClaimRun
 from tests.reconcilers.simulation.clusterchaos import RESTING, ClusterRun
 from tests.reconcilers.simulation.kkpchaos import KkpRun
+from tests.reconcilers.simulation.memorytenancy import MemoryTenancy
 from tests.reconcilers.simulation.networkchaos import NetworkRun
 from tests.reconcilers.simulation.sharedpools import SharedRun
 from tests.reconcilers.simulation.sharedtenancy import SharedTenancy
@@ -35,11 +36,14 @@ _RUNS: dict[str, type[Run]] = {
     "kkp": KkpRun,
 }
 
+_TENANCIES: dict[str, type[Tenancy]] = {"tenants": Tenancy, "balancer": MemoryTenancy}
+"""Tenants with MetalLB's stand-in, and with the balancer of tests."""
+
 
 def main() -> int:
     """Play what the command line asks for; return how many seeds failed, at most 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.reconcilers.simulation")
-    parser.add_argument("model", choices=["pools", "tenants", *_RUNS])
+    parser.add_argument("model", choices=["pools", "tenants", "balancer", *_RUNS])
     parser.add_argument("seed", type=int)
     parser.add_argument("--to", type=int, help="play the seeds from SEED up to this one")
     parser.add_argument(
@@ -91,7 +95,7 @@ def _played(asked: argparse.Namespace) -> int:
         else:
             faults = FORCE if asked.force else COUNTING if asked.counting else None
             faults = FAMILIES if asked.families else faults
-            model = SharedTenancy if asked.shards else Tenancy
+            model = SharedTenancy if asked.shards else _TENANCIES[asked.model]
             verdict = model(seed, faults).play(silent=asked.to is not None)
         if verdict or asked.to is None:
             sys.stdout.write(f"seed {seed}: {verdict or 'clean'}\n")

@@ -13,12 +13,13 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, Protocol, cast
 
 import anyio
 from anyio.abc import TaskGroup
 
 from controller.meta import Key
+from reconcilers.loadbalancers.port import LoadBalancerKind
 from reconcilers.settings import Settings, TenantSettings
 from tests.clock import VirtualClock, settle
 from tests.reconcilers import make
@@ -84,19 +85,28 @@ _ASKED: tuple[dict[str, Any], ...] = (
 )
 
 
+class TenantBalancer(Protocol):
+    """The process in a tenant that hands out addresses."""
+
+    paused: bool
+
+    def resume(self) -> None:
+        """Work again after a pause."""
+        ...
+
+
 class Tenancy:
     """One seed, played."""
+
+    served: ClassVar[tuple[str, ...]] = TENANT_KINDS
 
     def __init__(self, seed: int, faults: Faults | None = None) -> None:
         self.random = random.Random(seed)
         self.faults = faults or Faults()
         self.clock = VirtualClock()
         self.server = Server(self.clock)
-        self.tenants = {name: Server(self.clock, TENANT_KINDS) for name in TENANTS}
-        counts = self.faults.counting
-        self.balancers = {
-            name: Balancer(tenant, counts=counts) for name, tenant in self.tenants.items()
-        }
+        self.tenants = {name: Server(self.clock, self.served) for name in TENANTS}
+        self.balancers = {name: self._make_balancer(one) for name, one in self.tenants.items()}
         self.packets: list[Packet] = []
         self.passes: dict[tuple[int, Key, str], anyio.CancelScope] = {}
         self.down: set[str] = set()
@@ -140,6 +150,14 @@ class Tenancy:
 
     def _judge(self) -> None:
         self.problem = self.problem or tenantlaws.misplaced(self.server, self.tenants) or ""
+
+    def _make_balancer(self, tenant: Server) -> TenantBalancer:
+        """Return the process in a tenant that hands out addresses."""
+        return Balancer(tenant, counts=self.faults.counting)
+
+    def _make_kind(self) -> LoadBalancerKind | None:
+        """Return the load balancer of the tenants, as a replica knows it; None for MetalLB."""
+        return None
 
     # The storm.
 
@@ -302,7 +320,7 @@ class Tenancy:
             settings=self.faults.settings,
             open_tenant=lambda config: routes[config.decode()],
         )
-        replica = Replica(cast("Lab", site))
+        replica = Replica(cast("Lab", site), self._make_kind())
         replica.gate.real = replica.tenant_gate
         return replica
 

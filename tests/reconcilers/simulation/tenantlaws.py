@@ -14,6 +14,7 @@ from reconcilers.api import names
 from reconcilers.loadbalancers.metallb.projection import NO_ADDRESS
 from tests.reconcilers.balancer import pool_entries
 from tests.reconcilers.lab import Replica
+from tests.reconcilers.memorybalancer.offers import offered_entries
 from tests.reconcilers.server import Json, Server
 
 Tenants = Mapping[str, Server]
@@ -87,7 +88,7 @@ def leaked(server: Server, tenants: Tenants) -> str | None:
         if left:
             return f"{plural} are left: {left}"
     for name, tenant in tenants.items():
-        left = [o["metadata"]["name"] for k in _METALLB for o in tenant.all(k)]
+        left = [o["metadata"]["name"] for k in _OFFERS for o in tenant.all(k)]
         if left:
             return f"{name} still has {left}"
     status = server.see("networkpools", "lab")["status"]
@@ -140,8 +141,9 @@ def left_behind(server: Server, tenant: str, uid: str) -> bool:
 
 
 def entries(tenant: Server) -> list[AddressRange]:
-    """Return the ranges that a tenant's MetalLB may hand out."""
+    """Return the ranges that a tenant's load balancer may hand out."""
     texts = [text for text in pool_entries(tenant) if text != NO_ADDRESS]
+    texts += offered_entries(tenant)
     return [span for text in texts if (span := ranges.parsed_entry(text)) is not None]
 
 
@@ -167,4 +169,4 @@ def _brief(allocation: Json) -> tuple[str, str, str | None]:
 
 
 _QUOTA = 3
-_METALLB = ("ipaddresspools", "l2advertisements")
+_OFFERS = ("ipaddresspools", "l2advertisements", "addressoffers")

@@ -12,7 +12,7 @@ from controller.meta import Key
 from reconcilers.api import names
 from tests.clock import settle
 from tests.reconcilers import make
-from tests.reconcilers.balancer import service
+from tests.reconcilers.balancer import Balancer, service
 from tests.reconcilers.lab import Replica
 from tests.reconcilers.simulation import tenantlaws
 from tests.reconcilers.simulation.chaos import undisturbed
@@ -30,15 +30,16 @@ def nothing(_: Packet) -> bool:
 
 
 def write_of_pool(method: str) -> Late:
-    """Return what tells a certain write of the tenant's pool."""
-    return lambda packet: packet.method == method and "/ipaddresspools" in packet.path
+    """Return what tells a certain write of the tenant's pool, or of its offer."""
+    kinds = ("/ipaddresspools", "/addressoffers")
+    return lambda packet: packet.method == method and any(k in packet.path for k in kinds)
 
 
 class Yard(Tenancy):
     """Two replicas and a tenant that holds one address; who works when is said by the scene."""
 
-    def __init__(self, group: TaskGroup) -> None:
-        super().__init__(0, Faults())
+    def __init__(self, group: TaskGroup, faults: Faults | None = None) -> None:
+        super().__init__(0, faults)
         self.group = group
         self.late: list[Packet] = []
         self.one, self.other = self.replicas
@@ -96,12 +97,12 @@ class Yard(Tenancy):
 Scene = Callable[[Yard], Awaitable[str | None]]
 
 
-def played(scene: Scene) -> str | None:
+def played(scene: Scene, make_yard: Callable[[TaskGroup], Yard] = Yard) -> str | None:
     """Play a scene; return what went wrong, None if nothing did."""
 
     async def play() -> str | None:
         async with anyio.create_task_group() as group:
-            verdict = await scene(Yard(group))
+            verdict = await scene(make_yard(group))
             group.cancel_scope.cancel()
         return verdict
 
@@ -169,6 +170,7 @@ async def late_creation(yard: Yard, *, wait: bool = False) -> str | None:
 
 async def late_creation_waited_for(yard: Yard) -> str | None:
     """The same, and who creates it goes on when it is there."""
+    yard.balancers["a"].paused = True  # What it writes would be in the creator's way.
     yard.one.hold("ipallocations")
     return await late_creation(yard, wait=True)
 
@@ -202,7 +204,8 @@ async def in_use_again(yard: Yard) -> str | None:
 async def read_before_a_pause(yard: Yard) -> str | None:
     """A range is taken back while MetalLB, which counts, stands still and has the old pool."""
     balancer = yard.balancers["a"]
-    balancer.counts = True
+    if isinstance(balancer, Balancer):
+        balancer.counts = True
     yard.hold_range("team-a-lb-1", SECOND)
     for _ in range(2):  # The pool is created empty, and filled then.
         await yard.project(yard.one)
@@ -234,6 +237,44 @@ async def in_use_by_its_second_family(yard: Yard) -> str | None:
     assert [one.text for one in tenantlaws.shown(yard.tenants["a"])] == ["fd00::1/128"]
     yard.balancers["a"].paused = True
     await yard.give_back("team-a-lb-1")
+    return yard.verdict()
+
+
+async def put_back_by_a_person(yard: Yard) -> str | None:
+    """A person puts a range back into the tenant's offer, between its withdrawal and the check."""
+    yard.hold_range("team-a-lb-1", SECOND)
+    for _ in range(2):  # The offer is created empty, and filled then.
+        await yard.project(yard.one)
+    yard.server.delete("ipallocations", "team-a-lb-1")
+    await yard.project(yard.other)
+    tenant = yard.tenants["a"]
+    entries = [f"{FIRST}-{FIRST}", f"{SECOND}-{SECOND}"]
+    for offer in tenant.all("addressoffers"):
+        meta, change = offer["metadata"], {"spec": {"entries": entries}}
+        tenant.edit("addressoffers", meta["name"], change, namespace=meta["namespace"])
+    await yard.work(yard.other, yard.other.allocations, make.key("team-a-lb-1"), nothing)
+    return yard.verdict()
+
+
+async def acknowledged_and_still_shown(yard: Yard) -> str | None:
+    """The process acknowledges an offer without a range, and one Service still shows its address.
+
+    LB-IPAM of Cilium does so when a write of a Service's status fails.
+    """
+    yard.hold_range("team-a-lb-1", SECOND)
+    for _ in range(2):  # The offer is created empty, and filled then.
+        await yard.project(yard.one)
+    tenant = yard.tenants["a"]
+    for name in ("x", "y"):
+        service(tenant, name)
+    yard.balancers["a"].paused = True
+    yard.server.delete("ipallocations", "team-a-lb-1")
+    await yard.project(yard.other)
+    for offer in tenant.all("addressoffers"):
+        meta = offer["metadata"]
+        seen = {"status": {"observedGeneration": meta["generation"]}}
+        tenant.edit("addressoffers", meta["name"], seen, namespace=meta["namespace"])
+    await yard.work(yard.other, yard.other.allocations, make.key("team-a-lb-1"), nothing)
     return yard.verdict()
 
 

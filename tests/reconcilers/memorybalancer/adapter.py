@@ -1,0 +1,291 @@
+"""The balancer of tests behind the port of load balancers.
+
+One AddressOffer holds the ranges of a tenant. It is never deleted with ranges in it. A range is
+out when an offer without it was written since the mark, and the process in the tenant has
+acknowledged exactly the generation that is stored. Each rule has a switch; with it off, laws must
+break.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from typing_extensions import override
+
+from allocator import AddressRange
+from controller.client import Client
+from controller.clock import Clock
+from controller.errors import NotFound
+from controller.meta import Version
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.resources import Service
+from reconcilers.clusteridentity import is_of_another
+from reconcilers.loadbalancers.ownernotes import owner_of
+from reconcilers.loadbalancers.port import (
+    BEHIND,
+    Acknowledgement,
+    BalancerBlocked,
+    BalancerMemory,
+    BalancerReading,
+    Confirm,
+    Correction,
+    Health,
+    HealthState,
+    LoadBalancer,
+    LoadBalancerKind,
+    NotYet,
+    Offer,
+    Permit,
+    Projection,
+    Proven,
+    ServiceView,
+    Unprovable,
+    WatchedKind,
+    WatchedOffers,
+    Withdrawal,
+)
+from tests.reconcilers.memorybalancer.offers import ADDRESS_OFFER, OFFER_KEY, AddressOffer
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of the port, each of which can be switched off.
+
+    Args:
+        refuses_older_views: an offer with a basis above the projection's is not written.
+        creates_empty: a missing offer is created without ranges, and then filled.
+        confirms: before it is filled, what the cache says is confirmed live.
+        writes_what_was_read: a write has the version of the offer that was judged.
+        waits_for_mark: an offer proves nothing that was not written since the mark.
+        looks_for_range: an offer that has the range proves nothing.
+        waits_for_process: an offer proves nothing that the process has not acknowledged.
+        keeps_ranges: a Service that shows an address of a range keeps it.
+        shows_acknowledgement: the process acknowledges at all; if not, nothing can be proven.
+    """
+
+    refuses_older_views: bool = True
+    creates_empty: bool = True
+    confirms: bool = True
+    writes_what_was_read: bool = True
+    waits_for_mark: bool = True
+    looks_for_range: bool = True
+    waits_for_process: bool = True
+    keeps_ranges: bool = True
+    shows_acknowledgement: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class OfferReading(BalancerReading):
+    """The offer in a tenant; None if there is none."""
+
+    offer: AddressOffer | None = None
+
+
+@dataclass(slots=True)
+class Unread:
+    """Since when the process has not acknowledged the offer; None if it has."""
+
+    since: float | None = None
+
+
+class MemoryBalancer(LoadBalancer):
+    """The balancer of one tenant."""
+
+    def __init__(self, client: Client, rules: Rules, clock: Clock, memory: BalancerMemory) -> None:
+        self._client = client
+        self._rules = rules
+        self._clock = clock
+        self._unread = memory.of(Unread)
+
+    @override
+    async def read(self) -> OfferReading:
+        try:
+            offer = await self._find()
+        except BalancerBlocked as missing:
+            return OfferReading({}, missing.message)
+        targets = {} if offer is None else {OFFER_KEY.name: _offer_of(offer)}
+        return OfferReading(targets, offer=offer)
+
+    @override
+    async def project(self, wanted: Projection, confirm: Confirm, permit: Permit) -> None:
+        live = await self._find()
+        if live is None and not wanted.entries:
+            return
+        if live is not None:
+            try:
+                await permit(_offer_of(live))
+            except BalancerBlocked:
+                if wanted.entries:
+                    raise
+                return
+        if live is None:
+            is_filled = not self._rules.creates_empty
+            live = await self._create(wanted, wanted.entries if is_filled else ())
+        if self._rules.refuses_older_views and _basis_of(live) > wanted.basis:
+            raise BalancerBlocked(BEHIND, "another replica has written a newer state")
+        if not live.spec.entries and wanted.entries and self._rules.confirms:
+            confirmed = await confirm()
+            if confirmed.entries != wanted.entries:
+                raise BalancerBlocked(BEHIND, "a live read shows other ranges")
+        if (
+            live.spec.entries != wanted.entries
+            or _basis_of(live) < wanted.needed
+            or not wanted.owner.items() <= live.metadata.annotations.items()
+        ):
+            await self._write(live, wanted)
+
+    @override
+    async def overwrite(self, wanted: Projection, position: int, permit: Permit) -> Offer | None:
+        live = await self._find()
+        if live is None or _basis_of(live) <= position:
+            return None
+        await permit(_offer_of(live))
+        await self._write(live, wanted)
+        return _offer_of(live)
+
+    @override
+    async def acknowledgement(
+        self, reading: BalancerReading, withdrawal: Withdrawal
+    ) -> Acknowledgement:
+        assert isinstance(reading, OfferReading)
+        if not reading.is_served:
+            return Unprovable("to see that it is gone", ("not served", 0), reading.missing)
+        if reading.offer is None:  # deleted only after it was empty, and that acknowledged
+            return Proven()
+        return self._judge(reading.offer, withdrawal)
+
+    def _judge(self, offer: AddressOffer, withdrawal: Withdrawal) -> Acknowledgement:
+        rules = self._rules
+        is_behind = _basis_of(offer) < withdrawal.mark and not _is_taken(offer, withdrawal)
+        if rules.waits_for_mark and is_behind:
+            return NotYet("the offer was not written since the mark")
+        if rules.looks_for_range and _has_any(offer, withdrawal.spans):
+            return NotYet("the offer still has the range")
+        if not rules.shows_acknowledgement:
+            return Unprovable("to read", (offer.metadata.uid, offer.metadata.generation or 0))
+        if rules.waits_for_process and not _is_acknowledged(offer):
+            return NotYet("the process has not acknowledged the offer")
+        return Proven()
+
+    @override
+    async def health(self, wanted: Projection) -> Health:
+        offer = await self._find()
+        if not wanted.entries or (offer is not None and _is_acknowledged(offer)):
+            self._unread.since = None
+            return Health()
+        if self._unread.since is None:
+            self._unread.since = self._clock.monotonic()
+        message = "the process has not read the offer"
+        return Health(HealthState.NOT_READING, "OfferNotRead", message, self._unread.since)
+
+    @override
+    async def find_stale(self, reading: BalancerReading) -> str | None:
+        assert isinstance(reading, OfferReading)
+        return None if reading.offer is None or _is_acknowledged(reading.offer) else ""
+
+    @override
+    async def remove(self, management: str) -> None:
+        offer = await self._find()
+        if offer is None or offer.spec.entries or is_of_another(offer, management):
+            return
+        await self._client.delete(ADDRESS_OFFER, Version.from_object(offer))
+
+    async def _find(self) -> AddressOffer | None:
+        try:
+            return await self._client.get(ADDRESS_OFFER, OFFER_KEY)
+        except NotFound:
+            if await self._client.served(ADDRESS_OFFER):
+                return None
+            raise BalancerBlocked("OffersNotServed", "the tenant has no offers") from None
+
+    async def _create(self, wanted: Projection, entries: Sequence[str]) -> AddressOffer:
+        body = _body(wanted, entries)
+        body["metadata"]["name"] = OFFER_KEY.name
+        return await self._client.create(ADDRESS_OFFER, OFFER_KEY.namespace, body)
+
+    async def _write(self, live: AddressOffer, wanted: Projection) -> None:
+        body = _body(wanted, wanted.entries)
+        if self._rules.writes_what_was_read:
+            await self._client.patch(ADDRESS_OFFER, Version.from_object(live), body)
+        else:
+            await self._client.apply(
+                ADDRESS_OFFER, OFFER_KEY, body, manager=names.TENANT_FIELD_MANAGER, force=True
+            )
+
+
+class MemoryKind(LoadBalancerKind):
+    """The balancer of tests.
+
+    Args:
+        clock: the time.
+        rules: those that are switched on.
+    """
+
+    title = "the balancer of tests"
+    missing_reason = "OffersNotServed"
+
+    def __init__(self, clock: Clock, rules: Rules | None = None) -> None:
+        self._clock = clock
+        self._rules = rules or Rules()
+
+    @property
+    @override
+    def watches(self) -> Sequence[WatchedKind]:
+        return ()
+
+    @override
+    def of(
+        self, client: Client, memory: BalancerMemory, watched: WatchedOffers | None = None
+    ) -> MemoryBalancer:
+        return MemoryBalancer(client, self._rules, self._clock, memory)
+
+    @override
+    def serves(self, service: Service) -> ServiceView:
+        return ServiceView(self._rules.keeps_ranges and not service.spec.loadBalancerClass)
+
+    @override
+    def due_in(self, memory: BalancerMemory) -> float | None:
+        return None if memory.of(Unread).since is None else 1.0
+
+    @override
+    def take_corrections(self, memory: BalancerMemory) -> Sequence[Correction]:
+        return ()
+
+
+def _offer_of(offer: AddressOffer) -> Offer:
+    return Offer(
+        metadata=offer.metadata,
+        kind=ADDRESS_OFFER.kind,
+        entries=offer.spec.entries,
+        is_made_by_us=names.ANNOTATION_PROJECTION_BASIS in offer.metadata.annotations,
+        basis=_basis_of(offer),
+    )
+
+
+def _basis_of(offer: AddressOffer) -> int:
+    noted = offer.metadata.annotations.get(names.ANNOTATION_PROJECTION_BASIS, "0")
+    return int(noted) if noted.isdecimal() else 0
+
+
+def _is_acknowledged(offer: AddressOffer) -> bool:
+    """Return whether the process acts on the generation that is stored: equal, never above."""
+    return offer.status.observedGeneration == offer.metadata.generation
+
+
+def _has_any(offer: AddressOffer, spans: Sequence[AddressRange]) -> bool:
+    entries = [ranges.parsed_entry(entry) for entry in offer.spec.entries]
+    return any(entry is None or any(map(entry.overlaps, spans)) for entry in entries)
+
+
+def _is_taken(offer: AddressOffer, withdrawal: Withdrawal) -> bool:
+    owner = owner_of(offer)
+    if owner is not None and str(owner) != withdrawal.owner[names.ANNOTATION_PROJECTION_OWNER]:
+        return True
+    management = withdrawal.owner.get(names.ANNOTATION_PROJECTION_MANAGEMENT, "")
+    return is_of_another(offer, management)
+
+
+def _body(wanted: Projection, entries: Sequence[str]) -> dict[str, Any]:
+    annotations = {names.ANNOTATION_PROJECTION_BASIS: str(wanted.basis), **wanted.owner}
+    return {"metadata": {"annotations": annotations}, "spec": {"entries": list(entries)}}

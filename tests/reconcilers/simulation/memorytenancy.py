@@ -1,0 +1,31 @@
+"""The simulation of tenants with the balancer of tests instead of MetalLB, through the port."""
+
+from typing import ClassVar
+
+from typing_extensions import override
+
+from tests.reconcilers.memorybalancer.adapter import MemoryKind, Rules
+from tests.reconcilers.memorybalancer.offers import OfferBalancer
+from tests.reconcilers.server import Server
+from tests.reconcilers.simulation.tenancy import Tenancy
+from tests.reconcilers.simulation.tenantscenes import Yard
+
+
+class MemoryTenancy(Tenancy):
+    """One seed, played with the balancer of tests."""
+
+    served: ClassVar[tuple[str, ...]] = ("services", "addressoffers", "namespaces")
+    rules: ClassVar[Rules] = Rules()
+    """The rules of the port that the adapter keeps."""
+
+    @override
+    def _make_balancer(self, tenant: Server) -> OfferBalancer:
+        return OfferBalancer(tenant)
+
+    @override
+    def _make_kind(self) -> MemoryKind:
+        return MemoryKind(self.clock, self.rules)
+
+
+class MemoryYard(Yard, MemoryTenancy):
+    """The two replicas and the tenant of a scene, with the balancer of tests."""

@@ -1,0 +1,83 @@
+"""The tenants' simulation with a balancer that is not MetalLB: the port keeps its promises alone.
+
+Each rule of the port is switched off in the adapter, and a scene then gives an address away.
+"""
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+
+import anyio
+import pytest
+
+from tests.reconcilers.memorybalancer.adapter import Rules
+from tests.reconcilers.simulation import tenantscenes as scenes
+from tests.reconcilers.simulation.memorytenancy import MemoryTenancy, MemoryYard
+from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part
+from tests.reconcilers.simulation.switch import check_scene
+from tests.reconcilers.simulation.tenancy import COUNTING, FAMILIES, FORCE, SETTINGS, Faults
+from tests.reconcilers.simulation.tenantscenes import Scene, played
+
+GIVEN = "may be given away"
+WAIT = 30.0
+
+SWITCHES: dict[str, Scene] = {
+    "refuses_older_views": scenes.old_view,
+    "creates_empty": scenes.late_creation,
+    "confirms": scenes.late_creation_waited_for,
+    "writes_what_was_read": scenes.late_projection,
+    "waits_for_mark": scenes.taken_back_before_it_was_projected,
+    "looks_for_range": scenes.put_back_by_a_person,
+    "waits_for_process": scenes.read_before_a_pause,
+    "keeps_ranges": scenes.acknowledged_and_still_shown,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize(
+    ("faults", "options"),
+    [(Faults(), ""), (FORCE, "--force"), (COUNTING, "--counting"), (FAMILIES, "--families")],
+    ids=["plain", "vanishing", "often paused", "families"],
+)
+def test_no_address_is_offered_wrongly_and_every_one_is_released(
+    faults: Faults, options: str, part: int
+) -> None:
+    model = partial(MemoryTenancy, faults=faults)
+    check_part(model, SEEDS // 8, part, f"balancer {{}} {options}")
+
+
+@pytest.mark.parametrize("rule", SWITCHES)
+def test_without_a_rule_of_the_port_a_scene_ends_badly_and_with_it_well(rule: str) -> None:
+    def switch_off(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(MemoryTenancy, "rules", Rules(**{rule: False}))
+
+    check_scene(switch_off, lambda: played(SWITCHES[rule], MemoryYard), GIVEN, rule)
+
+
+def test_a_balancer_that_shows_nothing_is_waited_for_and_then_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(MemoryTenancy, "rules", Rules(shows_acknowledgement=False))
+    assert _is_released_after(WAIT - 10) is False
+    assert _is_released_after(WAIT + 10) is True
+
+
+def _is_released_after(seconds: float) -> bool:
+    """Return whether a range is released so long after its allocation was deleted."""
+    tenant = replace(SETTINGS.tenant, metallb_wait=WAIT)
+    faults = Faults(settings=replace(SETTINGS, tenant=tenant))
+
+    async def play() -> bool:
+        async with anyio.create_task_group() as group:
+            yard = MemoryYard(group, faults)
+            yard.hold_range("team-a-lb-1", scenes.SECOND)
+            for _ in range(2):
+                await yard.project(yard.one)
+            await yard.give_back("team-a-lb-1")
+            await yard.clock.advance(seconds)
+            await yard.give_back("team-a-lb-1", delete=False)
+            group.cancel_scope.cancel()
+        return not yard.server.has("ipallocations", "team-a-lb-1")
+
+    return asyncio.run(play())
