@@ -164,12 +164,17 @@ class ConfigurationState:
 
 @dataclass(frozen=True, slots=True)
 class AdvertisementSpec:
-    """The spec of a MetalLB L2Advertisement: which pools it announces, and where."""
+    """The spec of a MetalLB L2Advertisement: which pools and Services it announces, and where.
+
+    `serviceSelectors` is from MetalLB 0.16.0 on, `preferredNodeSelectors` from 0.16.2 on.
+    """
 
     ipAddressPools: tuple[str, ...] = ()
     ipAddressPoolSelectors: tuple[Mapping[str, Any], ...] = ()
     interfaces: tuple[str, ...] = ()
     nodeSelectors: tuple[Mapping[str, Any], ...] = ()
+    serviceSelectors: tuple[Mapping[str, Any], ...] = ()
+    preferredNodeSelectors: tuple[Mapping[str, Any], ...] = ()
 
     def announces(self, pool: str) -> bool:
         """Return whether it announces `pool` by name, or all pools because it names none."""

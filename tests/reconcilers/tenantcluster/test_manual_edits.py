@@ -78,6 +78,8 @@ async def test_edits_of_our_pool_by_others_are_undone_and_recorded_as_events(edi
         {"ipAddressPools": None},
         {"interfaces": ["eth0"]},
         {"nodeSelectors": [{"matchLabels": {"a": "b"}}]},
+        {"serviceSelectors": [{"matchLabels": {"a": "b"}}]},
+        {"preferredNodeSelectors": [{"weight": 1, "preference": {"matchLabels": {"a": "b"}}}]},
         {"ipAddressPools": ["default-pool", "other"]},
     ],
     ids=str,
