@@ -16,7 +16,7 @@ import yaml
 from allocator import AddressRange, AllocatorError
 from controller.meta import ObjectMeta
 from controller.resource import Resource
-from reconcilers.loadbalancers.metallb.uptake import as_metallb_counts
+from reconcilers.loadbalancers.metallb.uptake import metallb_counts
 
 GROUP = "metallb.io"
 VERSION = "v1beta1"
@@ -76,7 +76,8 @@ class Pool:
         found: dict[str, int] = {}
         for family in (4, 6):
             used = sum(one.family == family for one in mine)
-            size = as_metallb_counts(e for e in self.entries.values() if e.family == family)
+            spans = (entry for entry in self.entries.values() if entry.family == family)
+            size, _ = metallb_counts(spans)
             found |= {f"assignedIPv{family}": used, f"availableIPv{family}": size - used}
         return found
 

@@ -19,9 +19,9 @@ from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.resources import IP_ADDRESS_POOL, SERVICE_BGP_STATUS, IPAddressPool
 from reconcilers.loadbalancers.metallb.uptake import (
-    as_metallb_counts,
     configuration_error,
     counted,
+    metallb_counts,
 )
 from reconcilers.loadbalancers.port import MOMENT, Health, HealthState, Projection, WatchedOffers
 
@@ -144,7 +144,7 @@ def _has_counted(pool: IPAddressPool | None, wanted: Projection) -> bool:
     if pool is None or pool.spec.addresses != wanted.entries:
         return False
     found = [span for one in wanted.entries if (span := ranges.parsed_entry(one)) is not None]
-    return counted(pool.status) == as_metallb_counts(found)
+    return counted(pool.status) in metallb_counts(found)
 
 
 def _is_uncounted(pool: IPAddressPool | None, wanted: Projection) -> bool:

@@ -34,7 +34,7 @@ from typing import Any
 
 from allocator import AddressRange
 from controller.client import Client
-from controller.errors import ApiError, ServerFailure
+from controller.errors import ApiError, NotFound, ServerFailure
 from controller.meta import Key, Version
 from reconcilers import ranges
 from reconcilers.api import names
@@ -70,6 +70,8 @@ _MARKER_ENTRY = re.compile(
 )
 _ENORMOUS = 1 << 62
 _INT64_MAX = (1 << 63) - 1
+_CONTROLLER_STATE = "controller"
+"""The name of the ConfigurationState that MetalLB's controller writes."""
 _SHORT = 300
 
 
@@ -121,18 +123,23 @@ def counted(status: AddressPoolStatus | None) -> int | None:
     return four + six + status.availableIPv6
 
 
-def as_metallb_counts(spans: Iterable[AddressRange]) -> int:
-    """Return how many addresses MetalLB finds in a pool of these, which is not always how many.
+def metallb_counts(spans: Iterable[AddressRange]) -> tuple[int, int]:
+    """Return how many addresses MetalLB finds in a pool of these: 0.16.2 and newer, and older.
 
-    Those of IPv6 it adds up by CIDR, in an integer of 64 bits. A CIDR of 2^62 addresses or more
-    makes that the greatest there is, whatever came before it, and what comes after it overflows.
+    MetalLB adds up the addresses of IPv6 by CIDR, in an integer of 64 bits. A CIDR of 2^62
+    addresses or more sets the sum to the greatest integer. From 0.16.2 on a greater sum stays at
+    the greatest integer; before, it overflows.
     """
     spans = list(spans)
-    six = 0
+    newer = older = 0
     for part in (cidr for span in spans if span.family == 6 for cidr in span.cidrs()):
-        six = _INT64_MAX if part.size >= _ENORMOUS else six + part.size
-        six = (six + _INT64_MAX + 1) % (1 << 64) - _INT64_MAX - 1
-    return six + sum(span.size for span in spans if span.family == 4)
+        if part.size >= _ENORMOUS:
+            newer = older = _INT64_MAX
+            continue
+        newer = min(newer + part.size, _INT64_MAX)
+        older = (older + part.size + _INT64_MAX + 1) % (1 << 64) - _INT64_MAX - 1
+    four = sum(span.size for span in spans if span.family == 4)
+    return newer + four, older + four
 
 
 def marker_size(marker: IPAddressPool) -> int | None:
@@ -325,15 +332,21 @@ def _unshown(pools: Mapping[str, IPAddressPool], note: CreationNote) -> NotYet |
 
 
 async def configuration_error(client: Client, namespace: str) -> str:
-    """Return what MetalLB itself says is wrong with its configuration; empty if nothing is.
+    """Return what MetalLB's controller reports as wrong with its pools; empty if nothing is.
+
+    Each speaker has a ConfigurationState of its own, which reports problems of its node's
+    announcements. They do not keep the controller from reading pools.
 
     Raises:
         ControllerError: the tenant did not answer.
     """
     if not await client.served(CONFIGURATION_STATE):
         return ""
-    states = (await client.list(CONFIGURATION_STATE, namespace=namespace)).items
-    return next((_short(one.status.errorSummary) for one in states if one.status.errorSummary), "")
+    try:
+        state = await client.get(CONFIGURATION_STATE, Key(namespace, _CONTROLLER_STATE))
+    except NotFound:
+        return ""
+    return _short(state.status.errorSummary)
 
 
 async def remove_marker(client: Client, namespace: str, management: str) -> None:

@@ -18,9 +18,13 @@ from tests.reconcilers.server import Json, Server
 HELD = "10.40.0.0-10.40.0.7"
 
 
-def _pool(status: Json | None) -> Json:
+HUGE = ("fd00::/64", "fd00:1::/120")
+LARGEST = 2**63 - 1
+
+
+def _pool(status: Json | None, *entries: str) -> Json:
     meta = {"name": "default-pool", "namespace": "metallb-system", "resourceVersion": "1"}
-    pool = {"metadata": meta, "spec": {"addresses": [HELD]}}
+    pool = {"metadata": meta, "spec": {"addresses": list(entries or (HELD,))}}
     return pool if status is None else pool | {"status": status}
 
 
@@ -68,3 +72,16 @@ async def test_what_the_watch_shows_as_read_costs_no_request() -> None:
     reading = _reading(server, clock, cache)
     assert await reading.health(Projection((HELD,), 1)) == Health()
     assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("count", "is_read"),
+    [(LARGEST, True), (LARGEST + 256 - 2**64, True), (256, False)],
+    ids=["0.16.2 and newer", "older", "another pool"],
+)
+async def test_a_pool_larger_than_metallb_can_count_is_read(count: int, is_read: bool) -> None:
+    clock = VirtualClock()
+    server = Server(clock, (*TENANT_KINDS, "servicebgpstatuses"))
+    server.add("ipaddresspools", _pool({"availableIPv6": count}, *HUGE))
+    reading = _reading(server, clock, Cache(IP_ADDRESS_POOL))
+    assert (await reading.health(Projection(HUGE, 1)) == Health()) is is_read

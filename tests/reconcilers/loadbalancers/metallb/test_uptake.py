@@ -14,8 +14,8 @@ from reconcilers.ipallocation.release import InUse, Released
 from reconcilers.loadbalancers.metallb.uptake import (
     MARKER,
     Step,
-    as_metallb_counts,
     marker_entry,
+    metallb_counts,
     next_step,
     refusal,
 )
@@ -53,20 +53,23 @@ MOST = 2**63 - 1
 
 
 @pytest.mark.parametrize(
-    ("entries", "count"),
+    ("entries", "newer", "older"),
     [
-        (["10.0.0.1-10.0.0.4", "fd00::/120"], 4 + 256),
-        (["fd00::/67"], 2**61),
-        (["fd00::/66"], MOST),
-        (["fd00::/64", "10.0.0.0/30"], MOST + 4),
-        (["10.0.0.0/30", "fd00:1::/120", "fd00::/64"], MOST + 4),
-        (["fd00::/64", "fd00:1::/120"], MOST + 256 - 2**64),
-        (["fd00::-fd00::ffff:ffff:ffff:fffe"], MOST + 2**62 - 1 - 2**64),
+        (["10.0.0.1-10.0.0.4", "fd00::/120"], 4 + 256, 4 + 256),
+        (["fd00::/67"], 2**61, 2**61),
+        (["fd00::/66"], MOST, MOST),
+        (["fd00::/64", "10.0.0.0/30"], MOST + 4, MOST + 4),
+        (["10.0.0.0/30", "fd00:1::/120", "fd00::/64"], MOST + 4, MOST + 4),
+        (["fd00::/64", "fd00:1::/120"], MOST, MOST + 256 - 2**64),
+        ([f"fd00:{number}::/67" for number in range(4)], MOST, -(2**63)),
+        (["fd00::-fd00::ffff:ffff:ffff:fffe"], MOST, MOST + 2**62 - 1 - 2**64),
     ],
 )
-def test_a_pool_of_any_size_is_counted_as_metallb_does(entries: list[str], count: int) -> None:
+def test_a_pool_of_any_size_is_counted_as_metallb_does(
+    entries: list[str], newer: int, older: int
+) -> None:
     spans = [one for entry in entries if (one := ranges.parsed_entry(entry))]
-    assert as_metallb_counts(spans) == count
+    assert metallb_counts(spans) == (newer, older)
 
 
 class TestTheNextStep:
@@ -224,6 +227,21 @@ async def test_metallbs_own_complaint_is_in_the_message() -> None:
     answer = await _ask(lab)
     assert isinstance(answer, InUse)
     assert answer.why.endswith(": community x is not valid")
+
+
+async def test_a_complaint_of_a_speaker_is_no_reason_why_the_controller_has_not_read() -> None:
+    lab, tenant = await _lab((*COUNTING, "configurationstates"))
+    status = {"result": "Invalid", "errorSummary": "peer p has a wrong ASN"}
+    meta = {"name": "speaker-node-1", "namespace": METALLB}
+    tenant.add("configurationstates", {"metadata": meta, "status": status})
+    answer = await _ask(lab)
+    assert isinstance(answer, InUse)
+    assert "peer p" not in answer.why
+    meta = {"name": "controller", "namespace": METALLB}
+    tenant.add("configurationstates", {"metadata": meta, "status": {"result": "Valid"}})
+    answer = await _ask(lab)
+    assert isinstance(answer, InUse)
+    assert "peer p" not in answer.why
 
 
 async def test_an_older_metallb_is_waited_for_for_a_fixed_time() -> None:
