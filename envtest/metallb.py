@@ -10,6 +10,9 @@ have the namespace metallb-system:
         async with metallb_controller(plane.kubeconfig()) as metallb:
             print(metallb.version)
 
+From 0.16 on the controller reads its own Pod and serves its metrics over TLS to those whom its API
+server knows: what it needs for that is created where it is started (`metallbaccess.py`).
+
 Its admission webhooks are switched off: they are reached through a Service of the cluster, which
 leads nowhere on one machine. So an IPAddressPool that MetalLB cannot use is stored all the same;
 MetalLB then keeps the last configuration that it could use.
@@ -17,18 +20,22 @@ MetalLB then keeps the last configuration that it could use.
 
 import os
 import re
+import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import anyio
-from aiohttp import ClientError, ClientSession
+from aiohttp import ClientError, ClientSession, TCPConnector
+from anyio import to_thread
 
 from envtest.keys import write_private
 from envtest.listening import EVERYWHERE
+from envtest.metallbaccess import POD, admit_metallb
 from envtest.plane import read_crds
 from envtest.ports import free_port
 from envtest.processes import Child, Children, PortTakenError
@@ -39,6 +46,9 @@ NAMESPACE = "metallb-system"
 
 _GROUP = "metallb.io"
 _TRIES = 5
+_USAGE_SECONDS = 30.0
+_HEALTH_PORT = "health-probe-port"
+"""The flag by which a controller that serves its metrics over TLS is told from an older one."""
 _STARTED = re.compile(r"MetalLB controller starting version (\S+)")
 # Counted for each look at the pools: from the first one on, its caches are filled.
 _HAS_LOOKED = re.compile(r"^metallb_k8s_client_updates_total [1-9]", re.MULTILINE)
@@ -68,6 +78,7 @@ class MetalLB:
 
     version: str
     url: str
+    _token: str
     _child: Child
     _children: Children
 
@@ -83,10 +94,16 @@ class MetalLB:
             PlaneError: it does not answer.
         """
         try:
-            async with ClientSession(self.url) as session, session.get("/metrics") as answer:
-                return await answer.text()
+            async with (
+                _metrics_session(self.url, self._token) as session,
+                session.get("/metrics") as answer,
+            ):
+                text = await answer.text()
         except ClientError as error:
             raise PlaneError(f"MetalLB's controller gives no metrics: {error}") from error
+        if answer.status != 200:
+            raise PlaneError(f"MetalLB's controller gives no metrics: it answers {text.strip()!r}")
+        return text
 
     def log(self) -> str:
         """Return what it has logged so far."""
@@ -114,8 +131,8 @@ async def metallb_controller(
         settings: where the program is, and how long to wait; the environment's if not given.
 
     Raises:
-        PlaneError: there is no such program, it cannot be run, ended or is not ready in time;
-            the message ends with its last lines.
+        PlaneError: there is no such program, it cannot be run, ended or is not ready in time
+            (the message ends with its last lines), or the API server refuses what it needs.
     """
     settings = settings or read_settings()
     if settings.metallb is None:
@@ -126,11 +143,14 @@ async def metallb_controller(
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="envtest-metallb-")))
         write_private(folder / "kubeconfig", kubeconfig)
-        yield await _start_somewhere(stack, settings, settings.metallb, folder)
+        changed = settings.metallb.stat().st_mtime_ns
+        flags = await to_thread.run_sync(_read_flags, settings.metallb, changed)
+        token = await admit_metallb(kubeconfig, NAMESPACE) if _HEALTH_PORT in flags else ""
+        yield await _start_somewhere(stack, settings, settings.metallb, folder, token)
 
 
 async def _start_somewhere(
-    stack: AsyncExitStack, settings: Settings, program: Path, folder: Path
+    stack: AsyncExitStack, settings: Settings, program: Path, folder: Path, token: str
 ) -> MetalLB:
     """Start it; a free port may be taken between asking and listening, so try again."""
     tries = _TRIES
@@ -139,7 +159,7 @@ async def _start_somewhere(
         async with AsyncExitStack() as trial:
             children = Children(settings, folder, trial)
             try:
-                started = await _start(children, program, folder / "kubeconfig")
+                started = await _start(children, program, folder / "kubeconfig", token)
             except PortTakenError as error:
                 if not tries:
                     raise PlaneError(str(error)) from error
@@ -148,8 +168,15 @@ async def _start_somewhere(
             return started
 
 
-async def _start(children: Children, program: Path, kubeconfig: Path) -> MetalLB:
-    """Start it on a free port and wait until it is ready."""
+async def _start(children: Children, program: Path, kubeconfig: Path, token: str) -> MetalLB:
+    """Start it on a free port and wait until it is ready.
+
+    Args:
+        children: starts it.
+        program: the controller.
+        kubeconfig: of the administrator.
+        token: for its metrics; empty for an older one, whose metrics anyone can read.
+    """
     # It listens on every address of this machine, and has no flag for another one.
     port = free_port(EVERYWHERE[0])
     environment = {
@@ -157,16 +184,47 @@ async def _start(children: Children, program: Path, kubeconfig: Path) -> MetalLB
         "KUBECONFIG": str(kubeconfig),
         "METALLB_NAMESPACE": NAMESPACE,
         "METALLB_BGP_TYPE": "native",
-        "METALLB_POD_NAME": "controller",
+        "METALLB_POD_NAME": POD,
         "METALLB_DEPLOYMENT": "controller",
     }
     arguments = [f"--port={port}", "--log-level=info", "--webhook-mode=disabled"]
+    if token:
+        # The usual one would be taken by the second controller of this machine.
+        arguments.append(f"--{_HEALTH_PORT}=0")
     child = children.start(program, arguments, environment)
-    url = f"http://127.0.0.1:{port}"
-    async with ClientSession(url) as session:
+    url = f"{'https' if token else 'http'}://127.0.0.1:{port}"
+    async with _metrics_session(url, token) as session:
         await children.ready(child, session, "/metrics", _HAS_LOOKED)
     said = _STARTED.search(await anyio.Path(child.log).read_text(errors="replace"))
-    return MetalLB(said[1] if said else "", url, child, children)
+    return MetalLB(said[1] if said else "", url, token, child, children)
+
+
+def _metrics_session(url: str, token: str) -> ClientSession:
+    """Return a way to the metrics; over TLS the controller shows a certificate that it signed."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return ClientSession(url, headers=headers, connector=TCPConnector(ssl=False))
+
+
+@lru_cache(maxsize=16)
+def _read_flags(program: Path, changed: int) -> str:  # noqa: ARG001 - part of what is kept
+    """Return what a controller says of its flags; nothing if it cannot be run, or takes too long.
+
+    Args:
+        program: the controller.
+        changed: when it was last changed, so that another one of the same name is asked anew.
+    """
+    try:
+        asked = subprocess.run(  # noqa: S603
+            [program, "-h"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_USAGE_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""  # starting it says why
+    return asked.stdout.decode(errors="replace")
 
 
 def _text(log: Path) -> str:

@@ -1,10 +1,11 @@
 """A stand-in for etcd, kube-apiserver and others, as far as starting them goes.
 
 Copied under the name of one of them it takes that one's flags, listens where they say, and answers
-what envtest asks before it calls the process ready. A file NAME.json beside it says how it
-misbehaves: `exit` (a code, at once), `says` (on standard error), `refusals` (how often it answers
-500 before it is ready), `stubborn` (does not end when asked), `taken` (how often its port is),
-`tells` (a pipe to write to when it is asked for the first time), `content` (of its answers).
+what envtest asks before it calls the process ready. Asked for its flags (`-h`) it names none. A
+file NAME.json beside it says how it misbehaves: `exit` (a code, at once), `says` (on standard
+error), `refusals` (how often it answers 500 before it is ready), `stubborn` (does not end when
+asked), `taken` (how often its port is), `tells` (a pipe to write to when it is asked for the first
+time), `content` (of its answers).
 It notes its process id, its flags and the certificates that clients show in NAME.notes.
 """
 
@@ -88,6 +89,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 def main() -> None:
     """Play the part that the name says."""
+    if sys.argv[1:] == ["-h"]:
+        return
     behaviour = _behaviour()
     _noted(pid=os.getpid(), flags=_FLAGS)
     sys.stderr.write(behaviour.get("says", "") + "\n")

@@ -14,6 +14,7 @@ import pytest
 
 from envtest import ControlPlane, PlaneError
 from envtest.metallb import NAMESPACE, definitions, metallb_controller
+from envtest.metallbaccess import POD, READER, admit_metallb
 from envtest.settings import Settings, read_settings
 from tests.envtest.assets import Assets, left_behind
 from tests.envtest.conftest import admin_client
@@ -59,6 +60,7 @@ async def test_metallb_runs_on_a_free_port_and_leaves_nothing_behind(assets: Ass
         given = environment(assets.starts("metallb-controller")[0])
         assert given["METALLB_NAMESPACE"] == NAMESPACE
         assert private_text(given["KUBECONFIG"]) == "a kubeconfig"
+        assert "health-probe-port" not in assets.flags("metallb-controller"), "it knows none"
     assert left_behind(assets) == ([], [])
 
 
@@ -138,6 +140,31 @@ def test_definitions_next_to_the_program_are_taken(assets: Assets) -> None:
     assert [one["metadata"]["name"] for one in definitions(read_settings())] == ["theirs"]
 
 
+async def test_a_metallb_that_reads_its_own_pod_finds_it_at_every_start() -> None:
+    async with ControlPlane.start() as plane, admin_client(plane) as http:
+        await create(http, "/api/v1/namespaces", NAMESPACE)
+        for _ in range(2):
+            token = await admit_metallb(plane.kubeconfig(), NAMESPACE)
+            user = await authenticated(http, token)
+            assert user["username"] == f"system:serviceaccount:{NAMESPACE}:{READER}"
+            assert await may_read(http, user, "/metrics")
+            assert not await may_read(http, user, "/logs")
+        pod = await http.get(f"/api/v1/namespaces/{NAMESPACE}/pods/{POD}")
+        assert pod.status_code == 200
+
+
+async def test_what_metallb_needs_cannot_be_created_without_its_namespace() -> None:
+    async with ControlPlane.start() as plane:
+        with pytest.raises(PlaneError, match=f'/pods: namespaces "{NAMESPACE}" not found'):
+            await admit_metallb(plane.kubeconfig(), NAMESPACE)
+
+
+@pytest.mark.parametrize("text", ["a kubeconfig", "{clusters: []}", "a: [", "users: 1"])
+async def test_a_kubeconfig_that_cannot_be_read_is_reported(text: str) -> None:
+    with pytest.raises(PlaneError, match="needs a cluster and a user with everything inline"):
+        await admit_metallb(text, NAMESPACE)
+
+
 @pytest.mark.parametrize("ours", [False, True], ids=["definitions-found", "definitions-of-ours"])
 async def test_the_real_metallb_gives_a_service_an_address(ours: bool) -> None:
     settings = real()
@@ -151,6 +178,26 @@ async def test_the_real_metallb_gives_a_service_an_address(ours: bool) -> None:
             await create(http, SERVICES, "web", {"type": "LoadBalancer", "ports": [{"port": 80}]})
             assert await address(http, "web") == "192.0.2.7"
             assert "metallb_allocator_addresses_in_use_total" in await metallb.metrics()
+
+
+async def authenticated(http: httpx.AsyncClient, token: str) -> dict[str, Any]:
+    """Return the user of a token."""
+    path = "/apis/authentication.k8s.io/v1/tokenreviews"
+    answer = await http.post(path, json={"spec": {"token": token}})
+    found: dict[str, Any] = answer.json()["status"]["user"]
+    return found
+
+
+async def may_read(http: httpx.AsyncClient, user: dict[str, Any], path: str) -> bool:
+    """Return whether RBAC allows a user to read what is at a path."""
+    spec = {
+        "user": user["username"],
+        "groups": user["groups"],
+        "nonResourceAttributes": {"path": path, "verb": "get"},
+    }
+    url = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    answer = await http.post(url, json={"spec": spec})
+    return bool(answer.json()["status"]["allowed"])
 
 
 def real() -> Settings:

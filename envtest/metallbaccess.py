@@ -1,0 +1,118 @@
+"""What MetalLB's controller needs of its cluster from 0.16 on, when no kubelet runs it.
+
+It reads its own Pod when it starts, because the Pod owns the ConfigurationState. It serves its
+metrics over TLS, to users that its API server authenticates by a token and RBAC allows to read
+them. So its Pod is created here, and a service account with the right to read metrics.
+"""
+
+import base64
+import binascii
+import ssl
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
+
+from envtest.certs import KeyPair, client_tls
+from envtest.settings import PlaneError
+
+POD = "controller"
+"""The name of the Pod, which the controller reads from METALLB_POD_NAME."""
+READER = "metallb-metrics-reader"
+"""The service account that reads metrics, its role and its binding."""
+_ACCESS = "rbac.authorization.k8s.io"
+_TOKEN_SECONDS = 24 * 3_600
+_ANSWER = ClientTimeout(total=30)
+
+
+@dataclass(frozen=True, slots=True)
+class _Login:
+    """How a kubeconfig's user reaches the API server."""
+
+    url: str
+    tls: ssl.SSLContext
+    headers: dict[str, str]
+
+
+async def admit_metallb(kubeconfig: str, namespace: str) -> str:
+    """Create the controller's Pod and an account that reads its metrics; return its token.
+
+    What is there already stays.
+
+    Args:
+        kubeconfig: of an administrator of the API server, with everything inline.
+        namespace: where MetalLB lives; it has to exist.
+
+    Raises:
+        PlaneError: the kubeconfig cannot be read, or the API server refuses an object.
+    """
+    login = _read_login(kubeconfig)
+    connector = TCPConnector(ssl=login.tls)
+    try:
+        async with ClientSession(
+            login.url, connector=connector, headers=login.headers, timeout=_ANSWER
+        ) as session:
+            for path, body in _objects(namespace):
+                await _create(session, path, body)
+            path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{READER}/token"
+            request = {"spec": {"expirationSeconds": _TOKEN_SECONDS}}
+            answer = await _create(session, path, request)
+    except ClientError as error:
+        raise PlaneError(f"MetalLB's API server {login.url} does not answer: {error}") from error
+    token: str = answer["status"]["token"]
+    return token
+
+
+def _objects(namespace: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return what is created, each with the path of its collection."""
+    name, inside = {"name": READER}, f"/api/v1/namespaces/{namespace}"
+    pod = {
+        "metadata": {"name": POD},
+        "spec": {"containers": [{"name": "controller", "image": "controller"}]},
+    }
+    rules = [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    binding = {
+        "metadata": name,
+        "roleRef": {"apiGroup": _ACCESS, "kind": "ClusterRole", "name": READER},
+        "subjects": [{"kind": "ServiceAccount", "name": READER, "namespace": namespace}],
+    }
+    return [
+        (f"{inside}/pods", pod),
+        (f"{inside}/serviceaccounts", {"metadata": name}),
+        (f"/apis/{_ACCESS}/v1/clusterroles", {"metadata": name, "rules": rules}),
+        (f"/apis/{_ACCESS}/v1/clusterrolebindings", binding),
+    ]
+
+
+async def _create(session: ClientSession, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Create an object; return the answer, that of an object which is there already, too."""
+    async with session.post(path, json=body) as answer:
+        found: dict[str, Any] = await answer.json()
+    if answer.status == 201 or found.get("reason") == "AlreadyExists":
+        return found
+    raise PlaneError(f"what MetalLB needs was refused at {path}: {found.get('message')}")
+
+
+def _read_login(kubeconfig: str) -> _Login:
+    """Return how the first user of a kubeconfig reaches the first cluster.
+
+    Raises:
+        PlaneError: it is no kubeconfig with everything inline.
+    """
+    try:
+        document = yaml.safe_load(kubeconfig)
+        cluster = document["clusters"][0]["cluster"]
+        user = document["users"][0]["user"]
+        authority = base64.b64decode(cluster["certificate-authority-data"])
+        pair = None
+        if "client-certificate-data" in user:
+            data = (user["client-certificate-data"], user["client-key-data"])
+            pair = KeyPair(*map(base64.b64decode, data))
+        headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
+        return _Login(cluster["server"], client_tls(authority, pair), headers)
+    except (yaml.YAMLError, LookupError, TypeError, binascii.Error, ssl.SSLError) as error:
+        raise PlaneError(
+            "MetalLB's kubeconfig needs a cluster and a user with everything inline: give that of"
+            f" a control plane ({type(error).__name__}: {error})"
+        ) from error
