@@ -95,6 +95,7 @@ PROGRAMS = (
     Program("bench", "peer", CLIENT_GO, ".", "../bench/peer/go.mod"),
 )
 ON_REQUEST = (
+    Program("metallb-0.15", "metallb-controller", METALLB, _CONTROLLER, at="v0.15.3"),
     Program("metallb-0.14", "metallb-controller", METALLB, _CONTROLLER, at="v0.14.9"),
     Program("metallb-0.13", "metallb-controller", METALLB, _CONTROLLER, at="v0.13.12"),
     Program(
