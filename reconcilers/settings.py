@@ -48,8 +48,8 @@ class PoolSettings:
     width: int = 32
     """Status writes of allocations in flight at once, of all pools together."""
     namespaces: tuple[str, ...] = ()
-    """The namespaces, separated by commas, that may hold NetworkPools and ProviderConfigs; empty
-    for all."""
+    """The namespaces, separated by commas, that may hold NetworkPools and ProviderConfigs; what
+    lies elsewhere hands out nothing. Repeated flags add up; empty for all."""
 
 
 @dataclass(frozen=True, slots=True)

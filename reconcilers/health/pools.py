@@ -121,8 +121,8 @@ def _requests_of_other_kinds(objects: Objects) -> Iterator[Finding]:
         waiting = [request for request in requests if not ranges.all_held(request)]
         if pool is None or not waiting or pool.status.available:
             continue
+        number = count_noun(len(waiting), "request waits", "requests wait")
         names = [request.metadata.name for request in waiting]
-        verb = "waits" if len(names) == 1 else "wait"
         named = name_with_count(names, named_at_most=MOST_NAMED)
-        sentence = f"{named} {verb} for an address; nothing is free"
+        sentence = f"{number} for an address ({named}); nothing is free"
         yield Finding("RequestsWait", "error", Subject.from_object(NETWORK_POOL, pool), sentence)

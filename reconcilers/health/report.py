@@ -1,6 +1,6 @@
 """All findings of health, and what each area comes to."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -8,6 +8,7 @@ from typing import Literal
 from reconcilers.addressmap.audit import Finding, audit, finding_order
 from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.poolpictures import PoolPicture, network_pool_pictures
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.health.pools import largest_free_blocks, pool_findings
 from reconcilers.health.requests import request_findings
 from reconcilers.health.tenants import tenant_findings
@@ -16,7 +17,15 @@ from reconcilers.wording import count_noun
 State = Literal["ok", "warning", "error", "unknown"]
 
 AREAS: Sequence[tuple[str, tuple[str, ...]]] = (
-    ("addresses", ("TenantWaitsForAddresses", "TenantFailed", "TenantBeingBuilt")),
+    (
+        "addresses",
+        (
+            "TenantWaitsForAddresses",
+            "TenantFailed",
+            "TenantBeingBuilt",
+            "UnknownProviderConfig",
+        ),
+    ),
     ("tenants", ("TenantUnreachable", "TenantOutOfStep")),
     ("services", ("ServicesWait", "TenantSizeNotMet")),
     ("requests", ("RequestWaits", "RequestsWait")),
@@ -25,6 +34,12 @@ AREAS: Sequence[tuple[str, tuple[str, ...]]] = (
 )
 """The kinds of findings of each area; all others are of the area pools."""
 POOLS = "pools"
+_AREA_BY_SUBJECT: Mapping[tuple[str, str], str] = {
+    ("Unreadable", TENANT_CLUSTER.kind): "tenants",
+    ("Unreadable", IP_ALLOCATION.kind): "requests",
+    ("UnknownPool", IP_ALLOCATION.kind): "requests",
+}
+"""The area of findings whose kind alone does not say it, by kind and the subject's kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +102,8 @@ def _health_findings(
 
 def area_of(finding: Finding) -> str:
     """Return the area of a finding."""
-    return next((area for area, kinds in AREAS if finding.kind in kinds), POOLS)
+    by_subject = _AREA_BY_SUBJECT.get((finding.kind, finding.subject.kind))
+    return by_subject or next((area for area, kinds in AREAS if finding.kind in kinds), POOLS)
 
 
 def area_states(
@@ -101,10 +117,13 @@ def area_states(
         controllers: the state of the controllers; None if it was not asked for.
     """
     others = objects.integrations.pools
+    clusters = len(objects.clusters) + len(objects.unreadable_of(TENANT_CLUSTER))
+    allocations = len(objects.allocations) + len(objects.unreadable_of(IP_ALLOCATION))
+    pools = len(objects.pools) + len(objects.unreadable_of(NETWORK_POOL))
     totals = {
-        "addresses": count_noun(len(objects.clusters), "TenantCluster"),
-        "requests": count_noun(len(objects.allocations), "IPAllocation"),
-        POOLS: count_noun(len(objects.pools), "NetworkPool")
+        "addresses": count_noun(clusters, "TenantCluster"),
+        "requests": count_noun(allocations, "IPAllocation"),
+        POOLS: count_noun(pools, "NetworkPool")
         + (f", {count_noun(len(others), 'other pool')}" if others else ""),
     }
     areas = [area for area, _ in AREAS if area != "controllers"]

@@ -12,8 +12,12 @@ import pytest
 from typing_extensions import override
 
 from reconcilers.addressmap.extents import picture
+from reconcilers.addressmap.objects import Objects
 from reconcilers.cli.cluster.objects import Scope, in_cluster
-from tests.reconcilers.cli.commandline import Outcome, allocation, holding, pool
+from reconcilers.health.pools import pool_findings
+from reconcilers.integrations.core.views import Views
+from tests.reconcilers import make
+from tests.reconcilers.cli.commandline import Outcome, allocation, holding, pool, thing
 from tests.reconcilers.cli.saved import ask, cluster, held
 from tests.reconcilers.cli.test_claims import BORN, claim, ip_pool
 
@@ -298,3 +302,41 @@ def test_the_page_loads_neither_the_validator_nor_the_metrics() -> None:
     code = "import sys, reconcilers.cli.status; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert {"pydantic", "prometheus_client", "controller.leases"}.isdisjoint(done.stdout.split())
+
+
+def test_an_unreadable_object_is_counted_and_reported_in_its_own_area(tmp_path: Path) -> None:
+    stored: dict[str, Any] = {"resourceVersion": "4", "uid": "u4"}
+    unreadable_cluster = thing("TenantCluster", "shop", {"kubernetesVersion": 7}, **stored)
+    unreadable_cluster["metadata"]["namespace"] = "team"
+    unreadable_request = allocation("odd", **stored)
+    unreadable_request["spec"]["count"] = "many"
+    objects = (_pool(), unreadable_cluster, unreadable_request)
+    outcome = ask(tmp_path, "status", "-o", "json", objects=objects)
+    areas = {area["area"]: area for area in json.loads(outcome.out)["areas"]}
+    summaries = {name: area["summary"] for name, area in areas.items()}
+    assert _states(outcome) | {"tenants": "error", "requests": "error"} == _states(outcome)
+    assert areas["pools"]["state"] == "ok"
+    assert summaries["addresses"] == "1 TenantCluster"
+    assert summaries["tenants"] == "1 Unreadable"
+    assert summaries["requests"].startswith("1 IPAllocation; ")
+
+
+def test_a_provider_config_that_a_cluster_names_in_vain_is_reported_under_addresses(
+    tmp_path: Path,
+) -> None:
+    body = _cluster("shop")
+    body["spec"]["providerConfigRef"] = {"name": "gone"}
+    outcome = ask(tmp_path, "status", "-o", "json", objects=(_pool(), body))
+    assert "UnknownProviderConfig" in _findings(outcome)
+    assert (_states(outcome)["addresses"], _states(outcome)["pools"]) == ("error", "ok")
+
+
+def test_requests_of_other_kinds_that_wait_are_counted_and_named() -> None:
+    lab = make.pool("lab", "10.40.0.0/30", status={"totalIPs": 4, "allocatedIPs": 4})
+    waiting = [make.allocation(f"claim-{number}", size=1) for number in range(5)]
+    views = Views(requests={lab.metadata.key: waiting})
+    objects = Objects({lab.metadata.key: lab}, {}, {}, {}, integrations=views)
+    sentences = [finding.sentence for finding in pool_findings(objects, {})]
+    assert sentences == [
+        "5 requests wait for an address (claim-0, claim-1, claim-2, and 2 more); nothing is free"
+    ]
