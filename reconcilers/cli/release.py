@@ -153,7 +153,7 @@ _COLUMNS: Sequence[Column[Release]] = (
     Column("RANGE", lambda release: release.range),
     Column("RELEASED", lambda release: Cell(release.effect, "red" if release.is_due else None)),
     Column("SERVICES", lambda release: ", ".join(release.services) or None),
-    Column("WAITS FOR", lambda release: _obstacle_cell(release.obstacle), drop=1),
+    Column("WAITS FOR", lambda release: _obstacle_cell(release.obstacle), wraps=True),
 )
 
 

@@ -168,7 +168,7 @@ def page(
     about_objects = findings_in(namespace, status_findings(objects, datetime.now(UTC)))
     findings = sorted([*about_objects, *more], key=finding_order)
     shown = objects.within(namespace).of_tenants(namespace)
-    return Page(area_states(shown, findings, controllers), findings)
+    return Page(area_states(shown, findings, controllers, namespace), findings)
 
 
 async def _read(

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
+from controller.resource import Resource
 from reconcilers.addressmap.audit import Finding, audit, finding_order
 from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.poolpictures import PoolPicture, network_pool_pictures
@@ -34,6 +35,12 @@ AREAS: Sequence[tuple[str, tuple[str, ...]]] = (
 )
 """The kinds of findings of each area; all others are of the area pools."""
 POOLS = "pools"
+_KIND_BY_AREA: Mapping[str, Resource[Any]] = {
+    "requests": IP_ALLOCATION,
+    "releases": IP_ALLOCATION,
+    POOLS: NETWORK_POOL,
+}
+"""The kind whose objects an area is about, where a user may lack the right to read it."""
 _AREA_BY_SUBJECT: Mapping[tuple[str, str], str] = {
     ("Unreadable", TENANT_CLUSTER.kind): "tenants",
     ("Unreadable", IP_ALLOCATION.kind): "requests",
@@ -107,14 +114,18 @@ def area_of(finding: Finding) -> str:
 
 
 def area_states(
-    objects: Objects, findings: Sequence[Finding], controllers: AreaState | None
+    objects: Objects,
+    findings: Sequence[Finding],
+    controllers: AreaState | None,
+    namespace: str = "",
 ) -> list[AreaState]:
-    """Return what each area comes to.
+    """Return what each area comes to; unknown where the user may not read its objects.
 
     Args:
         objects: the objects that the findings are about.
         findings: the findings.
         controllers: the state of the controllers; None if it was not asked for.
+        namespace: the namespace that the states are about; empty for all.
     """
     others = objects.integrations.pools
     clusters = len(objects.clusters) + len(objects.unreadable_of(TENANT_CLUSTER))
@@ -127,14 +138,33 @@ def area_states(
         + (f", {count_noun(len(others), 'other pool')}" if others else ""),
     }
     areas = [area for area, _ in AREAS if area != "controllers"]
-    states = [_state(area, findings, totals.get(area, "")) for area in [*areas, POOLS]]
+    not_read = {
+        area: ", ".join(map(str, objects.limits_of(kind, namespace)))
+        for area, kind in _KIND_BY_AREA.items()
+    }
+    states = [
+        _state(area, findings, totals.get(area, ""), not_read.get(area, ""))
+        for area in [*areas, POOLS]
+    ]
     return [*states, controllers] if controllers is not None else states
 
 
-def _state(area: str, findings: Iterable[Finding], total: str) -> AreaState:
-    """Return the state of an area, and how many findings of each kind it has."""
+def _state(area: str, findings: Iterable[Finding], total: str, not_read: str) -> AreaState:
+    """Return the state of an area, and how many findings of each kind it has.
+
+    Args:
+        area: its name.
+        findings: all findings.
+        total: how many objects it is about; empty if that is not said.
+        not_read: what the user may not read of it; empty for nothing.
+    """
     of_area = [finding for finding in findings if area_of(finding) == area]
     counts = ", ".join(_counts(of_area))
+    if not_read:
+        state: State = state_of(of_area) if of_area else "unknown"
+        return AreaState(
+            area, state, "; ".join(filter(None, [counts, f"you may not read {not_read}"]))
+        )
     return AreaState(
         area, state_of(of_area), "; ".join(filter(None, [total, counts])) or "nothing waits"
     )

@@ -69,12 +69,11 @@ def select_object(name: str, objects: Objects, namespace: str) -> tuple[str, Key
         *(full_name for full_name in objects.unreadable if full_name[0] in kinds),
     ]
     ways = read_name(name)
-    matching = [
-        (kind, key)
-        for kind, key in keys
-        if (not namespace or key.namespace == namespace)
-        and any(way.selects(kind, key) for way in ways)
-    ]
+    named = [(kind, key) for kind, key in keys if any(way.selects(kind, key) for way in ways)]
+    matching = [(kind, key) for kind, key in named if namespace in {"", key.namespace}]
+    if not matching and named:
+        elsewhere = ", ".join(f"{kind}/{key}" for kind, key in named)
+        raise Problem(f"namespace {namespace} has no {name!r}; elsewhere there is: {elsewhere}")
     if not matching:
         raise Problem(_describe_unknown(name, objects, namespace))
     if len(matching) > 1:
@@ -91,6 +90,9 @@ def _describe_unknown(name: str, objects: Objects, namespace: str) -> str:
     limits = [str(limit) for kind in KINDS for limit in objects.limits_of(kind, searched)]
     if limits:
         return f"{unknown} that you may read; you may not read {', '.join(limits)}"
+    pool = next((key for key in objects.pools if name in {key.name, str(key)}), None)
+    if pool is not None:
+        return f"{unknown}; {name!r} is a NetworkPool: `butler-ipam map {pool}` draws it"
     scope = f"-n {namespace}" if namespace else "-A"
     return (
         f"{unknown}; `butler-ipam tenants {scope}` and `kubectl get ipallocations {scope}` list"

@@ -203,3 +203,15 @@ def test_the_audit_does_not_report_a_pool_as_absent_that_may_not_be_read() -> No
         for not_read in ([], NOT_READ)
     ]
     assert ["UnknownPool" in of_scope for of_scope in kinds] == [True, False]
+
+
+def test_an_object_of_another_namespace_and_a_pool_are_named_as_what_they_are(
+    tmp_path: Path,
+) -> None:
+    objects = (cluster("shop", "team"), pool("lab"))
+    elsewhere = ask(tmp_path, "explain", "shop", "-n", "other", objects=objects)
+    assert elsewhere.errors == [
+        "namespace other has no 'shop'; elsewhere there is: TenantCluster/team/shop"
+    ]
+    of_pool = ask(tmp_path, "explain", "lab", objects=objects)
+    assert "is a NetworkPool: `butler-ipam map butler-system/lab`" in of_pool.errors[0]

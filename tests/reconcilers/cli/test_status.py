@@ -13,8 +13,11 @@ from typing_extensions import override
 
 from reconcilers.addressmap.extents import picture
 from reconcilers.addressmap.objects import Objects
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.cli.cluster.objects import Scope, in_cluster
+from reconcilers.cli.status import page
 from reconcilers.health.pools import pool_findings
+from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views
 from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import Outcome, allocation, holding, pool, thing
@@ -329,6 +332,19 @@ def test_a_provider_config_that_a_cluster_names_in_vain_is_reported_under_addres
     outcome = ask(tmp_path, "status", "-o", "json", objects=(_pool(), body))
     assert "UnknownProviderConfig" in _findings(outcome)
     assert (_states(outcome)["addresses"], _states(outcome)["pools"]) == ("error", "ok")
+
+
+def test_what_the_user_may_not_read_is_unknown_not_ok() -> None:
+    not_read = [NotRead(IP_ALLOCATION.full_name), NotRead(NETWORK_POOL.full_name, "team")]
+    tenant = make.tenant()
+    objects = Objects({}, {}, {tenant.metadata.key: tenant}, {}, not_read=not_read)
+
+    def states(namespace: str) -> dict[str, str]:
+        return {area.area: area.state for area in page(objects, namespace).areas}
+
+    unknown = {"requests": "unknown", "releases": "unknown"}
+    assert states("") | unknown | {"pools": "unknown"} == states("")
+    assert states("team") | unknown | {"pools": "ok"} == states("team")
 
 
 def test_requests_of_other_kinds_that_wait_are_counted_and_named() -> None:
