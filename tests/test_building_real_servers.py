@@ -33,6 +33,9 @@ class Builder:
         self.definitions = folder / "module/config/crd/bases"
         self.definitions.mkdir(parents=True)
         (self.definitions / "pools.yaml").write_text("kind: CustomResourceDefinition\n")
+        manifests = folder / "module/config/manifests"
+        manifests.mkdir()
+        (manifests / "native.yaml").write_text("kind: Namespace\n")
         self.tools = folder / "tools"
         self.tools.mkdir()
         go = self.tools / "go"
@@ -90,6 +93,15 @@ def test_definitions_that_are_missing_come_back_and_old_ones_go(builder: Builder
     (folder / "pools.yaml").rename(folder / "gone-in-this-version.yaml")
     assert builder.run(METALLB).returncode == 0
     assert [file.name for file in folder.iterdir()] == ["pools.yaml"]
+
+
+def test_manifests_that_metallb_ships_are_beside_its_controller(builder: Builder) -> None:
+    builder.run(METALLB)
+    manifest = builder.into / "newest/metallb-manifests/native.yaml"
+    assert manifest.read_text() == "kind: Namespace\n"
+    manifest.unlink()
+    assert builder.run(METALLB).returncode == 0
+    assert manifest.exists()
 
 
 def test_without_go_it_says_so(builder: Builder) -> None:

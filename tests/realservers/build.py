@@ -22,7 +22,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,13 +34,14 @@ METALLB, HELM = "go.universe.tf/metallb", "helm.sh/helm/v3"
 CLUSTER_API = "sigs.k8s.io/cluster-api"
 CLIENT_GO = "k8s.io/client-go"
 VERSION = "k8s.io/component-base/version"
-DEFINITIONS = "config/crd/bases"
-"""Where MetalLB's module has its CustomResourceDefinitions."""
 COPIED = {
-    f"{METALLB}/controller": (DEFINITIONS, "metallb-crds"),
-    CLUSTER_API: ("config", "core-config"),
+    f"{METALLB}/controller": {
+        "config/crd/bases": "metallb-crds",
+        "config/manifests": "metallb-manifests",
+    },
+    CLUSTER_API: {"config": "core-config"},
 }
-"""By package: the folder of its module whose manifests are put beside the program, and as what."""
+"""By package: folders of its module, each with the name of its copy beside the program."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,9 @@ class Program:
         return f"{self.folder}/{self.name}"
 
     @property
-    def copied(self) -> tuple[str, str] | None:
-        """Return which folder of its module is put beside it, and as what; None for none."""
-        return COPIED.get(self.package)
+    def copied(self) -> Mapping[str, str]:
+        """Return the folders of its module that are copied, with the names of their copies."""
+        return COPIED.get(self.package, {})
 
     @property
     def go_mod(self) -> Path:
@@ -144,10 +145,12 @@ def _go_version() -> str:
 def _build(program: Program, into: Path, go: str) -> None:
     """Build one program unless its stamp says that it is there."""
     target = into / program.place
-    definitions = target.with_name(program.copied[1]) if program.copied else None
+    copies = {source: target.with_name(name) for source, name in program.copied.items()}
     stamp = target.with_name(f".{program.name}.stamp")
     digest = _digest(program, go)
-    if stamp.exists() and stamp.read_text(encoding="utf-8") == _stamp(digest, target, definitions):
+    if stamp.exists() and stamp.read_text(encoding="utf-8") == _stamp(
+        digest, target, copies.values()
+    ):
         print(f"{program.place}: there", flush=True)
         return
     version = _version(program)
@@ -162,18 +165,18 @@ def _build(program: Program, into: Path, go: str) -> None:
         modfile = f"-modfile={program.go_mod.name}"
         command = ["go", "build", modfile, *flags, "-o", str(target), program.package]
         _run(command, program.go_mod.parent)
-    if program.copied is not None and definitions is not None:
-        _copy_manifests(f"{program.module}@{version}", program.copied[0], definitions)
-    stamp.write_text(_stamp(digest, target, definitions), encoding="utf-8")
+    for source, folder in copies.items():
+        _copy_manifests(f"{program.module}@{version}", source, folder)
+    stamp.write_text(_stamp(digest, target, copies.values()), encoding="utf-8")
     print(f"{program.place}: built in {time.monotonic() - began:.0f} s", flush=True)
 
 
-def _stamp(digest: str, target: Path, definitions: Path | None) -> str:
+def _stamp(digest: str, target: Path, copies: Iterable[Path]) -> str:
     """Return what a stamp says of a program: what it is made of, and every file with its size.
 
-    A program or a definition that was removed, emptied or cut short is so noticed and made anew.
+    A program or a manifest that was removed, emptied or cut short is so noticed and made anew.
     """
-    files = [target, *(sorted(definitions.rglob("*.yaml")) if definitions else ())]
+    files = [target, *(file for folder in copies for file in sorted(folder.rglob("*.yaml")))]
     sizes = [
         f"{file.name} {file.stat().st_size if file.exists() else 'missing'}" for file in files
     ]

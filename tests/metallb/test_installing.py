@@ -1,0 +1,97 @@
+"""The manifests that MetalLB ships are applied to a tenant as they are, and MetalLB runs there."""
+
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from controller.conditions import find
+from controller.config import connect
+from controller.meta import Key
+from controller.transport import Transport
+from envtest import ControlPlane
+from envtest.metallb import NAMESPACE, metallb_controller
+from envtest.plane import ControlPlane as Plane
+from envtest.settings import read_settings
+from reconcilers.api.resources import SECRET, TENANT_CLUSTER
+from reconcilers.loadbalancers.metallb.installation.bundle import parse
+from reconcilers.loadbalancers.metallb.installation.installer import (
+    CONFIG_MAP,
+    METALLB_INSTALLED,
+)
+from tests.metallb.site import HOME, TEAM, Site, Tenant, site
+from tests.polling import until
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
+
+MANIFEST = "metallb-frr-k8s.yaml"
+"""MetalLB's default from 0.16 on; it has all objects of metallb-native.yaml, and more."""
+APPLIED = ("False", "MetalLB was just installed")
+"""MetalLBInstalled until MetalLB runs."""
+WEBHOOKS = "kind: ValidatingWebhookConfiguration"
+
+
+def _manifests() -> Path:
+    """Return the folder of MetalLB's manifests beside its controller."""
+    program = read_settings().metallb
+    assert program is not None
+    folder = program.with_name("metallb-manifests")
+    if not folder.is_dir():
+        pytest.skip("metallb-manifests is not beside MetalLB's controller: `make real` puts it")
+    return folder
+
+
+@asynccontextmanager
+async def _bare_tenant(here: Site, folder: Path) -> AsyncIterator[tuple[Plane, Transport]]:
+    """Start the API server of tenant a, which lacks MetalLB."""
+    async with ControlPlane.start() as plane:
+        transport = await connect(plane.write_kubeconfig(folder / "a.kubeconfig"))
+        text = base64.b64encode(plane.kubeconfig().encode()).decode()
+        await here.create(SECRET, TEAM, "a-admin-kubeconfig", data={"admin.conf": text})
+        try:
+            yield plane, transport
+        finally:
+            await transport.aclose()
+
+
+async def _installation(here: Site) -> tuple[str, str]:
+    """Return status and message of MetalLBInstalled."""
+    cluster = await here.client.get(TENANT_CLUSTER, Key(TEAM, "a"))
+    condition = find(cluster.status.conditions, METALLB_INSTALLED)
+    return (condition.status, condition.message) if condition is not None else ("", "")
+
+
+def _bundle() -> str:
+    """Return MetalLB's manifest without its webhooks: no pod runs here that would answer."""
+    documents = (_manifests() / MANIFEST).read_text(encoding="utf-8").split("\n---\n")
+    return "\n---\n".join(text for text in documents if WEBHOOKS not in text)
+
+
+async def test_the_manifest_of_metallb_is_installed_and_services_are_served(
+    tmp_path: Path,
+) -> None:
+    settings = replace(read_settings(), stop_seconds=1.0)
+    async with (
+        site(tmp_path, tenants=()) as here,
+        _bare_tenant(here, tmp_path) as (plane, transport),
+        here.controllers(f"--metallb-bundle={HOME}/metallb"),
+    ):
+        await here.create(CONFIG_MAP, HOME, "metallb", data={MANIFEST: _bundle()})
+        await here.offer("10.40.0.0/24", defaultPoolSize=8)
+        await here.create_cluster("a")
+        await until(lambda: _installation(here), lambda told: told == APPLIED)
+        async with metallb_controller(plane.kubeconfig(), settings) as metallb:
+            tenant = Tenant(Key(TEAM, "a"), plane, transport, metallb)
+            await here.ready("a")
+            await tenant.serve("web")
+            assert set(await tenant.served("web")) == {"web"}
+            await until(lambda: _installation(here), lambda told: told[0] == "True")
+
+
+def test_every_manifest_of_metallb_is_a_bundle_that_can_be_applied() -> None:
+    for file in _manifests().glob("*.yaml"):
+        bundle = parse({file.name: file.read_text(encoding="utf-8")})
+        assert NAMESPACE in {one.key.name for one in bundle.manifests if one.kind == "Namespace"}
