@@ -43,6 +43,7 @@ from reconcilers.loadbalancers.metallb.uptake import (
     Uptake,
     configuration_error,
     counted,
+    metallb_counts,
     refusal,
     remove_marker,
 )
@@ -310,8 +311,11 @@ def _counts_all(pool: IPAddressPool) -> bool:
     """Return whether the counters in a pool's status fit the addresses in its spec.
 
     They may be lower: with avoidBuggyIPs, MetalLB leaves addresses out. If they are higher,
-    MetalLB still serves an older spec. True, too, if the status has no counters.
+    MetalLB still serves an older spec, unless the pool is larger than MetalLB can count. True,
+    too, if the status has no counters.
     """
-    spans = [ranges.parsed_entry(entry) for entry in pool.spec.addresses]
+    parsed = (ranges.parsed_entry(entry) for entry in pool.spec.addresses)
+    spans = [span for span in parsed if span is not None]
     count = counted(pool.status)
-    return count is None or count <= sum(span.size for span in spans if span is not None)
+    size = sum(span.size for span in spans)
+    return count is None or count <= max(size, *metallb_counts(spans))

@@ -71,6 +71,11 @@ def test_addresses_that_metallb_skips_for_buggy_devices_are_no_finding() -> None
     assert _kinds(_inside({"default-pool": _pool(RIGHT, counted=7)})) == []
 
 
+def test_a_large_ipv6_pool_whose_count_is_above_its_size_is_no_finding() -> None:
+    largest = 2**63 - 1
+    assert stale_configuration({"default-pool": _pool("fd00::/66", counted=largest)}, "") is None
+
+
 def test_a_pool_with_other_addresses_is_found() -> None:
     assert _kinds(_inside({"default-pool": _pool("10.40.0.0/32")})) == [("TenantDrift", "warning")]
 
