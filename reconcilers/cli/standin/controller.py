@@ -156,7 +156,7 @@ def _chosen(
     if wanted:
         listed = ", ".join(address.start_text for address in wanted)
         raise CannotServe(f"[{listed}] is not allowed in config, or in use")
-    raise CannotServe("no available IPs")
+    raise CannotServe(f"no available IPs in pool {name}" if name else "no available IPs")
 
 
 def _free(service: Service, pool: Pool, taken: set[AddressRange]) -> list[AddressRange]:

@@ -132,6 +132,13 @@ def test_without_pools_every_service_loses_its_address() -> None:
     assert "no available IPs" in found.problem
 
 
+def test_a_full_pool_that_a_service_asks_for_is_named() -> None:
+    pools = configuration([declared("10.0.0.1-10.0.0.1", name="lab")])
+    asking = service("b", annotations={"metallb.io/address-pool": "lab"})
+    found = given_to([service("a", "10.0.0.1"), asking], pools)["b"]
+    assert found.problem.endswith("no available IPs in pool lab")
+
+
 def test_other_classes_and_types_are_left_alone() -> None:
     pools = configuration([declared("10.0.0.0/24")])
     other = service("a", spec=ServiceSpec(type="LoadBalancer", loadBalancerClass="cilium.io/lb"))
