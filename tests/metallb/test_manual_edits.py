@@ -38,7 +38,7 @@ async def _edited(tenant: Tenant) -> tuple[str, ...]:
 
 async def _announced(tenant: Tenant) -> tuple[Any, ...]:
     spec = (await tenant.client.get(L2_ADVERTISEMENT, ADVERTISEMENT)).spec
-    return spec.ipAddressPools, spec.interfaces, spec.nodeSelectors
+    return spec.ipAddressPools, spec.interfaces, spec.serviceSelectors
 
 
 async def _condition(here: Site, kind: str) -> tuple[str, str]:
@@ -67,10 +67,15 @@ async def test_every_field_is_written_back_and_services_are_served(tmp_path: Pat
             await tenant.serve(names[-1])
             await until(lambda: _edited(tenant), lambda found: found == ())
             assert len(set((await tenant.served(*names)).values())) == len(names)
-        await _edit(
-            tenant, L2_ADVERTISEMENT, ADVERTISEMENT, interfaces=["eth9"], ipAddressPools=["x"]
+        selected: tuple[dict[str, Any], ...] = (
+            {"interfaces": ["eth9"], "ipAddressPools": ["x"]},
+            {"serviceSelectors": [{"matchLabels": {"announced": "yes"}}]},  # from 0.16 on
         )
-        await until(lambda: _announced(tenant), lambda found: found == (("default-pool",), (), ()))
+        for edit in selected:
+            await _edit(tenant, L2_ADVERTISEMENT, ADVERTISEMENT, **edit)
+            await until(
+                lambda: _announced(tenant), lambda found: found == (("default-pool",), (), ())
+            )
         await delete(tenant.client, L2_ADVERTISEMENT, ADVERTISEMENT)
         gone = await tenant.client.list(L2_ADVERTISEMENT)
         assert gone.revision > 0

@@ -1,0 +1,93 @@
+"""What MetalLB reports in a tenant is what the controller and the operator's guide rely on."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.meta import ObjectMeta
+from controller.resource import Resource
+from envtest.metallb import NAMESPACE
+from reconcilers.api.resources import CONFIGURATION_STATE, IP_ADDRESS_POOL
+from reconcilers.cli.local.objects import delete
+from reconcilers.loadbalancers.metallb.uptake import configuration_error
+from tests.metallb.site import PROJECTED, Tenant, site
+from tests.polling import until
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
+
+NAMED = {"metallb.io/address-pool": PROJECTED.name}
+FULL = "no available IPs"
+FULL_BY_NAME = {True: f"{FULL} in pool {PROJECTED.name}", False: "is not allowed in config"}
+"""How a full pool is reported to a Service that names it: from 0.16 on, and before."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The object of an Event."""
+
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Event:
+    """An Event that MetalLB recorded."""
+
+    metadata: ObjectMeta
+    reason: str = ""
+    message: str = ""
+    involvedObject: Subject = field(default_factory=Subject)
+
+
+EVENTS = Resource("", "v1", "Event", "events", Event)
+
+
+async def _refusals(tenant: Tenant) -> dict[str, str]:
+    """Return how MetalLB refuses Services an address, by their names."""
+    page = await tenant.client.list(EVENTS, namespace="default")
+    return {
+        event.involvedObject.name: event.message
+        for event in page.items
+        if event.reason == "AllocationFailed"
+    }
+
+
+async def test_a_full_pool_is_named_in_the_events_of_services(tmp_path: Path) -> None:
+    async with site(tmp_path) as here, here.controllers():
+        await here.offer("10.40.0.0/24", defaultPoolSize=1)
+        await here.create_cluster("a")
+        await here.ready("a")
+        tenant = here.tenants["a"]
+        await tenant.serve("first")
+        await tenant.served("first")
+        await tenant.serve("any")
+        await tenant.serve("named", annotations=NAMED)
+        refusals = await until(
+            lambda: _refusals(tenant), lambda found: set(found) == {"any", "named"}
+        )
+        assert refusals["any"].endswith(f": {FULL}")
+        is_newer = tuple(map(int, tenant.metallb.version.split("."))) >= (0, 16)
+        assert refusals["named"].endswith(FULL_BY_NAME[is_newer])
+
+
+async def test_pools_that_overlap_are_reported_by_the_controller_of_metallb_until_they_do_not(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path) as here, here.controllers():
+        tenant = here.tenants["a"]
+        if not await tenant.client.served(CONFIGURATION_STATE):
+            pytest.skip("this MetalLB is older than 0.15.3: it has no ConfigurationState")
+        await here.offer("10.40.0.0/24", defaultPoolSize=8)
+        await here.create_cluster("a")
+        await here.ready("a")
+        taken = (await tenant.entries())[0]
+        body: dict[str, Any] = {"metadata": {"name": "theirs"}, "spec": {"addresses": [taken]}}
+        theirs = await tenant.client.create(IP_ADDRESS_POOL, NAMESPACE, body)
+
+        async def error() -> str:
+            return await configuration_error(tenant.client, NAMESPACE)
+
+        await until(error, lambda text: "overlaps with already defined CIDR" in text)
+        await delete(tenant.client, IP_ADDRESS_POOL, theirs.metadata.key)
+        await until(error, lambda text: not text)
