@@ -1,12 +1,13 @@
 """A TenantCluster as the present pass has left it.
 
-The helpers of a pass read the cluster here and annotate it through this object, so no step of the
-pass works from a version that is older than the pass's own last write. What other controllers
-have written meanwhile is seen, too. Otherwise a pass that waits for a slow tenant would end in a
-conflict whenever another controller writes the cluster.
+The steps of a pass read the cluster here, and annotate it and write its status through this object
+alone. So no step works from a version that is older than the pass's own last write. What other
+controllers have written meanwhile is seen, too. Otherwise a pass that waits for a slow tenant
+would end in a conflict whenever another controller writes the cluster.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from controller.cache import Cache
 from controller.client import Client
@@ -52,3 +53,16 @@ class CurrentCluster:
         patch = {"metadata": {"annotations": dict(annotations)}}
         version = Version.from_object(self.tenant)
         self._last = await self._client.patch(TENANT_CLUSTER, version, patch)
+
+    async def patch_status(self, before: TenantCluster, change: Mapping[str, Any]) -> None:
+        """Change the status of the cluster.
+
+        Args:
+            before: the version of the cluster that the change was worked out from.
+            change: the merge patch of the status.
+
+        Raises:
+            Conflict: the cluster changed since.
+            ControllerError: the management cluster did not answer.
+        """
+        self._last = await self._client.patch_status(TENANT_CLUSTER, before, dict(change))

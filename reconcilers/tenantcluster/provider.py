@@ -52,6 +52,20 @@ class ProviderUnknown(Exception):
     """The ProviderConfig that counts; None if that is not known."""
 
 
+class ProviderProblem(Exception):
+    """A cluster cannot request addresses by its ProviderConfig, or has none.
+
+    Args:
+        finding: the condition NetworkReady that says why.
+        is_known: whether the ProviderConfig that counts is known; else it soon may be.
+    """
+
+    def __init__(self, finding: Finding, *, is_known: bool) -> None:
+        super().__init__(finding.message)
+        self.finding = finding
+        self.is_known = is_known
+
+
 class DefaultUnknown(ProviderUnknown):
     """It is not known which ProviderConfig is the platform's default."""
 
@@ -150,6 +164,23 @@ class Providers:
         if unknown is not None and now - unknown.read_at < UNKNOWN_SECONDS:
             raise DefaultUnknown(unknown.why)
         return None
+
+    async def require(self, tenant: TenantCluster) -> ProviderConfig:
+        """Return the ProviderConfig by which `tenant` gets addresses, or is left alone.
+
+        Raises:
+            ProviderProblem: there is none, it is not known, or it may not be used.
+            ControllerError: the platform's default could not be read.
+        """
+        try:
+            provider = await self.for_tenant(tenant)
+        except ProviderUnknown as unknown:
+            raise ProviderProblem(provider_unknown(unknown), is_known=False) from unknown
+        problem = self.find_obstacle(tenant, provider)
+        if problem is not None:
+            raise ProviderProblem(problem, is_known=True)
+        assert provider is not None, "a missing ProviderConfig is a problem"
+        return provider
 
     def find_obstacle(
         self, tenant: TenantCluster, provider: ProviderConfig | None

@@ -1,14 +1,9 @@
-"""One pass over one TenantCluster.
+"""One pass over one TenantCluster: `TenantClusterReconciler.reconcile`, from top to bottom.
 
-gone?               take back what it left behind; close its client
-being deleted?      teardown.py
-no finalizer?       add it
-cloud mode?         Ready; the tenant is touched only while it has ranges of ours, from before
-otherwise           request addresses, grow and shrink, project, write phase and conditions
+docs/design/tenants.md explains the pass, and where its order matters.
 """
 
-from collections.abc import Container, Sequence
-from datetime import datetime
+from collections.abc import Container
 
 import structlog
 
@@ -23,16 +18,14 @@ from controller import (
     Key,
     NotFound,
     Outcome,
-    Recorder,
     add_finalizer,
     has_finalizer,
 )
-from controller.meta import MetadataOnly, ObjectMeta
+from controller.conditions import find
 from controller.statelog import StateLog
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.providerconfig import IPAM, ProviderConfig
-from reconcilers.api.resources import ALLOCATION_METADATA, TENANT_CLUSTER
+from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import (
     DELETING,
     FAILED,
@@ -51,35 +44,41 @@ from reconcilers.loadbalancers.metallb.installation.installer import (
 )
 from reconcilers.networkpool.view import UnreadableObject, describe_unreadable
 from reconcilers.settings import TenantSettings
-from reconcilers.tenantclients import UNREACHABLE, WEBHOOK_FAILED, WEBHOOK_RETRY, TenantClients
+from reconcilers.tenantclients import (
+    UNREACHABLE,
+    WEBHOOK_FAILED,
+    WEBHOOK_RETRY,
+    TenantClients,
+    TenantUnavailable,
+)
 from reconcilers.tenantcluster import status
 from reconcilers.tenantcluster.allocations.membership import members
+from reconcilers.tenantcluster.allocations.metadatarepair import repair_metadata
 from reconcilers.tenantcluster.allocations.requester import Requester
-from reconcilers.tenantcluster.allocations.requests import AllocationState
 from reconcilers.tenantcluster.allocations.unreadable_members import unreadable_members
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
-from reconcilers.tenantcluster.elastic.observation import ElasticMemory
-from reconcilers.tenantcluster.elastic.resizer import Resized, Resizer
-from reconcilers.tenantcluster.networkstatus import (
-    added_ranges,
-    network_status,
-    removed_ranges,
-    status_without_requests,
+from reconcilers.tenantcluster.elastic.changes import carry_out
+from reconcilers.tenantcluster.elastic.decisions import (
+    QUOTA_EXCEEDED,
+    decide_size,
+    describe_size,
 )
-from reconcilers.tenantcluster.projector import (
-    ProjectionMemory,
-    Projector,
-    is_behind,
+from reconcilers.tenantcluster.elastic.observation import (
+    ElasticMemory,
+    SizeObserver,
+    note_projected,
 )
-from reconcilers.tenantcluster.provider import (
-    UNKNOWN_SECONDS,
-    Providers,
-    ProviderUnknown,
-    provider_unknown,
-)
-from reconcilers.tenantcluster.record.records import TenantRecord, TenantRecords
+from reconcilers.tenantcluster.networkstatus import network_status, status_without_requests
+from reconcilers.tenantcluster.platformservice import PlatformLabel
+from reconcilers.tenantcluster.projector import ProjectionMemory, Projector, is_behind
+from reconcilers.tenantcluster.provider import UNKNOWN_SECONDS, ProviderProblem, Providers
+from reconcilers.tenantcluster.record.records import TenantRecords
+from reconcilers.tenantcluster.release.markedranges import MarkedReleaser
 from reconcilers.tenantcluster.release.teardown import Teardown, VanishedClusters
+from reconcilers.tenantcluster.services import TenantServices
 from reconcilers.tenantcluster.status import LOAD_BALANCER_SIZED
+from reconcilers.tenantcluster.statuswriter import StatusWriter
+from reconcilers.tenantcluster.tenantpass import TenantPass, ranges_to_project
 from reconcilers.wording import count_noun
 
 NAMING_SECONDS = 600.0
@@ -88,6 +87,8 @@ SOON = 1.0
 HOUR = 3600.0
 DAY = 24 * HOUR
 
+_NO_WAY_IN = {"KubeconfigMissing", "KubeconfigRefused", UNREACHABLE}
+"""Reasons for which another request of the same pass would fail as well."""
 _UNREADABLE = "unreadable allocations"
 """The topic of the state that is logged."""
 _log = structlog.get_logger(__name__)
@@ -102,14 +103,17 @@ class TenantClusterReconciler:
         allocations: its IPAllocations, indexed by TenantCluster.
         providers: finds a cluster's ProviderConfig.
         requester: creates the cluster's allocations.
-        projector: writes their ranges to the tenant's MetalLB.
-        resizer: grows and shrinks elastic tenants.
-        installer: installs MetalLB in the tenant.
+        services: the Services of tenants.
+        observer: reads what the size of a tenant is decided from.
+        platform: labels the platform's Service in tenants.
+        projector: writes ranges to the tenant's load balancer.
+        installer: installs a load balancer in the tenant.
+        marked: releases what shrink has marked.
         teardown: deletes the cluster's allocations.
         vanished: clusters that went in spite of our finalizer.
         records: what is remembered of each cluster.
         tenants: clients of the tenants.
-        recorder: takes the events.
+        writer: writes statuses.
         logged: the states of tenants that were logged.
         clock: the time.
         settings: intervals and thresholds.
@@ -123,52 +127,45 @@ class TenantClusterReconciler:
         *,
         providers: Providers,
         requester: Requester,
+        services: TenantServices,
+        observer: SizeObserver,
+        platform: PlatformLabel,
         projector: Projector,
-        resizer: Resizer,
         installer: Installer,
+        marked: MarkedReleaser,
         teardown: Teardown,
         vanished: VanishedClusters,
         records: TenantRecords,
         tenants: TenantClients,
-        recorder: Recorder,
+        writer: StatusWriter,
         logged: StateLog,
         clock: Clock,
         settings: TenantSettings,
     ) -> None:
         self._client = client
-        self._logged = logged
-        self._records = records
         self._clusters = clusters
         self._allocations = allocations
         self._providers = providers
         self._requester = requester
+        self._services = services
+        self._observer = observer
+        self._platform = platform
         self._projector = projector
-        self._resizer = resizer
         self._installer = installer
+        self._marked = marked
         self._teardown = teardown
         self._vanished = vanished
+        self._records = records
         self._tenants = tenants
-        self._recorder = recorder
+        self._writer = writer
+        self._logged = logged
         self._clock = clock
         self._settings = settings
 
     async def reconcile(self, key: Key) -> Outcome:
         """Reconcile one TenantCluster."""
-        if key in self._clusters.unreadable:
-            # Not absent: and what is written from an older version is refused.
-            return Blocked("Unreadable")
-        tenant = self._clusters.get(key)
         try:
-            if unreadable := self._unreadable_members(key, tenant):
-                return await self._block_unreadable(key, tenant, unreadable)
-            self._logged.end(key, _UNREADABLE)
-            await self._retain_records(key, tenant)
-            leftovers = await self._release_leftovers(key, tenant)
-            if tenant is None:
-                return await self._reconcile_gone(key, leftovers=leftovers)
-            if tenant.metadata.terminating:
-                return await self._reconcile_deleted(tenant)
-            return await self._reconcile(tenant)
+            return await self._pass_over(key)
         except NotFound as gone:
             if gone.reason != "NotFound":
                 raise  # a path that is not served says nothing about objects
@@ -176,6 +173,60 @@ class TenantClusterReconciler:
             pass
         # The cache is behind; the event that brings it up to date enqueues the key again.
         return Again(SOON)
+
+    async def _pass_over(  # noqa: C901, PLR0911 - one function that reads from top to bottom
+        self, key: Key
+    ) -> Outcome:
+        """Read, decide, write and report for one TenantCluster, in this order."""
+        if key in self._clusters.unreadable:
+            # Not absent: and what is written from an older version is refused.
+            return Blocked("Unreadable")
+        tenant = self._clusters.get(key)
+        if unreadable := self._unreadable_members(key, tenant):
+            # First, because the range of such an allocation is in use.
+            return await self._report_unreadable(key, tenant, unreadable)
+        self._logged.end(key, _UNREADABLE)
+        await self._retain_records(key, tenant)
+        has_leftovers = await self._release_leftovers(key, tenant)
+        if tenant is None:
+            return await self._end_work(key, has_leftovers=has_leftovers)
+        if tenant.metadata.terminating:
+            return await self._tear_down(self._current(tenant))
+
+        current = await self._with_finalizer(tenant)
+        try:
+            now = await self._begin_pass(current)
+        except ProviderProblem as problem:
+            return await self._report_problem(current, problem)
+        if now.is_ipam:
+            await self._request_allocations(now)
+            if not now.network_ready.status and not now.tenant.is_ready:
+                return await self._report_waiting(now)
+            await repair_metadata(self._client, self._allocations, now.tenant)
+            await self._read_services(now)
+            if now.services is not None:
+                await self._follow_demand(now)
+                await self._platform.apply(now.tenant, now.services)
+                # A Service may have taken an address since its watch was read. If its range left
+                # the pool, a running load balancer would take the address from the Service.
+                await self._marked.withdraw_used(now.tenant)
+                # Before the projection: a range that is allocated meanwhile is not in it.
+                now.offered = ranges_to_project(members(self._allocations, now.tenant))
+            await self._projector.assume_begun(now.current)
+        else:
+            await self._withdraw_requests(now)
+            if not self._projector.held(now.tenant):
+                return await self._leave_alone(now)
+            await self._marked.withdraw_used(now.tenant)
+        await self._project(now)
+        if now.is_ipam:
+            await self._install(now)
+            await self._note_projected(now)
+        now.marked = await self._marked.release(now.tenant)
+        await self._report(now)
+        return self._next_pass(now)
+
+    # Before a cluster is worked on, and after it is gone -------------------------------------
 
     async def _retain_records(self, key: Key, present: TenantCluster | None) -> None:
         """Remove the records of a name but the present cluster's and those of leftovers.
@@ -206,13 +257,13 @@ class TenantClusterReconciler:
             uid = ""
         return unreadable_members(self._allocations, key, uid)
 
-    async def _block_unreadable(
+    async def _report_unreadable(
         self,
         key: Key,
         tenant: TenantCluster | None,
         unreadable: tuple[UnreadableObject, ...],
     ) -> Outcome:
-        """Change nothing for a cluster, and say which of its allocations cannot be read.
+        """Change nothing for a cluster, and report which of its allocations cannot be read.
 
         The range of such an allocation is in use, and unknown: without it the tenant's pool would
         lose the range, and the cluster would get a second one.
@@ -226,9 +277,10 @@ class TenantClusterReconciler:
         problem = status.allocations_unreadable(message)
         if tenant.metadata.terminating:
             not_ready = status.not_ready(problem.reason, problem.message)
-            await self._write_status(tenant, status.Verdict(DELETING, (problem, not_ready)))
+            verdict = status.Verdict(DELETING, (problem, not_ready))
         else:
-            await self._write_status(tenant, status.problem_verdict(tenant, problem, PROVISIONING))
+            verdict = status.problem_verdict(tenant, problem, PROVISIONING)
+        await self._writer.write(self._current(tenant), verdict)
         return outcome
 
     async def _release_leftovers(self, key: Key, present: TenantCluster | None) -> bool:
@@ -239,25 +291,25 @@ class TenantClusterReconciler:
         to leave the tenant before they are released.
         """
         leftovers = self._vanished.leftovers(key)
-        for vanished, left in leftovers:
+        for vanished, allocations in leftovers:
             if self._vanished.was_overtaken(vanished):
-                await self._teardown.delete_leftovers(vanished, left)
-        going = any(
-            one.metadata.terminating and one.spec.type == names.TYPE_LOADBALANCER
-            for _, left in leftovers
-            for one in left
+                await self._teardown.delete_leftovers(vanished, allocations)
+        is_releasing = any(
+            allocation.metadata.terminating and allocation.spec.type == names.TYPE_LOADBALANCER
+            for _, allocations in leftovers
+            for allocation in allocations
         )
-        if going:
+        if is_releasing:
             # A present cluster of that name writes to the tenant as soon as it has begun to.
             writes = present is not None and present.projection_begun
             tenant = present if present and writes else leftovers[-1][0]
             await self._project_again(self._current(tenant))
-        return going
+        return is_releasing
 
-    async def _reconcile_gone(self, key: Key, *, leftovers: bool) -> Outcome:
+    async def _end_work(self, key: Key, *, has_leftovers: bool) -> Outcome:
         """Forget a cluster that is gone, once nothing of it is left in its tenant."""
         self._close(key)
-        if leftovers:
+        if has_leftovers:
             return Blocked("Deleting", self._settings.requeue_deleting)
         self._logged.forget(key)
         await self._tenants.close(key)
@@ -274,330 +326,299 @@ class TenantClusterReconciler:
     def _close(self, key: Key) -> None:
         """Close a cluster's watches, and forget all but what was logged of it."""
         self._records.end_work(key)
-        self._resizer.stop_watching(key)
-        self._projector.stop_watching(key)
+        self._stop_watching(key)
 
-    async def _reconcile(self, tenant: TenantCluster) -> Outcome:
-        """Reconcile a cluster that is not being deleted: find its provider, request addresses."""
-        tenant = await self._with_finalizer(tenant)
-        try:
-            provider = await self._providers.for_tenant(tenant)
-        except ProviderUnknown as unknown:
-            reason = provider_unknown(unknown)
-            await self._write_status(tenant, status.problem_verdict(tenant, reason, PROVISIONING))
-            return Blocked(unknown.reason, UNKNOWN_SECONDS)
-        problem = self._providers.find_obstacle(tenant, provider)
-        if problem is not None or provider is None:
-            return await self._block_misconfigured(tenant, problem)
-        if provider.spec.networking.mode != IPAM:
-            return await self._reconcile_cloud(self._current(tenant), provider)
-        return await self._request(self._current(tenant), provider)
+    def _stop_watching(self, key: Key) -> None:
+        """End the watches of a tenant that is gone, or that is left alone from now on."""
+        self._services.close(key)
+        self._projector.stop_watching(key)
 
     def _current(self, tenant: TenantCluster) -> CurrentCluster:
         return CurrentCluster(self._client, self._clusters, tenant)
 
-    async def _with_finalizer(self, tenant: TenantCluster) -> TenantCluster:
-        added = await add_finalizer(self._client, TENANT_CLUSTER, tenant, names.FINALIZER_TENANT)
-        if added is not tenant and added.status.phase is None:
-            self._vanished.note_new(added)
-        return added
+    async def _tear_down(self, current: CurrentCluster) -> Outcome:
+        """Delete the cluster's allocations; remove the finalizer once all are released.
 
-    async def _block_misconfigured(
-        self, tenant: TenantCluster, problem: Finding | None
-    ) -> Outcome:
-        assert problem is not None, "a missing ProviderConfig is a problem"
-        shown = status_without_requests(tenant, members(self._allocations, tenant))
-        await self._write_status(tenant, status.problem_verdict(tenant, problem, FAILED, shown))
-        return Blocked(problem.reason, self._settings.requeue_not_ready)
-
-    async def _reconcile_cloud(self, current: CurrentCluster, provider: ProviderConfig) -> Outcome:
-        """Ask for nothing; what was written into the tenant in IPAM mode stays until it is freed.
-
-        A tenant that was never written to is never touched.
+        The status is written before the projection: a tenant that hangs does not hide the phase.
         """
-        tenant = current.tenant
-        self._records.of(tenant).elastic = ElasticMemory()
-        self._resizer.stop_watching(tenant.metadata.key)
-        await self._requester.withdraw(tenant)
-        kept = self._projector.held(tenant)
-        message = "cloud networking mode"
-        if kept:
-            message += f"; load-balancer IPs from before are kept: {', '.join(kept)}"
-        network = status.network_ready(True, "Ready", message)
-        obsolete = (status.DEMAND_MET, LOAD_BALANCER_SIZED, METALLB_INSTALLED)
-        if not kept:
-            return await self._leave_alone(current, provider, network, obsolete)
-        await self._resizer.withdraw_used(tenant)
-        projected = await self._project_again(current)
-        marked = await self._resizer.release_marked(tenant)
-        tenant = current.tenant
-        findings = (network, projected, status.ready())
-        shown = self._network_status(tenant, provider, (), network)
-        verdict = status.Verdict(READY, findings, obsolete=obsolete, network=shown)
-        tenant = await self._write_status(tenant, verdict)
-        return self._next(tenant, network, projected, None, marked)
-
-    async def _leave_alone(
-        self,
-        current: CurrentCluster,
-        provider: ProviderConfig,
-        network: Finding,
-        obsolete: tuple[str, ...],
-    ) -> Outcome:
-        """Say that the cluster needs nothing of ours; remove the record of given-back ranges."""
-        tenant = current.tenant
-        if any(one.type == LOAD_BALANCER_READY for one in tenant.status.conditions):
-            await self._project_again(current)
-            await self._projector.remove(tenant)
-        self._records.of(tenant).projection = ProjectionMemory()
-        self._projector.stop_watching(tenant.metadata.key)
-        refs: dict[str, str | None] = {status.REF_FIELDS[names.TYPE_LOADBALANCER]: None}
-        obsolete = (*obsolete, LOAD_BALANCER_READY)
-        shown = self._network_status(tenant, provider, (), network)
-        verdict = status.Verdict(READY, (network, status.ready()), refs, obsolete, shown)
-        await self._write_status(current.tenant, verdict)
-        return SETTLED
-
-    async def _request(self, current: CurrentCluster, provider: ProviderConfig) -> Outcome:
-        """Create the cluster's allocations; go on once they hold their ranges."""
-        backfill = self._settings.backfill_nodes
-        wanted = self._requester.wanted(current.tenant, provider, backfill)
-        states = await self._requester.request(current, provider, wanted)
-        tenant = current.tenant
-        addresses = status.addresses(states)
-        refs = status.refs(states)
-        if not addresses.status and not tenant.is_ready:
-            not_ready = status.not_ready(addresses.reason, addresses.message)
-            shown = self._network_status(tenant, provider, states, addresses)
-            findings = (addresses, not_ready)
-            verdict = status.Verdict(PROVISIONING, findings, refs, network=shown)
-            await self._write_status(tenant, verdict)
-            return Blocked(addresses.reason, self._settings.requeue_waiting)
-        return await self._resize_and_project(current, provider, states, addresses)
-
-    async def _resize_and_project(
-        self,
-        current: CurrentCluster,
-        provider: ProviderConfig,
-        states: Sequence[AllocationState],
-        addresses: Finding,
-    ) -> Outcome:
-        """Grow, shrink and project; a cluster that was Ready stays so if the tenant fails.
-
-        Growth and shrink go first, so that what they change is in what is projected.
-        """
-        elastic = self._records.of(current.tenant).elastic
-        resized = await self._resizer.resize(current, provider, elastic)
-        await self._projector.assume_begun(current)
-        if resized.unavailable is None:
-            projected, *installed = await self._project(current)
-        else:
-            error = resized.unavailable
-            projected = status.tenant_unavailable(current.tenant, error)
-            installed = []
-        await self._resizer.note_projected(current, projected, elastic, resized.offered)
-        marked = await self._resizer.release_marked(current.tenant)
-        tenant = current.tenant
-        if projected.status or tenant.is_ready:
-            phase, overall = READY, status.still_ready(projected, behind=is_behind(projected))
-        else:
-            absent = projected.reason == "KubeconfigMissing"
-            phase = PROVISIONING if absent else INSTALLING
-            overall = status.not_ready(projected.reason, projected.message)
-        unknown, known = status.identified(self._projector.identified(tenant))
-        findings = (addresses, projected, *installed, *resized.findings, *unknown, overall)
-        record = self._records.of(tenant)
-        naming_due = resized.services is not None and self._is_naming_due(record)
-        shown = self._network_status(
-            tenant, provider, states, addresses, resized, is_naming_due=naming_due
-        )
-        obsolete = (*resized.obsolete, *known)
-        verdict = status.Verdict(phase, findings, status.refs(states), obsolete, shown)
-        tenant = await self._write_status(tenant, verdict)
-        if naming_due:  # a write that failed has named nothing
-            record.named_at = self._clock.monotonic()
-        return self._next(tenant, addresses, projected, resized.due_in, marked)
-
-    def _network_status(
-        self,
-        tenant: TenantCluster,
-        provider: ProviderConfig,
-        states: Sequence[AllocationState],
-        addresses: Finding,
-        resized: Resized | None = None,
-        *,
-        is_naming_due: bool = False,
-    ) -> TenantNetwork:
-        """Return what status.network should say of a cluster.
-
-        Args:
-            tenant: the cluster.
-            provider: its ProviderConfig.
-            states: the allocations that the cluster should have.
-            addresses: the condition NetworkReady.
-            resized: the result of the pass over its size; None if it is not due, as in cloud mode.
-            is_naming_due: whether the Services of each range are named anew.
-        """
-        return network_status(
-            tenant,
-            provider,
-            members(self._allocations, tenant),
-            states,
-            network_ready=addresses,
-            services=resized.services if resized is not None else None,
-            growth=resized.refused if resized is not None else None,
-            is_unread=resized is not None and resized.services is None,
-            is_naming_due=is_naming_due,
-            now=self._clock.now(),
-        )
-
-    def _is_naming_due(self, record: TenantRecord) -> bool:
-        """Return whether the Services of a cluster's ranges were named long enough ago.
-
-        Not in each pass: a Service that is served at once costs the management cluster nothing.
-        """
-        named_at = record.named_at
-        return named_at is None or self._clock.monotonic() - named_at >= NAMING_SECONDS
-
-    def _next(
-        self,
-        tenant: TenantCluster,
-        addresses: Finding,
-        projected: Finding,
-        due_in: float | None,
-        marked: int,
-    ) -> Outcome:
-        """Return when the next pass is due."""
-        if is_behind(projected) or self._projector.lags(tenant):
-            return Again(SOON)
-        look_due = self._projector.due_in(self._records.of(tenant).projection)
-        if look_due is not None and projected.reason != UNREACHABLE:
-            return Again(max(look_due, SOON))
-        if projected.reason == BEING_INSTALLED:
-            return Again(self._installer.due_in(self._records.of(tenant).installation) or SOON)
-        if projected.reason == WEBHOOK_FAILED:
-            return Blocked(projected.reason, WEBHOOK_RETRY)
-        for finding in (projected, addresses):
-            if not finding.status:
-                return Blocked(finding.reason, self._settings.requeue_not_ready)
-        after = self._requeue_after(tenant, self._clock.now())
-        if marked:
-            after = min(after, self._settings.requeue_deleting)
-        return Again(after if due_in is None else min(after, max(due_in, SOON)))
-
-    async def _project(self, current: CurrentCluster) -> tuple[Finding, ...]:
-        """Write the tenant's MetalLB, installing it if needed; return LoadBalancerReady first."""
+        key = current.tenant.metadata.key
+        if not has_finalizer(current.tenant, names.FINALIZER_TENANT):
+            return SETTLED
+        if current.tenant.projection_begun:  # the status says so only until it is written below
+            await self._projector.assume_begun(current)
         record = self._records.of(current.tenant)
-        projected = await self._projector.project(current, record.projection, begin=True)
-        if is_behind(projected):
-            await self._projector.overwrite_lost_history(current.tenant, record.projection)
-        missing = self._projector.is_missing(projected)
-        if not missing and not projected.status:
-            return (projected,)
-        found = await self._installer.install(
-            current.tenant, record.installation, current.annotate, missing=missing
+        if record.deleted_at is None:
+            record.deleted_at = current.tenant.metadata.revision
+        number = await self._teardown.delete_allocations(current.tenant)
+        if number == 0:
+            await self._projector.remove(current.tenant)
+        if number == 0 and await self._teardown.remove_finalizer(
+            current.tenant, deleted_at=record.deleted_at
+        ):
+            self._stop_watching(key)
+            self._logged.forget(key)
+            others = {known.uid for known in self._records.of_name(key)} - {record.uid}
+            await self._remove_records(key, others)
+            return SETTLED
+        not_ready = status.not_ready(
+            "Deleting", f"waiting for {count_noun(number, 'IP allocation')} to be released"
         )
-        if found is None:
-            return (projected,)
-        if missing:
-            projected = status.load_balancer_ready(False, found.reason, found.message)
-        return (projected, found)
+        shown = status_without_requests(current.tenant, members(self._allocations, current.tenant))
+        await self._writer.write(current, status.Verdict(DELETING, (not_ready,), network=shown))
+        if current.tenant.projection_begun:
+            projected = await self._project_again(current)
+            await self._writer.write(current, status.Verdict(DELETING, (projected,)))
+        return Blocked("Deleting", self._settings.requeue_deleting)
 
     async def _project_again(self, current: CurrentCluster) -> Finding:
         """Write what the tenant should hold, if something was written there before."""
         memory = self._records.of(current.tenant).projection
         return await self._projector.project(current, memory)
 
-    def _requeue_after(self, tenant: TenantCluster, now: datetime) -> float:
+    # The steps of a pass ----------------------------------------------------------------------
+
+    async def _with_finalizer(self, tenant: TenantCluster) -> CurrentCluster:
+        """Return the cluster with our finalizer."""
+        added = await add_finalizer(self._client, TENANT_CLUSTER, tenant, names.FINALIZER_TENANT)
+        if added is not tenant and added.status.phase is None:
+            self._vanished.note_new(added)
+        return self._current(added)
+
+    async def _begin_pass(self, current: CurrentCluster) -> TenantPass:
+        """Find the cluster's ProviderConfig, and return the pass.
+
+        Raises:
+            ProviderProblem: nothing is requested or projected by its ProviderConfig.
+        """
+        provider = await self._providers.require(current.tenant)
+        record = self._records.of(current.tenant)
+        network = status.network_ready(True, "Ready", "cloud networking mode")
+        return TenantPass(current, record, provider, network)
+
+    async def _report_problem(self, current: CurrentCluster, problem: ProviderProblem) -> Outcome:
+        """Report why a cluster cannot request addresses; one that was Ready stays Ready."""
+        tenant, finding = current.tenant, problem.finding
+        if not problem.is_known:
+            verdict = status.problem_verdict(tenant, finding, PROVISIONING)
+            await self._writer.write(current, verdict)
+            return Blocked(finding.reason, UNKNOWN_SECONDS)
+        shown = status_without_requests(tenant, members(self._allocations, tenant))
+        await self._writer.write(current, status.problem_verdict(tenant, finding, FAILED, shown))
+        return Blocked(finding.reason, self._settings.requeue_not_ready)
+
+    async def _request_allocations(self, now: TenantPass) -> None:
+        """Create the allocations that are missing; move those that are stuck."""
+        backfill = self._settings.backfill_nodes
+        wanted = self._requester.wanted(now.tenant, now.provider, backfill)
+        now.states = await self._requester.request(now.current, now.provider, wanted)
+        now.network_ready = status.addresses(now.states)
+
+    async def _report_waiting(self, now: TenantPass) -> Outcome:
+        """Report that a cluster waits for its first addresses."""
+        network = now.network_ready
+        not_ready = status.not_ready(network.reason, network.message)
+        shown = self._network_status(now, is_sized=False)
+        refs = status.refs(now.states)
+        verdict = status.Verdict(PROVISIONING, (network, not_ready), refs, network=shown)
+        await self._writer.write(now.current, verdict)
+        return Blocked(network.reason, self._settings.requeue_waiting)
+
+    async def _read_services(self, now: TenantPass) -> None:
+        """Read the tenant's Services; if that fails, the size stays as it is."""
+        tenant = now.tenant
+        try:
+            now.services = await self._services.for_tenant(tenant, watched=tenant.is_ready)
+        except TenantUnavailable as error:
+            _log.debug("cannot read the tenant's Services, skipping", error=error.message)
+            now.unavailable = error if error.reason in _NO_WAY_IN else None
+
+    async def _follow_demand(self, now: TenantPass) -> None:
+        """Grow or shrink the tenant, as its Services or its spec ask for."""
+        assert now.services is not None, "demand follows from Services"
+        now.seen = await self._observer.observe(
+            now.tenant, now.provider, now.services, now.record.elastic
+        )
+        change = decide_size(now.seen)
+        created = await carry_out(
+            change,
+            now.seen,
+            current=now.current,
+            provider=now.provider,
+            client=self._client,
+            requester=self._requester,
+        )
+        now.size = describe_size(now.seen, change, created)
+        self._log_quota(now.key, now.size.demand)
+
+    def _log_quota(self, key: Key, finding: Finding) -> None:
+        """Log that the quota stops growth, if that is new."""
+        if finding.reason != QUOTA_EXCEEDED:
+            self._logged.end(key, QUOTA_EXCEEDED)
+        elif self._logged.begin(key, QUOTA_EXCEEDED, finding.message):
+            _log.info("elastic IPAM growth blocked by quota", tenant=str(key), why=finding.message)
+
+    async def _withdraw_requests(self, now: TenantPass) -> None:
+        """Request nothing in cloud mode; what Services use of ours stays until it is freed."""
+        now.record.elastic = ElasticMemory()
+        self._services.close(now.key)
+        await self._requester.withdraw(now.tenant)
+        if kept := self._projector.held(now.tenant):
+            message = f"{now.network_ready.message}; load-balancer IPs from before are kept: "
+            now.network_ready = status.network_ready(True, "Ready", message + ", ".join(kept))
+
+    async def _leave_alone(self, now: TenantPass) -> Outcome:
+        """Report that the cluster needs nothing of ours; remove what is left of released ranges.
+
+        A tenant that was never written to is never touched.
+        """
+        if find(now.tenant.status.conditions, LOAD_BALANCER_READY) is not None:
+            await self._project_again(now.current)
+            await self._projector.remove(now.tenant)
+        now.record.projection = ProjectionMemory()
+        self._projector.stop_watching(now.key)
+        refs: dict[str, str | None] = {status.REF_FIELDS[names.TYPE_LOADBALANCER]: None}
+        obsolete = (*_NOT_IN_CLOUD_MODE, LOAD_BALANCER_READY)
+        shown = self._network_status(now, is_sized=False)
+        findings = (now.network_ready, status.ready())
+        verdict = status.Verdict(READY, findings, refs, obsolete, shown)
+        await self._writer.write(now.current, verdict)
+        return SETTLED
+
+    async def _project(self, now: TenantPass) -> None:
+        """Write the tenant's ranges to its load balancer, unless there is no way in."""
+        if now.unavailable is not None:
+            now.projected = status.tenant_unavailable(now.tenant, now.unavailable)
+            return
+        memory = now.record.projection
+        now.projected = await self._projector.project(now.current, memory, begin=now.is_ipam)
+        if now.is_ipam and is_behind(now.projected):
+            await self._projector.overwrite_lost_history(now.tenant, memory)
+
+    async def _install(self, now: TenantPass) -> None:
+        """Install the load balancer in the tenant if it is missing, or due for a check."""
+        is_missing = self._projector.is_missing(now.load_balancer_ready)
+        if now.unavailable is not None or not (is_missing or now.load_balancer_ready.status):
+            return
+        now.installed = await self._installer.install(
+            now.tenant, now.record.installation, now.current.annotate, missing=is_missing
+        )
+        if is_missing and now.installed is not None:
+            now.projected = status.load_balancer_ready(
+                False, now.installed.reason, now.installed.message
+            )
+
+    async def _note_projected(self, now: TenantPass) -> None:
+        """Remember what was projected; forget growth that did not help if it may help again."""
+        takes_ranges_again = note_projected(
+            now.record.elastic, now.load_balancer_ready, now.offered, self._clock.monotonic()
+        )
+        annotations = now.tenant.metadata.annotations
+        if takes_ranges_again and names.ANNOTATION_GROWN_IN_VAIN in annotations:
+            await now.current.annotate({names.ANNOTATION_GROWN_IN_VAIN: None})
+
+    # What a pass reports ----------------------------------------------------------------------
+
+    async def _report(self, now: TenantPass) -> None:
+        """Write the phase, the conditions and status.network."""
+        is_naming_due = now.services is not None and self._is_naming_due(now.record.named_at)
+        network = self._network_status(now, is_sized=now.is_ipam, is_naming_due=is_naming_due)
+        if now.is_ipam:
+            identified = self._projector.identified(now.tenant)
+            verdict = _judge(now, network, identified)
+        else:
+            findings = (now.network_ready, now.load_balancer_ready, status.ready())
+            verdict = status.Verdict(READY, findings, obsolete=_NOT_IN_CLOUD_MODE, network=network)
+        await self._writer.write(now.current, verdict)
+        if is_naming_due:  # a write that failed has named nothing
+            now.record.named_at = self._clock.monotonic()
+
+    def _network_status(
+        self, now: TenantPass, *, is_sized: bool, is_naming_due: bool = False
+    ) -> TenantNetwork:
+        """Return what status.network should say of a cluster.
+
+        Args:
+            now: the pass.
+            is_sized: whether the tenant's Services count, unlike in cloud mode.
+            is_naming_due: whether the Services of each range are named anew.
+        """
+        return network_status(
+            now.tenant,
+            now.provider,
+            members(self._allocations, now.tenant),
+            now.states,
+            network_ready=now.network_ready,
+            services=now.services_seen,
+            growth=now.size.refused if now.size is not None else None,
+            is_unread=is_sized and now.services is None,
+            is_naming_due=is_naming_due,
+            now=self._clock.now(),
+        )
+
+    def _is_naming_due(self, named_at: float | None) -> bool:
+        """Return whether the Services of a cluster's ranges were named long enough ago.
+
+        Not in each pass: a Service that is served at once costs the management cluster nothing.
+        """
+        return named_at is None or self._clock.monotonic() - named_at >= NAMING_SECONDS
+
+    def _next_pass(self, now: TenantPass) -> Outcome:
+        """Return when the next pass is due."""
+        projected = now.load_balancer_ready
+        if is_behind(projected) or self._projector.lags(now.tenant):
+            return Again(SOON)
+        look_due = self._projector.due_in(now.record.projection)
+        if look_due is not None and projected.reason != UNREACHABLE:
+            return Again(max(look_due, SOON))
+        if projected.reason == BEING_INSTALLED:
+            return Again(self._installer.due_in(now.record.installation) or SOON)
+        if projected.reason == WEBHOOK_FAILED:
+            return Blocked(projected.reason, WEBHOOK_RETRY)
+        for finding in (projected, now.network_ready):
+            if not finding.status:
+                return Blocked(finding.reason, self._settings.requeue_not_ready)
+        after = self._requeue_after(now.tenant)
+        if now.marked:
+            after = min(after, self._settings.requeue_deleting)
+        due_in = now.size.due_in if now.size is not None else None
+        return Again(after if due_in is None else min(after, max(due_in, SOON)))
+
+    def _requeue_after(self, tenant: TenantCluster) -> float:
         """Return seconds until the next pass, more the longer the cluster has been Ready."""
         since = tenant.status.lastTransitionTime
-        age = (now - since).total_seconds() if since and tenant.is_ready else 0.0
+        is_timed = since is not None and tenant.is_ready
+        age = (self._clock.now() - since).total_seconds() if since and is_timed else 0.0
         if age < HOUR:
             return self._settings.requeue_young
         return self._settings.requeue_grown if age < DAY else self._settings.requeue_old
 
-    async def _write_status(self, tenant: TenantCluster, verdict: status.Verdict) -> TenantCluster:
-        """Patch the status if it changed; record events of a new phase and of new warnings."""
-        change = status.patch(tenant, verdict, self._clock.now())
-        if not change:
-            return tenant
-        answer = await self._client.patch_status(TENANT_CLUSTER, tenant, change)
-        if "phase" in change:
-            self._record(answer, verdict)
-        for reason, message in status.warnings(tenant, verdict):
-            self._recorder.record(
-                TENANT_CLUSTER, answer, "Warning", reason, message, action="Project"
-            )
-        if verdict.network is not None and "network" in change:
-            self._record_ranges(tenant, answer, verdict.network)
-        return answer
 
-    def _record_ranges(
-        self, before: TenantCluster, after: TenantCluster, network: TenantNetwork
-    ) -> None:
-        """Record an event for each range that the cluster got or released.
+_NOT_IN_CLOUD_MODE = (status.DEMAND_MET, LOAD_BALANCER_SIZED, METALLB_INSTALLED)
+"""Types of conditions that do not apply in cloud mode."""
 
-        A Ready cluster without status.network had its ranges before a version that reports them.
-        """
-        if before.status.network is None and before.is_ready:
-            return
-        for reason, shown in (
-            *(("RangeAllocated", shown) for shown in added_ranges(before.status.network, network)),
-            *(
-                ("RangeReleased", shown)
-                for shown in removed_ranges(before.status.network, network)
-            ),
-        ):
-            meta = ObjectMeta(name=shown.allocation, namespace=shown.namespace)
-            self._recorder.record(
-                TENANT_CLUSTER,
-                after,
-                "Normal",
-                reason,
-                f"{shown.type} range {shown.range} of NetworkPool {shown.pool} ({shown.role})",
-                action="Reconcile",
-                related=(ALLOCATION_METADATA, MetadataOnly(metadata=meta)),
-            )
 
-    def _record(self, tenant: TenantCluster, verdict: status.Verdict) -> None:
-        """Record the event of a new phase."""
-        if verdict.phase not in status.EVENTS:
-            return
-        kind, reason = status.EVENTS[verdict.phase]
-        message = next((f.message for f in verdict.findings if f.type == "Ready"), verdict.phase)
-        self._recorder.record(TENANT_CLUSTER, tenant, kind, reason, message, action="Reconcile")
+def _judge(now: TenantPass, network: TenantNetwork, identified: bool | None) -> status.Verdict:
+    """Return the verdict on a cluster that has requested its addresses.
 
-    async def _reconcile_deleted(self, tenant: TenantCluster) -> Outcome:
-        """Delete the cluster's allocations; remove the finalizer once all are released."""
-        if not has_finalizer(tenant, names.FINALIZER_TENANT):
-            return SETTLED
-        if tenant.projection_begun:  # the status says so only until it is written below
-            current = self._current(tenant)
-            await self._projector.assume_begun(current)
-            tenant = current.tenant
-        record = self._records.of(tenant)
-        if record.deleted_at is None:
-            record.deleted_at = tenant.metadata.revision
-        left = await self._teardown.delete_allocations(tenant)
-        if left == 0:
-            await self._projector.remove(tenant)
-        if left == 0 and await self._teardown.remove_finalizer(
-            tenant, deleted_at=record.deleted_at
-        ):
-            self._resizer.stop_watching(tenant.metadata.key)
-            self._projector.stop_watching(tenant.metadata.key)
-            self._logged.forget(tenant.metadata.key)
-            named = self._records.of_name(tenant.metadata.key)
-            others = {record.uid for record in named}
-            await self._remove_records(tenant.metadata.key, others - {tenant.metadata.uid})
-            return SETTLED
-        not_ready = status.not_ready(
-            "Deleting", f"waiting for {count_noun(left, 'IP allocation')} to be released"
-        )
-        shown = status_without_requests(tenant, members(self._allocations, tenant))
-        verdict = status.Verdict(DELETING, (not_ready,), network=shown)
-        tenant = await self._write_status(tenant, verdict)
-        if tenant.projection_begun:
-            projected = await self._project_again(self._current(tenant))
-            await self._write_status(tenant, status.Verdict(DELETING, (projected,)))
-        return Blocked("Deleting", self._settings.requeue_deleting)
+    A cluster that was Ready stays so if its tenant fails.
+
+    Args:
+        now: the pass.
+        network: the new status.network.
+        identified: whether it is known which cluster the tenant is; None if that was not asked.
+    """
+    projected = now.load_balancer_ready
+    if projected.status or now.tenant.is_ready:
+        phase, overall = READY, status.still_ready(projected, behind=is_behind(projected))
+    else:
+        phase = PROVISIONING if projected.reason == "KubeconfigMissing" else INSTALLING
+        overall = status.not_ready(projected.reason, projected.message)
+    unknown, obsolete = status.identified(identified)
+    findings = [now.network_ready, projected]
+    if now.installed is not None:
+        findings.append(now.installed)
+    if now.size is not None:
+        findings += now.size.findings
+        obsolete = (*now.size.obsolete, *obsolete)
+    findings += [*unknown, overall]
+    return status.Verdict(phase, tuple(findings), status.refs(now.states), obsolete, network)

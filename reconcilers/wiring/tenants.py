@@ -17,16 +17,17 @@ from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
 from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.balancerwatch import BalancerWatches
 from reconcilers.tenantcluster.corrections import CorrectionReports
-from reconcilers.tenantcluster.elastic.marked import MarkedReleaser
 from reconcilers.tenantcluster.elastic.observation import SizeObserver
-from reconcilers.tenantcluster.elastic.resizer import Resizer
 from reconcilers.tenantcluster.ownership.pools import PoolClaims
+from reconcilers.tenantcluster.platformservice import PlatformLabel
 from reconcilers.tenantcluster.projector import Projector
 from reconcilers.tenantcluster.provider import Providers
 from reconcilers.tenantcluster.reconciler import TenantClusterReconciler
 from reconcilers.tenantcluster.record.records import TenantRecords
+from reconcilers.tenantcluster.release.markedranges import MarkedReleaser
 from reconcilers.tenantcluster.release.teardown import Teardown, VanishedClusters
 from reconcilers.tenantcluster.services import TenantServices
+from reconcilers.tenantcluster.statuswriter import StatusWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,24 +84,15 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
     services = TenantServices(caches.clusters, tenants, clock, settings.tenant)
     offers = BalancerWatches(kind, caches.clusters, tenants, clock, settings.tenant)
     logged = StateLog()
-    resizer = Resizer(
-        client,
-        allocations,
-        tenants=tenants,
-        services=services,
-        observer=SizeObserver(caches, requester, clock, settings.tenant),
-        requester=requester,
-        releaser=MarkedReleaser(client, allocations, release, metrics),
-        logged=logged,
-        clock=clock,
-        settings=settings.tenant,
-    )
     reconciler = TenantClusterReconciler(
         client,
         caches.clusters,
         allocations,
         providers=Providers(client, caches.providers, clock, settings.namespace, allowed),
         requester=requester,
+        services=services,
+        observer=SizeObserver(caches, requester, clock, settings.tenant),
+        platform=PlatformLabel(tenants, logged, settings.tenant.platform_service),
         projector=Projector(
             client,
             allocations,
@@ -112,13 +104,13 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
             logged=logged,
             clock=clock,
         ),
-        resizer=resizer,
         installer=Installer(client, tenants, clock, settings.tenant, settings.namespace),
+        marked=MarkedReleaser(client, allocations, release, metrics),
         teardown=Teardown(client, allocations),
         vanished=vanished,
         records=records,
         tenants=tenants,
-        recorder=recorder,
+        writer=StatusWriter(recorder, clock),
         logged=logged,
         clock=clock,
         settings=settings.tenant,

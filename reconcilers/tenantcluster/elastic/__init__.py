@@ -4,6 +4,4 @@ demand.py       addresses in use, Services that wait for an address, and since w
 observation.py  what a pass reads before it decides
 decisions.py    when a tenant grows, when it shrinks, and why not: pure functions
 changes.py      a decision carried out
-resizer.py      the pass over the size of a tenant
-marked.py       marked ranges are deleted once the tenant has released them
 """

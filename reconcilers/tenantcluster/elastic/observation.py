@@ -1,6 +1,6 @@
 """What the size of a tenant is decided from, read from the caches and the tenant's Services."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from controller.clock import Clock
@@ -12,9 +12,12 @@ from reconcilers.api.providerconfig import ELASTIC, ProviderConfig
 from reconcilers.api.resources import Service
 from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
 from reconcilers.caches import Caches
+from reconcilers.conditions import Finding
 from reconcilers.loadbalancers.metallb.installation.installer import BEING_INSTALLED
 from reconcilers.loadbalancers.metallb.projection import NOT_INSTALLED
+from reconcilers.loadbalancers.metallb.reading import NOT_RUNNING
 from reconcilers.settings import TenantSettings
+from reconcilers.tenantclients import UNAUTHORIZED, UNREACHABLE
 from reconcilers.tenantcluster.allocations.membership import members
 from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.allocations.requests import load_balancer_count
@@ -33,6 +36,10 @@ from reconcilers.tenantcluster.elastic.demand import (
     families,
     read_demand,
 )
+from reconcilers.tenantcluster.projector import is_behind
+
+_UNANSWERED = {UNREACHABLE, UNAUTHORIZED}
+"""Reasons that say nothing about whether the tenant takes ranges."""
 
 
 @dataclass(slots=True)
@@ -52,6 +59,39 @@ class ElasticMemory:
     in_pool_since: dict[str, float] = field(default_factory=dict)
     is_refused: bool = False
     waiting: WaitingTimes = field(default_factory=WaitingTimes)
+
+
+def note_projected(
+    memory: ElasticMemory, projected: Finding, offered: Collection[str], now: float
+) -> bool:
+    """Remember whether the load balancer in the tenant has what it should have.
+
+    A tenant that did not answer for a moment may have had its ranges all the time: each such
+    moment would make it grow without effect once more. So that is no refusal.
+
+    Args:
+        memory: what is remembered of the tenant's size.
+        projected: the condition LoadBalancerReady after the projection.
+        offered: uids of the allocations whose ranges were to be projected.
+        now: monotonic seconds.
+
+    Returns:
+        Whether the tenant takes ranges again that it refused before. What did not help meanwhile
+        may help now.
+    """
+    if not projected.status:
+        memory.in_place_since = None
+        if projected.reason == NOT_RUNNING:
+            memory.in_pool_since = {}
+        if not is_behind(projected) and projected.reason not in _UNANSWERED:
+            memory.is_refused = True
+        return False
+    if memory.in_place_since is None:
+        memory.in_place_since = now
+    before = memory.in_pool_since
+    memory.in_pool_since = {uid: before.get(uid, now) for uid in offered}
+    was_refused, memory.is_refused = memory.is_refused, False
+    return was_refused
 
 
 class SizeObserver:

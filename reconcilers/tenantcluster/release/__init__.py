@@ -2,5 +2,6 @@
 
 check.py         whether a tenant has released a range
 creationnote.py  a creation in the tenant is recorded before
+markedranges.py  ranges that shrink has marked
 teardown.py      clusters that are being deleted, or gone
 """

@@ -22,9 +22,9 @@ from reconcilers.loadbalancers.port import Projection, Proven
 from reconcilers.tenantcluster import projector
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
 from reconcilers.tenantcluster.elastic import changes
-from reconcilers.tenantcluster.elastic.marked import MarkedReleaser
 from reconcilers.tenantcluster.projector import Projector
 from reconcilers.tenantcluster.release.check import Ranges, TenantReleaseCheck
+from reconcilers.tenantcluster.release.markedranges import MarkedReleaser
 from reconcilers.tenantcluster.release.teardown import VanishedClusters
 from tests.reconcilers.server import Json, Server
 

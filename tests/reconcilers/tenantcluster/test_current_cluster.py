@@ -70,3 +70,14 @@ async def test_a_cluster_that_was_recreated_meanwhile_is_not_written() -> None:
     with pytest.raises(Conflict):
         await current.annotate({"ours": "2"})
     assert _annotated(lab, "ours") is None
+
+
+async def test_a_status_is_written_for_the_version_that_it_was_worked_out_from() -> None:
+    lab = _lab()
+    current = _current(lab)
+    before = current.tenant
+    await current.patch_status(before, {"phase": "Ready"})
+    assert current.tenant.status.phase == "Ready"
+    with pytest.raises(Conflict):
+        await current.patch_status(before, {"phase": "Pending"})
+    assert current.tenant.status.phase == "Ready"

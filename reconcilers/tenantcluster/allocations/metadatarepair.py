@@ -1,0 +1,53 @@
+"""Labels, role and owner of a tenant's allocations are repaired, in every mode."""
+
+import structlog
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.meta import Version
+from reconcilers.api import names
+from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
+from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.networkpool.owners import noted_uid
+from reconcilers.tenantcluster.allocations.membership import members, repairs
+
+_log = structlog.get_logger(__name__)
+
+
+async def repair_metadata(
+    client: Client, allocations: Cache[IPAllocation], tenant: TenantCluster
+) -> None:
+    """Repair labels, role and owner on the tenant's allocations.
+
+    Those that wait for a range are left alone: a new version of one voids what it is promised.
+
+    Raises:
+        Conflict: an allocation changed since it was read; begin again.
+        ControllerError: the management cluster did not answer.
+    """
+    uid: str | None = None
+    for allocation in members(allocations, tenant):
+        if allocation.metadata.terminating or allocation.status.phase != ALLOCATED:
+            continue
+        if uid is None and not noted_uid(allocation):
+            uid = await _read_uid(client, tenant)
+        patch = repairs(allocation, tenant, uid or "")
+        if not patch:
+            continue
+        await client.patch(IP_ALLOCATION, Version.from_object(allocation), patch)
+        if names.LABEL_ROLE in patch["metadata"].get("labels", {}):
+            _log.info("migrated allocation-role label", allocation=allocation.metadata.name)
+
+
+async def _read_uid(client: Client, tenant: TenantCluster) -> str:
+    """Read a tenant live, and return its uid; empty if it is another one by now, or leaving.
+
+    A uid out of an old cache would later cost an allocation its range: it may have been made
+    for the next cluster of that name.
+    """
+    meta = tenant.metadata
+    live = await client.find(TENANT_CLUSTER, meta.key)
+    if live is None or live.metadata.terminating or live.metadata.uid != meta.uid:
+        return ""
+    return meta.uid

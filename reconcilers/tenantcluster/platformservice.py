@@ -1,0 +1,74 @@
+"""The Service of the platform's ingress in a tenant is labelled.
+
+People distinguish the platform's load balancer from the tenant's by the label. Nothing in the
+controller needs it.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import structlog
+
+from controller.errors import ControllerError
+from controller.meta import Key, Version
+from controller.statelog import StateLog
+from reconcilers.api import names
+from reconcilers.api.resources import SERVICE, Service
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.tenantclients import TenantClients, TenantUnavailable
+
+_LABEL = "label of the platform's Service"
+"""The topic of the state that is logged."""
+_log = structlog.get_logger(__name__)
+
+
+class PlatformLabel:
+    """Labels the platform's Service in tenants.
+
+    Args:
+        tenants: clients of the tenants.
+        logged: the states of tenants that were logged.
+        platform: the Service, as `namespace/name`.
+    """
+
+    def __init__(self, tenants: TenantClients, logged: StateLog, platform: str) -> None:
+        self._tenants = tenants
+        self._logged = logged
+        self._platform = platform
+
+    async def apply(self, tenant: TenantCluster, services: Sequence[Service]) -> None:
+        """Label the platform's Service if it lacks its label; a failure is logged.
+
+        Args:
+            tenant: the cluster.
+            services: all Services of the tenant.
+        """
+        service = find_unlabelled(services, self._platform)
+        if service is None:
+            return
+        patch = {"metadata": {"labels": {names.LABEL_PLATFORM_LB: "true"}}}
+        key = tenant.metadata.key
+        try:
+            async with self._tenants.client(tenant) as client:
+                try:
+                    await client.patch(SERVICE, Version.from_object(service), patch)
+                    self._logged.end(key, _LABEL)
+                except ControllerError as error:
+                    self._log_failure(key, str(error))
+        except TenantUnavailable as error:
+            self._log_failure(key, error.message)
+
+    def _log_failure(self, key: Key, error: str) -> None:
+        """Log why the Service has no label, if the reason is new."""
+        is_new = self._logged.begin(key, _LABEL, error)
+        log = _log.info if is_new else _log.debug
+        log("cannot label the platform's Service", error=error)
+
+
+def find_unlabelled(services: Iterable[Service], platform: str) -> Service | None:
+    """Return the platform's Service if it lacks its label; `platform` is `namespace/name`."""
+    namespace, _, name = platform.partition("/")
+    for service in services:
+        if service.metadata.key == Key(namespace, name):
+            has_label = service.metadata.labels.get(names.LABEL_PLATFORM_LB) == "true"
+            return None if has_label or service.metadata.terminating else service
+    return None

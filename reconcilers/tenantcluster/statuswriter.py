@@ -1,0 +1,81 @@
+"""The verdict of a pass is written to the status of its TenantCluster, and becomes events."""
+
+from controller.clock import Clock
+from controller.events import Recorder
+from controller.meta import MetadataOnly, ObjectMeta
+from reconcilers.api.resources import ALLOCATION_METADATA, TENANT_CLUSTER
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.api.tenantnetwork import TenantNetwork
+from reconcilers.tenantcluster import status
+from reconcilers.tenantcluster.current_cluster import CurrentCluster
+from reconcilers.tenantcluster.networkstatus import added_ranges, removed_ranges
+
+
+class StatusWriter:
+    """Writes the status of TenantClusters, and records what is news.
+
+    Args:
+        recorder: takes the events.
+        clock: the time.
+    """
+
+    def __init__(self, recorder: Recorder, clock: Clock) -> None:
+        self._recorder = recorder
+        self._clock = clock
+
+    async def write(self, current: CurrentCluster, verdict: status.Verdict) -> None:
+        """Patch the status if it changed; record events of a new phase and of new warnings.
+
+        Raises:
+            Conflict: the cluster changed since it was read.
+            ControllerError: the management cluster did not answer.
+        """
+        before = current.tenant
+        change = status.patch(before, verdict, self._clock.now())
+        if not change:
+            return
+        await current.patch_status(before, change)
+        after = current.tenant
+        if "phase" in change:
+            self._record_phase(after, verdict)
+        for reason, message in status.warnings(before, verdict):
+            self._recorder.record(
+                TENANT_CLUSTER, after, "Warning", reason, message, action="Project"
+            )
+        if verdict.network is not None and "network" in change:
+            self._record_ranges(before, after, verdict.network)
+
+    def _record_ranges(
+        self, before: TenantCluster, after: TenantCluster, network: TenantNetwork
+    ) -> None:
+        """Record an event for each range that the cluster got or released.
+
+        A Ready cluster without status.network had its ranges before a version that reports them.
+        """
+        if before.status.network is None and before.is_ready:
+            return
+        added = added_ranges(before.status.network, network)
+        removed = removed_ranges(before.status.network, network)
+        for reason, shown in (
+            *(("RangeAllocated", shown) for shown in added),
+            *(("RangeReleased", shown) for shown in removed),
+        ):
+            meta = ObjectMeta(name=shown.allocation, namespace=shown.namespace)
+            self._recorder.record(
+                TENANT_CLUSTER,
+                after,
+                "Normal",
+                reason,
+                f"{shown.type} range {shown.range} of NetworkPool {shown.pool} ({shown.role})",
+                action="Reconcile",
+                related=(ALLOCATION_METADATA, MetadataOnly(metadata=meta)),
+            )
+
+    def _record_phase(self, tenant: TenantCluster, verdict: status.Verdict) -> None:
+        """Record the event of a new phase."""
+        if verdict.phase not in status.EVENTS:
+            return
+        kind, reason = status.EVENTS[verdict.phase]
+        ready = (finding for finding in verdict.findings if finding.type == "Ready")
+        message = next((finding.message for finding in ready), verdict.phase)
+        self._recorder.record(TENANT_CLUSTER, tenant, kind, reason, message, action="Reconcile")
