@@ -18,7 +18,7 @@ from controller.clock import SystemClock
 from controller.conditions import find
 from controller.config import connect
 from controller.manager import Manager
-from controller.meta import Key, Version
+from controller.meta import Key
 from controller.options import ManagerOptions
 from controller.transport import Transport
 from envtest.plane import ControlPlane as Plane
@@ -34,6 +34,7 @@ from reconcilers.settings import Settings
 from reconcilers.wiring.controllers import add_ipallocations, add_networkpools
 from reconcilers.wiring.shared import Shared
 from tests.contract.conftest import administrator
+from tests.edits import edit
 from tests.polling import until
 from tests.reconcilers.lab import OpenGate
 from tests.servers import SERVERS, running
@@ -105,9 +106,8 @@ class Lab:
 
     async def add_second(self) -> None:
         """Give the pool its second family."""
-        live = await self.client.get(NETWORK_POOL, self.pool)
         change = {"spec": {"secondary": self.second}}
-        await self.client.patch(NETWORK_POOL, Version.from_object(live), change)
+        await edit(self.client, NETWORK_POOL, self.pool, change)
 
     def offsets(self, one: IPAllocation) -> list[str]:
         """Return the ranges that an allocation holds, by family and without the pool's prefix."""

@@ -24,9 +24,11 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.cli.local.objects import delete
 from reconcilers.tenantcluster.status import DEMAND_MET, NETWORK_READY
 from reconcilers.ui.watched import READ_EVENTS
 from tests.contract.test_static_flow import HOME, SETTINGS, Site, _cluster, site
+from tests.edits import edit
 from tests.manifests.test_running import free_port
 from tests.polling import until
 from tests.reconcilers.cli.commands import started
@@ -130,9 +132,8 @@ async def test_clusters_that_find_no_pool_are_red_for_operators_and_for_their_te
         items = {item["name"]: item for item in document["items"]}
         assert sorted(item["waiting"] for item in items.values()) == [0, 2, 2]
 
-        pool = await site.client.get(NETWORK_POOL, Key(HOME, "lab"))
         wider = {"spec": {"cidr": "10.40.0.0/26"}}
-        await site.client.patch(NETWORK_POOL, Version.from_object(pool), wider)
+        await edit(site.client, NETWORK_POOL, Key(HOME, "lab"), wider)
         await site.until(lambda: all(_reason(site, n, NETWORK_READY) == "Ready" for n in "abc"))
         _, found = await _status(admin)
         assert not [finding for finding in found.values() if "Wait" in finding["kind"]]
@@ -157,9 +158,8 @@ async def test_services_without_an_address_in_a_static_tenant_are_red_until_it_i
         assert "1 Service without an address" in found["ServicesWait a"]["sentence"]
         assert _shown(site, "a").network.loadBalancer.servicesWaiting == 1
 
-        cluster = await site.client.get(TENANT_CLUSTER, Key("team", "a"))
         larger = {"spec": {"networking": {"lbPoolSize": 4}}}
-        await site.client.patch(TENANT_CLUSTER, Version.from_object(cluster), larger)
+        await edit(site.client, TENANT_CLUSTER, Key("team", "a"), larger)
         await site.until(lambda: _shown(site, "a").network.loadBalancer.addresses == 4)
 
 
@@ -217,8 +217,7 @@ async def test_a_pool_full_but_for_one_address_is_red_for_a_request_for_more(
         [event] = [one for one in events.items if one.type == "Warning"]
         assert "lab: largest free block 1" in event.note
 
-        most = await site.client.get(IP_ALLOCATION, Key(HOME, "most"))
-        await site.client.delete(IP_ALLOCATION, Version.from_object(most))
+        await delete(site.client, IP_ALLOCATION, Key(HOME, "most"))
         await site.until(lambda: _reason(site, "a", NETWORK_READY) == "Ready")
         _, found = await _status(admin)
         assert not [finding for finding in found.values() if "Wait" in finding["kind"]]

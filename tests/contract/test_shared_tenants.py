@@ -14,7 +14,7 @@ from controller.client import Client
 from controller.conditions import find
 from controller.config import connect
 from controller.errors import NotFound
-from controller.meta import Key, Version
+from controller.meta import Key
 from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api.resources import (
@@ -26,7 +26,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
     IPAddressPool,
 )
-from reconcilers.cli.local.objects import NAMESPACE
+from reconcilers.cli.local.objects import NAMESPACE, delete
 from reconcilers.cli.standin.pools import crds as metallb_crds
 from tests.contract.test_static_flow import (
     HOME,
@@ -77,8 +77,7 @@ def _says(site: Site, name: str, reason: str) -> Callable[[], bool]:
 
 
 async def _delete(site: Site, name: str) -> None:
-    cluster = await site.client.get(TENANT_CLUSTER, Key("team", name))
-    await site.client.delete(TENANT_CLUSTER, Version.from_object(cluster))
+    await delete(site.client, TENANT_CLUSTER, Key("team", name))
     await site.until(lambda: site.phase("tenantclusters", name, "team") is None)
 
 

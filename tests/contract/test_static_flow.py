@@ -38,11 +38,12 @@ from reconcilers.api.resources import (
     SECRET,
     TENANT_CLUSTER,
 )
-from reconcilers.cli.local.objects import NAMESPACE
+from reconcilers.cli.local.objects import NAMESPACE, delete
 from reconcilers.cli.standin.pools import crds as metallb_crds
 from reconcilers.conditions import FOREIGN_MANAGER
 from reconcilers.settings import AllocationSettings, PoolSettings, Settings, TenantSettings
 from reconcilers.wiring import assemble
+from tests.edits import edit
 from tests.hidden_identity import hiding
 
 HOME = names.DEFAULT_NAMESPACE
@@ -149,23 +150,18 @@ async def test_a_tenant_gets_its_addresses_and_gives_them_back(site: Site) -> No
         assert site.phase("ipallocations", "team-a-nodes") == "Allocated"
         await site.until(lambda: _projected(site) == ("10.40.0.0-10.40.0.7",))
 
-        drifted = await site.client.get(IP_ADDRESS_POOL, PROJECTED)
         spec = {"addresses": ["10.99.0.0/24"]}
-        drifted = await site.client.patch(
-            IP_ADDRESS_POOL, Version.from_object(drifted), {"spec": spec}
-        )
+        drifted = await edit(site.client, IP_ADDRESS_POOL, PROJECTED, {"spec": spec})
         drift = drifted.metadata.revision
         await site.until(lambda: _projected(site, after=drift) == ("10.40.0.0-10.40.0.7",))
 
-        cluster = await site.client.get(TENANT_CLUSTER, Key("team", "a"))
-        await site.client.delete(TENANT_CLUSTER, Version.from_object(cluster))
+        await delete(site.client, TENANT_CLUSTER, Key("team", "a"))
         await site.until(lambda: site.phase("tenantclusters", "a", "team") is None)
         await site.until(lambda: _available(site) == 256)
         assert (await site.client.list(IP_ALLOCATION)).items == ()
         assert (await site.client.list(IP_ADDRESS_POOL)).items == ()
 
-        pool = await site.client.get(NETWORK_POOL, Key(HOME, "lab"))
-        await site.client.delete(NETWORK_POOL, Version.from_object(pool))
+        await delete(site.client, NETWORK_POOL, Key(HOME, "lab"))
         await site.until(lambda: Key(HOME, "lab") not in site.caches["networkpools"])
 
 

@@ -15,12 +15,13 @@ import pytest
 
 from controller.cache import Change
 from controller.clock import SystemClock
-from controller.meta import Key, Version
+from controller.meta import Key
 from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.settings import PoolSettings
+from tests.edits import edit
 from tests.faults.estate import (
     HOME,
     LARGE,
@@ -96,9 +97,7 @@ async def test_a_new_leader_with_a_lagging_cache_hands_out_no_range_that_is_take
             await here.witness.until(here.witness.promises_left)
             here.kill(0)
             lists = way.live_lists
-            pool = await here.client.get(NETWORK_POOL, POOL)
-            wider = {"spec": {"cidr": WIDER}}
-            await here.client.patch(NETWORK_POOL, Version.from_object(pool), wider)
+            await edit(here.client, NETWORK_POOL, POOL, {"spec": {"cidr": WIDER}})
             await here.witness.until(lambda: _differs(here, n1=ALLOCATED))
             assert here.witness.clashes == []
             assert behind.position < _written(here, "n2", "n3"), "it was not behind"

@@ -22,8 +22,8 @@ import anyio
 from allocator import AddressRange
 from controller.client import Client
 from controller.config import connect
-from controller.errors import Conflict, NotFound
-from controller.meta import Key, Object, Version
+from controller.errors import NotFound
+from controller.meta import Key, Object
 from controller.resource import Resource
 from controller.transport import Transport
 from envtest import ControlPlane
@@ -46,6 +46,7 @@ from reconcilers.api.resources import (
 from reconcilers.api.resources import NAMESPACE as NAMESPACES
 from reconcilers.cli.local.objects import delete
 from reconcilers.loadbalancers.metallb.projection import POOL_NAME
+from tests.edits import edit
 from tests.freezing import freeze, thaw
 from tests.metallb.audit.recorder import Recording, recording
 from tests.polling import until
@@ -242,13 +243,7 @@ class Site:
 
     async def patch(self, resource: Resource[Any], key: Key, change: Mapping[str, Any]) -> None:
         """Change an object, at whatever version it has."""
-        while True:
-            live = await self.client.get(resource, key)
-            try:
-                await self.client.patch(resource, Version.from_object(live), change)
-            except Conflict:
-                continue
-            return
+        await edit(self.client, resource, key, change)
 
     async def allocation(self, name: str) -> IPAllocation | None:
         """Return an allocation; None if there is none of that name."""
