@@ -1,6 +1,7 @@
 """`butler-ipam map`: a picture of a pool's address space."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -14,16 +15,18 @@ from reconcilers.addressmap.page import document, page, pool_document
 from reconcilers.addressmap.poolpictures import PoolPicture, pool_pictures
 from reconcilers.addressmap.svg import svg as picture_as_svg
 from reconcilers.addressmap.tenants import numbered
+from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.cli import names as completed
 from reconcilers.cli.cluster import drawing
 from reconcilers.cli.cluster.objects import (
     followed,
-    read_shown,
+    read_all,
+    report_unreadable,
     scope,
     scope_options,
     watch_option,
 )
-from reconcilers.cli.cluster.poolnames import full_name, select_pools
+from reconcilers.cli.cluster.poolnames import full_name, namespace_in, select_pools
 from reconcilers.cli.flags import option
 from reconcilers.cli.output import Form, output_option, report, show, tables
 from reconcilers.cli.problems import Problem, say
@@ -69,6 +72,7 @@ def draw(
         raise click.UsageError("--svg and --html make two different pictures: give one of them")
 
     where = scope(values)
+    read_from = replace(where, namespace=where.namespace or namespace_in(names))
 
     def as_text(all_objects: Objects) -> str:
         with progress("drawing"):
@@ -81,9 +85,11 @@ def draw(
             raise click.UsageError(
                 "--watch shows pictures in the terminal: `butler-ipam ui` pages"
             )
-        followed(where, output, as_text)
+        followed(read_from, output, as_text)
         return
-    objects = read_shown(where)
+    all_objects = read_all(read_from)
+    report_unreadable(all_objects, NETWORK_POOL, where.namespace)
+    objects = all_objects.within(where.namespace)
     with progress("drawing"):
         pools = _selected(objects, names, family)
         picture = _svg(objects, pools) if svg else ""

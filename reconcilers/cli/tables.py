@@ -16,12 +16,13 @@ from reconcilers.addressmap.tenants import Holding, holdings
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.api.resources import TENANT_CLUSTER
+from reconcilers.api.resources import NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.cli.cluster.drawing import state_cell
 from reconcilers.cli.cluster.objects import (
     followed,
     read_all,
     read_shown,
+    report_unreadable,
     scope,
     scope_options,
     watch_option,
@@ -101,6 +102,7 @@ def pools(output: Form, watch: bool, **values: Any) -> None:
         followed(where, output, as_text)
         return
     objects = read_shown(where)
+    report_unreadable(objects, NETWORK_POOL, where.namespace)
     pictures = pool_pictures(objects)
     items = [pool.usage.document() for pool in pictures if pool.view is None]
     others = [pool.view.document() for pool in pictures if pool.view]
@@ -167,6 +169,7 @@ def tenants(output: Form, watch: bool, **values: Any) -> None:
         followed(where, output, as_text, required=(TENANT_CLUSTER,))
         return
     objects = read_all(where, required=(TENANT_CLUSTER,))
+    report_unreadable(objects, TENANT_CLUSTER, where.namespace)
     found = of(objects)
     named = (("tenantcluster", one.key.name) for one in found)
     show(

@@ -20,6 +20,7 @@ from reconcilers.cli.flags import cluster_options, option, with_options
 from reconcilers.cli.output import NOT_READ, Form
 from reconcilers.cli.problems import WRONG_INPUT, Problem, say
 from reconcilers.cli.progress import aside, progress
+from reconcilers.wording import count_noun, name_with_count
 
 T = TypeVar("T", bound=Object)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -172,6 +173,34 @@ def report_not_read(objects: Objects) -> None:
     kinds = ", ".join(not_read)
     say("warning", f"you may not read {kinds}: what they hold, and so what is free, is unknown")
     click.get_current_context().meta[NOT_READ] = not_read
+
+
+def report_unreadable(objects: Objects, resource: Resource[Any], namespace: str) -> None:
+    """Warn of objects of a cluster that a table leaves out because they cannot be decoded.
+
+    Those in files were reported when the files were read.
+
+    Args:
+        objects: what was read.
+        resource: the kind of the table's rows.
+        namespace: the namespace that is shown; empty for all.
+    """
+    keys = [
+        str(key)
+        for key in sorted(objects.unreadable_of(resource))
+        if namespace in {"", key.namespace}
+    ]
+    if keys and objects.live:
+        number = count_noun(
+            len(keys),
+            f"{resource.kind} that cannot be read is not shown",
+            f"{resource.kind}s that cannot be read are not shown",
+        )
+        say(
+            "warning",
+            f"{number}: {name_with_count(keys)}; correct or delete what `butler-ipam check`"
+            " reports",
+        )
 
 
 def note_empty_namespace(objects: Objects, namespace: str) -> None:

@@ -8,7 +8,15 @@ from difflib import get_close_matches
 
 from reconcilers.addressmap.poolpictures import PoolPicture
 from reconcilers.cli.problems import Problem
+from reconcilers.integrations.poolkinds import POOL_KINDS
 from reconcilers.spaces.offers import PoolName
+
+_KIND_WORDS = frozenset(
+    word
+    for resource in POOL_KINDS
+    for word in (resource.kind.lower(), f"{resource.kind.lower()}.{resource.group}")
+)
+"""How people and kubectl call kinds of pools."""
 
 
 def select_pools(pools: Sequence[PoolPicture], names: Collection[str]) -> list[PoolPicture]:
@@ -24,6 +32,23 @@ def select_pools(pools: Sequence[PoolPicture], names: Collection[str]) -> list[P
             hint = f"; did you mean {near}? There are" if near else "; there are"
             raise Problem(f"there is no pool {name!r}{hint}: {known}")
     return [pool for pool in pools if not names or any(_has_name(pool, name) for name in names)]
+
+
+def namespace_in(names: Collection[str]) -> str:
+    """Return the namespace that all names say; empty if there is no such namespace."""
+    namespaces = {_namespace_of(name) for name in names}
+    return namespaces.pop() if len(namespaces) == 1 else ""
+
+
+def _namespace_of(name: str) -> str:
+    """Return the namespace that a name says; empty if it says none."""
+    match name.split("/"):
+        case [head, _]:
+            return "" if head.lower() in _KIND_WORDS else head
+        case [_, namespace, _]:
+            return namespace
+        case _:
+            return ""
 
 
 def _similar_name(pools: Sequence[PoolPicture], name: str) -> str:

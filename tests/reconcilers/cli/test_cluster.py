@@ -10,7 +10,12 @@ import pytest
 import yaml
 
 from controller.errors import Forbidden
+from controller.meta import Key
+from controller.resource import Resource
+from reconcilers.addressmap.objects import Objects
+from reconcilers.api.resources import NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.cli.cluster.repair import read_report
+from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import Outcome, allocation, pool, run
 from tests.reconcilers.cli.saved import UID, ask, cluster, held, labelled
 
@@ -338,3 +343,25 @@ def test_a_cluster_that_does_not_answer_is_reported_in_words(
     assert outcome.err.startswith("error: ")
     assert address in outcome.err
     assert "object at 0x" not in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [("tenants", TENANT_CLUSTER), ("pools", NETWORK_POOL), ("map", NETWORK_POOL)],
+)
+def test_a_table_names_the_objects_that_it_leaves_out_because_they_cannot_be_read(
+    command: str, kind: Resource[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = make.pool("lab", "10.40.0.0/30")
+    unreadable = {(kind.kind, Key("team", "odd")): "spec.cidr: 7 is no text"}
+    objects = Objects({lab.metadata.key: lab}, {}, {}, {}, unreadable)
+    for module in ("tables", "map", "cluster.objects"):
+        monkeypatch.setattr(
+            f"reconcilers.cli.{module}.read_all", lambda *_, **__: objects, raising=True
+        )
+    [warning] = run(command).warnings
+    assert warning == (
+        f"1 {kind.kind} that cannot be read is not shown: team/odd; correct or delete what"
+        " `butler-ipam check` reports"
+    )
+    assert run(command, "-n", "other").warnings == []

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from reconcilers.cli.cluster.poolnames import namespace_in
 from tests.reconcilers.cli.commandline import Outcome, holding
 from tests.reconcilers.cli.test_claims import address, asked, body, claim, ip_pool
 from tests.reconcilers.cli.test_claims_map import of_page
@@ -181,3 +182,11 @@ def test_a_name_of_no_pool_is_answered_with_the_pools_there_are(tmp_path: Path, 
 def test_a_family_of_which_there_is_nothing_is_named(tmp_path: Path) -> None:
     found = asked(tmp_path, "map machines --family 6", *NAMESAKES)
     assert found.out == "no addresses of IPv6 were found\n"
+
+
+def test_the_namespace_that_all_names_say_is_read_if_not_all_may_be() -> None:
+    assert namespace_in(["site/lab", "NetworkPool/site/other"]) == "site"
+    assert namespace_in(["site/lab", "elsewhere/lab"]) == ""
+    assert namespace_in(["networkpool.butler.butlerlabs.dev/lab"]) == ""
+    assert namespace_in(["site/lab", "lab"]) == ""
+    assert namespace_in([]) == ""
