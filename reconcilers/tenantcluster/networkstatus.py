@@ -213,9 +213,11 @@ def _known_users(
     before: TenantNetwork, allocation: IPAllocation, span: AddressRange
 ) -> tuple[str, ...]:
     """Return the Services that the status names for a range so far."""
-    key, text = allocation.metadata.key, _range_text(span)
-    shown = (r for r in before.ranges if (r.namespace, r.allocation, r.range) == (*key, text))
-    return next((known.services for known in shown), ())
+    wanted = (*allocation.metadata.key, _range_text(span))
+    for shown in before.ranges:
+        if (shown.namespace, shown.allocation, shown.range) == wanted:
+            return shown.services
+    return ()
 
 
 def _range_text(span: AddressRange) -> str:

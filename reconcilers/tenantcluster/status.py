@@ -227,7 +227,7 @@ def patch(tenant: TenantCluster, verdict: Verdict, now: datetime) -> dict[str, A
             change["lastTransitionTime"] = rfc3339(now)
         if tenant.status.observedGeneration != tenant.metadata.generation:
             change["observedGeneration"] = tenant.metadata.generation
-    kept = [one for one in tenant.status.conditions if one.type not in obsolete]
+    kept = [known for known in tenant.status.conditions if known.type not in obsolete]
     conditions = with_findings(kept, findings, tenant.metadata.generation, now)
     if rendered(conditions) != rendered(tenant.status.conditions):
         change["conditions"] = rendered(conditions)
@@ -257,7 +257,7 @@ def addresses(states: Sequence[AllocationState]) -> Finding:
 
 def _waiting(state: AllocationState) -> Finding:
     """Return condition NetworkReady for a cluster whose allocation is pending or has failed."""
-    what = "LB" if state.kind == names.TYPE_LOADBALANCER else "node"
+    purpose = "LB" if state.kind == names.TYPE_LOADBALANCER else "node"
     allocation = state.allocation
     if allocation is not None and allocation.status.phase == ipallocation.FAILED:
         ready = next((c for c in allocation.status.conditions if c.type == READY), None)
@@ -265,9 +265,9 @@ def _waiting(state: AllocationState) -> Finding:
             return network_ready(
                 False,
                 ready.reason,
-                f"{what} IP allocation {allocation.metadata.name} failed: {ready.message}",
+                f"{purpose} IP allocation {allocation.metadata.name} failed: {ready.message}",
             )
-    return network_ready(False, "Reconciling", f"waiting for {what} IP allocation")
+    return network_ready(False, "Reconciling", f"waiting for {purpose} IP allocation")
 
 
 def refs(states: Sequence[AllocationState]) -> dict[str, str | None]:

@@ -60,16 +60,16 @@ class MarkedReleaser:
         """Delete what the tenant has released, withdraw the mark of what it uses.
 
         Returns:
-            How many marked allocations are left.
+            How many marked allocations need a further pass.
 
         Raises:
             Conflict: an allocation changed since it was read; begin again.
             ControllerError: the management cluster did not answer.
         """
-        left = 0
+        number = 0
         for allocation in self._marked(tenant):
-            left += not await self._release_one(allocation)
-        return left
+            number += not await self._conclude(allocation)
+        return number
 
     def _marked(self, tenant: TenantCluster) -> list[IPAllocation]:
         return [
@@ -78,11 +78,11 @@ class MarkedReleaser:
             if allocation.releasing and not allocation.metadata.terminating
         ]
 
-    async def _release_one(self, allocation: IPAllocation) -> bool:
+    async def _conclude(self, allocation: IPAllocation) -> bool:
         """Delete a marked allocation that the tenant no longer uses; unmark it if a Service does.
 
         Returns:
-            Whether it needs no further pass; False while MetalLB's pool still has the range.
+            Whether it needs no further pass; False while the tenant may hand out the range.
         """
         if ranges.held(allocation) is None:
             await self._delete(allocation, "it holds no range")

@@ -207,7 +207,7 @@ def deleted_unmarked(mp: Patch) -> None:
         await self._delete(allocation, "it is out of use")
         return True
 
-    mp.setattr(MarkedReleaser, "_release_one", conclude)
+    mp.setattr(MarkedReleaser, "_conclude", conclude)
     open_gate(mp)
 
 
@@ -223,7 +223,7 @@ def marks_stay(mp: Patch) -> None:
     async def nothing(*_: Any) -> None:
         return None
 
-    mp.setattr(MarkedReleaser, "_release_one", conclude)
+    mp.setattr(MarkedReleaser, "_conclude", conclude)
     mp.setattr(MarkedReleaser, "withdraw_used", nothing)
     mp.setattr(changes, "withdraw_marks", nothing)
 
