@@ -10,6 +10,7 @@ import click
 
 from reconcilers.addressmap.audit import Finding
 from reconcilers.addressmap.objects import Objects, read_objects
+from reconcilers.cli.cluster.findingnames import subject_names
 from reconcilers.cli.cluster.objects import (
     Scope,
     in_cluster,
@@ -98,9 +99,8 @@ def check(
     )
     is_all_read = not ctx.meta.get(NOT_READ)
     clean = "nothing is wrong" if is_all_read else "nothing is wrong in what was read"
-    named = ((one.subject.kind.lower(), one.subject.name) for one in found)
     shown = fitted(_COLUMNS, found, output) or f"{clean}\n"
-    show(output, lambda: report(found), named, lambda: shown)
+    show(output, lambda: report(found), subject_names(found), lambda: shown)
     wrong = [one for one in found if strict or one.severity == "error"]
     ctx.exit(EXIT_PROBLEM if wrong or (strict and not is_all_read) else 0)
 

@@ -408,13 +408,15 @@ def _result(preview: Preview) -> str:
     """Return what is released now and later, and how to take the annotation off."""
     key = preview.tenant.metadata.key
     due = sum(release.is_due for release in preview.releases)
-    ranges_are = count_noun(due, "range is", "ranges are") if due else "no range is"
-    now = f"{preview.name}: {ranges_are} released now without the tenant's word"
+    word = "without the tenant's word"
+    ranges_are = count_noun(due, "range is", "ranges are")
+    now = f"{ranges_are} released now {word}" if due else "no range is released now"
     if preview.tenant.metadata.terminating:
-        return now
+        return f"{preview.name}: {now}"
     removal = f"annotate tenantcluster {key.name} {names.ANNOTATION_RELEASE_ANYWAY}-"
+    later = "further ranges follow" if due else f"ranges are released {word}"
     return (
-        f"{now}, and {'further ranges' if due else 'ranges'} when their IPAllocations are deleted."
+        f"{preview.name}: {now}; {later} when their IPAllocations are deleted."
         " If the cluster stays, remove the annotation afterwards:\n"
         f"  kubectl -n {key.namespace} {removal}"
     )

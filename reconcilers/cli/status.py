@@ -11,6 +11,7 @@ from reconcilers.addressmap.audit import Finding, finding_order
 from reconcilers.addressmap.objects import Objects, read_objects
 from reconcilers.api import names
 from reconcilers.api.resources import TENANT_CLUSTER
+from reconcilers.cli.cluster.findingnames import subject_names
 from reconcilers.cli.cluster.objects import (
     Scope,
     followed,
@@ -111,7 +112,6 @@ def status(
         report_not_read(objects)
     note_empty_namespace(objects, where.namespace)
     shown = page(objects, where.namespace, controllers, more)
-    named = ((found.subject.kind.lower(), found.subject.name) for found in shown.findings)
     show(
         output,
         lambda: report(
@@ -119,7 +119,7 @@ def status(
             areas=map(asdict, shown.areas),
             findings=(_document(finding) for finding in shown.findings),
         ),
-        named,
+        subject_names(shown.findings),
         lambda: shown.as_text(output),
     )
     # What may not be read counts as a warning.

@@ -4,5 +4,8 @@ objects.py      the options that select a cluster or saved files, and reading ei
 drawing.py      a pool's space as text for a terminal
 follow.py       showing the objects again after each change
 tenantdrift.py  how MetalLB in the tenants differs from the allocations
+objectnames.py  TenantClusters and IPAllocations as people name them
+poolnames.py    pools as people name them
+findingnames.py the subjects of findings as kubectl names them
 repair.py       the report of the audit, and its reviewed actions carried out
 """

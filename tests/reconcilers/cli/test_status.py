@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
+from reconcilers.addressmap.audit import Finding, Subject
 from reconcilers.addressmap.extents import picture
 from reconcilers.addressmap.objects import Objects
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.cli.cluster.findingnames import subject_names
 from reconcilers.cli.cluster.objects import Scope, in_cluster
 from reconcilers.cli.status import page
 from reconcilers.health.pools import pool_findings
@@ -356,3 +358,18 @@ def test_requests_of_other_kinds_that_wait_are_counted_and_named() -> None:
     assert sentences == [
         "5 requests wait for an address (claim-0, claim-1, claim-2, and 2 more); nothing is free"
     ]
+
+
+def test_the_names_of_findings_have_the_group_of_their_kind(tmp_path: Path) -> None:
+    kinds = {
+        "Lease": "lease.coordination.k8s.io",
+        "IPAddressClaim": "ipaddressclaim.ipam.cluster.x-k8s.io",
+        "IPAMAllocation": "ipamallocation.kubermatic.k8c.io",
+        "ipallocations.vitistack.io": "ipallocations.vitistack.io",
+        "TenantCluster": "tenantcluster",
+    }
+    findings = [Finding("X", "error", Subject(kind, "a", "b"), "wrong") for kind in kinds]
+    assert [kind for kind, _ in subject_names(findings)] == list(kinds.values())
+    claims = (ip_pool("machines", "10.0.0.10"), claim("node", "gone"))
+    printed = ask(tmp_path, "check", "-o", "name", objects=claims).out
+    assert "ipaddressclaim.ipam.cluster.x-k8s.io/node" in printed

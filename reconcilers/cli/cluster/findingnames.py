@@ -1,0 +1,35 @@
+"""The subjects of findings as `kubectl get -o name` prints them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from controller.resource import Resource
+from reconcilers.addressmap.audit import Finding
+from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, addresses, claims
+from reconcilers.integrations.kubermatic.api import KINDS as KUBERMATIC
+from reconcilers.integrations.poolkinds import POOL_KINDS
+
+_RESOURCES: tuple[Resource[Any], ...] = (
+    *KUBERMATIC,
+    claims(CONTRACT_VERSIONS[0]),
+    addresses(CONTRACT_VERSIONS[0]),
+    *POOL_KINDS,
+)
+_GROUPS: Mapping[str, str] = {
+    "Lease": "coordination.k8s.io",
+    "Deployment": "apps",
+    "ValidatingWebhookConfiguration": "admissionregistration.k8s.io",
+    **{resource.kind: resource.group for resource in _RESOURCES},
+}
+"""The API groups of kinds that are not ours; findings name vitistack's kinds with theirs."""
+
+
+def subject_names(findings: Iterable[Finding]) -> Iterator[tuple[str, str]]:
+    """Yield the kind and the name of what each finding is about, as `show` takes them.
+
+    Args:
+        findings: the findings.
+    """
+    for finding in findings:
+        kind, group = finding.subject.kind, _GROUPS.get(finding.subject.kind)
+        yield f"{kind.lower()}.{group}" if group else kind.lower(), finding.subject.name
