@@ -6,7 +6,7 @@ that the promise names. So two ranges never overlap, however many replicas belie
 `reconcilers/promises/` has the rules that hold for pools of all kinds.
 
     reconciler.py       one pass over one pool
-    contents.py         what its allocations hold and wait for, kept from change to change
+    facts.py            what its allocations hold and wait for
     view.py             its allocations, and up to which version they were read
     livelists.py        LISTs of allocations, each for all pools that need one at the same time
     statusjournal.py    its journal, which is a part of its status

@@ -12,7 +12,7 @@ moved on or is gone.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, product
 
@@ -33,9 +33,10 @@ from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import MAX_ASSIGNMENTS, NetworkPool
 from reconcilers.networkpool.choicewords import describe_choice
-from reconcilers.networkpool.contents import shown_refusal, tenant_of
-from reconcilers.networkpool.statusjournal import KIND, memory, settle_pool
+from reconcilers.networkpool.facts import KIND, shown_refusal, tenant_of
+from reconcilers.networkpool.statusjournal import memory, settle_pool
 from reconcilers.networkpool.view import Named, View
+from reconcilers.promises.holdings import Holder
 from reconcilers.promises.journal import Journal, Promise, PromisedRange, ranges_of
 from reconcilers.promises.queue import Turns
 from reconcilers.promises.shares import NO_LIMITS, Eligibility, Limits, Verdict
@@ -75,13 +76,13 @@ def taken(
     allocation that is being deleted, or whose phase was wiped, holds its range until it is gone.
     Ranges may overlap each other where others made that so.
 
-    What is taken in addition while the context lasts is free again afterwards: the view's contents
+    What is taken in addition while the context lasts is free again afterwards: the view's holdings
     are what is held, not what is chosen.
     """
-    spaces = view.contents.spaces(tuple(geometry))
-    with ExitStack() as trials:
-        for space in spaces:
-            trials.enter_context(space.trial())
+    by_family = {ranges.WORDS[layout.family]: layout for layout in geometry}
+    view.holdings.lay_out(by_family)
+    with view.holdings.trial():
+        spaces = [view.holdings.space(family) for family in by_family]
         for space, promised in product(spaces, ranges_of(promises)):
             space.hold(promised)
         yield spaces
@@ -96,15 +97,15 @@ class Waiting(Iterator[IPAllocation]):
     """
 
     def __init__(self, view: View, promises: Iterable[Promise]) -> None:
-        self.turns = Turns(view.contents.queue)
+        self.turns = Turns(view.holdings.queue)
         self._find = view.find
         self._promised = {promise.uid for promise in promises}
 
     @override
     def __next__(self) -> IPAllocation:
         """Return the next one."""
-        for _, key in self.turns:
-            found = self._find(key)
+        for _, holder in self.turns:
+            found = self._find(holder.key)
             if found is not None and found.metadata.uid not in self._promised:
                 return found
         raise StopIteration
@@ -280,7 +281,7 @@ def decide(  # noqa: PLR0913 - what was read, and what limits the choice
     """
     settled = settle_pool(pool, view)
     promised = ranges_of(settled.promises)
-    claimed = view.contents.claimed + sum(one.size for one in chain(promised, also_held))
+    claimed = view.holdings.claimed_size + sum(one.size for one in chain(promised, also_held))
     with taken(view, settled.promises, geometry) as spaces:
         for space, one in product(spaces, also_held):
             space.hold(one)
@@ -295,6 +296,13 @@ def decide(  # noqa: PLR0913 - what was read, and what limits the choice
 
 def blockers(pool: NetworkPool, view: View) -> int:
     """Return how many allocations hold, or may still come to hold, a range of the pool."""
-    promised = {promise.uid: promise.key for promise in settle_pool(pool, view).promises}
-    only_promised = [uid for uid, key in promised.items() if not view.contents.holds(key, uid)]
-    return view.contents.holding + len(only_promised)
+    promised = {
+        (Holder(promise.kind, promise.key), promise.uid)
+        for promise in settle_pool(pool, view).promises
+    }
+    only_promised = [
+        holder
+        for holder, uid in promised
+        if not (facts := view.holdings.facts(holder)).ranges or facts.uid != uid
+    ]
+    return view.holdings.holder_count + len(only_promised)

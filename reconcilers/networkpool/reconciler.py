@@ -37,8 +37,8 @@ from reconcilers.api.networkpool import MAX_ASSIGNMENTS, NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.conditions import Finding
 from reconcilers.networkpool import status
-from reconcilers.networkpool.contents import tenant_of
 from reconcilers.networkpool.events import PoolEvents
+from reconcilers.networkpool.facts import tenant_of
 from reconcilers.networkpool.offers import layout_offers, network_pool_spaces
 from reconcilers.networkpool.pending_promises import (
     AllocationWriter,
@@ -182,7 +182,7 @@ class NetworkPoolReconciler:
             geometry = self._specs.layouts(pool)
         except InvalidPool as invalid:
             return await self._block_invalid(pool, invalid.messages, closed)
-        last = self._reader.cached(pool.metadata.key).contents.last_foreign_write
+        last = self._reader.cached(pool.metadata.key).holdings.last_foreign_write
         other = self._foreign.of_pool(pool, last, self._clock.now())
         if other is not None:
             return await self._block_foreign(pool, other)

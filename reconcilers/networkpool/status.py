@@ -126,7 +126,9 @@ def _counts(counts: Mapping[str, int], before: ExactCounts | None) -> dict[str, 
 
 def summary(view: View, decision: Decision) -> Summary:
     """Return what the pool's status says once this pass' promises are kept."""
-    return Summary(decision.capacities, view.contents.allocated + len(decision.journal.promises))
+    return Summary(
+        decision.capacities, view.holdings.in_use_count + len(decision.journal.promises)
+    )
 
 
 def served(

@@ -11,12 +11,10 @@ from typing import Any
 from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api.networkpool import Assignment, NetworkPool
-from reconcilers.api.resources import IP_ALLOCATION
+from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.view import View
 from reconcilers.promises.journal import Journal, Promise, PromisedRange
 from reconcilers.promises.settling import settle
-
-KIND = IP_ALLOCATION.kind
 
 
 def memory(pool: NetworkPool) -> int | None:

@@ -24,8 +24,20 @@ from controller.unreadables import UnreadableObjects
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import AllocationOutline
-from reconcilers.networkpool.contents import Contents, KeptContents
+from reconcilers.networkpool.facts import (
+    allocation_holdings,
+    facts_in_pool,
+    holder_of,
+)
 from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
+from reconcilers.promises.holdings import (
+    NO_LAYOUTS,
+    Facts,
+    Holder,
+    Holdings,
+    KeptHoldings,
+    indexed_source,
+)
 from reconcilers.settings import PoolSettings
 from reconcilers.wording import name_with_count
 
@@ -36,14 +48,14 @@ class View:
 
     Args:
         position: the revision up to which watch or list delivered everything.
-        contents: what those that name the pool hold and wait for.
+        holdings: what those that name the pool hold and wait for.
         find: returns an allocation by its key, whichever pool it names.
         unreadable: the allocations that cannot be decoded; `find` may return an older version of
             them, or None.
     """
 
     position: int
-    contents: Contents
+    holdings: Holdings
     find: Callable[[Key], IPAllocation | None]
     unreadable: Container[Key] = frozenset()
 
@@ -57,12 +69,12 @@ class View:
     ) -> "View":
         """Return the view of these allocations; `find` finds them and others, by default them."""
         by_key = {allocation.metadata.key: allocation for allocation in of_pool}
-        return cls(position, Contents(of_pool), find or by_key.get, unreadable)
+        return cls(position, allocation_holdings(of_pool), find or by_key.get, unreadable)
 
     @property
     def of_pool(self) -> tuple[IPAllocation, ...]:
         """The allocations that name the pool, sorted by name; costs as much as there are."""
-        found = map(self.find, self.contents.keys)
+        found = (self.find(holder.key) for holder in self.holdings.holders)
         return tuple(one for one in found if one is not None)
 
     def current(self, key: Key, uid: str) -> IPAllocation | None:
@@ -398,6 +410,38 @@ def may_concern_pool(key: Key, failure: str, pool: Key) -> bool:
     return key.namespace in {"", pool.namespace}
 
 
+def keep_holdings(
+    cache: Cache[IPAllocation],
+    ours: str,
+    clock: Clock,
+    check_interval: float,
+    report: Callable[[Key, list[str]], None],
+) -> KeptHoldings[Key, None]:
+    """Return what keeps the holdings of pools as a cache shows them.
+
+    A pass lays out what its pool may hand out: the facts do not depend on that.
+
+    Args:
+        cache: all allocations, indexed by pool.
+        ours: our field manager.
+        clock: the time.
+        check_interval: seconds between two checks of what is kept.
+        report: called with the pool and the parts that a check found to differ.
+    """
+
+    def facts(pool: Key, holder: Holder, _: None) -> Facts | None:
+        return facts_in_pool(pool, cache.get(holder.key), ours)
+
+    return KeptHoldings[Key, None](
+        [indexed_source(cache, POOL_INDEX, lambda allocation: (allocation.pool_key,), holder_of)],
+        facts,
+        lambda _: NO_LAYOUTS,
+        clock=clock,
+        check_interval=check_interval,
+        report=report,
+    )
+
+
 class Reader:
     """Reads the allocations of a pool from the cache, or live if the cache stays behind.
 
@@ -409,7 +453,7 @@ class Reader:
         client: for lists.
         clock: the time.
         wait_seconds: how long to wait for a cache that is behind.
-        kept: the contents of pools as the cache shows them; None to read them each time.
+        kept: the holdings of pools as the cache shows them; None to read them each time.
     """
 
     def __init__(
@@ -418,7 +462,7 @@ class Reader:
         client: Client,
         clock: Clock,
         wait_seconds: float,
-        kept: KeptContents | None = None,
+        kept: KeptHoldings[Key, None] | None = None,
     ) -> None:
         self._cache = cache
         self._lists = LiveLists(client)
@@ -434,7 +478,7 @@ class Reader:
         settings: PoolSettings,
         report: Callable[[Key, list[str]], None],
     ) -> "Reader":
-        """Return a reader that keeps the contents of pools from one read to the next.
+        """Return a reader that keeps the holdings of pools from one read to the next.
 
         Args:
             cache: all allocations, indexed by pool.
@@ -444,7 +488,7 @@ class Reader:
             report: called with the pool and the parts that a check found to differ.
         """
         ours, interval = client.field_manager, settings.contents_check
-        kept = KeptContents(cache, ours, clock, interval, report)
+        kept = keep_holdings(cache, ours, clock, interval, report)
         return cls(cache, client, clock, settings.cache_patience, kept)
 
     @property
@@ -455,12 +499,12 @@ class Reader:
     def cached(self, pool: Key) -> View:
         """Return the view that the cache gives, however old it is."""
         if self._kept is not None:
-            contents = self._kept.contents(pool)
+            holdings = self._kept.holdings(pool, None)
         else:
-            contents = Contents(self._cache.by_index(POOL_INDEX, str(pool)))
+            holdings = allocation_holdings(self._cache.by_index(POOL_INDEX, str(pool)))
         return View(
             self._cache.position,
-            contents,
+            holdings,
             self._cache.get,
             self._cache.unreadable.keys(),
         )

@@ -41,7 +41,7 @@ class SpaceIndex:
 
     def __init__(self) -> None:
         self._offers: dict[PoolName, tuple[Offer, ...]] = {}
-        self._groups: dict[_Group, Intervals] = {}
+        self._groups: dict[_Group, Intervals[Interval]] = {}
         self._platforms: dict[str, int] = {}
         """How many offers there are of each platform."""
         self._unknown: set[Kinds] = set()

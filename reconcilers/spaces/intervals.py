@@ -8,11 +8,32 @@ only that part, however many intervals there are.
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from reconcilers.spaces.offers import PoolName
 
 _MOST_IN_BLOCK = 256
+
+
+class Numbers(Protocol):
+    """The numbers from the first to the last, in an order that begins with the first."""
+
+    @property
+    def first(self) -> int:
+        """The lowest number."""
+        ...
+
+    @property
+    def last(self) -> int:
+        """The highest number."""
+        ...
+
+    def __lt__(self, other: Any, /) -> bool:
+        """Return whether this interval is before another one."""
+        ...
+
+
+NumbersT = TypeVar("NumbersT", bound=Numbers)
 
 
 class Interval(NamedTuple):
@@ -25,7 +46,7 @@ class Interval(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Block:
+class _Block(Generic[NumbersT]):
     """Intervals that lie next to each other in the order.
 
     Args:
@@ -33,20 +54,20 @@ class _Block:
         reach: the highest last number of all of them.
     """
 
-    intervals: list[Interval]
+    intervals: list[NumbersT]
     reach: int
 
 
-class Intervals:
+class Intervals(Generic[NumbersT]):
     """Intervals, sorted."""
 
     def __init__(self) -> None:
-        self._blocks: list[_Block] = []
+        self._blocks: list[_Block[NumbersT]] = []
 
     def __bool__(self) -> bool:
         return bool(self._blocks)
 
-    def add(self, interval: Interval) -> None:
+    def add(self, interval: NumbersT) -> None:
         """Add an interval that is not there yet."""
         if not self._blocks:
             self._blocks.append(_Block([interval], interval.last))
@@ -60,7 +81,7 @@ class Intervals:
             halves = block.intervals[:middle], block.intervals[middle:]
             self._blocks[at : at + 1] = [_Block(half, _reach(half)) for half in halves]
 
-    def remove(self, interval: Interval) -> None:
+    def remove(self, interval: NumbersT) -> None:
         """Remove an interval that is there."""
         at = self._place(interval)
         block = self._blocks[at]
@@ -70,7 +91,7 @@ class Intervals:
         elif block.reach == interval.last:
             block.reach = _reach(block.intervals)
 
-    def touching(self, first: int, last: int) -> Iterator[Interval]:
+    def touching(self, first: int, last: int) -> Iterator[NumbersT]:
         """Yield the intervals that have a number from `first` to `last`, sorted."""
         for block in self._blocks:
             if block.intervals[0].first > last:
@@ -83,11 +104,11 @@ class Intervals:
                 if interval.last >= first:
                     yield interval
 
-    def _place(self, interval: Interval) -> int:
+    def _place(self, interval: NumbersT) -> int:
         """Return the number of the block that has, or would have, an interval."""
         after = bisect_right(self._blocks, interval, key=lambda block: block.intervals[0])
         return max(0, after - 1)
 
 
-def _reach(intervals: list[Interval]) -> int:
+def _reach(intervals: list[NumbersT]) -> int:
     return max(interval.last for interval in intervals)

@@ -30,8 +30,8 @@ from reconcilers.conditions import FOREIGN_MANAGER, READY
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler, is_served
 from reconcilers.ipallocation.release import ReleaseCheck
 from reconcilers.loadbalancers.port import LoadBalancerKind, WatchedKind
-from reconcilers.networkpool.contents import concerns_pool, waits
 from reconcilers.networkpool.events import PoolEvents
+from reconcilers.networkpool.facts import concerns_pool, waits
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.view import OtherHolders, outline_of
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler

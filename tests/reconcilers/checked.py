@@ -1,37 +1,29 @@
-"""What is kept of pools' allocations is checked in each pass, as production does now and then."""
+"""What is kept of pools' holders is checked in each pass, as production does now and then."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
+from typing import Any
 from unittest.mock import patch
 
-from controller.cache import Cache
-from controller.clock import Clock
-from controller.meta import Key
-from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.networkpool.contents import KeptContents
+from reconcilers.promises.holdings import KeptHoldings, log_differences
 
-Differences = list[tuple[Key, list[str]]]
+Differences = list[tuple[Hashable, list[str]]]
 
 
 @contextmanager
 def always_checked() -> Iterator[Differences]:
-    """Check kept contents whenever they are used; give the differences found so far."""
+    """Check kept holdings whenever they are used; give the differences found so far."""
     found: Differences = []
-    init = KeptContents.__init__
+    init = KeptHoldings.__init__
 
-    def checking(
-        self: KeptContents,
-        allocations: Cache[IPAllocation],
-        ours: str,
-        clock: Clock,
-        check_interval: float,
-        report: Callable[[Key, list[str]], None],
-    ) -> None:
-        def noting(pool: Key, parts: list[str]) -> None:
+    def checking(self: Any, *sources: Any, **options: Any) -> None:
+        report = options.get("report", log_differences)
+
+        def noting(pool: Hashable, parts: list[str]) -> None:
             found.append((pool, parts))
             report(pool, parts)
 
-        init(self, allocations, ours, clock, 0.0, noting)
+        init(self, *sources, **options | {"check_interval": 0.0, "report": noting})
 
-    with patch.object(KeptContents, "__init__", checking):
+    with patch.object(KeptHoldings, "__init__", checking):
         yield found

@@ -20,6 +20,7 @@ from allocator import (
 from allocator.addresses import BITS, Span, address_text, minus, parse_address, quoted, union
 from allocator.errors import MalformedText
 from reconcilers.integrations.clusterapi.api import IPPoolSpec, PrefixPoolSpec
+from reconcilers.promises.holdings import Layouts
 
 MOST = 2**63 - 1
 """The largest number that a pool's status shows."""
@@ -42,6 +43,11 @@ class PoolSpace:
     prefix: int
     gateway: str = ""
     prefixes: bool = False
+
+    @property
+    def layouts(self) -> Layouts:
+        """The layout by the name of its space."""
+        return {"": self.layout}
 
     @property
     def family(self) -> Family:

@@ -62,7 +62,7 @@ def _host_bits(contents: PoolContents) -> Iterator[Trouble]:
 def _pool(one: PoolContents) -> Iterator[Trouble]:
     """Yield the troubles of one pool: shared or stray addresses, status."""
     kind, key, own = one.kind.kind, one.pool.metadata.key, one.kind != NETWORK_POOL
-    if one.space is None or one.contents is None:
+    if one.space is None or one.holdings is None:
         if own:
             yield Trouble(
                 "InvalidPool", "error", kind, key, f"hands out nothing: {one.fault}", one.pool
@@ -86,7 +86,7 @@ def _pool(one: PoolContents) -> Iterator[Trouble]:
             yield Trouble("OutOfRange", "warning", subject, last, sentence, seen, removable=True)
     if not own:
         return
-    said, counts = one.pool.status.ipAddresses, counts_of(one.space, one.contents)
+    said, counts = one.pool.status.ipAddresses, counts_of(one.space, one.holdings)
     if said is not None and said != counts:
         wrong = [
             f"{field.name} is {getattr(said, field.name)}, not {getattr(counts, field.name)}"

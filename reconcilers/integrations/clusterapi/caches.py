@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-from allocator import InvalidPool
+from allocator import AddressRange, InvalidPool
 from controller.cache import Cache
 from controller.meta import Key, Object
 from controller.resource import Resource
@@ -27,8 +27,10 @@ from reconcilers.integrations.clusterapi.api import (
     is_paused,
 )
 from reconcilers.integrations.clusterapi.statuses import record_of, shown_reason, waits
-from reconcilers.integrations.core.contents import SPACE_INDEX, Holding
+from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.networkpool.view import check_holders
+from reconcilers.promises.holdings import Facts, Holder, Holdings
+from reconcilers.promises.journal import PromisedRange
 from reconcilers.promises.queue import TenantRow
 
 KINDS: tuple[Resource[Any], ...] = (*api.POOLS, NETWORK_POOL)
@@ -126,25 +128,71 @@ def geometry_of(pool: Any) -> PoolSpace:
     raise InvalidPool([f"{type(pool).__name__} is no pool of claims"])
 
 
-def claim_holding(claim: IPAddressClaim, space: PoolSpace) -> Holding:
-    """Return what a claim holds of a pool, and whether it waits."""
-    record = record_of(claim)
-    if record is not None:
-        return Holding(blocks=space.held(record.address, record.prefix))
-    created = claim.metadata.creationTimestamp
-    if created is None or not waits(claim):
-        return Holding()
-    # What a claim gets depends on its pool alone, unless an IPAddress has its name.
-    row = TenantRow(claim.metadata.namespace, shown_reason(claim))
-    return Holding(place=(created, claim.metadata.key), row=row)
+def holder_of(obj: IPAddressClaim | IPAddress) -> Holder:
+    """Return the holder that a claim or an IPAddress speaks of: an IPAddress, of its claim."""
+    return Holder(api.JOURNALS.kind, obj.metadata.key)
 
 
-def address_holding(address: IPAddress, space: PoolSpace) -> Holding:
-    """Return what an IPAddress holds of a pool, whichever controller made it."""
-    spec = address.spec
-    blocks = space.held(spec.address, spec.prefix)
-    out = None if space.hands_out(spec.address, spec.prefix) else (blocks or spec.address)
-    return Holding(blocks=blocks, counted=True, outside=out)
+def claim_facts(
+    claim: IPAddressClaim | None, address: IPAddress | None, space: PoolSpace
+) -> Facts | None:
+    """Return what a claim and the IPAddress of its name mean to a pool; None without both.
+
+    Args:
+        claim: the claim, if it names the pool.
+        address: the IPAddress, if it names the pool, whichever controller made it.
+        space: what the pool may hand out.
+    """
+    if claim is None and address is None:
+        return None
+    ranges: dict[AddressRange, None] = {}
+    place, row, outside = None, None, None
+    if claim is not None:
+        record, created = record_of(claim), claim.metadata.creationTimestamp
+        blocks = None if record is None else space.held(record.address, record.prefix)
+        if blocks is not None:
+            ranges[blocks] = None
+        if record is None and created is not None and waits(claim):
+            place = created, holder_of(claim)
+            # What a claim gets depends on its pool alone, unless an IPAddress has its name.
+            if address is None:
+                row = TenantRow(claim.metadata.namespace, shown_reason(claim))
+    if address is not None:
+        spec = address.spec
+        blocks = space.held(spec.address, spec.prefix)
+        if blocks is not None:
+            ranges[blocks] = None
+        if not space.hands_out(spec.address, spec.prefix):
+            outside = blocks or spec.address
+    return Facts(
+        tuple(PromisedRange(blocks) for blocks in ranges),
+        place,
+        row,
+        is_in_use=address is not None,
+        outside=outside,
+    )
+
+
+def claim_holdings(
+    claims: Mapping[Key, IPAddressClaim], addresses: Mapping[Key, IPAddress], space: PoolSpace
+) -> Holdings:
+    """Return the holdings of a pool that all of these claims and IPAddresses name.
+
+    Args:
+        claims: by key.
+        addresses: by key.
+        space: what the pool may hand out.
+    """
+    keys = dict.fromkeys([*claims, *addresses])
+    facts = ((key, claim_facts(claims.get(key), addresses.get(key), space)) for key in keys)
+    return Holdings(
+        space.layouts,
+        (
+            (Holder(api.JOURNALS.kind, key), holder_facts)
+            for key, holder_facts in facts
+            if holder_facts is not None
+        ),
+    )
 
 
 class Standing(Enum):

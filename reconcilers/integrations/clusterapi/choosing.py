@@ -21,7 +21,7 @@ from reconcilers.integrations.clusterapi.api import (
     IPAddress,
     IPAddressClaim,
 )
-from reconcilers.integrations.clusterapi.caches import ClaimCaches, Standing
+from reconcilers.integrations.clusterapi.caches import ClaimCaches, Standing, holder_of
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.clusterapi.statuses import shows
 from reconcilers.integrations.core.rules import Choice, Refusal, Refused, View, choose
@@ -133,7 +133,7 @@ class Chooser:
         if self.closed:
             raise Refused(POOL_NOT_READY, f"{self._pool_name} is not ready: {self.closed}")
         try:
-            return self.view.contents.space.first(1)[0]
+            return self.view.holdings.space().first(1)[0]
         except PoolExhausted:
             raise Refused(POOL_EXHAUSTED, f"{self._pool_name} has no free address") from None
 
@@ -168,9 +168,11 @@ class Chooser:
             raise Refused(
                 ALLOCATION_FAILED, f"{name} and is not of the family of {self._pool_name}"
             )
-        other = self.view.contents.other_holder(blocks, key)
+        other = self.view.holdings.other_holder(blocks, holder_of(claim))
         if other is not None:
-            raise Refused(ALLOCATION_FAILED, f"{name}, but {other} has {address.spec.address} too")
+            raise Refused(
+                ALLOCATION_FAILED, f"{name}, but {other.key} has {address.spec.address} too"
+            )
         if any(blocks.overlaps(one) for one in also_held):
             what = f"but an IPAllocation has {address.spec.address}, too"
             raise Refused(ALLOCATION_FAILED, f"{name}, {what}")

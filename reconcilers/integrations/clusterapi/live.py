@@ -14,8 +14,8 @@ from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key, space_of
 from reconcilers.integrations.clusterapi.views import pools_of, shown
-from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.live import Live, Platform, Source, Watched, either, names_of
+from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.views import Views, Wanted
 from reconcilers.spaces.offers import PoolName
 

@@ -31,8 +31,8 @@ from reconcilers.integrations.clusterapi.caches import space_name
 from reconcilers.integrations.clusterapi.choosing import blocks_of
 from reconcilers.integrations.clusterapi.heldranges import held_ranges, promised_ranges
 from reconcilers.integrations.clusterapi.pools import PoolParts, PoolReconciler
-from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.discovery import LOOK_AGAIN_SECONDS
+from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.networkpool.statusjournal import memory, settle_pool
 from reconcilers.networkpool.view import (
     Behind,
@@ -178,7 +178,7 @@ class NetworkPoolClaims(PoolReconciler):
             for promise in settle(journal, JOURNALS.kind, view, view.effects).promises
             for part in promise.ranges
         }
-        return [*promised.union(view.contents.held())]
+        return [*promised.union(view.holdings.held_ranges())]
 
     def named(self, pool: NetworkPool) -> Sequence[HeldRange]:
         """Return what claims hold of a pool, as the caches show it."""

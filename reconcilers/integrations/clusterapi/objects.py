@@ -22,8 +22,7 @@ from reconcilers.integrations.clusterapi.caches import (
     cluster_index,
     space_of,
 )
-from reconcilers.integrations.core.contents import SPACE_INDEX
-from reconcilers.integrations.core.objects import decode_failure, filled
+from reconcilers.integrations.core.objects import SPACE_INDEX, decode_failure, filled
 from reconcilers.integrations.core.scopedlists import ScopedLists
 
 UNREADABLE = "it cannot be decoded"

@@ -118,8 +118,8 @@ class Plan:
         if pool.kind == NETWORK_POOL:
             closed = describe_refused_namespace(pool.pool.metadata.namespace, self.namespaces)
         current: PoolContents | None = pool
-        while current is not None and current.space is not None and current.contents is not None:
-            view = View(0, current.contents, self.caches.claims.get, self.caches.addresses.get)
+        while current is not None and current.space is not None and current.holdings is not None:
+            view = View(0, current.holdings, self.caches.claims.get, self.caches.addresses.get)
             chooser = Chooser(
                 self.caches, pool.kind, pool.pool, current.space, view, closed=closed
             )
@@ -221,8 +221,8 @@ class Plan:
         if one.unreadable:
             why = unknown(pool, str(UnreadableHolders(one.unreadable)))
             found = [Finding(READY, False, HOLDERS_UNKNOWN, why)]
-        elif one.space is not None and one.contents is not None:
-            counts = counts_of(one.space, one.contents)
+        elif one.space is not None and one.holdings is not None:
+            counts = counts_of(one.space, one.holdings)
             overlapping = self.spaces.finding(offers_of(one.kind, pool))
             found = [readiness(one.space), *([overlapping] if overlapping is not None else [])]
         return patch_of(pool, counts, found, self.now, conditions=True)

@@ -51,7 +51,7 @@ from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Reader, has_read, highest_revision
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.clusterapi.statuses import waits
-from reconcilers.integrations.core.contents import SPACE_INDEX
+from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.passes import JournalReconciler
 from reconcilers.integrations.core.rules import Choice, Refusal, View
 from reconcilers.networkpool.view import HOLDERS_UNKNOWN, holders_unknown_message
@@ -205,9 +205,9 @@ class PoolReconciler(JournalReconciler[Any]):
             await self._parts.statuses.write(self.kind, pool, None, ready)
 
     async def _write_status(self, pool: Any, space: PoolSpace) -> None:
-        contents = self._parts.reader.cached(self.kind, pool.metadata.key, space).contents
+        holdings = self._parts.reader.cached(self.kind, pool.metadata.key, space).holdings
         with _writing_pool():
-            await self._parts.statuses.served(self.kind, pool, space, contents)
+            await self._parts.statuses.served(self.kind, pool, space, holdings)
 
     async def _with_memory(self, pool: Any, space: PoolSpace) -> tuple[Any, View[IPAddressClaim]]:
         """Return the pool with a memory, and a view that has read as far as that."""

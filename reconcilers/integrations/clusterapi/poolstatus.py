@@ -18,19 +18,19 @@ from reconcilers.conditions import READY, Finding, rendered, with_findings
 from reconcilers.integrations.clusterapi.addresses import MOST, PoolSpace
 from reconcilers.integrations.clusterapi.api import Pool, PoolCounts
 from reconcilers.integrations.clusterapi.offers import offers_of
-from reconcilers.integrations.core.contents import Contents
 from reconcilers.integrations.core.eventmemory import EventMemory
+from reconcilers.promises.holdings import Holdings
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.sharing import OVERLAPPING
 
 
-def counts_of(space: PoolSpace, contents: Contents) -> PoolCounts:
+def counts_of(space: PoolSpace, holdings: Holdings) -> PoolCounts:
     """Return the counts of a pool: never negative, and what is out of range uses up nothing."""
     return PoolCounts(
         total=min(space.total, MOST),
-        used=contents.used,
-        free=min(contents.space.free, MOST),
-        outOfRange=contents.outside,
+        used=holdings.in_use_count,
+        free=min(holdings.space().free, MOST),
+        outOfRange=holdings.outside_count,
     )
 
 
@@ -64,12 +64,12 @@ class PoolStatuses:
         """The kinds whose definition drops conditions."""
 
     async def served(
-        self, kind: Resource[Any], pool: Pool, space: PoolSpace, contents: Contents
+        self, kind: Resource[Any], pool: Pool, space: PoolSpace, holdings: Holdings
     ) -> None:
         """Write the status of a pool that claims are served from."""
         overlapping = self._spaces.finding(offers_of(kind, pool))
         others = [overlapping] if overlapping is not None else []
-        await self.write(kind, pool, counts_of(space, contents), readiness(space), *others)
+        await self.write(kind, pool, counts_of(space, holdings), readiness(space), *others)
         if overlapping is not None and not is_true(pool.status.conditions, OVERLAPPING):
             self._report(kind, pool, overlapping)
 

@@ -25,15 +25,23 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
-    address_holding,
     check_readable,
-    claim_holding,
+    claim_facts,
+    claim_holdings,
+    holder_of,
     space_name,
     space_of,
 )
-from reconcilers.integrations.core.contents import SPACE_INDEX, KeptContents, Source, contents_of
+from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.rules import View
 from reconcilers.networkpool.view import CacheWait
+from reconcilers.promises.holdings import (
+    CHECK_SECONDS,
+    Facts,
+    Holder,
+    KeptHoldings,
+    indexed_source,
+)
 from reconcilers.promises.journal import Identity, Journal, Promise
 from reconcilers.promises.settling import settle
 
@@ -99,27 +107,49 @@ class Reader:
         caches: the caches.
         clock: the time.
         patience: seconds to wait for the cache before the server is asked.
+        check_interval: seconds between two checks of what is kept of a pool.
     """
 
-    def __init__(self, client: Client, caches: ClaimCaches, clock: Clock, patience: float) -> None:
+    def __init__(
+        self,
+        client: Client,
+        caches: ClaimCaches,
+        clock: Clock,
+        patience: float,
+        check_interval: float = CHECK_SECONDS,
+    ) -> None:
         self._client = client
         self._caches = caches
         self._wait = CacheWait(clock, patience)
-        self._sources = (
-            Source(CLAIMS, caches.claims, claim_holding),
-            Source(ADDRESSES, caches.addresses, address_holding),
+        self._kept = KeptHoldings[str, PoolSpace](
+            [
+                indexed_source(cache, SPACE_INDEX, space_of, holder_of)
+                for cache in (caches.claims, caches.addresses)
+            ],
+            self._facts_of,
+            lambda space: space.layouts,
+            clock=clock,
+            check_interval=check_interval,
         )
-        self._kept = KeptContents[PoolSpace](self._sources, space_of)
         self._created: dict[str, dict[Identity, int]] = {}
         """By space: the resourceVersions of the IPAddresses of promises of its journal."""
+
+    def _facts_of(self, pool: str, holder: Holder, space: PoolSpace) -> Facts | None:
+        """Return what a claim and its IPAddress mean to a pool, as the caches show them."""
+        claim = self._caches.claims.get(holder.key)
+        address = self._caches.addresses.get(holder.key)
+        return claim_facts(
+            claim if claim is not None and pool in space_of(claim) else None,
+            address if address is not None and pool in space_of(address) else None,
+            space,
+        )
 
     def cached(self, kind: Resource[Any], pool: Key, space: PoolSpace) -> View[IPAddressClaim]:
         """Return the view that the caches give, however old it is."""
         claims = self._caches.claims
-        contents = self._kept.contents(space_name(kind, pool), space)
         return View(
             claims.position,
-            contents,
+            self._kept.holdings(space_name(kind, pool), space),
             claims.get,
             self._caches.addresses.get,
             claims.unreadable.keys(),
@@ -219,17 +249,21 @@ class Reader:
         claims = await self._client.list(self._caches.claim_kind, namespace=within)
         addresses = await self._client.list(self._caches.address_kind, namespace=within)
         check_readable(kind, pool, claims.unreadable, addresses.unreadable)
-        mine = [one for one in claims.items if name in space_of(one)]
-        theirs = [one for one in addresses.items if name in space_of(one)]
-        self._wait.note_list((CLAIMS, name), mine)
-        self._wait.note_list((ADDRESSES, name), theirs)
-        contents = contents_of(space, zip(self._sources, (mine, theirs), strict=True))
-        by_key = {one.metadata.key: one for one in claims.items}
-        answers = {one.metadata.key: one for one in addresses.items}
+        of_pool = {claim.metadata.key: claim for claim in claims.items if name in space_of(claim)}
+        addresses_of_pool = {
+            address.metadata.key: address
+            for address in addresses.items
+            if name in space_of(address)
+        }
+        self._wait.note_list((CLAIMS, name), of_pool.values())
+        self._wait.note_list((ADDRESSES, name), addresses_of_pool.values())
+        holdings = claim_holdings(of_pool, addresses_of_pool, space)
+        by_key = {claim.metadata.key: claim for claim in claims.items}
+        answers = {address.metadata.key: address for address in addresses.items}
         created = self._created.setdefault(name, {})
         effects = CreatedAddresses(addresses.revision, answers.get, created)
         view = View(
-            claims.revision, contents, by_key.get, answers.get, claims.unreadable.keys(), effects
+            claims.revision, holdings, by_key.get, answers.get, claims.unreadable.keys(), effects
         )
         still_open = {p.identity for p in settle(journal, JOURNALS.kind, view).promises}
         for promise in journal.promises:

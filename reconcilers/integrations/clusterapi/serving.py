@@ -40,8 +40,8 @@ from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.clusterapi.watched import Watched
-from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.discovery import Look, Work
+from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.serving import Integration
 from reconcilers.networkpool.view import OtherHolders
 from reconcilers.settings import Settings
@@ -171,7 +171,7 @@ class ClusterApi(Integration[Served]):
         parts = PoolParts(
             client,
             caches,
-            Reader(client, caches, self._clock, settings.cache_patience),
+            Reader(client, caches, self._clock, settings.cache_patience, settings.contents_check),
             Granting(client, caches, self._recorder, self._clock, settings),
             Leftovers(client, caches, self._clock),
             PoolStatuses(client, self._recorder, self._clock, self._spaces),

@@ -23,9 +23,9 @@ from reconcilers.integrations.clusterapi.api import JOURNALS, IPAddress, IPAddre
 from reconcilers.integrations.clusterapi.caches import (
     KINDS,
     ClaimCaches,
-    address_holding,
     check_readable,
-    claim_holding,
+    claim_facts,
+    claim_holdings,
     geometry_of,
     space_name,
 )
@@ -33,8 +33,8 @@ from reconcilers.integrations.clusterapi.choosing import addresses_of
 from reconcilers.integrations.clusterapi.networkpools import network_pool_space
 from reconcilers.integrations.clusterapi.poolstatus import counts_of
 from reconcilers.integrations.clusterapi.statuses import record_of
-from reconcilers.integrations.core.contents import SPACE_INDEX, Contents
 from reconcilers.integrations.core.drawings import Request, drawing, not_drawn
+from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.views import (
     Drawing,
     PoolView,
@@ -45,6 +45,7 @@ from reconcilers.integrations.core.views import (
     hide_unknown,
 )
 from reconcilers.networkpool.view import UnreadableObject, find_unreadable
+from reconcilers.promises.holdings import Facts, Holdings
 from reconcilers.spaces.offers import PoolName
 
 CLAIM, ADDRESS = "IPAddressClaim", "IPAddress"
@@ -63,7 +64,7 @@ class PoolContents:
         pool: the pool.
         space: what it may hand out; None if its spec makes no sense.
         fault: why, then.
-        contents: what is held, and who waits.
+        holdings: what is held, and which claims wait.
         claims: those that name it, by key.
         addresses: those that name it, by key.
         unreadable: claims and IPAddresses that may hold some of it and cannot be decoded.
@@ -73,7 +74,7 @@ class PoolContents:
     pool: Any
     space: PoolSpace | None
     fault: str
-    contents: Contents | None
+    holdings: Holdings | None
     claims: Mapping[Key, IPAddressClaim]
     addresses: Mapping[Key, IPAddress]
     unreadable: Sequence[UnreadableObject] = ()
@@ -92,13 +93,11 @@ class PoolContents:
                 if blocks is not None and record_of(claim) is None:
                     found.setdefault(blocks, {})[promise.key] = "promised"
         for key, claim in self.claims.items():
-            blocks = claim_holding(claim, self.space).blocks
-            if blocks is not None:
+            for blocks in _blocks_of(claim_facts(claim, None, self.space)):
                 found.setdefault(blocks, {})[key] = "held"
         for key, address in self.addresses.items():
-            blocks = address_holding(address, self.space).blocks
-            if blocks is not None:
-                rests = RELEASED_AT in address.metadata.annotations
+            rests = RELEASED_AT in address.metadata.annotations
+            for blocks in _blocks_of(claim_facts(None, address, self.space)):
                 found.setdefault(blocks, {})[key] = "resting" if rests else "held"
         return {
             blocks: (self._state(blocks, by), tuple(sorted(by))) for blocks, by in found.items()
@@ -117,6 +116,11 @@ class PoolContents:
     def name_of(self, key: Key) -> str:
         """Return what people call the holder of a key: the claim if there is one."""
         return f"{CLAIM if key in self.claims else ADDRESS} {key}"
+
+
+def _blocks_of(facts: Facts | None) -> list[AddressRange]:
+    """Return the blocks that are held."""
+    return [] if facts is None else [part.range for part in facts.ranges]
 
 
 def pools_of(caches: ClaimCaches, wanted: Wanted = every_pool) -> Iterator[PoolContents]:
@@ -163,12 +167,8 @@ def _contents(
         space = _space(kind, pool)
     except InvalidPool as invalid:
         return PoolContents(kind, pool, None, "; ".join(invalid.messages), None, claims, addresses)
-    contents = Contents(space.layout)
-    for key, claim in claims.items():
-        contents.put(CLAIM, key, claim_holding(claim, space))
-    for key, address in addresses.items():
-        contents.put(ADDRESS, key, address_holding(address, space))
-    return PoolContents(kind, pool, space, "", contents, claims, addresses)
+    holdings = claim_holdings(claims, addresses, space)
+    return PoolContents(kind, pool, space, "", holdings, claims, addresses)
 
 
 def view_of(one: PoolContents) -> PoolView:
@@ -182,9 +182,9 @@ def view_of(one: PoolContents) -> PoolView:
         pool.metadata.key,
         ", ".join(listed or ()),
     )
-    if one.space is None or one.contents is None:
+    if one.space is None or one.holdings is None:
         return view(ready="False", reason=one.fault)
-    counts = counts_of(one.space, one.contents)
+    counts = counts_of(one.space, one.holdings)
     ready = find(pool.status.conditions, READY)
     shown_pool = view(
         counts.total,
@@ -194,18 +194,18 @@ def view_of(one: PoolContents) -> PoolView:
         sum(record_of(claim) is None for claim in one.claims.values()),
         ready.status if ready else "Unknown",
         ready.message if ready else "its definition has no conditions, or it was not reconciled",
-        tuple(_stretches(one, one.space, one.contents)),
+        tuple(_stretches(one, one.space, one.holdings)),
     )
     return hide_unknown(shown_pool, one.unreadable)
 
 
-def _stretches(one: PoolContents, space: PoolSpace, contents: Contents) -> Iterator[Stretch]:
+def _stretches(one: PoolContents, space: PoolSpace, holdings: Holdings) -> Iterator[Stretch]:
     """Yield what is held and what is free, ascending."""
     said = [
         Stretch(addresses_of(space, blocks), state, tuple(map(one.name_of, keys)))
         for blocks, (state, keys) in one.held.items()
     ]
-    free = contents.space.free_extents()
+    free = holdings.space().free_extents()
     said += [Stretch(addresses_of(space, blocks), "free") for blocks in free]
     yield from sorted(said, key=lambda stretch: (stretch.range.first, stretch.range.last))
 

@@ -29,7 +29,7 @@ from reconcilers.integrations.clusterapi.caches import (
     space_name,
 )
 from reconcilers.integrations.clusterapi.statuses import record_of
-from reconcilers.integrations.core.contents import SPACE_INDEX
+from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.spaces.announcing import OverlapAnnouncer
 
 

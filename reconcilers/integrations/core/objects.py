@@ -15,6 +15,9 @@ from controller.meta import Key, ObjectMeta
 from controller.resource import Resource
 from reconcilers.integrations.core.scopedlists import ScopedLists
 
+SPACE_INDEX = "space"
+"""The index by which caches find the objects of a pool."""
+
 
 @dataclass(frozen=True, slots=True)
 class Objects:

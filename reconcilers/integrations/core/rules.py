@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from allocator import AddressRange
 from controller.meta import Key, Object
-from reconcilers.integrations.core.contents import Contents, Place
+from reconcilers.promises.holdings import Holdings, Place
 from reconcilers.promises.journal import MOST_RANGES, Journal, Promise, PromisedRange
 from reconcilers.promises.queue import Turns
 from reconcilers.promises.settling import Effects, settle
@@ -25,16 +25,16 @@ class View(Generic[R]):
 
     Args:
         position: the revision up to which all requests were read.
-        contents: what is held, and who waits.
+        holdings: what is held, and which askers wait.
         find: returns a request by its key.
-        answer: returns what answers the request of that key, as it was read with the contents.
+        answer: returns what answers the request of that key, as it was read with the holdings.
         unreadable: the requests that cannot be decoded; `find` may return an older version.
         effects: the objects that are created for promises beside the requests; None for no such
             kind.
     """
 
     position: int
-    contents: Contents
+    holdings: Holdings
     find: Callable[[Key], R | None]
     answer: Callable[[Key], Any]
     unreadable: Container[Key] = frozenset()
@@ -149,14 +149,14 @@ def choose(  # noqa: PLR0913 - what was read, and the space
     room = min(batch, MOST_RANGES - settled.range_count)
     grants: list[Grant[R]] = []
     refusals: list[Refusal[R]] = []
-    space = view.contents.space
-    with space.trial():
+    space = view.holdings.space()
+    with view.holdings.trial():
         for blocks in also_held:
             space.hold(blocks)
         for promise in settled.promises:
             for part in promise.ranges:
                 space.hold(to_blocks(part.range))
-        turns = view.contents.turns()
+        turns = view.holdings.turns()
         for request in _eligible(turns, view, promised, eligibility, limits.tenant_of):
             if len(grants) >= room:
                 return Choice(settled, grants, refusals, more=True)
@@ -190,7 +190,7 @@ def _eligible(
         eligibility: which of the others may get one.
         tenant_of: returns the tenant of a request.
     """
-    for _, key in turns:
+    for _, (_, key) in turns:
         request = view.find(key)
         if request is None or request.metadata.uid in promised:
             continue

@@ -12,9 +12,10 @@ from reconcilers.integrations.core.views import Planned
 from reconcilers.integrations.kubermatic.allocations import content
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, POOLS, IPAMAllocation
 from reconcilers.integrations.kubermatic.clusters import failure_message
+from reconcilers.integrations.kubermatic.facts import holdings_of, spaces_of
 from reconcilers.integrations.kubermatic.holdings import Problem
 from reconcilers.integrations.kubermatic.planning import Content, Grant, plan
-from reconcilers.integrations.kubermatic.reading import KubermaticCaches
+from reconcilers.integrations.kubermatic.reading import POOL_INDEX, KubermaticCaches
 from reconcilers.integrations.kubermatic.views import DatacenterContents, contents_of
 from reconcilers.networkpool.view import (
     HOLDERS_UNKNOWN,
@@ -54,15 +55,23 @@ def _planned(one: DatacenterContents, key: Key, gets: str, reason: str) -> Plann
 
 def _plan(caches: KubermaticCaches, one: DatacenterContents) -> Any:
     assert one.space is not None, "the caller has checked"
+    pool, served = one.pool.metadata.name, caches.served(one.name)
     found = Content(
-        one.pool.metadata.name,
+        pool,
         one.name,
         one.space,
         one.allocations,
+        holdings_of(
+            pool,
+            spaces_of(one.pool),
+            caches.allocations.by_index(POOL_INDEX, pool),
+            caches.cluster_in,
+            (cluster.namespace for cluster in served),
+        ),
         {},
-        lambda namespace: caches.allocations.get(Key(namespace, one.pool.metadata.name)),
+        lambda namespace: caches.allocations.get(Key(namespace, pool)),
     )
-    return plan(found, caches.served(one.name), ALL)
+    return plan(found, served, ALL)
 
 
 def _granted(caches: KubermaticCaches, one: DatacenterContents) -> Iterator[tuple[Grant, str]]:

@@ -41,6 +41,7 @@ from reconcilers.integrations.kubermatic.api import (
     IPAMAllocation,
     IPAMPool,
 )
+from reconcilers.integrations.kubermatic.facts import spaces_of
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, Problem
 from reconcilers.integrations.kubermatic.offers import offers_in
 from reconcilers.integrations.kubermatic.planning import (
@@ -53,6 +54,7 @@ from reconcilers.integrations.kubermatic.planning import (
 )
 from reconcilers.integrations.kubermatic.reading import (
     POOL_INDEX,
+    KeptClusters,
     KubermaticCaches,
     Reader,
     View,
@@ -61,6 +63,7 @@ from reconcilers.integrations.kubermatic.reports import RECONCILING_ERROR, Repor
 from reconcilers.integrations.kubermatic.spaces import NO_DATACENTERS, space_of
 from reconcilers.networkpool.view import HOLDERS_UNKNOWN, Behind, holders_unknown_message
 from reconcilers.promises.due import RETRY
+from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import MOST_RANGES, Journal, Promise
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.results import WriteResult
@@ -112,6 +115,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         self._allocations = Allocations(client, settings.width)
         self._logged: set[str] = set()
         """The uids of allocations whose deletion was logged; they may still be seen."""
+        self._kept = KeptClusters(caches, clock, settings.contents_check)
         caches.allocations.subscribe(self._log_released)
 
     @override
@@ -122,6 +126,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
     def _forget(self, key: Key) -> None:
         self._reports.forget_pool(key.name)
         self._reader.forget(key.name)
+        self._kept.forget(key.name)
 
     @override
     async def _pass(self, pool: IPAMPool) -> Outcome:
@@ -180,18 +185,19 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
     ) -> Decided:
         """Decide about all datacenters of a pool; nothing is for the clusters `without`."""
         journal = settle(JOURNALS.read(pool.metadata), JOURNALS.kind, view)
+        room = min(self._settings.batch, MOST_RANGES - journal.range_count)
         eligibility = self._limits(pool).eligibility(journal.promises)
-        decided = Decided(journal, eligibility=eligibility)
-        room = min(self._settings.batch, MOST_RANGES - decided.journal.range_count)
+        decided = Decided(journal, room, eligibility=eligibility)
+        holdings = self._kept.holdings(pool.metadata.name, spaces_of(pool), view)
         if not pool.spec.datacenters:
             decided.problems.append(Problem(INVALID_POOL, NO_DATACENTERS))
         for name in sorted(pool.spec.datacenters):
             clusters = [
                 one for one in self._caches.served(name) if one.metadata.key not in without
             ]
-            made = self._plan(pool, view, name, clusters, room, decided)
+            made = self._plan(pool, view, name, clusters, decided, holdings)
             if made is not None:
-                room -= sum(len(grant.ranges) for grant in made.grants)
+                decided.room -= sum(len(grant.ranges) for grant in made.grants)
                 decided.plans[name] = made
                 decided.by_cluster.update(made.by_cluster)
                 decided.problems += exhausted(name, made)
@@ -212,8 +218,8 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         view: View,
         name: str,
         clusters: Sequence[Cluster],
-        room: int,
         decided: Decided,
+        holdings: Holdings,
     ) -> Plan | None:
         """Plan one datacenter; None if its settings cannot be served."""
         try:
@@ -233,11 +239,12 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
             name,
             space,
             here,
+            holdings,
             promised,
             lambda namespace: view.find(Key(namespace, pool.metadata.name)),
             decided.eligibility,
         )
-        return plan(content, clusters, room)
+        return plan(content, clusters, decided.room)
 
     async def _serve(self, pool: IPAMPool, view: View, decided: Decided) -> Outcome:
         """Write promises to the pool, then addresses to allocations, then report what is wrong."""

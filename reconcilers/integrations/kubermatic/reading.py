@@ -23,7 +23,22 @@ from reconcilers.integrations.kubermatic.api import (
     IPAMAllocation,
     IPAMPool,
 )
+from reconcilers.integrations.kubermatic.facts import (
+    Spaces,
+    asker_facts,
+    holder_in,
+    holdings_of,
+    layouts_of,
+)
 from reconcilers.networkpool.view import CacheWait, check_holders
+from reconcilers.promises.holdings import (
+    Facts,
+    Holder,
+    Holdings,
+    KeptHoldings,
+    Source,
+    indexed_source,
+)
 
 POOL_INDEX = "pool"
 DATACENTER_INDEX = "datacenter"
@@ -141,12 +156,95 @@ class View:
         allocations: those of the pool.
         find: returns one by its key.
         unreadable: those that cannot be decoded; `find` may return an older version.
+        is_listed: whether they were read by a LIST, not from the cache.
     """
 
     position: int
     allocations: Sequence[IPAMAllocation]
     find: Callable[[Key], IPAMAllocation | None]
     unreadable: Container[Key] = frozenset()
+    is_listed: bool = False
+
+
+class KeptClusters:
+    """What the Clusters and IPAMAllocations of pools hold and wait for, kept between passes.
+
+    Args:
+        caches: the caches.
+        clock: the time.
+        check_interval: seconds between two checks of what is kept.
+    """
+
+    def __init__(self, caches: KubermaticCaches, clock: Clock, check_interval: float) -> None:
+        self._caches = caches
+        self._kept = KeptHoldings[str, Spaces](
+            [
+                indexed_source(
+                    caches.allocations,
+                    POOL_INDEX,
+                    lambda allocation: (allocation.metadata.name,),
+                    lambda allocation: holder_in(
+                        allocation.metadata.namespace, allocation.metadata.name
+                    ),
+                ),
+                Source(
+                    caches.clusters,
+                    self._clusters_of,
+                    self._pools_of,
+                    lambda cluster, pool: holder_in(cluster.namespace, pool),
+                ),
+            ],
+            self._facts_of,
+            layouts_of,
+            clock=clock,
+            check_interval=check_interval,
+        )
+
+    def holdings(self, pool: str, spaces: Spaces, view: View) -> Holdings:
+        """Return the holdings of a pool; valid until the next await.
+
+        Args:
+            pool: its name.
+            spaces: what it hands out.
+            view: its allocations, read just now.
+        """
+        if not view.is_listed:
+            return self._kept.holdings(pool, spaces)
+        namespaces = (cluster.namespace for cluster in self._clusters_of(pool, spaces))
+        return holdings_of(pool, spaces, view.allocations, self._cluster_in, namespaces)
+
+    def forget(self, pool: str) -> None:
+        """Forget a pool that is gone."""
+        self._kept.forget(pool)
+
+    def _facts_of(self, pool: str, holder: Holder, spaces: Spaces) -> Facts | None:
+        """Return what a holder has of a pool, as the caches show it."""
+        del pool
+        allocation = self._caches.allocations.get(holder.key)
+        return asker_facts(holder, allocation, self._cluster_in(holder.key.namespace), spaces)
+
+    def _cluster_in(self, namespace: str) -> Cluster | None:
+        """Return the served Cluster of a namespace, even if it cannot be decoded just now.
+
+        Passes leave such a Cluster out themselves: no change of the cache tells of that.
+        """
+        clusters = self._caches.clusters.by_index(NAMESPACE_INDEX, namespace)
+        return next(
+            (cluster for cluster in clusters if cluster.is_served(self._caches.worker)), None
+        )
+
+    def _clusters_of(self, pool: str, spaces: Spaces) -> Iterable[Cluster]:
+        """Return the Clusters of all datacenters of a pool that have a namespace."""
+        del pool
+        by_datacenter = (self._caches.clusters.by_index(DATACENTER_INDEX, name) for name in spaces)
+        return [cluster for cluster in chain.from_iterable(by_datacenter) if cluster.namespace]
+
+    def _pools_of(self, cluster: Cluster) -> Iterable[str]:
+        """Return the kept pools that a Cluster concerns."""
+        if not cluster.namespace:
+            return ()
+        kept = self._kept.offers()
+        return [pool for pool, spaces in kept if cluster.datacenter in spaces]
 
 
 class Reader:
@@ -192,7 +290,7 @@ class Reader:
         check_readable(pool, page.unreadable)
         self._wait.note_list(pool, page.items)
         by_key = {one.metadata.key: one for one in page.items}
-        return View(page.revision, page.items, by_key.get, page.unreadable.keys())
+        return View(page.revision, page.items, by_key.get, page.unreadable.keys(), is_listed=True)
 
     def forget(self, pool: str) -> None:
         """Forget a pool that is gone."""

@@ -17,12 +17,12 @@ from controller.meta import Key, Object
 from controller.plaintext import escape_text
 from controller.unreadables import find_near
 from reconcilers.api.names import DNS_SUBDOMAIN, NAME_MAX, short_hash, shortened
-from reconcilers.integrations.core.contents import SPACE_INDEX, Holding
-from reconcilers.integrations.core.objects import Objects, is_of
+from reconcilers.integrations.core.objects import SPACE_INDEX, Objects, is_of
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     CONFIGURATIONS,
     ERROR,
+    JOURNALS,
     NETWORKS,
     PENDING,
     PROVISIONED,
@@ -43,6 +43,8 @@ from reconcilers.networkpool.view import (
     is_terminating,
     outline_of,
 )
+from reconcilers.promises.holdings import Facts, Holder, Holdings
+from reconcilers.promises.journal import PromisedRange
 
 CONFIGURATION_INDEX = "configuration"
 NAMESPACE_INDEX = "namespace"
@@ -76,21 +78,44 @@ ALLOCATION_INDEXES: Mapping[str, IndexFunction[IPAllocation]] = {
 """The indexes of a cache of IPAllocations."""
 
 
-def holding(allocation: IPAllocation, space: NetworkSpace) -> Holding:
+def holder_of(allocation: IPAllocation) -> Holder:
+    """Return the holder that an allocation speaks of: itself."""
+    return Holder(JOURNALS.kind, allocation.metadata.key)
+
+
+def allocation_facts(allocation: IPAllocation, space: NetworkSpace) -> Facts:
     """Return what an allocation holds of its network, and whether it waits."""
     meta, status = allocation.metadata, allocation.status
     if status.phase == RELEASED:
-        return Holding()
+        return Facts()
     address = space.address(status.address) if status.address else None
     since = meta.creationTimestamp
-    place = (since, meta.key) if allocation.waits and since is not None else None
+    place = (since, holder_of(allocation)) if allocation.waits and since is not None else None
     outside = None
     if status.address and (address is None or not space.hands_out(address)):
         outside = status.address
     # A request for a certain address, or one that shows an address, is answered by itself.
     is_alone = bool(allocation.spec.requestedAddress or status.address)
-    row = None if is_alone else (status.phase, status.message)
-    return Holding(address, place, row=row, counted=allocation.holds, outside=outside)
+    return Facts(
+        () if address is None else (PromisedRange(address),),
+        place,
+        row=(status.phase, status.message) if place is not None and not is_alone else None,
+        is_in_use=allocation.holds,
+        outside=outside,
+    )
+
+
+def network_holdings(allocations: Iterable[IPAllocation], space: NetworkSpace) -> Holdings:
+    """Return the holdings of a network that all of these allocations name.
+
+    Args:
+        allocations: the allocations.
+        space: what the network hands out.
+    """
+    facts = (
+        (holder_of(allocation), allocation_facts(allocation, space)) for allocation in allocations
+    )
+    return Holdings(space.layouts, facts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,7 +170,7 @@ def _shown(
 def _outcomes(caches: VitistackCaches) -> Iterator[Outcome]:
     """Yield what becomes of each IPAllocation that waits."""
     for found in contents_of(caches):
-        if found.contents is None or found.fault:
+        if found.holdings is None or found.fault:
             continue
         yield from _unknown(found) if found.unreadable else _served(caches, found)
     for one in sorted(caches.allocations, key=lambda each: each.metadata.key):
@@ -191,17 +191,17 @@ def _unknown(found: NetworkContents) -> Iterator[Outcome]:
 
 def _served(caches: VitistackCaches, found: NetworkContents) -> Iterator[Outcome]:
     """Yield what a network gives to those that wait for it, the oldest first."""
-    assert found.contents is not None, "the caller has checked"
+    assert found.holdings is not None, "the caller has checked"
     assert found.space is not None, "the caller has checked"
     name, find = found.network.metadata.name, found.allocations.get
-    view = View(0, found.contents, find, find)
+    view = View(0, found.holdings, find, find)
     shown = dict(_shown(caches, found.space, found.allocations.values()))
     taking = Taking(name, found.space, view, found.promised(), [], shown)
-    with found.contents.space.trial():
+    with found.holdings.trial():
         for had in shown:
-            found.contents.space.hold(had)
-        for _, key in found.contents.turns():
-            one = found.allocations[key]
+            found.holdings.space().hold(had)
+        for _, holder in found.holdings.turns():
+            one = found.allocations[holder.key]
             try:
                 address = taking.take(replace(one, status=replace(one.status, phase=PENDING)))
             except Refused as why:

@@ -9,8 +9,8 @@ from typing import Any
 
 from controller.cache import Cache
 from controller.resource import Resource
-from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.live import Live, Platform, Source, Watched, either, names_of
+from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.views import Views, Wanted, views_of
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,

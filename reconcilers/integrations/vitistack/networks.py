@@ -40,6 +40,7 @@ from reconcilers.integrations.vitistack.caches import (
     INVALID_RANGE,
     Problem,
     VitistackCaches,
+    holder_of,
     problem_of,
     static_of,
 )
@@ -127,7 +128,7 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         space = space_of(static)
         revision = JOURNALS.revision(network.metadata)
         view = await self._reader.at_least(network.metadata.key, space, revision or 0)
-        if needs_fence(revision, view.position, wanted=view.contents.waiting > 0):
+        if needs_fence(revision, view.position, wanted=view.holdings.waiting_count > 0):
             network = await self._fence(network)
             revision = JOURNALS.revision(network.metadata) or 0
             view = await self._reader.at_least(network.metadata.key, space, revision)
@@ -188,8 +189,8 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         unwritten = await self._writer.write_problems([*refused, *((one, retry) for one in again)])
         full = [problem for _, problem in refused if problem.reason == POOL_EXHAUSTED]
         self._record(network, full[0] if full else None)
-        contents = self._reader.cached(network.metadata.key, space).contents
-        await self._statuses.write(network, static, space, contents)
+        holdings = self._reader.cached(network.metadata.key, space).holdings
+        await self._statuses.write(network, static, space, holdings)
         return self._next(network, choice.settled, kept, more=choice.more, later=unwritten)
 
     def _choose(
@@ -214,11 +215,11 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
             for promise in settle(journal, JOURNALS.kind, view).promises
             for promised_range in promise.in_space()
         ]
+        held = view.holdings.held_ranges()
         shown = {
             address: configuration
             for text, configuration in shown_texts.items()
-            if (address := space.address(text)) is not None
-            and not view.contents.has_holder(address)
+            if (address := space.address(text)) is not None and address not in held
         }
         taking = Taking(network.metadata.name, space, view, promised, again, shown)
         choice = choose(
@@ -314,12 +315,12 @@ class Taking:
         shown = self._space.address(one.status.address) if one.status.address else None
         if shown is None or not self._space.hands_out(shown) or shown in self._promised:
             return None
-        other = self._view.contents.other_holder(shown, one.metadata.key)
+        other = self._view.holdings.other_holder(shown, holder_of(one))
         return shown if other is None else None
 
     def _lowest(self) -> AddressRange:
         try:
-            return self._view.contents.space.first(1)[0]
+            return self._view.holdings.space().first(1)[0]
         except PoolExhausted:
             raise Refused(POOL_EXHAUSTED, EXHAUSTED) from None
 
@@ -332,9 +333,10 @@ class Taking:
         if not self._space.hands_out(address):
             where = f'is not handed out by NetworkNamespace "{self._network}"'
             raise self._refused(text, f"{where} ({self._space.text}, without its gateway)")
-        holder = self._view.contents.other_holder(address, key) or self._requested.get(address)
-        if holder is not None:
-            raise self._refused(text, f"is already allocated to IPAllocation {holder.name}")
+        other = self._view.holdings.other_holder(address, holder_of(one))
+        key_of_other = self._requested.get(address) if other is None else other.key
+        if key_of_other is not None:
+            raise self._refused(text, f"is already allocated to IPAllocation {key_of_other.name}")
         machine = self._shown.get(address)
         if machine is not None and machine != one.configuration:
             raise self._refused(text, f"is shown by NetworkConfiguration {machine.name}")
@@ -342,7 +344,7 @@ class Taking:
             self._requested[address] = key
             return address  # it is held for this machine already
         try:
-            taken = self._view.contents.space.pin(address)
+            taken = self._view.holdings.space().pin(address)
         except RequestRefused:
             raise self._refused(text, "is already allocated") from None
         self._requested[address] = key

@@ -13,6 +13,7 @@ from allocator import AddressRange, InvalidPool, Layout
 from allocator.addresses import BITS, parse_address, quoted
 from allocator.errors import MalformedText
 from reconcilers.integrations.vitistack.api import Static
+from reconcilers.promises.holdings import Layouts
 
 INVALID = "invalid IP range"
 FAMILY: Final = 4
@@ -27,6 +28,11 @@ class NetworkSpace:
     """
 
     layout: Layout
+
+    @property
+    def layouts(self) -> Layouts:
+        """The layout by the name of its space."""
+        return {"": self.layout}
 
     @property
     def prefix(self) -> int:

@@ -10,7 +10,7 @@ from controller.cache import Change
 from controller.client import Client
 from controller.clock import Clock
 from controller.meta import Key
-from reconcilers.integrations.core.contents import KeptContents, Source, contents_of
+from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.rules import View
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
@@ -21,12 +21,21 @@ from reconcilers.integrations.vitistack.api import (
 from reconcilers.integrations.vitistack.caches import (
     VitistackCaches,
     addresses_of,
-    holding,
+    allocation_facts,
+    holder_of,
     is_made_for,
+    network_holdings,
     space_name,
 )
 from reconcilers.integrations.vitistack.ranges import NetworkSpace
 from reconcilers.networkpool.view import CacheWait
+from reconcilers.promises.holdings import (
+    CHECK_SECONDS,
+    Facts,
+    Holder,
+    KeptHoldings,
+    indexed_source,
+)
 
 
 class Reader:
@@ -37,24 +46,41 @@ class Reader:
         caches: the caches.
         clock: the time.
         patience: seconds to wait for the cache before the server is read.
+        check_interval: seconds between two checks of what is kept of a network.
     """
 
     def __init__(
-        self, client: Client, caches: VitistackCaches, clock: Clock, patience: float
+        self,
+        client: Client,
+        caches: VitistackCaches,
+        clock: Clock,
+        patience: float,
+        check_interval: float = CHECK_SECONDS,
     ) -> None:
         self._client = client
         self._caches = caches
         self._wait = CacheWait(clock, patience)
-        self._source = Source(ALLOCATIONS.full_name, caches.allocations, holding)
-        self._kept = KeptContents[NetworkSpace]([self._source], space_name)
+        self._kept = KeptHoldings[str, NetworkSpace](
+            [indexed_source(caches.allocations, SPACE_INDEX, space_name, holder_of)],
+            self._facts_of,
+            lambda space: space.layouts,
+            clock=clock,
+            check_interval=check_interval,
+        )
+
+    def _facts_of(self, network: str, holder: Holder, space: NetworkSpace) -> Facts | None:
+        """Return what an allocation means to a network, as the cache shows it."""
+        allocation = self._caches.allocations.get(holder.key)
+        if allocation is None or network not in space_name(allocation):
+            return None
+        return allocation_facts(allocation, space)
 
     def cached(self, network: Key, space: NetworkSpace) -> View[IPAllocation]:
         """Return the view that the cache gives, however old it is."""
         allocations = self._caches.allocations
-        contents = self._kept.contents(str(network), space)
         return View(
             allocations.position,
-            contents,
+            self._kept.holdings(str(network), space),
             allocations.get,
             allocations.get,
             allocations.unreadable.keys(),
@@ -74,8 +100,7 @@ class Reader:
         if self._wait.has_read(self._caches.allocations, revision, network):
             return self.cached(network, space)
         found, position = await self.live(network)
-        contents = contents_of(space, [(self._source, found.values())])
-        return View(position, contents, found.get, found.get)
+        return View(position, network_holdings(found.values(), space), found.get, found.get)
 
     async def live(self, network: Key) -> tuple[dict[Key, IPAllocation], int]:
         """Return the IPAllocations of a network by a list that begins now, and its revision.

@@ -68,7 +68,7 @@ class Vitistack(AllocatingIntegration):
         client = extension.client.with_field_manager(names.FIELD_MANAGER)
         clock, recorder = self._clock, self._recorder
         writer = Writer(client, recorder, clock, settings)
-        reader = Reader(client, caches, clock, settings.cache_patience)
+        reader = Reader(client, caches, clock, settings.cache_patience, settings.contents_check)
         extension.controller(
             "vitistack-networknamespace",
             NetworkReconciler(

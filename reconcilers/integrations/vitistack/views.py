@@ -14,7 +14,6 @@ from controller.clock import Clock
 from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation as OurAllocation
-from reconcilers.integrations.core.contents import Contents
 from reconcilers.integrations.core.drawings import Request, drawing, not_drawn
 from reconcilers.integrations.core.stretches import HeldPart, stretches
 from reconcilers.integrations.core.views import (
@@ -40,13 +39,14 @@ from reconcilers.integrations.vitistack.api import (
 )
 from reconcilers.integrations.vitistack.caches import (
     VitistackCaches,
-    holding,
+    network_holdings,
     problem_of,
     static_of,
 )
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
 from reconcilers.integrations.vitistack.reading import Reader
 from reconcilers.networkpool.view import UnreadableObject, find_unreadable
+from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.settling import settle
 from reconcilers.spaces.offers import PoolName
 
@@ -64,7 +64,7 @@ class NetworkContents:
         network: the network.
         space: what it may hand out; None if its settings make no sense.
         fault: why it hands out nothing; empty if it does.
-        contents: what is held, and who waits.
+        holdings: what is held, and which allocations wait.
         allocations: those that name it, by key.
         unreadable: objects that may hold some of it and cannot be decoded.
     """
@@ -72,7 +72,7 @@ class NetworkContents:
     network: NetworkNamespace
     space: NetworkSpace | None
     fault: str
-    contents: Contents | None
+    holdings: Holdings | None
     allocations: Mapping[Key, IPAllocation]
     unreadable: Sequence[UnreadableObject] = ()
 
@@ -122,10 +122,8 @@ def contents_of(caches: VitistackCaches, wanted: Wanted = every_pool) -> Iterato
         except InvalidPool:
             yield NetworkContents(network, None, fault, None, found, unreadable)
             continue
-        contents = Contents(space.layout)
-        for key, one in found.items():
-            contents.put(ALLOCATIONS.kind, key, holding(one, space))
-        yield NetworkContents(network, space, fault, contents, found, unreadable)
+        holdings = network_holdings(found.values(), space)
+        yield NetworkContents(network, space, fault, holdings, found, unreadable)
 
 
 def figures_of(one: NetworkContents, now: datetime) -> PoolFigures:
@@ -135,14 +133,14 @@ def figures_of(one: NetworkContents, now: datetime) -> PoolFigures:
     created = [allocation.metadata.creationTimestamp for allocation in waiting]
     ages = [(now - moment).total_seconds() for moment in created if moment is not None]
     labels, oldest = (key.namespace, key.name), max([0.0, *ages])
-    if one.space is None or one.contents is None:
+    if one.space is None or one.holdings is None:
         return PoolFigures(labels, 0, 0, 0, 0, len(waiting), oldest)
-    space = one.contents.space
+    space = one.holdings.space()
     with space.trial():
         for promised in one.promised():
             space.hold(promised)
         free = space.free
-    total, outside = one.space.layout.total, one.contents.outside
+    total, outside = one.space.layout.total, one.holdings.outside_count
     known = not one.unreadable
     return PoolFigures(labels, total, total - free, free, outside, len(waiting), oldest, known)
 
@@ -151,8 +149,8 @@ def view_of(one: NetworkContents, now: datetime) -> PoolView:
     """Return what people see of a network."""
     figures, static = figures_of(one, now), static_of(one.network)
     parts, free = list(one.held()), list[AddressRange]()
-    if one.contents is not None:
-        space = one.contents.space
+    if one.holdings is not None:
+        space = one.holdings.space()
         with space.trial():
             for promised in one.promised():
                 space.hold(promised)
@@ -307,19 +305,19 @@ class NetworkFigures:
             since = min((one for one in born if one is not None), default=None)
             return PoolFigures(labels, 0, 0, 0, 0, len(found), _age(since, now))
         view = self._reader.cached(key, space)
-        contents = view.contents
-        with contents.space.trial():
+        holdings = view.holdings
+        with holdings.trial():
             journal = JOURNALS.read(network.metadata)
             for promise in settle(journal, JOURNALS.kind, view).promises:
                 for promised in promise.in_space():
-                    contents.space.hold(promised)
-            free = contents.space.free
+                    holdings.space().hold(promised)
+            free = holdings.space().free
         total = space.layout.total
-        waiting, age = contents.waiting, _age(contents.oldest, now)
+        waiting, age = holdings.waiting_count, _age(holdings.oldest_wait, now)
         check = partial(self._caches.check_readable, key, self._caches.allocations.unreadable)
         known = not find_unreadable(check)
         return PoolFigures(
-            labels, total, total - free, free, contents.outside, waiting, age, known
+            labels, total, total - free, free, holdings.outside_count, waiting, age, known
         )
 
 

@@ -24,7 +24,6 @@ from controller.errors import (
 from controller.events import Recorder
 from reconcilers.conditions import Finding, rendered, with_findings
 from reconcilers.integrations.core.concurrency import run_concurrently
-from reconcilers.integrations.core.contents import Contents
 from reconcilers.integrations.core.refusedwrites import RefusedWrites
 from reconcilers.integrations.vitistack.api import (
     ALLOCATED,
@@ -41,6 +40,7 @@ from reconcilers.integrations.vitistack.api import (
 from reconcilers.integrations.vitistack.caches import Problem, VitistackCaches
 from reconcilers.integrations.vitistack.offers import offers_of
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
+from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Kept, refused_message
 from reconcilers.promises.results import WriteResult
@@ -283,7 +283,7 @@ class NetworkStatuses:
         """Whether the definition has no conditions, so that what is written of them is lost."""
 
     async def write(
-        self, network: NetworkNamespace, static: Static, space: NetworkSpace, contents: Contents
+        self, network: NetworkNamespace, static: Static, space: NetworkSpace, holdings: Holdings
     ) -> None:
         """Write how much of a network is in use, and who else hands it out, if that differs.
 
@@ -291,12 +291,12 @@ class NetworkStatuses:
             network: as it was read.
             static: what it hands out.
             space: the same in numbers.
-            contents: what is held.
+            holdings: what is held.
 
         Raises:
             Conflict: the network changed meanwhile.
         """
-        await self._write(network, self._counts(network, static, space, contents))
+        await self._write(network, self._counts(network, static, space, holdings))
 
     async def write_overlaps(self, network: NetworkNamespace) -> None:
         """Write who else hands out what a network will once it is provisioned, if that differs.
@@ -338,15 +338,15 @@ class NetworkStatuses:
         return finding if finding is not None and (finding.status or has is not None) else None
 
     def _counts(
-        self, network: NetworkNamespace, static: Static, space: NetworkSpace, contents: Contents
+        self, network: NetworkNamespace, static: Static, space: NetworkSpace, holdings: Holdings
     ) -> dict[str, Any]:
         """Return what is to be written of the counts; nothing if they are right."""
         how = network.spec.ipAllocation
         summary = Summary(
             type=STATIC,
             provider=(how.provider if how is not None else "") or self._caches.provider,
-            allocatedCount=contents.used,
-            availableCount=contents.space.free,
+            allocatedCount=holdings.in_use_count,
+            availableCount=holdings.space().free,
             totalCount=space.layout.total,
         )
         has, prefix = network.status, space.layout.cidr.text

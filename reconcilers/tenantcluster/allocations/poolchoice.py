@@ -23,8 +23,9 @@ from reconcilers.api.ipallocation import POOL_INDEX, PREFER_DUAL_STACK, IPAlloca
 from reconcilers.api.networkpool import Assignment, NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import Networking
-from reconcilers.networkpool.contents import place, row, waits
+from reconcilers.networkpool.facts import place, row, waits
 from reconcilers.poolnamespaces import describe_refused_namespace
+from reconcilers.promises.holdings import Holder
 from reconcilers.promises.queue import Rows, Turns
 from reconcilers.tenantcluster.allocations.refusals import (
     PoolRefusal,
@@ -57,7 +58,7 @@ class PoolForecast:
         self._promised = _promises(pool)
         self._placed: dict[str, tuple[AddressRange, ...]] = {}
         self._unplaced: dict[str, IPAllocation] = {}
-        self._queue = Rows[tuple[datetime, Key, str]]()
+        self._queue = Rows[tuple[datetime, Holder, str]]()
         self._known: dict[str, IPAllocation] = {a.metadata.uid: a for a in allocations}
         for allocation in self._known.values():
             exact = self._exact(allocation)

@@ -8,8 +8,9 @@ from controller.errors import ServerFailure
 from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.networkpool import protocol
+from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.pending_promises import granted_status
-from reconcilers.networkpool.statusjournal import KIND, read_journal, render_journal
+from reconcilers.networkpool.statusjournal import read_journal, render_journal
 from reconcilers.promises.journal import Journal
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from controller.cache import Change
-from reconcilers.networkpool.contents import concerns_pool
+from reconcilers.networkpool.facts import concerns_pool
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from tests.reconcilers import make
 from tests.reconcilers.platform import Platform

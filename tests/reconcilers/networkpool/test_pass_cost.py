@@ -10,7 +10,8 @@ import pytest
 from allocator.addresses import address_text
 from controller.cache import Cache
 from reconcilers.gauges import Gauges
-from reconcilers.networkpool.contents import Facts, KeptContents
+from reconcilers.networkpool import facts
+from reconcilers.promises.holdings import Facts, KeptHoldings
 from reconcilers.webhooks.validators import AllocationValidator
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab, Replica
@@ -72,7 +73,7 @@ async def test_a_pass_with_one_change_calls_as_much_in_a_large_pool_as_in_a_smal
     change: Callable[[Replica], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Every pass of these tests checks what is kept, which costs as much as there is.
-    monkeypatch.setattr(KeptContents, "_checked", lambda _self, _pool, kept: kept)
+    monkeypatch.setattr(KeptHoldings, "_checked", lambda _self, _pool, kept: kept)
     calls = {}
     for count in (FEW, MANY):
         replica = _filled(count)
@@ -91,15 +92,17 @@ async def test_only_what_changed_is_read_and_however_often_it_did_it_is_read_onc
     server = replica.lab.server
     await replica.pools.reconcile(make.key("lab"))
     await replica.pools.reconcile(make.key("lab"))
-    monkeypatch.setattr(KeptContents, "_checked", lambda _self, _pool, kept: kept)
+    monkeypatch.setattr(KeptHoldings, "_checked", lambda _self, _pool, kept: kept)
     read: list[str] = []
-    from_allocation, by_index = Facts.from_allocation, Cache.by_index
+    by_index = Cache.by_index
+
+    allocation_facts = facts.allocation_facts
 
     def noting(allocation: Any, ours: str) -> Facts:
         read.append(allocation.metadata.name)
-        return from_allocation(allocation, ours)
+        return allocation_facts(allocation, ours)
 
-    monkeypatch.setattr(Facts, "from_allocation", noting)
+    monkeypatch.setattr(facts, "allocation_facts", noting)
     copied: list[str] = []
 
     def copying(cache: Cache[Any], index: str, value: str) -> tuple[Any, ...]:

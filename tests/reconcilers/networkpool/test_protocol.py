@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from reconcilers import ranges
 from reconcilers.api.networkpool import Assignment
 from reconcilers.networkpool import protocol
-from reconcilers.networkpool.statusjournal import KIND, settle_pool
+from reconcilers.networkpool.facts import KIND
+from reconcilers.networkpool.statusjournal import settle_pool
 from tests.reconcilers import make
 
 

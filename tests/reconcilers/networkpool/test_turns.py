@@ -14,15 +14,15 @@ from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation, IPAllocationSpec
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool import protocol
-from reconcilers.networkpool.contents import KeptContents, place, row, waits
+from reconcilers.networkpool.facts import KIND, place, row, waits
 from reconcilers.networkpool.pending_promises import (
     granted_status,
     new_refusals,
     refused_status,
 )
 from reconcilers.networkpool.protocol import Choice, Grant, Refusal
-from reconcilers.networkpool.statusjournal import KIND
 from reconcilers.networkpool.view import View
+from reconcilers.promises.holdings import KeptHoldings
 from reconcilers.promises.journal import Promise, PromisedRange
 from reconcilers.promises.shares import Eligibility
 from tests.reconcilers import make
@@ -272,7 +272,7 @@ SEVERAL = [
 async def test_a_release_in_a_full_pool_costs_the_same_however_many_wait(
     asks: Sequence[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(KeptContents, "_checked", lambda _self, _pool, kept: kept)
+    monkeypatch.setattr(KeptHoldings, "_checked", lambda _self, _pool, kept: kept)
     calls, tried, take = {}, [], ranges.take
 
     def noting(pool: Any, allocation: IPAllocation, spaces: Any) -> Any:

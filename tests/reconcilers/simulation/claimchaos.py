@@ -25,7 +25,7 @@ from reconcilers.integrations.clusterapi.pools import PoolParts, PoolReconciler
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
-from reconcilers.integrations.core.contents import SPACE_INDEX
+from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.spaces.feeding import feed
 from reconcilers.spaces.index import SpaceIndex
 from tests.reconcilers.simulation.chaos import NAMES

@@ -8,8 +8,8 @@ import pytest
 
 from controller.clock import Clock
 from reconcilers.integrations.core import rules
-from reconcilers.integrations.core.contents import Contents
 from reconcilers.promises import settling
+from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.keeping import PoolMemory
 from reconcilers.promises.results import WriteResult
@@ -85,7 +85,7 @@ def refused_promises_stay(mp: Patch, user: ModuleType) -> None:
 
 def other_holders_unseen(mp: Patch) -> None:
     """An address that an object shows is its own, even if another has it, too."""
-    mp.setattr(Contents, "other_holder", lambda self, blocks, key: None)
+    mp.setattr(Holdings, "other_holder", lambda self, addresses, but: None)
 
 
 def without_precondition(mp: Patch, kind: str, part: str) -> None:

@@ -46,7 +46,8 @@ def decided_again_by_the_first_view(mp: Patch) -> None:
     async def careless(
         self: PoolReconciler, pool: IPAMPool, view: View, without: Any
     ) -> tuple[View, Decided]:
-        return view, self._decide(pool, view, without)
+        of_then = replace(view, is_listed=True)  # kept holdings are of now
+        return view, self._decide(pool, of_then, without)
 
     mp.setattr(PoolReconciler, "_decide_again", careless)
 

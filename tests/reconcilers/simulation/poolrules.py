@@ -21,7 +21,7 @@ from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolStatus
 from reconcilers.conditions import Finding
 from reconcilers.networkpool import (
-    contents,
+    facts,
     livelists,
     pending_promises,
     protocol,
@@ -29,10 +29,11 @@ from reconcilers.networkpool import (
     status,
     statusjournal,
 )
+from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
 from reconcilers.networkpool.pending_promises import Promised
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
-from reconcilers.networkpool.statusjournal import KIND, memory, read_journal
+from reconcilers.networkpool.statusjournal import memory, read_journal
 from reconcilers.networkpool.view import Reader, View
 from reconcilers.promises.journal import Journal, Promise
 from tests.reconcilers.simulation import journalrules
@@ -144,7 +145,7 @@ def without_finalizer(mp: Patch) -> None:
     def asks(allocation: IPAllocation) -> bool:
         return not allocation.metadata.terminating and ranges.held(allocation) is None
 
-    mp.setattr(contents, "waits", asks)
+    mp.setattr(facts, "waits", asks)
 
 
 def while_terminating(mp: Patch) -> None:
@@ -153,7 +154,7 @@ def while_terminating(mp: Patch) -> None:
     def asks(allocation: IPAllocation) -> bool:
         return bool(allocation.metadata.finalizers) and ranges.held(allocation) is None
 
-    mp.setattr(contents, "waits", asks)
+    mp.setattr(facts, "waits", asks)
     mp.setattr(reconciler, "at_version", _at_version_though_terminating)
 
 

@@ -26,7 +26,7 @@ from reconcilers.integrations.clusterapi.networkpools import (
     ClaimHolders,
     NetworkPoolClaims,
 )
-from reconcilers.integrations.core.contents import SPACE_INDEX
+from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler

@@ -69,7 +69,7 @@ def promises_to_claims_free(mp: Patch) -> None:
     def held(self: NetworkPoolClaims, pool: Any) -> Any:
         space = self.geometry(pool)
         view = self._parts.reader.cached(NETWORK_POOL, pool.metadata.key, space)
-        return [*view.contents.held()]
+        return [*view.holdings.held_ranges()]
 
     mp.setattr(NetworkPoolClaims, "held", held)
 

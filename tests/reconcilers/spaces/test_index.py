@@ -119,7 +119,7 @@ def test_the_index_finds_what_a_comparison_of_all_pools_finds_as_pools_come_chan
 def test_intervals_are_found_in_order_over_many_blocks(spans: list[tuple[int, int]]) -> None:
     name = PoolName("NetworkPool", Key("a", "p"))
     every = [Interval(first, first + size, name, "") for first, size in spans]
-    intervals = Intervals()
+    intervals = Intervals[Interval]()
     for interval in every:
         intervals.add(interval)
     for first, last in ((0, 5000), (100, 100), (1000, 1400)):
@@ -235,7 +235,7 @@ def test_the_condition_is_unknown_until_all_kinds_were_read_and_says_which_were_
     )
 
 
-class CountedIntervals(Intervals):
+class CountedIntervals(Intervals[Interval]):
     """Counts the intervals that are looked at."""
 
     seen = 0

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from allocator import InvalidPool
-from controller.meta import ObjectMeta
+from controller.meta import Key, ObjectMeta
 from reconcilers.integrations.clusterapi.addresses import (
     MOST,
     PoolSpace,
@@ -23,9 +23,9 @@ from reconcilers.integrations.clusterapi.api import (
     PoolCounts,
     PrefixPoolSpec,
 )
-from reconcilers.integrations.clusterapi.caches import address_holding
+from reconcilers.integrations.clusterapi.caches import claim_holdings
 from reconcilers.integrations.clusterapi.poolstatus import counts_of
-from reconcilers.integrations.core.contents import Contents
+from reconcilers.promises.holdings import Holdings
 
 BASES = {4: int(IPv4Address("10.0.0.0")), 6: int(IPv6Address("2001:db8::"))}
 SIZE = 64
@@ -109,21 +109,22 @@ def pools(draw: st.DrawFn) -> Drawn:
     return Drawn(spec, family, usable)
 
 
-def contents_of(space: PoolSpace, holders: Iterable[tuple[str, int]] = ()) -> Contents:
-    """Return the contents of a pool with an IPAddress of each address and prefix."""
-    contents = Contents(space.layout)
-    for number, (address, prefix) in enumerate(holders):
-        meta = ObjectMeta(name=f"address-{number}")
-        one = IPAddress(meta, AddressSpec(address=address, prefix=prefix))
-        contents.put("addresses", meta.key, address_holding(one, space))
-    return contents
+def holdings_of(space: PoolSpace, holders: Iterable[tuple[str, int]] = ()) -> Holdings:
+    """Return the holdings of a pool with an IPAddress of each address and prefix."""
+    addresses = {
+        Key("", f"address-{number}"): IPAddress(
+            ObjectMeta(name=f"address-{number}"), AddressSpec(address=address, prefix=prefix)
+        )
+        for number, (address, prefix) in enumerate(holders)
+    }
+    return claim_holdings({}, addresses, space)
 
 
-def all_free(space: PoolSpace, contents: Contents) -> list[str]:
+def all_free(space: PoolSpace, holdings: Holdings) -> list[str]:
     """Take all that is free, and return the first address of each block in that order."""
     taken = []
-    while contents.space.free:
-        [block] = contents.space.first(1)
+    while holdings.space().free:
+        [block] = holdings.space().first(1)
         taken.append(space.text(block.first))
     return taken
 
@@ -131,7 +132,7 @@ def all_free(space: PoolSpace, contents: Contents) -> list[str]:
 @given(pools())
 def test_a_pool_hands_out_what_its_texts_say_lowest_first(drawn: Drawn) -> None:
     space = ip_space(drawn.spec)
-    assert all_free(space, contents_of(space)) == [
+    assert all_free(space, holdings_of(space)) == [
         text(drawn.family, one) for one in sorted(drawn.usable)
     ]
     assert space.total == len(drawn.usable)
@@ -145,14 +146,14 @@ def test_what_is_in_use_is_counted_and_the_lowest_of_the_rest_is_next(
     space = ip_space(drawn.spec)
     holders = [(text(drawn.family, one), drawn.spec.prefix) for one in offsets]
     left = drawn.usable - set(offsets)
-    contents = contents_of(space, holders)
-    assert counts_of(space, contents) == PoolCounts(
+    holdings = holdings_of(space, holders)
+    assert counts_of(space, holdings) == PoolCounts(
         total=len(drawn.usable),
         used=len(offsets),
         free=len(left),
         outOfRange=len(set(offsets) - drawn.usable),
     )
-    assert all_free(space, contents) == [text(drawn.family, one) for one in sorted(left)]
+    assert all_free(space, holdings) == [text(drawn.family, one) for one in sorted(left)]
 
 
 @pytest.mark.slow
@@ -190,10 +191,10 @@ def test_a_prefix_pool_hands_out_whole_blocks_that_touch_nothing_excluded_or_in_
     }
     free = [one for one in usable if not one & taken]
     assert space.total == len(usable)
-    contents = contents_of(space, held)
-    found = counts_of(space, contents)
+    holdings = holdings_of(space, held)
+    found = counts_of(space, holdings)
     assert (found.used, found.free) == (len(held), len(free))
-    assert all_free(space, contents) == [text(6, min(one)) for one in free]
+    assert all_free(space, holdings) == [text(6, min(one)) for one in free]
     for offset, prefix in in_use:
         whole = frozenset(range(offset, offset + size))
         exact = prefix == length and whole in usable
@@ -217,23 +218,23 @@ def test_a_subnets_ends_are_reserved_where_it_has_more_than_two_addresses(
     addresses: str, prefix: int, handed_out: list[str]
 ) -> None:
     space = ip_space(IPPoolSpec(addresses=(addresses,), prefix=prefix))
-    assert all_free(space, contents_of(space)) == handed_out
+    assert all_free(space, holdings_of(space)) == handed_out
 
 
 def test_the_counts_of_an_immense_pool_end_at_the_largest_number_of_the_api() -> None:
     space = ip_space(IPPoolSpec(addresses=("2001:db8::/32",), prefix=32))
     in_use = [("2001:db8::1", 32), ("2001:db8:0:0:0:0:0:2", 32), ("::5", 32), ("none", 32)]
-    contents = contents_of(space, in_use)
-    assert counts_of(space, contents_of(space)) == PoolCounts(total=MOST, free=MOST)
-    assert counts_of(space, contents) == PoolCounts(total=MOST, used=4, free=MOST, outOfRange=2)
-    [lowest] = contents.space.first(1)
+    holdings = holdings_of(space, in_use)
+    assert counts_of(space, holdings_of(space)) == PoolCounts(total=MOST, free=MOST)
+    assert counts_of(space, holdings) == PoolCounts(total=MOST, used=4, free=MOST, outOfRange=2)
+    [lowest] = holdings.space().first(1)
     assert space.text(lowest.first) == "2001:db8::3"
 
 
 def test_what_is_no_address_of_the_pools_family_holds_nothing_and_is_counted() -> None:
     space = ip_space(IPPoolSpec(addresses=("10.0.0.1-10.0.0.2",), prefix=24))
     odd = [("2001:db8::1", 64), ("", 24), ("010.0.0.1", 24), ("10.0.0.1/24", 24)]
-    assert counts_of(space, contents_of(space, odd)) == PoolCounts(
+    assert counts_of(space, holdings_of(space, odd)) == PoolCounts(
         total=2, used=4, free=2, outOfRange=4
     )
 
@@ -241,7 +242,7 @@ def test_what_is_no_address_of_the_pools_family_holds_nothing_and_is_counted() -
 def test_an_address_that_two_objects_hold_is_used_twice_and_not_free_once() -> None:
     space = ip_space(IPPoolSpec(addresses=("10.0.0.1-10.0.0.2",), prefix=24))
     twice = [("10.0.0.1", 24), ("10.0.0.1", 24)]
-    assert counts_of(space, contents_of(space, twice)) == PoolCounts(total=2, used=2, free=1)
+    assert counts_of(space, holdings_of(space, twice)) == PoolCounts(total=2, used=2, free=1)
 
 
 @pytest.mark.parametrize(

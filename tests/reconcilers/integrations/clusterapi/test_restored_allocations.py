@@ -25,7 +25,7 @@ from reconcilers.integrations.clusterapi.pools import PoolParts
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
-from reconcilers.integrations.core.contents import SPACE_INDEX
+from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.networkpool.view import Behind, OtherHolders
 from reconcilers.settings import Settings
 from reconcilers.spaces.index import SpaceIndex

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from allocator import AddressRange, Layout, PoolExhausted
 from controller.meta import Key, ObjectMeta
-from reconcilers.integrations.core.contents import Contents, Holding
 from reconcilers.integrations.core.rules import Choice, Refusal, Refused, View, choose
+from reconcilers.promises.holdings import Facts, Holder, Holdings
 from reconcilers.promises.journal import Journal
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -33,16 +33,17 @@ class Pool:
     tried: int = 0
 
     def choose(self, *, in_rows: bool, batch: int = 256) -> Choice[Request]:
-        contents = Contents(Layout.parse("10.0.0.0/29"))
+        holdings = Holdings({"": Layout.parse("10.0.0.0/29")})
         for key, request in self.requests.items():
-            place = (EPOCH + timedelta(seconds=self.ages[key]), key)
+            holder = Holder("Request", key)
+            place = (EPOCH + timedelta(seconds=self.ages[key]), holder)
             row = ("row", request.shown) if in_rows else None
-            contents.put("requests", key, Holding(place=place, row=row))
+            holdings.put(holder, Facts(place=place, row=row))
 
         def take(_: Request) -> AddressRange:
             self.tried += 1
             try:
-                return contents.space.first(1)[0]
+                return holdings.space().first(1)[0]
             except PoolExhausted:
                 raise Refused(*FULL) from None
 
@@ -53,7 +54,7 @@ class Pool:
         return choose(
             Journal({"Request": 0}),
             "Request",
-            View(0, contents, self.requests.get, lambda _: None),
+            View(0, holdings, self.requests.get, lambda _: None),
             to_blocks=lambda addresses: addresses,
             to_addresses=lambda blocks: blocks,
             also_held=(),

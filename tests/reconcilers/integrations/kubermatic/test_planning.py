@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocator import AddressRange, InvalidPool
+from allocator import AddressRange, InvalidPool, Space
 from controller.meta import ObjectMeta
 from reconcilers.integrations.kubermatic.api import (
     PREFIX,
@@ -20,6 +20,7 @@ from reconcilers.integrations.kubermatic.api import (
     Datacenter,
     IPAMAllocation,
 )
+from reconcilers.integrations.kubermatic.facts import holdings_of
 from reconcilers.integrations.kubermatic.planning import POOL_EXHAUSTED, Content, Plan, plan
 from reconcilers.integrations.kubermatic.spaces import space_of
 
@@ -51,8 +52,11 @@ def _plan(
     datacenter: Datacenter, allocations: Sequence[IPAMAllocation], clusters: Iterable[str]
 ) -> Plan:
     by_namespace = {one.metadata.namespace: one for one in allocations}
-    content = Content(POOL, DC, space_of(datacenter), allocations, {}, by_namespace.get)
-    return plan(content, [_cluster(name) for name in clusters], ROOM)
+    space = space_of(datacenter)
+    served = {cluster.namespace: cluster for cluster in map(_cluster, clusters)}
+    holdings = holdings_of(POOL, {DC: space}, allocations, served.get, served)
+    content = Content(POOL, DC, space, allocations, holdings, {}, by_namespace.get)
+    return plan(content, served.values(), ROOM)
 
 
 def _numbers(found: Iterable[AddressRange]) -> list[int]:
@@ -228,3 +232,50 @@ def test_a_huge_pool_of_prefixes_is_planned_without_walking_through_it() -> None
 def test_settings_that_cannot_be_served_are_named(datacenter: Datacenter) -> None:
     with pytest.raises(InvalidPool):
         space_of(datacenter)
+
+
+@pytest.mark.parametrize(
+    "datacenter",
+    [
+        Datacenter(RANGE, "10.0.0.0/30", allocationRange=2),
+        Datacenter(PREFIX, "10.0.0.0/30", allocationPrefix=31),
+    ],
+    ids=["range", "prefix"],
+)
+def test_clusters_that_wait_for_a_full_datacenter_cost_one_attempt_and_all_hear_why(
+    datacenter: Datacenter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, attempts = Space.first, []
+
+    def noting(space: Space, count: int) -> tuple[AddressRange, ...]:
+        attempts.append(count)
+        return first(space, count)
+
+    monkeypatch.setattr(Space, "first", noting)
+    names = [f"c{number:04}" for number in range(1_000)]
+    made = _plan(datacenter, [], names)
+    assert len(attempts) == 2 + 1
+    assert [grant.cluster.metadata.name for grant in made.grants] == names[:2]
+    problems = [made.by_cluster[_cluster(name).metadata.key] for name in names[2:]]
+    assert {problem.reason for problem in problems if problem is not None} == {POOL_EXHAUSTED}
+
+
+def test_a_cluster_that_lacks_less_than_others_gets_it_when_they_cannot_be_served() -> None:
+    datacenter = Datacenter(RANGE, "10.0.0.0/29", allocationRange=4)
+    mine = _allocation("z", type=RANGE, addresses=("10.0.0.0-10.0.0.2",))
+    other = _allocation("other", type=RANGE, addresses=("10.0.0.3-10.0.0.6",))
+    made = _plan(datacenter, [mine, other], ["a", "b", "z"])
+    assert [grant.cluster.metadata.name for grant in made.grants] == ["z"]
+    assert [grant.ranges[0].text for grant in made.grants] == ["10.0.0.7/32"]
+
+
+def test_a_cluster_that_needs_too_many_parts_does_not_stand_for_the_others_of_its_row() -> None:
+    """Free addresses that are in too many parts for one may lie together for the next one."""
+    datacenter = Datacenter(RANGE, "10.0.0.0/22", allocationRange=201)
+    every_second = tuple(f"10.0.{number >> 7}.{(number & 127) * 2}" for number in range(201))
+    other = _allocation("other", type=RANGE, addresses=every_second)
+    made = _plan(datacenter, [other], ["a", "b"])
+    assert [grant.cluster.metadata.name for grant in made.grants] == ["b"]
+    refused = made.by_cluster[_cluster("a").metadata.key]
+    assert refused is not None
+    assert "more than 200" in refused.message

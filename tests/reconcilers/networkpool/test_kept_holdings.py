@@ -8,20 +8,23 @@ import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocator import Layout
+from allocator import AddressRange, Layout
 from controller.cache import Cache
 from controller.codec import Deleted, Modified, Unreadable
 from controller.meta import Version
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, pool_index
 from reconcilers.api.resources import IP_ALLOCATION
-from reconcilers.networkpool.contents import Contents, KeptContents, differences
+from reconcilers.networkpool.facts import allocation_facts, holder_of
+from reconcilers.networkpool.protocol import blockers
+from reconcilers.networkpool.view import keep_holdings
+from reconcilers.promises.holdings import Holder, Holdings, differences
 from reconcilers.settings import PoolSettings
 from tests.clock import VirtualClock
 from tests.reconcilers import make
 from tests.reconcilers.checked import Differences
 from tests.reconcilers.lab import Lab
 
-LAYOUT = Layout.parse("10.40.0.0/26")
+LAYOUTS = {"IPv4": Layout.parse("10.40.0.0/26")}
 OURS = "butler-ipam"
 NAMES = st.sampled_from("abcde")
 POOLS = st.sampled_from(["lab", "lab", "lab", "other"])
@@ -52,14 +55,14 @@ def _objects(draw: st.DrawFn, name: str) -> dict[str, Any]:
 
 
 class _PoolCaches:
-    """A cache with everything that can happen to one, and the contents kept of it."""
+    """A cache with everything that can happen to one, and the holdings kept of it."""
 
     def __init__(self, data: st.DataObject) -> None:
         self.data = data
         self.revision = 10
         self.cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
         self.reported: Differences = []
-        self.kept = KeptContents(
+        self.kept = keep_holdings(
             self.cache, OURS, VirtualClock(), 0.0, lambda *found: self.reported.append(found)
         )
         self.cache.replace([], self.revision)
@@ -106,13 +109,17 @@ class _PoolCaches:
         return [self.object() for _ in range(self.data.draw(st.integers(0, 3)))]
 
     def use(self, pool: str) -> None:
-        """Use the contents, as a pass does."""
+        """Use the holdings, as a pass does."""
         key = make.key(pool)
-        kept = self.kept.contents(key)
-        kept.spaces((LAYOUT,))
-        anew = Contents(self.cache.by_index(POOL_INDEX, str(key)), OURS)
+        kept = self.kept.holdings(key, None)
+        kept.lay_out(LAYOUTS)
+        kept.space("IPv4")
+        kept.other_holder(AddressRange.parse("10.40.0.0", "10.40.0.0"), space="IPv4")
+        anew = Holdings(LAYOUTS)
+        for allocation in self.cache.by_index(POOL_INDEX, str(key)):
+            anew.put(holder_of(allocation), allocation_facts(allocation, OURS))
         assert differences(kept, anew) == []
-        assert kept.state((LAYOUT,)) == anew.state((LAYOUT,))
+        assert kept.state() == anew.state(kept.derived)
 
 
 def _at(one: IPAllocation, revision: int) -> Any:
@@ -122,7 +129,7 @@ def _at(one: IPAllocation, revision: int) -> Any:
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
 @pytest.mark.slow
-def test_kept_contents_never_differ_from_those_read_anew(data: st.DataObject) -> None:
+def test_kept_holdings_never_differ_from_those_read_anew(data: st.DataObject) -> None:
     caches = _PoolCaches(data)
     happens = [
         *(caches.event, caches.event, caches.event, caches.own_write, caches.deletion),
@@ -137,6 +144,10 @@ def test_kept_contents_never_differ_from_those_read_anew(data: st.DataObject) ->
     assert caches.reported == []
 
 
+A, B = (Holder("IPAllocation", make.key(name)) for name in "ab")
+HELD = Holder("IPAllocation", make.key("held"))
+
+
 def _lab(check: float = 600.0) -> Lab:
     lab = Lab()
     lab.settings = replace(lab.settings, pool=PoolSettings(contents_check=check))
@@ -146,15 +157,15 @@ def _lab(check: float = 600.0) -> Lab:
     return lab
 
 
-async def test_contents_that_are_wrong_are_reported_and_replaced(
+async def test_holdings_that_are_wrong_are_reported_and_replaced(
     contents_differences: Differences,
 ) -> None:
     lab = _lab()
     await lab.pool()
     reader = lab.pools._reader
     assert reader._kept is not None
-    kept = reader._kept._pools[make.key("lab")].contents
-    kept.remove(make.key("held"))
+    kept = reader._kept._pools[make.key("lab")].holdings
+    kept.remove(HELD)
     lab.server.add("ipallocations", make.allocation("a"))
     with structlog.testing.capture_logs() as logs:
         await lab.pool()
@@ -163,7 +174,7 @@ async def test_contents_that_are_wrong_are_reported_and_replaced(
     )
     [wrong] = [line for line in logs if line["log_level"] == "error"]
     assert wrong["event"] == "pool cache inconsistent"
-    assert wrong["parts"] == ["IPAllocation held", "counts", "space"]
+    assert wrong["parts"] == [f"IPAllocation {HELD.key}", "counts", "space"]
     registry = lab.pools._events._metrics._contents
     assert registry.labels("lab", make.NAMESPACE)._value.get() == 1
     assert contents_differences == [(make.key("lab"), wrong["parts"])]
@@ -178,16 +189,16 @@ def test_a_check_is_made_once_per_interval(contents_differences: Differences) ->
         VirtualClock(),
         [],
     )
-    kept = KeptContents(cache, OURS, clock, 600.0, lambda *found: reported.append(found))
+    kept = keep_holdings(cache, OURS, clock, 600.0, lambda *found: reported.append(found))
     kept._check_interval = 600.0
     cache.replace([make.allocation("a")], 2000)
-    kept.contents(make.key("lab")).remove(make.key("a"))
-    assert kept.contents(make.key("lab")).keys == []
+    kept.holdings(make.key("lab"), None).remove(A)
+    assert kept.holdings(make.key("lab"), None).holders == []
     clock._elapsed += 600 * 10**9
-    assert kept.contents(make.key("lab")).keys == [make.key("a")]
+    assert kept.holdings(make.key("lab"), None).holders == [A]
     assert len(reported) == 1
     clock._elapsed += 599 * 10**9
-    kept.contents(make.key("lab"))
+    kept.holdings(make.key("lab"), None)
     assert len(reported) == 1
     assert contents_differences == reported
     contents_differences.clear()
@@ -195,29 +206,31 @@ def test_a_check_is_made_once_per_interval(contents_differences: Differences) ->
 
 def test_after_an_error_all_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
-    kept = KeptContents(cache, OURS, VirtualClock(), 600.0, lambda *_: None)
+    kept = keep_holdings(cache, OURS, VirtualClock(), 600.0, lambda *_: None)
     cache.replace([make.allocation("a")], 2000)
-    kept.contents(make.key("lab"))
+    kept.holdings(make.key("lab"), None)
     cache.replace([make.allocation("a"), make.allocation("b")], 3000)
-    put = Contents.put
+    put = Holdings.put
     with monkeypatch.context() as mp:
-        mp.setattr(Contents, "put", lambda *_: 1 / 0)
+        mp.setattr(Holdings, "put", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            kept.contents(make.key("lab"))
-    assert Contents.put is put
-    assert kept.contents(make.key("lab")).keys == [make.key("a"), make.key("b")]
+            kept.holdings(make.key("lab"), None)
+    assert Holdings.put is put
+    assert kept.holdings(make.key("lab"), None).holders == [A, B]
 
 
-def test_a_range_is_held_by_the_allocation_of_that_uid_and_not_by_another_of_its_name() -> None:
+def test_a_deletion_waits_for_a_promise_to_another_object_of_the_name_of_a_holder() -> None:
     held = make.allocation("a", held=("10.40.0.0", "10.40.0.7"))
-    kept = Contents([held])
-    assert kept.holds(make.key("a"), held.metadata.uid)
-    assert not kept.holds(make.key("a"), "another")
+    recreated = make.allocation("a", uid="another")
+    for promised_to, count in ((recreated, 2), (held, 1)):
+        promise = make.promise(promised_to, "10.40.0.8", "10.40.0.15", version="9999")
+        pool = make.pool(status={"assignments": [make.listed(promise)]})
+        assert blockers(pool, make.view(held, position=10)) == count
 
 
-def test_the_contents_of_a_pool_that_is_gone_are_kept_no_longer() -> None:
+def test_the_holdings_of_a_pool_that_is_gone_are_kept_no_longer() -> None:
     cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
-    kept = KeptContents(cache, OURS, VirtualClock(), 600.0, lambda *_: None)
-    kept.contents(make.key("lab"))
+    kept = keep_holdings(cache, OURS, VirtualClock(), 600.0, lambda *_: None)
+    kept.holdings(make.key("lab"), None)
     kept.forget(make.key("lab"))
     assert kept._pools == {}

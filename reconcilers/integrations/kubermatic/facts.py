@@ -1,0 +1,143 @@
+"""What Clusters and their IPAMAllocations mean to an IPAMPool. Pure functions.
+
+A Cluster waits for addresses, and its IPAMAllocation holds them, so both speak of one holder: the
+IPAMAllocation, whether it exists or not. Each datacenter of a pool is a space of that name.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from allocator import InvalidPool
+from allocator.addresses import BITS
+from controller.meta import Key
+from reconcilers.integrations.kubermatic.api import JOURNALS, Cluster, IPAMAllocation, IPAMPool
+from reconcilers.integrations.kubermatic.holdings import held
+from reconcilers.integrations.kubermatic.spaces import DatacenterSpace, space_of
+from reconcilers.promises.holdings import Facts, Holder, Holdings, Layouts
+from reconcilers.promises.journal import PromisedRange
+
+Spaces = Mapping[str, DatacenterSpace]
+"""What a pool hands out, by datacenter."""
+_LAST = datetime.max.replace(tzinfo=UTC)
+"""The place of a Cluster without creation time: behind all others."""
+
+
+class ClusterRow(NamedTuple):
+    """The row of Clusters that ask for the same.
+
+    Args:
+        datacenter: of the Clusters.
+        request: how many blocks they lack; the holder, if what it gets depends on what it has.
+    """
+
+    datacenter: str
+    request: int | Holder
+
+
+def spaces_of(pool: IPAMPool) -> Spaces:
+    """Return what a pool hands out in the datacenters whose settings can be served."""
+    spaces: dict[str, DatacenterSpace] = {}
+    for name, settings in pool.spec.datacenters.items():
+        with suppress(InvalidPool):  # the pass reports it
+            spaces[name] = space_of(settings)
+    return spaces
+
+
+def layouts_of(spaces: Spaces) -> Layouts:
+    """Return the layouts of spaces by their names."""
+    return {name: space.layout for name, space in spaces.items()}
+
+
+def holder_in(namespace: str, pool: str) -> Holder:
+    """Return the holder of a pool's addresses in the namespace of a cluster."""
+    return Holder(JOURNALS.kind, Key(namespace, pool))
+
+
+def is_complete(allocation: IPAMAllocation, datacenter: str, space: DatacenterSpace) -> bool:
+    """Return whether an allocation has all that its cluster should have.
+
+    Args:
+        allocation: of the cluster.
+        datacenter: of the cluster.
+        space: what the pool hands out there.
+    """
+    content = held(allocation.spec)
+    if content.faults or allocation.empty or allocation.spec.dc != datacenter:
+        return False
+    if not space.prefixes:
+        return content.count >= space.wanted
+    return content.prefix_length() == BITS[space.family] - space.shift
+
+
+def asker_facts(
+    holder: Holder,
+    allocation: IPAMAllocation | None,
+    cluster: Cluster | None,
+    spaces: Spaces,
+) -> Facts | None:
+    """Return what a holder has of a pool, and whether its Cluster waits; None without both.
+
+    Args:
+        holder: the holder.
+        allocation: its IPAMAllocation, if there is one.
+        cluster: its Cluster, if it is served.
+        spaces: what the pool hands out.
+    """
+    space = None if cluster is None else spaces.get(cluster.datacenter)
+    if allocation is None and space is None:
+        return None
+    ranges: tuple[PromisedRange, ...] = ()
+    if allocation is not None and allocation.spec.dc in spaces:
+        of = spaces[allocation.spec.dc]
+        blocks = dict.fromkeys(of.blocks(addresses) for addresses in held(allocation.spec).ranges)
+        ranges = tuple(
+            PromisedRange(part, allocation.spec.dc) for part in blocks if part is not None
+        )
+    if cluster is None or space is None:
+        return Facts(ranges)
+    if allocation is not None and is_complete(allocation, cluster.datacenter, space):
+        return Facts(ranges)
+    place = cluster.metadata.creationTimestamp or _LAST, holder
+    request = _request(holder, allocation, cluster, space)
+    return Facts(ranges, place, ClusterRow(cluster.datacenter, request))
+
+
+def _request(
+    holder: Holder, allocation: IPAMAllocation | None, cluster: Cluster, space: DatacenterSpace
+) -> int | Holder:
+    """Return what a Cluster asks for: a number of free blocks, or something of its own."""
+    if allocation is None or allocation.empty:
+        return space.wanted
+    content = held(allocation.spec)
+    if content.faults or space.prefixes or allocation.spec.dc != cluster.datacenter:
+        return holder
+    return space.wanted - content.count
+
+
+def holdings_of(
+    pool: str,
+    spaces: Spaces,
+    allocations: Iterable[IPAMAllocation],
+    cluster_in: Callable[[str], Cluster | None],
+    namespaces: Iterable[str],
+) -> Holdings:
+    """Return the holdings of a pool.
+
+    Args:
+        pool: its name.
+        spaces: what it hands out.
+        allocations: all of the pool.
+        cluster_in: returns the served Cluster whose namespace this is.
+        namespaces: of all served Clusters.
+    """
+    by_key = {allocation.metadata.key: allocation for allocation in allocations}
+    keys = dict.fromkeys([*by_key, *(Key(namespace, pool) for namespace in namespaces)])
+    holdings = Holdings(layouts_of(spaces))
+    for key in keys:
+        holder = Holder(JOURNALS.kind, key)
+        facts = asker_facts(holder, by_key.get(key), cluster_in(key.namespace), spaces)
+        if facts is not None:
+            holdings.put(holder, facts)
+    return holdings

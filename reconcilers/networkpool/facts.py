@@ -1,0 +1,131 @@
+"""What IPAllocations mean to the NetworkPool that they name. Pure functions."""
+
+from collections.abc import Iterable
+
+from controller.cache import Change
+from controller.conditions import find
+from controller.meta import Key
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.ipallocation import ALLOCATED, FAILED, IPAllocation
+from reconcilers.api.resources import IP_ALLOCATION
+from reconcilers.conditions import READY
+from reconcilers.promises.holdings import Facts, Holder, Holdings, Place
+from reconcilers.promises.journal import PromisedRange
+from reconcilers.promises.queue import Row, TenantRow
+from reconcilers.promises.statuswrites import last_foreign_write
+
+KIND = IP_ALLOCATION.kind
+"""The kind of these requests, in journals and as holders."""
+
+
+def waits(allocation: IPAllocation) -> bool:
+    """Return whether an allocation waits for a range, or to be told of the one it holds."""
+    return (
+        names.FINALIZER_ALLOCATION in allocation.metadata.finalizers
+        and not allocation.metadata.terminating
+        and (ranges.held(allocation) is None or allocation.status.phase != ALLOCATED)
+    )
+
+
+def holder_of(allocation: IPAllocation) -> Holder:
+    """Return the holder that an allocation speaks of: itself."""
+    return Holder(KIND, allocation.metadata.key)
+
+
+def place(allocation: IPAllocation) -> Place:
+    """Return the place of an allocation among those that wait: oldest request first."""
+    return allocation.requested_at, holder_of(allocation)
+
+
+def shown_refusal(allocation: IPAllocation) -> tuple[str, str] | None:
+    """Return the reason and the message of the refusal that a status shows, if it shows one."""
+    ready = find(allocation.status.conditions, READY)
+    if allocation.status.phase != FAILED or ready is None or ready.status != "False":
+        return None
+    return ready.reason, ready.message
+
+
+def row(allocation: IPAllocation) -> Row:
+    """Return the row of a request: all that its answer depends on, and the answer that it shows.
+
+    One that asks by address is alone, as the answer names the address that it cannot have; and so
+    is one that holds a range already, as it gets that again.
+    """
+    spec = allocation.spec
+    if spec.is_pinned or ranges.all_held(allocation):
+        return allocation.metadata.key
+    asked = (spec.type, spec.count, spec.prefixLength, spec.ipFamilyPolicy, spec.ipFamilies)
+    return TenantRow(tenant_of(allocation), (asked, shown_refusal(allocation)))
+
+
+def tenant_of(allocation: IPAllocation) -> str:
+    """Return whom a pool must not serve at the cost of others: the namespace of the tenant."""
+    return allocation.spec.tenantClusterRef.key.namespace
+
+
+def allocation_facts(allocation: IPAllocation, ours: str) -> Facts:
+    """Return what an allocation holds of its pool, and whether it waits.
+
+    Each family of the pool is a space.
+
+    Args:
+        allocation: the allocation.
+        ours: our field manager; if it is not known, no status write counts as foreign.
+    """
+    held, is_waiting = ranges.all_held(allocation), waits(allocation)
+    if len(held) > 1:
+        held = tuple(dict.fromkeys(held))
+    return Facts(
+        tuple(PromisedRange(part, ranges.WORDS[part.family]) for part in held),
+        place=place(allocation) if is_waiting else None,
+        row=row(allocation) if is_waiting else None,
+        uid=allocation.metadata.uid,
+        is_in_use=bool(held) and allocation.status.phase == ALLOCATED,
+        foreign=last_foreign_write(allocation.metadata, ours),
+    )
+
+
+def facts_in_pool(pool: Key, allocation: IPAllocation | None, ours: str) -> Facts | None:
+    """Return what an allocation means to a pool; None if it is gone or names another pool.
+
+    Args:
+        pool: the pool.
+        allocation: the allocation.
+        ours: our field manager.
+    """
+    if allocation is None or allocation.pool_key != pool:
+        return None
+    return allocation_facts(allocation, ours)
+
+
+def allocation_holdings(allocations: Iterable[IPAllocation]) -> Holdings:
+    """Return the holdings of the pool that all of these allocations name."""
+    facts = (
+        (holder_of(allocation), allocation_facts(allocation, ours=""))
+        for allocation in allocations
+    )
+    return Holdings(facts=facts)
+
+
+def concerns_pool(change: Change[IPAllocation], ours: str) -> bool:
+    """Return whether a pass over the pool may do something about a change of an allocation.
+
+    Not about labels of one that holds its range, say, or about one that does not wait yet. Every
+    new version of one that waits concerns the pool, as it voids a promise to the one before.
+
+    Args:
+        change: of one allocation.
+        ours: our field manager.
+    """
+    old = None if change.old is None else (change.old.pool_key, allocation_facts(change.old, ours))
+    new = None if change.new is None else (change.new.pool_key, allocation_facts(change.new, ours))
+    if old is not None and new is not None and old != new:
+        return True
+    facts = new or old
+    if facts is None:
+        return False
+    _, either = facts
+    if old is None or new is None:
+        return bool(either.ranges) or either.place is not None or either.foreign is not None
+    return either.place is not None

@@ -1,0 +1,530 @@
+"""What the holders of one pool hold and wait for, kept from pass to pass.
+
+A pass needs all holders of its pool: which ranges are held, which askers wait and in what order.
+To read each object in each pass would make one release cost as much as the pool is large. So what
+each holder means to the pool is kept as `Facts`, and a pass reads only holders that changed.
+
+Several objects may speak of one holder: a claim and its IPAddress, a Cluster and its
+IPAMAllocation. A function of the kind reads all of them and returns the facts of the holder, so a
+range that several of its objects show is one range.
+
+A change of an object notes its holders, nothing else. The next call of `KeptHoldings.holdings`
+reads the noted holders from the caches. So what is kept is never ahead of or behind the caches. An
+error is an error of that pass, and the next pass reads all holders anew. From time to time all
+holders are read anew anyway and compared. A difference is a bug: it is reported, and what was read
+replaces what was kept. Promises are no part of this: they are of the pool that a pass was given.
+
+Thousands may wait for a full pool, most of them for the same. They are kept in rows of equal
+askers, so that a pass need not try each of them (queue.py).
+"""
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import structlog
+
+from allocator import AddressRange, Layout, Space
+from controller.cache import Cache, Change
+from controller.clock import Clock
+from controller.meta import Key
+from reconcilers.promises.journal import PromisedRange
+from reconcilers.promises.queue import Row, Rows, Turns
+from reconcilers.promises.statuswrites import StatusWrite
+from reconcilers.spaces.intervals import Intervals
+
+CHECK_SECONDS = 600.0
+"""Between two checks of what is kept, where no setting says otherwise."""
+_MOST_LOGGED = 20
+_log = structlog.get_logger(__name__)
+
+
+class Holder(NamedTuple):
+    """An identity that uses addresses: a request, whichever objects speak of it.
+
+    Args:
+        kind: the kind of the request.
+        key: namespace and name of the request.
+    """
+
+    kind: str
+    key: Key
+
+
+Place = tuple[datetime, Holder]
+"""A place in the queue: since when an address is requested, and the holder as tie-break."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What one holder means to its pool.
+
+    Args:
+        ranges: the ranges that it holds, each once, in the spaces of the pool.
+        place: its place in the queue; None if it does not wait.
+        row: its row in the queue, equal only for askers with equal answers that show equal
+            refusals; None for a row of its own.
+        uid: of its object, if that has to be known.
+        is_in_use: whether the pool's figures count it as one that is in use.
+        outside: what it holds outside of what the pool may hand out; None for nothing.
+        foreign: the last write of its status by another controller; None if there was none.
+    """
+
+    ranges: tuple[PromisedRange, ...] = ()
+    place: Place | None = None
+    row: Row | None = None
+    uid: str = ""
+    is_in_use: bool = False
+    outside: Hashable | None = None
+    foreign: StatusWrite | None = None
+
+
+NOTHING = Facts()
+Layouts = Mapping[str, Layout]
+"""What a pool may hand out, by the name of each space."""
+NO_LAYOUTS: Layouts = MappingProxyType({})
+
+
+class _Span(NamedTuple):
+    """The numbers of a range."""
+
+    first: int
+    last: int
+
+
+class _RangeIndex:
+    """Which holders have which ranges of one space."""
+
+    def __init__(self) -> None:
+        self.holders: dict[AddressRange, dict[Holder, None]] = {}
+        self._intervals: dict[int, Intervals[_Span]] = {}
+        """By family; the intervals of different ranges."""
+
+    def add(self, addresses: AddressRange, holder: Holder) -> None:
+        """Add a range that a holder has."""
+        holders = self.holders.get(addresses)
+        if holders is None:
+            holders = self.holders[addresses] = {}
+            intervals = self._intervals.setdefault(addresses.family, Intervals())
+            intervals.add(_Span(addresses.first, addresses.last))
+        holders[holder] = None
+
+    def remove(self, addresses: AddressRange, holder: Holder) -> None:
+        """Remove a range that a holder has."""
+        holders = self.holders[addresses]
+        del holders[holder]
+        if not holders:
+            del self.holders[addresses]
+            intervals = self._intervals[addresses.family]
+            intervals.remove(_Span(addresses.first, addresses.last))
+
+    def touching(self, addresses: AddressRange) -> Iterator[Holder]:
+        """Yield the holders of ranges that have some of these addresses."""
+        intervals = self._intervals.get(addresses.family)
+        if intervals is None:
+            return
+        for first, last in intervals.touching(addresses.first, addresses.last):
+            yield from self.holders[AddressRange(first, last, addresses.family)]
+
+
+class Holdings:
+    """The facts of the holders of one pool, and what is made of them.
+
+    What several spaces of a pool may hand out, and which ranges overlap, is worked out when it is
+    first needed, and follows the facts from then on.
+
+    Args:
+        layouts: what the pool may hand out.
+        facts: of all holders.
+    """
+
+    def __init__(
+        self, layouts: Layouts = NO_LAYOUTS, facts: Iterable[tuple[Holder, Facts]] = ()
+    ) -> None:
+        self.layouts: Layouts = layouts
+        self._facts: dict[Holder, Facts] = {}
+        self.queue = Rows[Place]()
+        """The askers that wait; a walk along it ends at the next change."""
+        self.waiting_count = 0
+        """How many askers wait."""
+        self.in_use_count = 0
+        """How many holders the pool's figures count."""
+        self.holder_count = 0
+        """How many holders hold a range."""
+        self.claimed_size = 0
+        """The sizes of all ranges that are held, added up."""
+        self._outside: Counter[Hashable] = Counter()
+        self._foreign: list[tuple[StatusWrite, Holder]] = []
+        self._spaces: dict[str, Space] = {}
+        self._indexes: dict[str, _RangeIndex] = {}
+        for holder, holder_facts in facts:
+            self.put(holder, holder_facts)
+
+    def put(self, holder: Holder, new: Facts) -> None:
+        """Replace the facts of a holder."""
+        old = self._facts.get(holder)
+        if old == new:
+            return
+        if old is not None:
+            self._subtract(holder, old)
+        self._facts[holder] = new
+        if new.ranges:
+            self.holder_count += 1
+            for part in new.ranges:
+                self.claimed_size += part.range.size
+                if part.space in self._spaces:
+                    self._spaces[part.space].hold(part.range)
+                if part.space in self._indexes:
+                    self._indexes[part.space].add(part.range, holder)
+        self.in_use_count += new.is_in_use
+        if new.place is not None:
+            self.queue.add(_row(holder, new), new.place)
+            self.waiting_count += 1
+        if new.outside is not None:
+            self._outside[new.outside] += 1
+        if new.foreign is not None:
+            insort(self._foreign, (new.foreign, holder))
+
+    def remove(self, holder: Holder) -> None:
+        """Forget a holder, if it is known."""
+        old = self._facts.pop(holder, None)
+        if old is not None:
+            self._subtract(holder, old)
+
+    def _subtract(self, holder: Holder, old: Facts) -> None:
+        """Take the facts of a holder out of what is made of all facts."""
+        if old.ranges:
+            self.holder_count -= 1
+            for part in old.ranges:
+                self.claimed_size -= part.range.size
+                if part.space in self._spaces:
+                    self._spaces[part.space].release(part.range)
+                if part.space in self._indexes:
+                    self._indexes[part.space].remove(part.range, holder)
+        self.in_use_count -= old.is_in_use
+        if old.place is not None:
+            self.queue.remove(_row(holder, old), old.place)
+            self.waiting_count -= 1
+        if old.outside is not None:
+            self._outside[old.outside] -= 1
+            if not self._outside[old.outside]:
+                del self._outside[old.outside]
+        if old.foreign is not None:
+            del self._foreign[bisect_left(self._foreign, (old.foreign, holder))]
+
+    def lay_out(self, layouts: Layouts) -> None:
+        """Replace what the pool may hand out; spaces of equal layouts stay."""
+        if layouts == self.layouts:
+            return
+        self._spaces = {
+            name: space
+            for name, space in self._spaces.items()
+            if layouts.get(name) == space.layout
+        }
+        self.layouts = layouts
+
+    def space(self, name: str = "") -> Space:
+        """Return a space of the pool, in which every range is taken that is held."""
+        space = self._spaces.get(name)
+        if space is None:
+            space = self._spaces[name] = Space(self.layouts[name], self._ranges(name))
+        return space
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Give back at the end whatever is taken of any space in this context."""
+        with ExitStack() as trials:
+            for name in self.layouts:
+                trials.enter_context(self.space(name).trial())
+            yield
+
+    def _ranges(self, space: str) -> Iterator[AddressRange]:
+        """Yield the ranges that are held of one space, each as often as it has holders."""
+        for facts in self._facts.values():
+            for part in facts.ranges:
+                if part.space == space:
+                    yield part.range
+
+    def _index(self, space: str) -> _RangeIndex:
+        """Return which holders have which ranges of one space."""
+        index = self._indexes.get(space)
+        if index is None:
+            index = self._indexes[space] = _RangeIndex()
+            for holder, facts in self._facts.items():
+                for part in facts.ranges:
+                    if part.space == space:
+                        index.add(part.range, holder)
+        return index
+
+    def held_ranges(self, space: str = "") -> Collection[AddressRange]:
+        """Return the different ranges that are held of one space."""
+        return self._index(space).holders.keys()
+
+    def ranges_of_others(self, but: Holder, space: str = "") -> list[AddressRange]:
+        """Return the ranges of one space that other holders have.
+
+        Args:
+            but: the holder that does not count.
+            space: the name of the space.
+        """
+        return [
+            part.range
+            for holder, facts in self._facts.items()
+            if holder != but
+            for part in facts.ranges
+            if part.space == space
+        ]
+
+    def other_holder(
+        self, addresses: AddressRange, but: Holder | None = None, space: str = ""
+    ) -> Holder | None:
+        """Return another holder of some of these addresses; None if there is none.
+
+        Args:
+            addresses: of one space.
+            but: the holder that does not count.
+            space: its name.
+        """
+        holders = self._index(space).touching(addresses)
+        return next((holder for holder in holders if holder != but), None)
+
+    def turns(self) -> Turns[Place]:
+        """Return a walk along the askers that wait, the oldest first; it ends at any change."""
+        return Turns(self.queue)
+
+    @property
+    def oldest_wait(self) -> datetime | None:
+        """Since when the oldest asker has waited; None if none waits."""
+        return min((places[0][0] for places in self.queue.values()), default=None)
+
+    @property
+    def outside_count(self) -> int:
+        """How many different things are held outside of what may be handed out."""
+        return len(self._outside)
+
+    @property
+    def holders(self) -> list[Holder]:
+        """All holders that are known, sorted; also those that hold nothing."""
+        return sorted(self._facts)
+
+    def facts(self, holder: Holder) -> Facts:
+        """Return the facts of a holder; NOTHING if it is not known."""
+        return self._facts.get(holder, NOTHING)
+
+    @property
+    def last_foreign_write(self) -> StatusWrite | None:
+        """The last write of a holder's status by another controller; or None."""
+        return self._foreign[-1][0] if self._foreign else None
+
+    @property
+    def derived(self) -> tuple[Collection[str], Collection[str]]:
+        """The spaces that are worked out, and the spaces whose holders are indexed by range."""
+        return tuple(self._spaces), tuple(self._indexes)
+
+    def state(
+        self, derived: tuple[Collection[str], Collection[str]] | None = None
+    ) -> dict[str, Any]:
+        """Return everything, to compare it: the facts of all holders, and what is derived.
+
+        Args:
+            derived: the spaces to include, and those whose indexes to include; None for what is
+                worked out.
+        """
+        spaces, indexed = self.derived if derived is None else derived
+        state: dict[str, Any] = {"facts": self._facts}
+        state["queue"] = self.queue
+        state["writes by others"] = self._foreign
+        state["counts"] = (
+            self.waiting_count,
+            self.in_use_count,
+            self.holder_count,
+            self.claimed_size,
+            self._outside,
+        )
+        state["space"] = {name: self.space(name).state() for name in spaces}
+        state["ranges"] = {name: self._index(name).holders for name in indexed}
+        return state
+
+
+def _row(holder: Holder, facts: Facts) -> Row:
+    """Return the row of a holder that waits."""
+    return holder if facts.row is None else facts.row
+
+
+def differences(kept: Holdings, read: Holdings) -> list[str]:
+    """Return the parts in which what was kept differs from what was read anew.
+
+    They are holders by name, and the names of what is derived.
+    """
+    read.lay_out(kept.layouts)
+    before, after = kept.state(), read.state(kept.derived)
+    parts = [part for part in before if part != "facts" and before[part] != after[part]]
+    if before["facts"] != after["facts"]:
+        holders = {**before["facts"], **after["facts"]}
+        parts += [
+            f"{holder.kind} {holder.key}"
+            for holder in holders
+            if before["facts"].get(holder) != after["facts"].get(holder)
+        ]
+    return sorted(parts)
+
+
+def log_differences(pool: Hashable, parts: Sequence[str]) -> None:
+    """Log that the kept holdings of a pool differ from its objects: a bug."""
+    _log.error("pool cache inconsistent", pool=str(pool), parts=list(parts[:_MOST_LOGGED]))
+
+
+PoolT = TypeVar("PoolT", bound=Hashable)
+OfferT = TypeVar("OfferT")
+
+
+@dataclass(frozen=True, slots=True)
+class Source(Generic[PoolT, OfferT]):
+    """One kind of objects that speak of holders.
+
+    Args:
+        cache: the objects.
+        objects: returns the objects that concern a pool which offers this.
+        pools: returns the pools that an object concerns.
+        holder: returns the holder that an object speaks of to a pool.
+    """
+
+    cache: Cache[Any]
+    objects: Callable[[PoolT, OfferT], Iterable[Any]]
+    pools: Callable[[Any], Iterable[PoolT]]
+    holder: Callable[[Any, PoolT], Holder]
+
+
+def indexed_source(
+    cache: Cache[Any],
+    index: str,
+    pools: Callable[[Any], Iterable[PoolT]],
+    holder: Callable[[Any], Holder],
+) -> Source[PoolT, Any]:
+    """Return the source of a cache with an index of pools.
+
+    Args:
+        cache: the objects.
+        index: the name of the index.
+        pools: returns the pools that an object concerns, as the index does.
+        holder: returns the holder that an object speaks of.
+    """
+
+    def objects(pool: PoolT, _: object) -> Iterable[Any]:
+        return cache.by_index(index, str(pool))
+
+    return Source(cache, objects, pools, lambda state, _: holder(state))
+
+
+@dataclass(slots=True)
+class _Kept(Generic[OfferT]):
+    holdings: Holdings
+    offer: OfferT
+    checked_at: float
+    changed: set[Holder] = field(default_factory=set)
+
+
+class KeptHoldings(Generic[PoolT, OfferT]):
+    """The holdings of pools as caches show them, kept from the first time they are needed.
+
+    Args:
+        sources: all kinds of objects that speak of holders.
+        facts: returns what a holder means to a pool that offers this, as the caches show it; None
+            if no object of the holder concerns the pool.
+        layouts: returns what a pool that offers this may hand out.
+        clock: the time.
+        check_interval: seconds between two checks of what is kept.
+        report: called with the pool and the parts that a check found to differ.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source[PoolT, OfferT]],
+        facts: Callable[[PoolT, Holder, OfferT], Facts | None],
+        layouts: Callable[[OfferT], Layouts],
+        *,
+        clock: Clock,
+        check_interval: float = CHECK_SECONDS,
+        report: Callable[[PoolT, list[str]], None] = log_differences,
+    ) -> None:
+        self._sources = sources
+        self._facts = facts
+        self._layouts = layouts
+        self._clock = clock
+        self._check_interval = check_interval
+        self._report = report
+        self._pools: dict[PoolT, _Kept[OfferT]] = {}
+        for source in sources:
+            source.cache.subscribe(partial(self._note, source))
+
+    def holdings(self, pool: PoolT, offer: OfferT) -> Holdings:
+        """Return the holdings of a pool as the caches show them now.
+
+        They change whenever this is called again, so they are to be used before the next await.
+
+        Args:
+            pool: the pool.
+            offer: what of its spec the facts depend on; with another one all are read anew.
+        """
+        # Taken out until all is up to date: should anything raise, the next call reads all anew.
+        kept = self._pools.pop(pool, None)
+        if kept is None or kept.offer != offer:
+            kept = self._read(pool, offer)
+        for holder in kept.changed:
+            facts = self._facts(pool, holder, offer)
+            if facts is None:
+                kept.holdings.remove(holder)
+            else:
+                kept.holdings.put(holder, facts)
+        kept.changed.clear()
+        kept = self._pools[pool] = self._checked(pool, kept)
+        return kept.holdings
+
+    def forget(self, pool: PoolT) -> None:
+        """Keep the holdings of a pool no longer."""
+        self._pools.pop(pool, None)
+
+    def offers(self) -> Iterable[tuple[PoolT, OfferT]]:
+        """Return the pools whose holdings are kept, with what they offer."""
+        return [(pool, kept.offer) for pool, kept in self._pools.items()]
+
+    def _note(self, source: Source[PoolT, OfferT], change: Change[Any]) -> None:
+        for state in (change.old, change.new):
+            if state is not None:
+                for pool in source.pools(state):
+                    kept = self._pools.get(pool)
+                    if kept is not None:
+                        kept.changed.add(source.holder(state, pool))
+
+    def _read(self, pool: PoolT, offer: OfferT) -> _Kept[OfferT]:
+        """Read all holders of a pool."""
+        holders = {
+            source.holder(state, pool): None
+            for source in self._sources
+            for state in source.objects(pool, offer)
+        }
+        facts = (
+            (holder, holder_facts)
+            for holder in holders
+            if (holder_facts := self._facts(pool, holder, offer)) is not None
+        )
+        holdings = Holdings(self._layouts(offer), facts)
+        return _Kept(holdings, offer, self._clock.monotonic())
+
+    def _checked(self, pool: PoolT, kept: _Kept[OfferT]) -> _Kept[OfferT]:
+        """Return what is kept, or what was read anew if a check is due and finds a difference."""
+        if self._clock.monotonic() - kept.checked_at < self._check_interval:
+            return kept
+        anew = self._read(pool, kept.offer)
+        parts = differences(kept.holdings, anew.holdings)
+        if not parts:
+            kept.checked_at = anew.checked_at
+            return kept
+        self._report(pool, parts)
+        return anew

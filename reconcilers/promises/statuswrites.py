@@ -1,0 +1,52 @@
+"""When another controller last wrote the status of an object, by the managers of its fields."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from controller.meta import TracedMeta
+from reconcilers.api import names
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StatusWrite:
+    """When a controller last wrote a status."""
+
+    at: datetime
+    manager: str
+
+
+def last_foreign_write(meta: TracedMeta, ours: str) -> StatusWrite | None:
+    """Return the last write of an object's status by another controller; None if none wrote it.
+
+    `kubectl` does not count: it is a person's tool, and a single edit is handled by the fence.
+
+    Args:
+        meta: the object's metadata.
+        ours: our field manager; if that is not known, no manager counts as foreign.
+    """
+    writes = [
+        StatusWrite(at, writer.manager)
+        for writer in (meta.managedFields if ours else ())
+        if writer.subresource == "status"
+        and writer.manager != ours
+        and not _is_no_allocator(writer.manager)
+        and (at := _parsed_time(writer.time)) is not None
+    ]
+    return max(writes, default=None)
+
+
+def _is_no_allocator(manager: str) -> bool:
+    """Return whether status writes of a manager do not count as another allocator's.
+
+    They are a person's, by kubectl, and those of the controller that lists what the platform uses.
+    """
+    person = manager == "kubectl" or manager.startswith("kubectl-")
+    return person or manager == names.INFRASTRUCTURE_FIELD_MANAGER
+
+
+def _parsed_time(text: str) -> datetime | None:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return time if time.tzinfo else None
