@@ -34,7 +34,7 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import MAX_ASSIGNMENTS, NetworkPool
 from reconcilers.networkpool.choicewords import describe_choice
 from reconcilers.networkpool.facts import KIND, shown_refusal, tenant_of
-from reconcilers.networkpool.statusjournal import memory, settle_pool
+from reconcilers.networkpool.statusjournal import memory, read_journal, settle_journal
 from reconcilers.networkpool.view import Named, View
 from reconcilers.promises.holdings import Holder
 from reconcilers.promises.journal import Journal, Promise, PromisedRange, ranges_of
@@ -232,6 +232,7 @@ class Decision:
     """What one pass found and chose.
 
     Args:
+        stored: the journal as it was.
         settled: the journal as it was, without promises that are over.
         choice: the new ones.
         layouts: what the pool may hand out of each family, its first one first.
@@ -240,6 +241,7 @@ class Decision:
         named: returns what allocations of other controllers hold, by their names.
     """
 
+    stored: Journal
     settled: Journal
     choice: Choice
     layouts: tuple[Layout, ...]
@@ -279,7 +281,8 @@ def decide(  # noqa: PLR0913 - what was read, and what limits the choice
         named: returns that by name, where allocations may hold it as well.
         limits: which allocations may get a range.
     """
-    settled = settle_pool(pool, view)
+    stored = read_journal(pool)
+    settled = settle_journal(stored, view)
     promised = ranges_of(settled.promises)
     claimed = view.holdings.claimed_size + sum(one.size for one in chain(promised, also_held))
     with taken(view, settled.promises, geometry) as spaces:
@@ -291,14 +294,14 @@ def decide(  # noqa: PLR0913 - what was read, and what limits the choice
         if batch:
             choice = choose(pool, asking, spaces, room, eligibility)
         capacities = tuple(space.capacity() for space in spaces)
-        return Decision(settled, choice, tuple(geometry), capacities, claimed, named)
+        return Decision(stored, settled, choice, tuple(geometry), capacities, claimed, named)
 
 
 def blockers(pool: NetworkPool, view: View) -> int:
     """Return how many allocations hold, or may still come to hold, a range of the pool."""
     promised = {
         (Holder(promise.kind, promise.key), promise.uid)
-        for promise in settle_pool(pool, view).promises
+        for promise in settle_journal(read_journal(pool), view).promises
     }
     only_promised = [
         holder

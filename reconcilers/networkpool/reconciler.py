@@ -56,7 +56,7 @@ from reconcilers.networkpool.protocol import (
     decide,
     with_memory_kept,
 )
-from reconcilers.networkpool.statusjournal import memory, read_journal, settle_pool
+from reconcilers.networkpool.statusjournal import memory, read_journal, settle_journal
 from reconcilers.networkpool.view import (
     Behind,
     ListUnderWay,
@@ -67,7 +67,7 @@ from reconcilers.networkpool.view import (
 )
 from reconcilers.networkpool.waitlog import WaitLog
 from reconcilers.promises.due import RETRY
-from reconcilers.promises.journal import Promise
+from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Kept, PoolMemory, void_refused
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.shares import Eligibility, Limits
@@ -241,8 +241,8 @@ class NetworkPoolReconciler:
         batch = 0 if closed is not None else self._settings.batch
         limits = self._limits(pool, view)
         decision = decide(pool, view, geometry, batch, held, named, limits=limits)
-        pool = await self._write_pool(pool, view, decision, closed)
-        written, kept = await self._write_promised(pool, view, decision)
+        pool, journal = await self._write_pool(pool, view, decision, closed)
+        written, kept = await self._write_promised(pool, journal, view, decision)
         refusals = new_refusals(decision.choice.refusals)
         refused = await self._writer.refuse(refusals, self._clock.now())
         self._events.allocations.served(pool, written, refusals, refused)
@@ -251,12 +251,15 @@ class NetworkPoolReconciler:
 
     async def _write_pool(
         self, pool: NetworkPool, view: View, decision: Decision, closed: Finding | None
-    ) -> NetworkPool:
+    ) -> tuple[NetworkPool, Journal]:
         """Write the pool's status if there are promises to make, refusals to back, or changes.
 
         A refusal is written only after a write of the pool succeeded in the same pass, so that a
         replica with an old view of the pool cannot refuse what another one granted. An unchanged
         status makes no new version, but its precondition is checked all the same.
+
+        Returns:
+            The pool as it was written last, and its journal.
         """
         overlapping = self._spaces.finding(layout_offers(pool, decision.layouts))
         wanted = status.served(pool, view, decision, self._clock.now(), overlapping, closed)
@@ -266,7 +269,7 @@ class NetworkPoolReconciler:
             or status.differs(pool.status, wanted)
             or self._should_drop_settled(pool, decision)
         ):
-            return pool
+            return pool, decision.stored
         if decision.choice.grants:
             promises = [grant.promise for grant in decision.choice.grants]
             self._memory_of(pool).due.add_own(promises, self._clock.monotonic())
@@ -274,7 +277,7 @@ class NetworkPoolReconciler:
         self._events.capacity.status_written(pool, written)
         self._events.allocations.foreign_manager(pool, written)
         self._events.allocations.overlapping(pool, written)
-        return written
+        return written, decision.journal
 
     def _memory_of(self, pool: NetworkPool) -> PoolMemory:
         settings, now = self._settings, self._clock.monotonic()
@@ -308,13 +311,13 @@ class NetworkPoolReconciler:
         return dropped > 0 and quiet >= self._settings.quiet_period
 
     async def _write_promised(
-        self, pool: NetworkPool, view: View, decision: Decision
+        self, pool: NetworkPool, journal: Journal, view: View, decision: Decision
     ) -> tuple[list[Written], list[Kept[IPAllocation]]]:
         """Write the new promises to their allocations, and those earlier ones that are due."""
         fresh = [Promised(grant.promise, grant.allocation) for grant in decision.choice.grants]
         new = {grant.promise.identity for grant in decision.choice.grants}
         earlier = [promise for promise in decision.settled.promises if promise.identity not in new]
-        due = self._due_promises(pool, view, earlier)
+        due = self._due_promises(pool, journal, view, earlier)
         return await self._keep(pool, [*due, *fresh])
 
     async def _keep(
@@ -339,11 +342,18 @@ class NetworkPoolReconciler:
         return [write.result for write in written]
 
     def _due_promises(
-        self, pool: NetworkPool, view: View, still_open: Sequence[Promise]
+        self, pool: NetworkPool, journal: Journal, view: View, still_open: Sequence[Promise]
     ) -> list[Promised]:
-        """Return the open promises that are due, with their allocations."""
+        """Return the open promises that are due, with their allocations.
+
+        Args:
+            pool: the pool.
+            journal: as the pool has it.
+            view: its allocations.
+            still_open: the promises of the journal that are not over.
+        """
         identities = {promise.identity for promise in still_open}
-        due = self._memory_of(pool).due.due(read_journal(pool).promises, self._clock.monotonic())
+        due = self._memory_of(pool).due.due(journal.promises, self._clock.monotonic())
         return [
             promised
             for promise in due
@@ -451,7 +461,9 @@ class NetworkPoolReconciler:
         wanted = status.deleting(pool, count, self._clock.now(), others)
         if status.differs(pool.status, wanted):
             pool = await self._client.patch_status(NETWORK_POOL, pool, wanted)
-        due = self._due_promises(pool, view, settle_pool(pool, view).promises)
+        journal = read_journal(pool)
+        still_open = settle_journal(journal, view).promises
+        due = self._due_promises(pool, journal, view, still_open)
         await self._keep(pool, due)
         return Blocked("Deleting", self._settings.requeue_deleting)
 

@@ -46,7 +46,12 @@ def _promises(pool: NetworkPool) -> Iterator[Promise]:
 
 def settle_pool(pool: NetworkPool, view: View) -> Journal:
     """Return the journal of a pool without the promises that are over, as the view shows."""
-    return settle(read_journal(pool), KIND, view)
+    return settle_journal(read_journal(pool), view)
+
+
+def settle_journal(journal: Journal, view: View) -> Journal:
+    """Return a journal without the promises that are over, as the view shows."""
+    return settle(journal, KIND, view)
 
 
 def render_journal(journal: Journal) -> dict[str, Any]:

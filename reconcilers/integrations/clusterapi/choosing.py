@@ -26,6 +26,7 @@ from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.clusterapi.statuses import shows
 from reconcilers.integrations.core.rules import Choice, Refusal, Refused, View, choose
 from reconcilers.networkpool.view import UnreadableObject
+from reconcilers.promises.journal import Journal
 from reconcilers.promises.settling import settle
 from reconcilers.promises.shares import NO_LIMITS, Limits
 
@@ -55,6 +56,7 @@ class Chooser:
         caches: the caches, for what stops a claim.
         kind: of the pool.
         pool: as it was read.
+        journal: of the pool.
         space: what it may hand out.
         view: its claims and IPAddresses.
         restored: the claims that may still get an IPAddress from a restore; None for none.
@@ -65,6 +67,7 @@ class Chooser:
     caches: ClaimCaches
     kind: Resource[Any]
     pool: Any
+    journal: Journal
     space: PoolSpace
     view: View[IPAddressClaim]
     restored: RestoredClaims | None = None
@@ -81,14 +84,15 @@ class Chooser:
             batch: the most to serve at once.
             refuse_each: include the refusals of claims that show them already.
         """
-        journal = JOURNALS.read(self.pool.metadata)
         promised = [
             blocks_of(self.space, part.range)
-            for promise in settle(journal, JOURNALS.kind, self.view, self.view.effects).promises
+            for promise in settle(
+                self.journal, JOURNALS.kind, self.view, self.view.effects
+            ).promises
             for part in promise.ranges
         ]
         return choose(
-            journal,
+            self.journal,
             JOURNALS.kind,
             self.view,
             to_blocks=partial(blocks_of, self.space),

@@ -113,7 +113,7 @@ class NetworkPoolClaims(PoolReconciler):
         """
         if not is_paused(pool.metadata.annotations):
             with suppress(InvalidPool):  # its own pass reports that, and needs no journal for it
-                pool, _ = await self._with_memory(pool, self.geometry(pool))
+                pool, *_ = await self._with_memory(pool, self.geometry(pool))
         unwritten = await self._refuse_all(pool, why)
         return SETTLED if unwritten is None else Again(unwritten)
 
@@ -150,8 +150,12 @@ class NetworkPoolClaims(PoolReconciler):
     async def _write_status(self, pool: Any, space: PoolSpace) -> None:
         """Leave the status to its own reconciler."""
 
-    def held(self, pool: NetworkPool) -> Sequence[AddressRange]:
+    def held(self, pool: NetworkPool, journal: Journal) -> Sequence[AddressRange]:
         """Return what claims and IPAddresses hold of a pool, or are promised.
+
+        Args:
+            pool: the pool.
+            journal: its journal of claims.
 
         Raises:
             Behind: the caches have not read far enough, or the journal was lost: what it promised
@@ -159,7 +163,6 @@ class NetworkPoolClaims(PoolReconciler):
             UnreadableHolders: claims or IPAddresses that may be the pool's cannot be decoded.
         """
         claims, space = self._parts.caches.claims, self.geometry(pool)
-        journal = JOURNALS.read(pool.metadata)
         revision = journal.revisions.get(JOURNALS.kind)
         if revision is None and not is_paused(pool.metadata.annotations):
             raise Behind(UNKNOWN_RETRY, "the pass over its claims has not fenced it yet")
@@ -222,19 +225,23 @@ class ClaimHolders(OtherHolders):
 
     @override
     def held(self, pool: NetworkPool) -> Sequence[AddressRange]:
-        self._check_known(pool)
+        journal = self._check_known(pool)
         if self.pools is None:
             return [*dict.fromkeys(holding.range for holding in promised_ranges(pool))]
-        return self.pools.held(pool)
+        return self.pools.held(pool, journal)
 
-    def _check_known(self, pool: NetworkPool) -> None:
-        """Raise Behind while it is not known whether claims are served, or were until just now."""
+    def _check_known(self, pool: NetworkPool) -> Journal:
+        """Return the pool's journal of claims, if it is known whether claims are served.
+
+        Raises:
+            Behind: that is not known, or claims were served until just now.
+        """
         if not self.known:
             raise Behind(UNKNOWN_RETRY, "what claims hold of it is not known")
         key, journal = pool.metadata.key, JOURNALS.read(pool.metadata)
         if self.pools is not None or JOURNALS.kind not in journal.revisions:
             self._journals.pop(key, None)
-            return
+            return journal
         now = self._clock.monotonic()
         seen, since = self._journals.get(key, (journal, now))
         since = since if seen == journal else now
@@ -245,6 +252,7 @@ class ClaimHolders(OtherHolders):
                 f" believed once the journal has not changed for {ABSENCE_SECONDS:.0f} s"
             )
             raise Behind(UNKNOWN_RETRY, reason)
+        return journal
 
     @override
     def named(self, pool: NetworkPool) -> Sequence[HeldRange]:

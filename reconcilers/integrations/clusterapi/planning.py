@@ -23,6 +23,7 @@ from reconcilers.integrations.clusterapi.api import (
     ADDRESS_ALLOCATED,
     CLAIM_FINALIZER,
     GROUP,
+    JOURNALS,
     POOL_NOT_READY,
     AddressSpec,
     ClaimStatus,
@@ -114,14 +115,14 @@ class Plan:
         except Unreadable as unreadable:
             self._refuse_all(pool, str(unreadable), reasons)
             return
-        closed = ""
+        closed, journal = "", JOURNALS.read(pool.pool.metadata)
         if pool.kind == NETWORK_POOL:
             closed = describe_refused_namespace(pool.pool.metadata.namespace, self.namespaces)
         current: PoolContents | None = pool
         while current is not None and current.space is not None and current.holdings is not None:
             view = View(0, current.holdings, self.caches.claims.get, self.caches.addresses.get)
             chooser = Chooser(
-                self.caches, pool.kind, pool.pool, current.space, view, closed=closed
+                self.caches, pool.kind, pool.pool, journal, current.space, view, closed=closed
             )
             choice = chooser.choose(also_held, MOST_RANGES, refuse_each=True)
             for refusal in choice.refusals:

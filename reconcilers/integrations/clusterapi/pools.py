@@ -152,8 +152,8 @@ class PoolReconciler(JournalReconciler[Any]):
         if is_paused(pool.metadata.annotations):
             await self._write_status(pool, space)
             return SETTLED
-        pool, view = await self._with_memory(pool, space)
-        return await self._serve(pool, space, view)
+        pool, journal, view = await self._with_memory(pool, space)
+        return await self._serve(pool, journal, space, view)
 
     async def _refuse_all(self, pool: Any, why: str) -> float | None:
         """Write on each claim that waits for a pool why the pool serves no claim.
@@ -195,7 +195,7 @@ class PoolReconciler(JournalReconciler[Any]):
             return await add_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)
 
     @override
-    async def _write_journal(self, pool: Any, journal: Journal) -> Any:
+    async def _write_journal(self, pool: Any, journal: Journal) -> tuple[Any, Journal]:
         with _writing_pool():
             return await super()._write_journal(pool, journal)
 
@@ -209,21 +209,22 @@ class PoolReconciler(JournalReconciler[Any]):
         with _writing_pool():
             await self._parts.statuses.served(self.kind, pool, space, holdings)
 
-    async def _with_memory(self, pool: Any, space: PoolSpace) -> tuple[Any, View[IPAddressClaim]]:
-        """Return the pool with a memory, and a view that has read as far as that."""
+    async def _with_memory(
+        self, pool: Any, space: PoolSpace
+    ) -> tuple[Any, Journal, View[IPAddressClaim]]:
+        """Return the pool with a memory, its journal, and a view that has read as far as that."""
         key, reader = pool.metadata.key, self._parts.reader
         journal = JOURNALS.read(pool.metadata)
         if JOURNALS.kind in journal.revisions:
             view = await reader.at_least(self.kind, key, space, journal)
             if has_read(view, journal):
-                return pool, view
+                return pool, journal, view
             # A LIST has not got there: a number is of another cluster, or of a lost history.
-        pool = await self._fence(pool)
-        journal = JOURNALS.read(pool.metadata)
-        return pool, await reader.at_least(self.kind, key, space, journal)
+        pool, journal = await self._fence(pool)
+        return pool, journal, await reader.at_least(self.kind, key, space, journal)
 
     @override
-    async def _write_fence(self, pool: Any) -> Any:
+    async def _write_fence(self, pool: Any) -> tuple[Any, Journal]:
         """Void whatever was promised before the pool was read, then give it a memory.
 
         A promise is to one version of a claim. Every claim that could still be written by such a
@@ -241,23 +242,37 @@ class PoolReconciler(JournalReconciler[Any]):
         journal = JOURNALS.with_revision(highest_revision(claims), (), highest_revision(addresses))
         return await self._write_journal(pool, journal)
 
-    async def _serve(self, pool: Any, space: PoolSpace, view: View[IPAddressClaim]) -> Outcome:
+    async def _serve(
+        self, pool: Any, journal: Journal, space: PoolSpace, view: View[IPAddressClaim]
+    ) -> Outcome:
         """Write promises to the pool, then addresses and refusals to claims, then the status."""
         also_held = await self.also_held(pool, space)
         view = self._parts.reader.renewed(view, self.kind, pool.metadata.key, space)
         restored = self._parts.restored
         closed, limits = self.why_closed(pool), self._limits(pool)
         chooser = Chooser(
-            self._parts.caches, self.kind, pool, space, view, restored, closed, limits
+            self._parts.caches,
+            self.kind,
+            pool,
+            journal,
+            space,
+            view,
+            restored,
+            closed,
+            limits,
         )
         choice = chooser.choose(also_held, self._parts.settings.batch)
         promised = [grant.promise for grant in choice.grants]
-        pool = await self._promise(pool, choice.journal, promised, choice.settled)
+        pool, journal = await self._promise(
+            pool, journal, choice.journal, promised, choice.settled
+        )
         kept = await self._keep(pool, space, view, choice)
         unwritten = await self._parts.granting.refuse(choice.refusals, pool, self.kind)
         leftover = await self._parts.leftovers.collect(self.kind, view, choice)
         await self._write_status(pool, space)
-        outcome = self._next(pool, choice.settled, kept, more=choice.more, later=unwritten)
+        outcome = self._next(
+            pool, journal, choice.settled, kept, more=choice.more, later=unwritten
+        )
         later = restored.seconds_until_next(space_name(self.kind, pool.metadata.key))
         return _sooner(_sooner(outcome, leftover), later)
 
@@ -313,8 +328,9 @@ class PoolReconciler(JournalReconciler[Any]):
         if not count:
             claims = await reader.claims(self.kind, key)
             idle = [claim for claim in claims if waits(claim)]
-            open_to = {promise.uid for promise in JOURNALS.read(pool.metadata).promises}
-            known = JOURNALS.revision(pool.metadata) is not None
+            journal = JOURNALS.read(pool.metadata)
+            open_to = {promise.uid for promise in journal.promises}
+            known = JOURNALS.kind in journal.revisions
             risky = [one for one in idle if not known or one.metadata.uid in open_to]
             await self._parts.granting.void(risky, space_name(self.kind, key))
             count = await reader.count_live(self.kind, key) if risky else 0

@@ -169,11 +169,15 @@ class JournalReconciler(ABC, Generic[PoolT]):
         self._forget(key)
 
     @abstractmethod
-    async def _write_fence(self, pool: PoolT) -> PoolT:
-        """Void whatever was promised before the pool was read, then give it a memory."""
+    async def _write_fence(self, pool: PoolT) -> tuple[PoolT, Journal]:
+        """Void whatever was promised before the pool was read, then give it a memory.
 
-    async def _fence(self, pool: PoolT) -> PoolT:
-        """Fence a pool, unless its journal was not stored a while ago.
+        Returns:
+            The pool as it was written, and its journal.
+        """
+
+    async def _fence(self, pool: PoolT) -> tuple[PoolT, Journal]:
+        """Fence a pool, unless its journal was not stored a while ago; see `_write_fence`.
 
         A fence writes every request that waits, and each of these writes calls for a pass. If the
         journal is not stored, that would never end.
@@ -188,8 +192,8 @@ class JournalReconciler(ABC, Generic[PoolT]):
             raise Behind(wait, NOT_STORED)
         return await self._write_fence(pool)
 
-    async def _write_journal(self, pool: PoolT, journal: Journal) -> PoolT:
-        """Write the journal with the version of `pool` as precondition; return the new version.
+    async def _write_journal(self, pool: PoolT, journal: Journal) -> tuple[PoolT, Journal]:
+        """Write the journal with the version of `pool` as precondition; return both as stored.
 
         Raises:
             Behind: the server stored the pool without it, so no other replica would know of it.
@@ -203,7 +207,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
             self._not_stored_until[key] = self._clock.monotonic() + resync
             raise Behind(resync, NOT_STORED)
         self._not_stored_until.pop(key, None)
-        return written
+        return written, journal
 
     def _memory_of(self, pool: PoolT) -> PoolMemory:
         settings, now = self._settings, self._clock.monotonic()
@@ -226,8 +230,13 @@ class JournalReconciler(ABC, Generic[PoolT]):
         return Limits(eligibility, tenant_of)
 
     async def _promise(
-        self, pool: PoolT, journal: Journal, added: Sequence[Promise], settled: Journal
-    ) -> PoolT:
+        self,
+        pool: PoolT,
+        stored: Journal,
+        journal: Journal,
+        added: Sequence[Promise],
+        settled: Journal,
+    ) -> tuple[PoolT, Journal]:
         """Write the journal if something is promised, or settled promises are to be dropped.
 
         Those are dropped by a write of their own only once nothing was promised for a quiet while;
@@ -235,18 +244,22 @@ class JournalReconciler(ABC, Generic[PoolT]):
 
         Args:
             pool: at the version that the choice was made for.
+            stored: its journal.
             journal: to be written.
             added: those of its promises that are new.
             settled: the journal as it was, without what is settled.
+
+        Returns:
+            The pool as it was written last, and its journal.
         """
         due, now = self._memory_of(pool).due, self._clock.monotonic()
         if added:
             due.add_own(added, now)
             return await self._write_journal(pool, journal)
-        dropped = len(self._journals.read(pool.metadata).promises) - len(settled.promises)
+        dropped = len(stored.promises) - len(settled.promises)
         if dropped > 0 and now - due.promised_at >= self._settings.quiet_period:
             return await self._write_journal(pool, journal)
-        return pool
+        return pool, stored
 
     def _earlier(
         self, pool: PoolT, journal: Journal, fresh: Iterable[Promise]
@@ -265,6 +278,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
     def _next(
         self,
         pool: PoolT,
+        stored: Journal,
         settled: Journal,
         kept: Sequence[Kept[Any]],
         *,
@@ -275,6 +289,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
 
         Args:
             pool: as it was written last.
+            stored: its journal.
             settled: the journal as it was, without what is settled.
             kept: what became of the promises that this pass wrote.
             more: whether a full batch left others for the next pass.
@@ -287,7 +302,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
             return Again(RETRY)
         memory, now = self._memory_of(pool), self._clock.monotonic()
         waits = [memory.shares.next_in(now), later]
-        if self._journals.read(pool.metadata).promises:
+        if stored.promises:
             waits += [self._settings.quiet_period, memory.due.next_in(settled.promises, now)]
         wait = min((seconds for seconds in waits if seconds is not None), default=None)
         return SETTLED if wait is None else Again(wait)

@@ -71,6 +71,7 @@ class Decided:
     """What a pass decided about all datacenters of a pool.
 
     Args:
+        stored: the journal as it was.
         journal: the journal as it was, without what is settled.
         room: how many ranges may still be promised.
         plans: the plan of each datacenter that can be served.
@@ -79,6 +80,7 @@ class Decided:
         eligibility: which allocations may be promised something.
     """
 
+    stored: Journal
     journal: Journal
     room: int
     plans: dict[str, Plan] = field(default_factory=dict)

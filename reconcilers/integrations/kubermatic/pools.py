@@ -130,15 +130,15 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
 
     @override
     async def _pass(self, pool: IPAMPool) -> Outcome:
-        revision = JOURNALS.revision(pool.metadata)
+        journal = JOURNALS.read(pool.metadata)
+        revision = journal.revisions.get(JOURNALS.kind)
         view = await self._reader.at_least(pool.metadata.name, revision or 0)
-        decided = self._decide(pool, view)
+        decided = self._decide(pool, journal, view)
         if needs_fence(revision, view.position, wanted=bool(decided.grants)):
-            pool = await self._fence(pool)
-            view = await self._reader.at_least(
-                pool.metadata.name, JOURNALS.revision(pool.metadata) or 0
-            )
-            decided = self._decide(pool, view)
+            pool, journal = await self._fence(pool)
+            revision = journal.revisions[JOURNALS.kind]
+            view = await self._reader.at_least(pool.metadata.name, revision)
+            decided = self._decide(pool, journal, view)
         return await self._serve(pool, view, decided)
 
     @override
@@ -165,7 +165,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         self._reports.record_pool(pool, [problem])
 
     @override
-    async def _write_fence(self, pool: IPAMPool) -> IPAMPool:
+    async def _write_fence(self, pool: IPAMPool) -> tuple[IPAMPool, Journal]:
         """Void whatever was promised before the pool was read, then give it a memory.
 
         All allocations are written once: what is complete now may have lacked something when
@@ -181,13 +181,17 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         return await self._write_journal(pool, JOURNALS.with_revision(revision))
 
     def _decide(
-        self, pool: IPAMPool, view: View, without: Collection[Key] = frozenset()
+        self,
+        pool: IPAMPool,
+        stored: Journal,
+        view: View,
+        without: Collection[Key] = frozenset(),
     ) -> Decided:
         """Decide about all datacenters of a pool; nothing is for the clusters `without`."""
-        journal = settle(JOURNALS.read(pool.metadata), JOURNALS.kind, view)
+        journal = settle(stored, JOURNALS.kind, view)
         room = min(self._settings.batch, MOST_RANGES - journal.range_count)
         eligibility = self._limits(pool).eligibility(journal.promises)
-        decided = Decided(journal, room, eligibility=eligibility)
+        decided = Decided(stored, journal, room, eligibility=eligibility)
         holdings = self._kept.holdings(pool.metadata.name, spaces_of(pool), view)
         if not pool.spec.datacenters:
             decided.problems.append(Problem(INVALID_POOL, NO_DATACENTERS))
@@ -253,13 +257,13 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         fresh: list[Granted] = [(promise_of(grant, one), one) for grant, one in granted]
         added = [promise for promise, _ in fresh]
         journal = decided.journal.with_promises(added)
-        pool = await self._promise(pool, journal, added, decided.journal)
+        pool, stored = await self._promise(pool, decided.stored, journal, added, decided.journal)
         kept = await self._keep(pool, view, journal, fresh)
         await self._allocations.repair(self._complete(pool, view, journal), pool)
         self._report(pool, view, decided, [*_unmade(failed), *self._refused(kept)])
         if self._defer_refused(pool, failed):
             return Again(RETRY)
-        return self._next(pool, decided.journal, kept, more=decided.more)
+        return self._next(pool, stored, decided.journal, kept, more=decided.more)
 
     def _defer_refused(
         self, pool: IPAMPool, failed: Sequence[tuple[Grant, ControllerError]]
@@ -315,12 +319,12 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
                 break
             failed += refused
             unmade = {grant.cluster.metadata.key for grant, _ in failed}
-            view, decided = await self._decide_again(pool, view, unmade)
+            view, decided = await self._decide_again(pool, decided.stored, view, unmade)
         keys = ((grant, grant.cluster.metadata.key) for grant in decided.grants)
         return view, decided, [(grant, made[key]) for grant, key in keys if key in made], failed
 
     async def _decide_again(
-        self, pool: IPAMPool, view: View, without: Collection[Key]
+        self, pool: IPAMPool, stored: Journal, view: View, without: Collection[Key]
     ) -> tuple[View, Decided]:
         """Decide by what there is now, later in a pass.
 
@@ -330,11 +334,11 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         Raises:
             Behind: the cache has begun anew meanwhile.
         """
-        revision = JOURNALS.revision(pool.metadata) or 0
+        revision = stored.revisions.get(JOURNALS.kind, 0)
         view = await self._reader.at_least(pool.metadata.name, revision)
         if view.position < revision:
             raise Behind
-        return view, self._decide(pool, view, without)
+        return view, self._decide(pool, stored, view, without)
 
     async def _delete_leftovers(self, pool: IPAMPool, view: View, decided: Decided) -> None:
         """Delete allocations of other datacenters, and those that stay without addresses."""

@@ -53,6 +53,7 @@ from reconcilers.integrations.vitistack.writing import (
     has_problem,
 )
 from reconcilers.networkpool.view import HOLDERS_UNKNOWN, holders_unknown_message
+from reconcilers.promises.journal import Journal
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.settling import settle
 from reconcilers.settings import PoolSettings
@@ -126,13 +127,14 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
                 await self._statuses.write_overlaps(network)
             return SETTLED
         space = space_of(static)
-        revision = JOURNALS.revision(network.metadata)
+        journal = JOURNALS.read(network.metadata)
+        revision = journal.revisions.get(JOURNALS.kind)
         view = await self._reader.at_least(network.metadata.key, space, revision or 0)
         if needs_fence(revision, view.position, wanted=view.holdings.waiting_count > 0):
-            network = await self._fence(network)
-            revision = JOURNALS.revision(network.metadata) or 0
+            network, journal = await self._fence(network)
+            revision = journal.revisions[JOURNALS.kind]
             view = await self._reader.at_least(network.metadata.key, space, revision)
-        return await self._serve(network, static, space, view)
+        return await self._serve(network, journal, static, space, view)
 
     @override
     async def _report_unreadable(self, pool: NetworkNamespace, why: str) -> None:
@@ -148,7 +150,7 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         await self._writer.write_problems([(one, problem) for one in waiting])
 
     @override
-    async def _write_fence(self, network: NetworkNamespace) -> NetworkNamespace:
+    async def _write_fence(self, network: NetworkNamespace) -> tuple[NetworkNamespace, Journal]:
         """Void whatever was promised before the network was read, then give it a memory.
 
         A promise is to one version of an IPAllocation that waits. One that moves on before needs
@@ -167,22 +169,25 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
     async def _serve(
         self,
         network: NetworkNamespace,
+        journal: Journal,
         static: Static,
         space: NetworkSpace,
         view: View[IPAllocation],
     ) -> Outcome:
         """Write promises to the network, then addresses to IPAllocations, then the counts."""
         key = network.metadata.key
-        choice, again = self._choose(network, space, view, self._shown.of_network(key))
+        choice, again = self._choose(network, journal, space, view, self._shown.of_network(key))
         if choice.grants:
             # Another operator may have given a machine an address that the cache does not show.
             # What IPAllocations hold is read again: the choice must not mix two moments.
             shown = await self._shown.read_live(self._client, key)
-            revision = JOURNALS.revision(network.metadata) or 0
+            revision = journal.revisions.get(JOURNALS.kind, 0)
             view = await self._reader.at_least(key, space, revision)
-            choice, again = self._choose(network, space, view, shown)
+            choice, again = self._choose(network, journal, space, view, shown)
         promised = [grant.promise for grant in choice.grants]
-        network = await self._promise(network, choice.journal, promised, choice.settled)
+        network, journal = await self._promise(
+            network, journal, choice.journal, promised, choice.settled
+        )
         kept = await self._keep(network, static, view, choice)
         refused = [(one.request, _problem(one.reason, one.message)) for one in choice.refusals]
         retry = Problem(PENDING, "", "trying again")
@@ -191,11 +196,14 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         self._record(network, full[0] if full else None)
         holdings = self._reader.cached(network.metadata.key, space).holdings
         await self._statuses.write(network, static, space, holdings)
-        return self._next(network, choice.settled, kept, more=choice.more, later=unwritten)
+        return self._next(
+            network, journal, choice.settled, kept, more=choice.more, later=unwritten
+        )
 
     def _choose(
         self,
         network: NetworkNamespace,
+        journal: Journal,
         space: NetworkSpace,
         view: View[IPAllocation],
         shown_texts: Mapping[str, Key],
@@ -204,12 +212,12 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
 
         Args:
             network: as it was read.
+            journal: of the network.
             space: what it hands out.
             view: its IPAllocations.
             shown_texts: addresses that machines show, and the machines.
         """
         again: list[IPAllocation] = []
-        journal = JOURNALS.read(network.metadata)
         promised = [
             promised_range
             for promise in settle(journal, JOURNALS.kind, view).promises

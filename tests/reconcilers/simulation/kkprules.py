@@ -14,6 +14,7 @@ from reconcilers.integrations.kubermatic.api import ALLOCATIONS, POOLS, IPAMAllo
 from reconcilers.integrations.kubermatic.planning import Content, Decided, Grant
 from reconcilers.integrations.kubermatic.pools import PoolReconciler
 from reconcilers.integrations.kubermatic.reading import Reader, View
+from reconcilers.promises.journal import Journal
 from tests.reconcilers.simulation import journalrules
 from tests.reconcilers.simulation.journalrules import (
     promises_dropped_at_once,
@@ -44,10 +45,10 @@ def decided_again_by_the_first_view(mp: Patch) -> None:
     """Who decides again in a pass goes by what was read when it began."""
 
     async def careless(
-        self: PoolReconciler, pool: IPAMPool, view: View, without: Any
+        self: PoolReconciler, pool: IPAMPool, stored: Journal, view: View, without: Any
     ) -> tuple[View, Decided]:
         of_then = replace(view, is_listed=True)  # kept holdings are of now
-        return view, self._decide(pool, of_then, without)
+        return view, self._decide(pool, stored, of_then, without)
 
     mp.setattr(PoolReconciler, "_decide_again", careless)
 

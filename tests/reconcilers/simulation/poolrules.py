@@ -33,7 +33,7 @@ from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
 from reconcilers.networkpool.pending_promises import Promised
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
-from reconcilers.networkpool.statusjournal import memory, read_journal
+from reconcilers.networkpool.statusjournal import memory
 from reconcilers.networkpool.view import Reader, View
 from reconcilers.promises.journal import Journal, Promise
 from tests.reconcilers.simulation import journalrules
@@ -227,9 +227,9 @@ def refused_without_proof(mp: Patch) -> None:
         view: View,
         decision: protocol.Decision,
         closed: Finding | None,
-    ) -> NetworkPool:
+    ) -> tuple[NetworkPool, Journal]:
         if not decision.choice.grants:
-            return pool
+            return pool, decision.stored
         return await write(self, pool, view, decision, closed)
 
     mp.setattr(NetworkPoolReconciler, "_write_pool", lax)
@@ -259,8 +259,8 @@ def _first_of(promise: Promise) -> Promise:
 def unbound_promises(mp: Patch) -> None:
     """A promise is kept to whatever the allocation has become, until it is seen to be kept."""
 
-    def settle(pool: NetworkPool, view: View) -> Journal:
-        return _settled(pool, view, lambda seen, _: seen.status.phase == ALLOCATED)
+    def settle(journal: Journal, view: View) -> Journal:
+        return _settled(journal, view, lambda seen, _: seen.status.phase == ALLOCATED)
 
     def current(promise: Promise, view: View) -> list[Promised]:
         found = view.current(promise.key, promise.uid)
@@ -280,11 +280,11 @@ def refused_promises_stay(mp: Patch) -> None:
 # 6. Drop.
 
 
-def _settled(pool: NetworkPool, view: View, done: Any) -> Journal:
+def _settled(journal: Journal, view: View, done: Any) -> Journal:
     """Settle as the rule does, except that `done` says of a promise to one that is there."""
-    revision = memory(pool) or 0
+    revision = journal.revisions.get(KIND, 0)
     kept = []
-    for promise in read_journal(pool).promises:
+    for promise in journal.promises:
         seen = view.current(promise.key, promise.uid)
         if seen is not None and done(seen, promise):
             revision = max(revision, seen.metadata.revision)
@@ -295,30 +295,32 @@ def _settled(pool: NetworkPool, view: View, done: Any) -> Journal:
 
 def _settling(mp: Patch, settle: Any) -> None:
     for module in (protocol, reconciler):
-        mp.setattr(module, "settle_pool", settle)
+        mp.setattr(module, "settle_journal", settle)
 
 
-_rule = statusjournal.settle_pool
+_rule = statusjournal.settle_journal
 
 
 def never_kept(mp: Patch) -> None:
     """Promises are forgotten with the next write, settled or not."""
-    _settling(mp, lambda pool, _: Journal({KIND: memory(pool) or 0}))
+    _settling(mp, lambda journal, _: Journal({KIND: journal.revisions.get(KIND, 0)}))
 
 
 def kept_until_fulfilled(mp: Patch) -> None:
     """A promise to a version that is gone stays until the allocation holds the range."""
     _settling(
         mp,
-        lambda pool, view: _settled(pool, view, lambda seen, _: ranges.held(seen) is not None),
+        lambda journal, view: _settled(
+            journal, view, lambda seen, _: ranges.held(seen) is not None
+        ),
     )
 
 
 def dropped_when_absent(mp: Patch) -> None:
     """A promise to one that the cache does not show goes, however far the cache has read."""
 
-    def settle(pool: NetworkPool, view: View) -> Journal:
-        return _rule(pool, replace(view, position=10**9))
+    def settle(journal: Journal, view: View) -> Journal:
+        return _rule(journal, replace(view, position=10**9))
 
     _settling(mp, settle)
 
@@ -327,15 +329,15 @@ def revision_not_raised(mp: Patch) -> None:
     """What settled a promise need not have been read by others."""
     _settling(
         mp,
-        lambda pool, view: replace(_rule(pool, view), revisions={KIND: memory(pool) or 0}),
+        lambda journal, view: replace(_rule(journal, view), revisions=journal.revisions),
     )
 
 
 def revision_of_lists(mp: Patch) -> None:
     """The revision is raised to the reader's position, a LIST's number too."""
 
-    def settle(pool: NetworkPool, view: View) -> Journal:
-        settled = _rule(pool, view)
+    def settle(journal: Journal, view: View) -> Journal:
+        settled = _rule(journal, view)
         raised = max(settled.revisions.get(KIND, 0), view.position)
         return replace(settled, revisions={KIND: raised})
 

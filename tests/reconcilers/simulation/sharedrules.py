@@ -66,7 +66,8 @@ def claims_unseen(mp: Patch) -> None:
 def promises_to_claims_free(mp: Patch) -> None:
     """What is promised to claims, and not seen yet, may be given to allocations."""
 
-    def held(self: NetworkPoolClaims, pool: Any) -> Any:
+    def held(self: NetworkPoolClaims, pool: Any, journal: Any) -> Any:
+        del journal
         space = self.geometry(pool)
         view = self._parts.reader.cached(NETWORK_POOL, pool.metadata.key, space)
         return [*view.holdings.held_ranges()]

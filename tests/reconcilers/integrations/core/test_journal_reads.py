@@ -1,0 +1,73 @@
+"""A pass decodes the journal of its pool once, whatever it does with it."""
+
+import sys
+
+import pytest
+
+from controller.meta import ObjectMeta
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.networkpool import protocol, reconciler, statusjournal
+from reconcilers.promises.journal import AnnotatedJournal, Journal
+from tests.reconcilers.simulation.claimscenes import ClaimStage
+from tests.reconcilers.simulation.kkpscenes import KkpStage
+from tests.reconcilers.simulation.networkscenes import NetworkStage
+from tests.reconcilers.simulation.stage import Stage, played
+
+
+@pytest.mark.parametrize("kind", [ClaimStage, KkpStage, NetworkStage])
+def test_a_pass_reads_the_annotation_of_its_pool_once(
+    kind: type[Stage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+    read = AnnotatedJournal.read
+
+    def noting(self: AnnotatedJournal, meta: ObjectMeta) -> Journal:
+        journal = read(self, meta)
+        if sys._getframe(1).f_globals["__name__"].startswith("reconcilers."):  # not the judge
+            reads.append(len(journal.promises))
+        return journal
+
+    async def scene(stage: Stage) -> None:
+        replica = stage.replica()
+        await stage.pool(replica)
+        replica.read(1.0, all_of_it=True)
+        for name in "abc":  # the first pass may fence; the last ones find promises to drop
+            stage.ask(name)
+            replica.read(1.0, all_of_it=True)
+            reads.clear()
+            with monkeypatch.context() as patched:
+                patched.setattr(AnnotatedJournal, "read", noting)
+                await stage.pool(replica)
+            replica.read(1.0, all_of_it=True)
+            assert len(reads) == 1, (name, reads)
+        assert reads[0], "the journal had promises"
+
+    played(scene, kind)
+
+
+def test_a_pass_reads_the_status_of_its_networkpool_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reads: list[int] = []
+    read = statusjournal.read_journal
+
+    def noting(pool: NetworkPool) -> Journal:
+        journal = read(pool)
+        reads.append(len(journal.promises))
+        return journal
+
+    async def scene(stage: Stage) -> None:
+        replica = stage.replica()
+        for name in "ab":
+            stage.ask(name)
+            replica.read(1.0, all_of_it=True)
+            reads.clear()
+            with monkeypatch.context() as patched:
+                for module in (statusjournal, protocol, reconciler):
+                    patched.setattr(module, "read_journal", noting)
+                await stage.pool(replica)
+            replica.read(1.0, all_of_it=True)
+            assert len(reads) == 1, (name, reads)
+        assert reads[0], "the journal had promises"
+
+    played(scene, Stage)
