@@ -60,7 +60,12 @@ PROVIDER = ["provider_config", "namespace"]
 TENANT = ["tenant_cluster", "namespace"]
 PHASES = (PENDING, PROVISIONING, INSTALLING, READY, UPDATING, DELETING, FAILED)
 TENANT_GAUGES = (
-    ("synced", "Whether its MetalLB pool has its allocations' ranges.", LOAD_BALANCER_READY, True),
+    (
+        "synced",
+        "Whether its load balancer has its ranges.",
+        LOAD_BALANCER_READY,
+        True,
+    ),
     ("demand_met", "Whether no Service of it has waited long for an address.", DEMAND_MET, False),
 )
 """Shown of those that have the condition: a tenant in cloud mode is not projected into.
@@ -91,7 +96,7 @@ class Gauges(Collector):
         pools: of which the status is shown.
         allocations: of which is shown how many wait, and for how long.
         providers: of which the status is shown.
-        clusters: of which is shown whether their MetalLB is as projected.
+        clusters: of which is shown whether their load balancer is as projected.
         clock: for ages.
         leading: whether this replica is the one to ask.
     """

@@ -26,6 +26,8 @@ UNMET = {
 
 # Of tenants.
 
+PASSING_REASONS = {"Growing", "Shrinking", "Reconciling", "Behind", "MetalLBInstalling"}
+"""Those of conditions that turn by themselves within moments."""
 NO_WAY_IN = {
     "KubeconfigMissing": "False: there is no kubeconfig Secret yet; the message says where one"
     " was looked for",

@@ -55,7 +55,7 @@ FAILED = "Failed"
 OBSERVE = "Observe"
 
 LOAD_BALANCER_READY = "LoadBalancerReady"
-"""The condition that says whether MetalLB in the tenant holds what it should."""
+"""The condition that says whether the load balancer in the tenant holds what it should."""
 
 
 @with_config(MODEL)

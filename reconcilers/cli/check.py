@@ -52,7 +52,7 @@ Exit code:
 @click.command(epilog=EXIT_CODES)
 @scope_options
 @output_option()
-@option("--tenants", is_flag=True, help="Compare with MetalLB in every tenant, too.")
+@option("--tenants", is_flag=True, help="Compare with the load balancer of every tenant, too.")
 @option("--strict", is_flag=True, help="Warnings count, and so does what may not be read.")
 @option(
     "--repair",

@@ -71,7 +71,7 @@ Exit code:
     default=names.DEFAULT_NAMESPACE,
     help="Where the controllers run: their Lease and Deployment.",
 )
-@option("--tenants", is_flag=True, help="Ask the API server and MetalLB of every tenant, too.")
+@option("--tenants", is_flag=True, help="Ask API server and load balancer of every tenant, too.")
 @click.pass_context
 def status(
     ctx: click.Context,

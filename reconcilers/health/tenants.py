@@ -5,12 +5,12 @@ from datetime import datetime, timedelta
 
 from controller.conditions import Condition, find
 from reconcilers.addressmap.audit import Finding, Severity, Subject
+from reconcilers.api.reasons import PASSING_REASONS
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import FAILED, LOAD_BALANCER_READY, TenantCluster
 from reconcilers.conditions import READY
 from reconcilers.health.conditions import finding_of_condition
 from reconcilers.tenantclients import UNREACHABLE
-from reconcilers.tenantcluster.conditionorder import PASSING
 from reconcilers.tenantcluster.status import DEMAND_MET, LOAD_BALANCER_SIZED, NETWORK_READY
 
 BUILT_SOON = timedelta(minutes=10)
@@ -34,7 +34,7 @@ def _addresses(cluster: TenantCluster, now: datetime) -> Iterator[Finding]:
     network = find(cluster.status.conditions, NETWORK_READY)
     if network is not None and network.status == "False":
         reason = network.reason
-        severity: Severity = "warning" if reason in PASSING else "error"
+        severity: Severity = "warning" if reason in PASSING_REASONS else "error"
         if severity == "error":
             waiting = cluster.status.network.waiting if cluster.status.network else ()
             since = min((request.since for request in waiting if request.since), default=None)
@@ -64,7 +64,7 @@ def _tenant(cluster: TenantCluster) -> Iterator[Finding]:
     """Yield a finding if a built cluster does not hold what it was given."""
     balancer = find(cluster.status.conditions, LOAD_BALANCER_READY)
     built = cluster.is_ready or cluster.observed_only
-    if balancer is None or balancer.status != "False" or balancer.reason in PASSING:
+    if balancer is None or balancer.status != "False" or balancer.reason in PASSING_REASONS:
         return
     if balancer.reason == UNREACHABLE:
         yield _finding("TenantUnreachable", "error", cluster, balancer)
@@ -77,14 +77,14 @@ def _services(cluster: TenantCluster) -> Iterator[Finding]:
     demand = find(cluster.status.conditions, DEMAND_MET)
     if demand is None or demand.status != "False":
         return
-    severity: Severity = "warning" if demand.reason in PASSING else "error"
+    severity: Severity = "warning" if demand.reason in PASSING_REASONS else "error"
     yield _finding("ServicesWait", severity, cluster, demand, f"{demand.reason}: ")
 
 
 def _size(cluster: TenantCluster) -> Iterator[Finding]:
     """Yield a finding if a static tenant has not the size that it asks for."""
     size = find(cluster.status.conditions, LOAD_BALANCER_SIZED)
-    if size is None or size.status != "False" or size.reason in PASSING:
+    if size is None or size.status != "False" or size.reason in PASSING_REASONS:
         return
     yield _finding("TenantSizeNotMet", "warning", cluster, size, f"{size.reason}: ")
 

@@ -8,7 +8,7 @@ decides nothing about IPAllocations: the caller passes ranges and gets findings.
 A balancer raises BalancerBlocked, Conflict, and what the tenant fails to answer.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, TypeVar
@@ -19,6 +19,8 @@ from controller.client import Client
 from controller.meta import Key, Object, ObjectMeta
 from controller.resource import Resource
 from reconcilers.api.resources import Service
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.conditions import Finding
 
 K = TypeVar("K", bound=Object)
 T = TypeVar("T")
@@ -262,11 +264,17 @@ class ServiceView:
         keeps_range: whether an address that the Service shows keeps its range.
         obstacle: why no address of ours can serve it, apart from its families; None if one can.
         sharing_key: Services with one key may share an address; empty if it has none.
+        requirements: what else decides whether an offer serves it, as the backend writes it.
     """
 
     keeps_range: bool
     obstacle: Obstacle | None = None
     sharing_key: str = ""
+    requirements: str = ""
+
+
+Serves = Callable[[Service], ServiceView]
+"""Returns a Service as a backend sees it."""
 
 
 class BalancerMemory:
@@ -379,6 +387,45 @@ class LoadBalancer(Protocol):
         ...
 
 
+Annotate = Callable[[Mapping[str, str | None]], Awaitable[None]]
+"""Sets annotations of the TenantCluster of a pass; None removes one."""
+
+
+class BalancerInstaller(Protocol):
+    """Installs a backend in tenants that lack it."""
+
+    @property
+    def condition(self) -> str:
+        """The type of the condition that says how far it is installed."""
+        ...
+
+    @property
+    def installing_reason(self) -> str:
+        """The reason while it is being installed."""
+        ...
+
+    def due_in(self, memory: BalancerMemory) -> float | None:
+        """Return seconds until the next attempt on a tenant without it; None if it has it."""
+        ...
+
+    async def install(
+        self, tenant: TenantCluster, memory: BalancerMemory, annotate: Annotate, *, missing: bool
+    ) -> Finding | None:
+        """Install what has to be installed; return the condition, None to keep it.
+
+        Args:
+            tenant: the cluster.
+            memory: what is remembered of the installation there.
+            annotate: sets annotations of the TenantCluster.
+            missing: whether the backend is known not to be served there.
+
+        Raises:
+            Conflict: the TenantCluster changed since it was read.
+            ControllerError: the management cluster did not answer.
+        """
+        ...
+
+
 class LoadBalancerKind(Protocol):
     """A backend: what is known of it without a client of a tenant."""
 
@@ -390,6 +437,21 @@ class LoadBalancerKind(Protocol):
     @property
     def missing_reason(self) -> str:
         """The reason of a condition where the tenant does not serve the backend's kinds."""
+        ...
+
+    @property
+    def absent_reasons(self) -> Collection[str]:
+        """The reasons of a condition where the balancer is missing, or being installed."""
+        ...
+
+    @property
+    def not_reading_reason(self) -> str:
+        """The reason of a condition where the balancer has not read its offers."""
+        ...
+
+    @property
+    def wait(self) -> float:
+        """Seconds after which a withdrawal counts that the backend cannot prove."""
         ...
 
     @property

@@ -1,11 +1,10 @@
 """Which condition of a TenantCluster says most of what is wrong with it."""
 
 from controller.conditions import Condition, find
+from reconcilers.api.reasons import PASSING_REASONS
 from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
 from reconcilers.tenantcluster.status import DEMAND_MET, LOAD_BALANCER_SIZED, NETWORK_READY
 
-PASSING = {"Growing", "Shrinking", "Reconciling", "Behind", "MetalLBInstalling"}
-"""Reasons of conditions that turn by themselves within moments."""
 _ORDER = (NETWORK_READY, LOAD_BALANCER_READY, DEMAND_MET, LOAD_BALANCER_SIZED)
 
 
@@ -16,5 +15,5 @@ def worst_condition(cluster: TenantCluster) -> Condition | None:
     """
     shown = [found for kind in _ORDER if (found := find(cluster.status.conditions, kind))]
     false = [condition for condition in shown if condition.status == "False"]
-    lasting = [condition for condition in false if condition.reason not in PASSING]
+    lasting = [condition for condition in false if condition.reason not in PASSING_REASONS]
     return next(iter([*lasting, *false, *shown]), None)

@@ -11,9 +11,14 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import SERVICE, Service
 from reconcilers.clusteridentity import is_of_another
 from reconcilers.loadbalancers.ownernotes import owner_of
-from reconcilers.loadbalancers.port import BalancerBlocked, BalancerMemory, LoadBalancerKind, Offer
-from reconcilers.tenantcluster.elastic.demand import (
+from reconcilers.loadbalancers.port import (
     OTHER_CLASS,
+    BalancerBlocked,
+    BalancerMemory,
+    LoadBalancerKind,
+    Offer,
+)
+from reconcilers.tenantcluster.elastic.demand import (
     addresses,
     demand_of,
     families,
@@ -38,7 +43,7 @@ class Inside:
     """What was read in a tenant.
 
     Args:
-        title: the name of its load balancer in messages.
+        kind: its load balancer.
         offers: what a projection would write, also if others made it.
         stale: why addresses are handed out by an older configuration than the stored one, empty if
             the cause is not known; None if nothing shows that they are.
@@ -46,7 +51,7 @@ class Inside:
         management: the identity of the management cluster; empty if it is not known.
     """
 
-    title: str
+    kind: LoadBalancerKind
     offers: Sequence[Offer] = ()
     stale: str | None = None
     services: Sequence[Service] = ()
@@ -70,7 +75,7 @@ async def read_inside(client: Client, kind: LoadBalancerKind, management: str) -
     if not reading.is_served:
         raise BalancerBlocked(kind.missing_reason, reading.missing)
     return Inside(
-        title=kind.title,
+        kind=kind,
         offers=tuple(reading.targets.values()),
         stale=await balancer.find_stale(reading),
         services=(await client.list(SERVICE)).items,
@@ -107,7 +112,7 @@ def findings(
             "TenantDrift",
             "warning",
             (
-                f"its {inside.title} holds {', '.join(holds) or 'nothing'}, and should hold"
+                f"its {inside.kind.title} holds {', '.join(holds) or 'nothing'}, and should hold"
                 f" {', '.join(wanted) or 'nothing'}; {cause}"
             ),
         )
@@ -118,16 +123,21 @@ def findings(
                 "warning",
                 f"others have set {', '.join(offer.edited)} in its pool; a controller corrects it",
             )
-    for one in demand_of(inside.services, "", families(members) or ranges.WORDS).elsewhere:
+    for one in demand_of(
+        inside.services, inside.kind.serves, families(members) or ranges.WORDS
+    ).elsewhere:
         if one.reason != OTHER_CLASS:
             who = f"Service {one.service.metadata.key}"
             yield "TenantServiceWaits", "warning", f"{who} has no address: it asks for {one.asks}"
     if inside.stale is not None:
+        cause = f": {inside.stale}" if inside.stale else "; its controller may not be running"
         yield (
             "TenantConfigurationNotRead",
             "error",
-            f"its {inside.title} hands out addresses by an older configuration than the stored one"
-            + (f": {inside.stale}" if inside.stale else "; its controller may not be running"),
+            (
+                f"its {inside.kind.title} hands out addresses by an older configuration than the"
+                f" stored one{cause}"
+            ),
         )
     if free := list(_used_but_free(inside.services, members, spaces)):
         shown = name_with_count(free, named_at_most=MOST_NAMED)

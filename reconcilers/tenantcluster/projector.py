@@ -167,6 +167,10 @@ class Projector:
         """Return whether the tenant does not serve the kinds of its balancer."""
         return projected.reason == self._kind.missing_reason
 
+    def is_unread(self, projected: Finding) -> bool:
+        """Return whether the tenant's balancer has not read its offers."""
+        return projected.reason == self._kind.not_reading_reason
+
     def stop_watching(self, key: Key) -> None:
         """End the watches of a tenant that is gone, or that is left alone from now on."""
         self._watches.close(key)

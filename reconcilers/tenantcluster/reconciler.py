@@ -37,11 +37,7 @@ from reconcilers.api.tenantcluster import (
 )
 from reconcilers.api.tenantnetwork import TenantNetwork
 from reconcilers.conditions import Finding
-from reconcilers.loadbalancers.metallb.installation.installer import (
-    BEING_INSTALLED,
-    METALLB_INSTALLED,
-    Installer,
-)
+from reconcilers.loadbalancers.port import BalancerInstaller
 from reconcilers.networkpool.view import UnreadableObject, describe_unreadable
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import (
@@ -131,7 +127,7 @@ class TenantClusterReconciler:
         observer: SizeObserver,
         platform: PlatformLabel,
         projector: Projector,
-        installer: Installer,
+        installer: BalancerInstaller,
         marked: MarkedReleaser,
         teardown: Teardown,
         vanished: VanishedClusters,
@@ -152,6 +148,8 @@ class TenantClusterReconciler:
         self._platform = platform
         self._projector = projector
         self._installer = installer
+        self._not_in_cloud_mode = (status.DEMAND_MET, LOAD_BALANCER_SIZED, installer.condition)
+        """Types of conditions that do not apply in cloud mode."""
         self._marked = marked
         self._teardown = teardown
         self._vanished = vanished
@@ -477,7 +475,7 @@ class TenantClusterReconciler:
         now.record.projection = ProjectionMemory()
         self._projector.stop_watching(now.key)
         refs: dict[str, str | None] = {status.REF_FIELDS[names.TYPE_LOADBALANCER]: None}
-        obsolete = (*_NOT_IN_CLOUD_MODE, LOAD_BALANCER_READY)
+        obsolete = (*self._not_in_cloud_mode, LOAD_BALANCER_READY)
         shown = self._network_status(now, is_sized=False)
         findings = (now.network_ready, status.ready())
         verdict = status.Verdict(READY, findings, refs, obsolete, shown)
@@ -510,7 +508,11 @@ class TenantClusterReconciler:
     async def _note_projected(self, now: TenantPass) -> None:
         """Remember what was projected; forget growth that did not help if it may help again."""
         takes_ranges_again = note_projected(
-            now.record.elastic, now.load_balancer_ready, now.offered, self._clock.monotonic()
+            now.record.elastic,
+            now.load_balancer_ready,
+            now.offered,
+            is_unread=self._projector.is_unread(now.load_balancer_ready),
+            now=self._clock.monotonic(),
         )
         annotations = now.tenant.metadata.annotations
         if takes_ranges_again and names.ANNOTATION_GROWN_IN_VAIN in annotations:
@@ -527,7 +529,8 @@ class TenantClusterReconciler:
             verdict = _judge(now, network, identified)
         else:
             findings = (now.network_ready, now.load_balancer_ready, status.ready())
-            verdict = status.Verdict(READY, findings, obsolete=_NOT_IN_CLOUD_MODE, network=network)
+            obsolete = self._not_in_cloud_mode
+            verdict = status.Verdict(READY, findings, obsolete=obsolete, network=network)
         await self._writer.write(now.current, verdict)
         if is_naming_due:  # a write that failed has named nothing
             now.record.named_at = self._clock.monotonic()
@@ -570,7 +573,7 @@ class TenantClusterReconciler:
         look_due = self._projector.due_in(now.record.projection)
         if look_due is not None and projected.reason != UNREACHABLE:
             return Again(max(look_due, SOON))
-        if projected.reason == BEING_INSTALLED:
+        if projected.reason == self._installer.installing_reason:
             return Again(self._installer.due_in(now.record.installation) or SOON)
         if projected.reason == WEBHOOK_FAILED:
             return Blocked(projected.reason, WEBHOOK_RETRY)
@@ -591,10 +594,6 @@ class TenantClusterReconciler:
         if age < HOUR:
             return self._settings.requeue_young
         return self._settings.requeue_grown if age < DAY else self._settings.requeue_old
-
-
-_NOT_IN_CLOUD_MODE = (status.DEMAND_MET, LOAD_BALANCER_SIZED, METALLB_INSTALLED)
-"""Types of conditions that do not apply in cloud mode."""
 
 
 def _judge(now: TenantPass, network: TenantNetwork, identified: bool | None) -> status.Verdict:

@@ -2,7 +2,7 @@
 
 Pending        first seen
 Provisioning   waiting for addresses, or for the kubeconfig Secret; the message says which
-Installing     addresses are there, MetalLB in the tenant does not have them yet
+Installing     addresses are there, the load balancer does not have them yet
 Ready          the tenant can use its addresses
 """
 

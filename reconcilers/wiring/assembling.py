@@ -10,7 +10,6 @@ from controller.webhooks import Webhook
 from reconcilers.clusteridentity import ClusterIdentity
 from reconcilers.gauges import Gauges
 from reconcilers.integrations.core.holders import AllHolders, SharesNetworkPools
-from reconcilers.loadbalancers.metallb.adapter import MetalLBKind
 from reconcilers.networkpool.orphans import OrphanCollector
 from reconcilers.settings import Settings
 from reconcilers.tenantclients import OpenTransport, TenantClients
@@ -21,6 +20,7 @@ from reconcilers.tenantcluster.release.teardown import VanishedClusters
 from reconcilers.webhooks.admission import webhooks
 from reconcilers.webhooks.validators import ListOtherHoldings, list_nothing
 from reconcilers.wiring import controllers
+from reconcilers.wiring.loadbalancers import load_balancer_kind
 from reconcilers.wiring.shared import Shared
 
 
@@ -41,7 +41,7 @@ def assemble(
     shared = Shared.from_manager(manager, clock, settings)
     clusters, allocations = shared.informers.clusters.cache, shared.informers.allocations.cache
     management = ClusterIdentity(shared.client, clock)
-    kind = MetalLBKind(clock, settings.tenant)
+    kind = load_balancer_kind(clock, settings.tenant)
     guard = TenantIdentities(management, clusters, allocations, kind)
     records = TenantRecords()
     tenants = TenantClients(shared.client, settings.tenant, clock, records, open_tenant, guard)

@@ -91,7 +91,7 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
         providers=Providers(client, caches.providers, clock, settings.namespace, allowed),
         requester=requester,
         services=services,
-        observer=SizeObserver(caches, requester, clock, settings.tenant),
+        observer=SizeObserver(caches, kind, requester, clock, settings.tenant),
         platform=PlatformLabel(tenants, logged, settings.tenant.platform_service),
         projector=Projector(
             client,

@@ -3,7 +3,7 @@
 objects.py      the options that select a cluster or saved files, and reading either
 drawing.py      a pool's space as text for a terminal
 follow.py       showing the objects again after each change
-tenantdrift.py  how MetalLB in the tenants differs from the allocations
+tenantdrift.py  how the load balancers of tenants differ from the allocations
 objectnames.py  TenantClusters and IPAllocations as people name them
 poolnames.py    pools as people name them
 findingnames.py the subjects of findings as kubectl names them

@@ -15,13 +15,13 @@ from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.progress import advance
 from reconcilers.clusteridentity import AdmitAll, ClusterIdentity
-from reconcilers.loadbalancers.metallb.adapter import MetalLBKind
 from reconcilers.loadbalancers.port import BalancerBlocked, LoadBalancerKind
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.inspection import Inside, findings, read_inside
 from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.tenantcluster.wantedranges import projection
+from reconcilers.wiring.loadbalancers import load_balancer_kind
 
 AT_ONCE = 8
 """Tenants that are asked at once."""
@@ -39,7 +39,7 @@ async def tenant_drift(client: Client, objects: Objects, namespace: str = "") ->
     """
     settings = TenantSettings()
     clock = SystemClock()
-    kind = MetalLBKind(clock, settings)
+    kind = load_balancer_kind(clock, settings)
     guard = AdmitAll(ClusterIdentity(client, clock))
     clients = TenantClients(client, settings, clock, TenantRecords(), guard=guard)
     found: list[Finding] = []

@@ -6,7 +6,7 @@ NetworkPools hand out ranges (reconcilers/networkpool); allocations that wait sa
 (reconcilers/ipallocation); TenantClusters and ProviderConfigs get their statuses.
 
 Requests in the input come before those that TenantClusters make of it. What depends on a tenant's
-own API server (MetalLB, growth, shrink) and on Secrets is not foreseen.
+own API server (load balancer, growth, shrink) and on Secrets is not foreseen.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -28,6 +28,7 @@ from reconcilers.api.resources import (
 from reconcilers.clusteridentity import is_of_another, management_note
 from reconcilers.loadbalancers.metallb.advertisement import Advertiser
 from reconcilers.loadbalancers.metallb.corrections import Upkeep
+from reconcilers.loadbalancers.metallb.installation.installer import BEING_INSTALLED
 from reconcilers.loadbalancers.metallb.projection import (
     NOT_INSTALLED,
     POOL_NAME,
@@ -36,7 +37,7 @@ from reconcilers.loadbalancers.metallb.projection import (
     is_ours,
     offer_of,
 )
-from reconcilers.loadbalancers.metallb.reading import Reading, ReadingMemory
+from reconcilers.loadbalancers.metallb.reading import NOT_RUNNING, Reading, ReadingMemory
 from reconcilers.loadbalancers.metallb.services import view_service
 from reconcilers.loadbalancers.metallb.uptake import (
     MOST_ENTRIES,
@@ -198,16 +199,25 @@ class MetalLBKind(LoadBalancerKind):
 
     Args:
         clock: the time.
-        settings: where MetalLB lives in tenants, and which class of Services it serves.
+        settings: where MetalLB lives in tenants, which class of Services it serves, and how long
+            one is waited for that cannot show what it has read.
     """
 
     title = "MetalLB"
     missing_reason = NOT_INSTALLED
+    absent_reasons = frozenset({NOT_INSTALLED, BEING_INSTALLED})
+    not_reading_reason = NOT_RUNNING
 
     def __init__(self, clock: Clock, settings: TenantSettings) -> None:
         self._clock = clock
         self._namespace = settings.metallb_namespace
         self._class = settings.load_balancer_class
+        self._wait = settings.metallb_wait
+
+    @property
+    @override
+    def wait(self) -> float:
+        return self._wait
 
     @property
     @override

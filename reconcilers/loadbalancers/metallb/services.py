@@ -35,7 +35,8 @@ def view_service(service: Service, ours: str) -> ServiceView:
         obstacle = Obstacle("OtherPool", f"IPAddressPool {_short(pool)}")
     elif fixed:
         obstacle = Obstacle("FixedAddress", f"the address {_short(fixed)}")
-    return ServiceView(is_ours, obstacle, _annotation(service, _SHARING))
+    key = _annotation(service, _SHARING)
+    return ServiceView(is_ours, obstacle, key, requirements=f"{pool}|{key}")
 
 
 def _short(text: str) -> str:

@@ -41,9 +41,7 @@ from reconcilers.tenantcluster.elastic.demand import (
     MOST_SERVICES,
     Demand,
     Elsewhere,
-    addresses_wanted,
     could_be_served,
-    requirements,
 )
 from reconcilers.tenantcluster.networkstatus import RefusedGrowth
 from reconcilers.tenantcluster.status import LOAD_BALANCER_SIZED, demand_met
@@ -167,22 +165,22 @@ class UnservedGrowth:
         """The value of the annotation; None if there is nothing to remember."""
         return f"{self.used}:{','.join(sorted(self.digests))}" if self.digests else None
 
-    def covers(self, service: Service, used: int) -> bool:
-        """Return whether growth is known not to help `service`, with `used` addresses in use."""
-        return used <= self.used and _digest(service) in self.digests
+    def covers(self, digest: str, used: int) -> bool:
+        """Return whether growth is known not to help a Service, with `used` addresses in use.
 
-    def updated(self, waiting: Iterable[Service], used: int) -> "UnservedGrowth":
+        Args:
+            digest: of the Service, by the demand.
+            used: addresses in use.
+        """
+        return used <= self.used and digest in self.digests
+
+    def updated(self, waiting: Iterable[str], used: int) -> "UnservedGrowth":
         """Return the memory after a growth range was released while `waiting` waited.
 
         Services that wait no longer are forgotten; the number of addresses in use never falls.
         """
-        digests = sorted(_digest(service) for service in waiting)
+        digests = sorted(waiting)
         return UnservedGrowth(max(self.used, used), frozenset(digests[:MOST_UNSERVED]))
-
-
-def _digest(service: Service) -> str:
-    """Return a short hash of a Service and what it asks for."""
-    return names.short_hash(requirements(service))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +193,7 @@ class SizeFacts:
         waited: for how many seconds each Service without an address has waited, by uid.
         now: the time.
         settings: the thresholds.
+        balancer: the load balancer's name, for messages.
         is_elastic: whether the tenant follows its Services, and not a size that is asked for.
         increment: addresses in one growth allocation.
         quota: the most load-balancer addresses that it may hold; None for no limit.
@@ -207,7 +206,6 @@ class SizeFacts:
             has them, or if it is absent.
         is_balancer_absent: whether the load balancer was not there at the last projection. Then
             what is held and what is waited for is known, and growth goes on by the difference.
-        balancer: the load balancer's name, for messages.
     """
 
     ranges: tuple[RangeFacts, ...]
@@ -215,6 +213,7 @@ class SizeFacts:
     waited: Mapping[str, float]
     now: datetime
     settings: TenantSettings
+    balancer: str
     is_elastic: bool = True
     increment: int = 1
     quota: int | None = None
@@ -224,7 +223,6 @@ class SizeFacts:
     settling: float = 0.0
     unconfirmed: str = ""
     is_balancer_absent: bool = False
-    balancer: str = "MetalLB"
 
     @property
     def staying(self) -> list[RangeFacts]:
@@ -483,7 +481,9 @@ def decide_growth(facts: SizeFacts) -> Growth:
     """
     in_use = len(facts.demand.used)
     waiting = [
-        service for service in facts.demand.waiting if not facts.unserved.covers(service, in_use)
+        service
+        for service in facts.demand.waiting
+        if not facts.unserved.covers(facts.demand.digest(service), in_use)
     ]
     after = _growth_threshold(facts)
     due = facts.have_waited(after, waiting)
@@ -502,7 +502,7 @@ def decide_growth(facts: SizeFacts) -> Growth:
         return replace(
             nothing, obstacle=obstacle, withdraw=withdraw, are_requests_needed=are_needed
         )
-    wanted = addresses_wanted(_beyond_free(facts, due))
+    wanted = facts.demand.count_wanted(_beyond_free(facts, due))
     supply = measure_supply(facts)
     missing = max(0, wanted - supply.addresses)
     may_fly = max(0, facts.settings.growth_in_flight - supply.allocations)
@@ -576,7 +576,8 @@ def decide_shrink(facts: SizeFacts, growth: Growth) -> Shrink:
         if measured.is_over:
             mark.append(NewMark(part.allocation, f"no Service has used it since {since}"))
             if facts.waiting_long and part.has_range:
-                updated = facts.unserved.updated(facts.waiting_long, len(facts.demand.used))
+                digests = map(facts.demand.digest, facts.waiting_long)
+                updated = facts.unserved.updated(digests, len(facts.demand.used))
                 unserved = updated if updated != facts.unserved else None
             continue
         if measured.since != since:

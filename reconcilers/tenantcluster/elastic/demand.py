@@ -2,8 +2,8 @@
 
 A Service that growth cannot help is no demand: one that asks for another pool, for another load
 balancer, for a fixed address, for a family that we do not have, or that is being deleted.
-Sources: MetalLB's documentation of its annotations and of sharing; Kubernetes' of
-spec.loadBalancerClass and spec.ipFamilyPolicy.
+Source: Kubernetes' documentation of spec.ipFamilyPolicy. What a Service asks of the load balancer
+is read by the balancer's kind.
 
 A tenant decides how many Services it has, and the controller serves other tenants, too. So every
 loop here is linear in the Services and yields to other tasks. Of the Services without an address
@@ -23,16 +23,13 @@ from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import LOAD_BALANCER, Service
+from reconcilers.loadbalancers.port import Serves, ServiceView
 
 REQUIRE_DUAL_STACK = "RequireDualStack"
 PREFER_DUAL_STACK = "PreferDualStack"
 
-OTHER_CLASS = "OtherClass"
 OTHER_FAMILY = "OtherFamily"
 
-_POOL = ("metallb.io/address-pool", "metallb.universe.tf/address-pool")
-_ADDRESSES = ("metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalancerIPs")
-_SHARING = ("metallb.io/allow-shared-ip", "metallb.universe.tf/allow-shared-ip")
 MOST_SERVICES = 5_000
 """How many Services without an address are examined, of those that growth can help and of those
 that it cannot; beyond that only the number is reported.
@@ -41,7 +38,6 @@ The growth that serves so many takes a tenant longer than the next passes, which
 """
 SERVICES_PER_TURN = 200
 """How many Services are read before other tasks run."""
-_LONGEST = 80
 _FAMILY = {4: "IPv4", 6: "IPv6"}
 
 
@@ -71,6 +67,7 @@ class Demand:
         shown: the addresses that Services of any class have.
         unexamined: how many Services without one are in neither, as that has MOST_SERVICES.
         users: the addresses that Services of any class have, with the Services' namespace/name.
+        views: the Services in `waiting` as the load balancer sees them, by uid.
     """
 
     used: frozenset[AddressRange]
@@ -79,6 +76,7 @@ class Demand:
     shown: frozenset[AddressRange] = frozenset()
     unexamined: int = 0
     users: tuple[tuple[AddressRange, str], ...] = field(default=(), repr=False, compare=False)
+    views: Mapping[str, ServiceView] = field(default_factory=dict, repr=False, compare=False)
     _used_counter: "AddressCounter" = field(init=False, repr=False, compare=False)
     _shown_counter: "AddressCounter" = field(init=False, repr=False, compare=False)
 
@@ -96,6 +94,17 @@ class Demand:
         for span in held:
             free[span.family] += span.size - self._shown_counter.count_in(span)
         return free
+
+    def count_wanted(self, services: Iterable[Service]) -> int:
+        """Return how many addresses serve waiting Services; sharers of one count once."""
+        keys = [self.views[service.metadata.uid].sharing_key for service in services]
+        return len({key for key in keys if key}) + sum(not key for key in keys)
+
+    def digest(self, service: Service) -> str:
+        """Return a short hash of a waiting Service and what decides whether it can be served."""
+        spec, uid = service.spec, service.metadata.uid
+        asked = (self.views[uid].requirements, ",".join(spec.ipFamilies))
+        return names.short_hash("|".join((uid, *asked, spec.ipFamilyPolicy or "")))
 
     def exhausts(self, pool: Iterable[AddressRange]) -> bool:
         """Return whether every address of a family in `pool` is in use, or there are none."""
@@ -126,33 +135,35 @@ class DemandReader:
     """Works out the demand of a tenant, one Service after the other.
 
     Args:
-        ours: the load-balancer class that MetalLB there serves; empty for Services without one.
+        serves: returns a Service as the load balancer sees it.
         families: 4, 6 or both: of which families the tenant's pool has addresses, or could have.
     """
 
-    def __init__(self, ours: str, families: Collection[int]) -> None:
-        self._ours = ours
+    def __init__(self, serves: Serves, families: Collection[int]) -> None:
+        self._serves = serves
         self._families = families
         self._used: set[AddressRange] = set()
         self._shown: set[AddressRange] = set()
         self._waiting: list[Service] = []
+        self._views: dict[str, ServiceView] = {}
         self._elsewhere: list[Elsewhere] = []
         self._unexamined = 0
         self._users: list[tuple[AddressRange, str]] = []
 
     def add(self, service: Service) -> None:
         """Note what one Service shows, or what it waits for."""
-        shown = addresses(service)
+        shown, view = addresses(service), self._serves(service)
         self._shown.update(shown)
         self._users += ((address, str(service.metadata.key)) for address in shown)
-        if is_ours(service, self._ours):
+        if view.keeps_range:
             self._used.update(shown)
         if not _is_without(service):
             return
         # Each list has a limit of its own: Services that growth cannot help may stay for ever.
-        elsewhere = _elsewhere(service, self._ours, self._families)
+        elsewhere = _elsewhere(service, view, self._families)
         if elsewhere is None and len(self._waiting) < MOST_SERVICES:
             self._waiting.append(service)
+            self._views[service.metadata.uid] = view
         elif elsewhere is not None and len(self._elsewhere) < MOST_SERVICES:
             self._elsewhere.append(elsewhere)
         else:
@@ -168,32 +179,35 @@ class DemandReader:
             shown=frozenset(self._shown),
             unexamined=self._unexamined,
             users=tuple(self._users),
+            views=self._views,
         )
 
 
-def demand_of(services: Iterable[Service], ours: str, families: Collection[int]) -> Demand:
+def demand_of(services: Iterable[Service], serves: Serves, families: Collection[int]) -> Demand:
     """Return what `services` show, at once; for programs with nothing else to do.
 
     Args:
         services: all of a tenant's.
-        ours: as for `DemandReader`.
+        serves: as for `DemandReader`.
         families: as for `DemandReader`.
     """
-    reader = DemandReader(ours, families)
+    reader = DemandReader(serves, families)
     for service in services:
         reader.add(service)
     return reader.demand
 
 
-async def read_demand(services: Iterable[Service], ours: str, families: Collection[int]) -> Demand:
+async def read_demand(
+    services: Iterable[Service], serves: Serves, families: Collection[int]
+) -> Demand:
     """Return what `services` show; other tasks run in between.
 
     Args:
         services: all of a tenant's.
-        ours: as for `DemandReader`.
+        serves: as for `DemandReader`.
         families: as for `DemandReader`.
     """
-    reader = DemandReader(ours, families)
+    reader = DemandReader(serves, families)
     for number, service in enumerate(services, 1):
         reader.add(service)
         if number % SERVICES_PER_TURN == 0:
@@ -207,14 +221,6 @@ def families(members: Iterable[IPAllocation]) -> set[Family]:
     return {held.family for one in balancers for held in ranges.all_held(one)}
 
 
-def is_ours(service: Service, ours: str) -> bool:
-    """Return whether a Service is for the load balancer with class `ours`.
-
-    Its type does not matter: what it shows counts until MetalLB has cleared it.
-    """
-    return (service.spec.loadBalancerClass or "") == ours
-
-
 def addresses(service: Service) -> Sequence[AddressRange]:
     """Return the addresses that a Service has, without what cannot be parsed."""
     shown = (one.ip for one in service.status.loadBalancer.ingress if one.ip)
@@ -225,7 +231,7 @@ def addresses(service: Service) -> Sequence[AddressRange]:
 def _is_without(service: Service) -> bool:
     """Return whether a Service should have an address and shows none.
 
-    An ingress with nothing but a hostname is no address: MetalLB never writes one.
+    An ingress with nothing but a hostname is no address: no load balancer of ours writes one.
     """
     return (
         service.spec.type == LOAD_BALANCER
@@ -234,36 +240,16 @@ def _is_without(service: Service) -> bool:
     )
 
 
-def _elsewhere(service: Service, ours: str, families: Collection[int]) -> Elsewhere | None:
-    """Return why our pool could not give a Service an address; None if it could.
-
-    What Kubernetes refuses, as a node port that is taken, is no Service that could wait.
-    """
-    pool = annotation(service, _POOL)
-    fixed = annotation(service, _ADDRESSES) or service.spec.loadBalancerIP
-    if not is_ours(service, ours):
-        theirs = service.spec.loadBalancerClass or "none"
-        return Elsewhere(service, OTHER_CLASS, f"load-balancer class {_short(theirs)}")
-    if pool not in {"", names.METALLB_POOL}:
-        return Elsewhere(service, "OtherPool", f"IPAddressPool {_short(pool)}")
-    if fixed:
-        return Elsewhere(service, "FixedAddress", f"the address {_short(fixed)}")
+def _elsewhere(service: Service, view: ServiceView, families: Collection[int]) -> Elsewhere | None:
+    """Return why our pool could not give a Service an address; None if it could."""
+    if view.obstacle is not None:
+        return Elsewhere(service, view.obstacle.reason, view.obstacle.asks)
     if not _fits(service, families):
         asked = " and ".join(service.spec.ipFamilies) or "IPv4"
         if service.spec.ipFamilyPolicy == REQUIRE_DUAL_STACK:
             asked = "both families"
         return Elsewhere(service, OTHER_FAMILY, asked)
     return None
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-
-
-def annotation(service: Service, either: tuple[str, str]) -> str:
-    """Return the value of the first of two annotations that is set, the newer name first."""
-    carried = service.metadata.annotations
-    return next((carried[name] for name in either if carried.get(name)), "")
 
 
 def _fits(service: Service, families: Collection[int]) -> bool:
@@ -294,26 +280,6 @@ def could_be_served(service: Service, free: Mapping[int, int]) -> bool:
 def _ip_families(service: Service) -> tuple[str, ...]:
     """Return a Service's families; one without any is from before dual stack: IPv4."""
     return service.spec.ipFamilies or ("IPv4",)
-
-
-def addresses_wanted(waiting: Iterable[Service]) -> int:
-    """Return how many addresses serve `waiting`: Services that may share one count once."""
-    keys = [annotation(service, _SHARING) for service in waiting]
-    return len({key for key in keys if key}) + sum(not key for key in keys)
-
-
-def requirements(service: Service) -> str:
-    """Return the uid of a Service and all that decides whether our pool can serve it."""
-    spec = service.spec
-    return "|".join(
-        (
-            service.metadata.uid,
-            annotation(service, _POOL),
-            annotation(service, _SHARING),
-            ",".join(spec.ipFamilies),
-            spec.ipFamilyPolicy or "",
-        )
-    )
 
 
 class WaitingTimes:

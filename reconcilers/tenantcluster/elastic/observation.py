@@ -13,9 +13,7 @@ from reconcilers.api.resources import Service
 from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
 from reconcilers.caches import Caches
 from reconcilers.conditions import Finding
-from reconcilers.loadbalancers.metallb.installation.installer import BEING_INSTALLED
-from reconcilers.loadbalancers.metallb.projection import NOT_INSTALLED
-from reconcilers.loadbalancers.metallb.reading import NOT_RUNNING
+from reconcilers.loadbalancers.port import LoadBalancerKind
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import UNAUTHORIZED, UNREACHABLE
 from reconcilers.tenantcluster.allocations.membership import members
@@ -47,7 +45,7 @@ class ElasticMemory:
     """What is remembered of the size of one tenant. Times are monotonic seconds.
 
     Args:
-        in_place_since: since when MetalLB in the tenant has what it should have, as far as this
+        in_place_since: since when the load balancer has what it should have, as far as this
             process knows; None while it does not.
         in_pool_since: since when the range of each allocation has stood in the tenant's pool, by
             the allocation's uid.
@@ -62,7 +60,12 @@ class ElasticMemory:
 
 
 def note_projected(
-    memory: ElasticMemory, projected: Finding, offered: Collection[str], now: float
+    memory: ElasticMemory,
+    projected: Finding,
+    offered: Collection[str],
+    *,
+    is_unread: bool,
+    now: float,
 ) -> bool:
     """Remember whether the load balancer in the tenant has what it should have.
 
@@ -73,6 +76,7 @@ def note_projected(
         memory: what is remembered of the tenant's size.
         projected: the condition LoadBalancerReady after the projection.
         offered: uids of the allocations whose ranges were to be projected.
+        is_unread: whether the load balancer has not read its offers.
         now: monotonic seconds.
 
     Returns:
@@ -81,7 +85,7 @@ def note_projected(
     """
     if not projected.status:
         memory.in_place_since = None
-        if projected.reason == NOT_RUNNING:
+        if is_unread:
             memory.in_pool_since = {}
         if not is_behind(projected) and projected.reason not in _UNANSWERED:
             memory.is_refused = True
@@ -99,15 +103,22 @@ class SizeObserver:
 
     Args:
         caches: the objects of the management cluster.
+        kind: the load balancer of tenants.
         requester: knows which requests are stuck, and what growth would bring.
         clock: the time.
         settings: the thresholds.
     """
 
     def __init__(
-        self, caches: Caches, requester: Requester, clock: Clock, settings: TenantSettings
+        self,
+        caches: Caches,
+        kind: LoadBalancerKind,
+        requester: Requester,
+        clock: Clock,
+        settings: TenantSettings,
     ) -> None:
         self._caches = caches
+        self._kind = kind
         self._requester = requester
         self._clock = clock
         self._settings = settings
@@ -135,7 +146,7 @@ class SizeObserver:
         if not _is_elastic(provider) and asked is not None and tenant.is_ready:
             target = TargetSize(load_balancer_count(tenant, network), asked)
         shown = find(tenant.status.conditions, LOAD_BALANCER_READY)
-        is_absent = shown is not None and shown.reason in {NOT_INSTALLED, BEING_INSTALLED}
+        is_absent = shown is not None and shown.reason in self._kind.absent_reasons
         if shown is None:
             unconfirmed = "nothing was written there yet"
         else:
@@ -149,6 +160,7 @@ class SizeObserver:
             waited=waited,
             now=now,
             settings=self._settings,
+            balancer=self._kind.title,
             is_elastic=_is_elastic(provider),
             increment=network.sizing.growthIncrement,
             quota=network.quota.maxLoadBalancerIPs,
@@ -190,14 +202,14 @@ class SizeObserver:
         The families that growth would add are worked out only if a Service needs a family that
         the tenant lacks, because that reads all pools.
         """
-        ours, have = self._settings.load_balancer_class, families(self._balancer_members(tenant))
-        demand = await read_demand(services, ours, have)
+        serves, have = self._kind.serves, families(self._balancer_members(tenant))
+        demand = await read_demand(services, serves, have)
         if _is_elastic(provider) and any(
             unmet.reason == OTHER_FAMILY for unmet in demand.elsewhere
         ):
             after_growth = have | self._requester.families_of_growth(tenant, provider)
             # While its family is not known yet, what is missing is room.
-            return await read_demand(services, ours, after_growth or ranges.WORDS)
+            return await read_demand(services, serves, after_growth or ranges.WORDS)
         return demand
 
     def _balancer_members(self, tenant: TenantCluster) -> list[IPAllocation]:

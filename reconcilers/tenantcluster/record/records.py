@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from controller.meta import Key
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.loadbalancers.metallb.installation.installer import InstallationMemory
+from reconcilers.loadbalancers.port import BalancerMemory
 from reconcilers.tenantclients import TenantAccess, TenantAccesses
 from reconcilers.tenantcluster.elastic.observation import ElasticMemory
 from reconcilers.tenantcluster.projector import ProjectionMemory
@@ -36,7 +36,7 @@ class TenantRecord:
         gate: the release check: waits and attempts of ranges that are being released.
         projection: what is written into the tenant.
         elastic: its size, and what its Services wait for.
-        installation: the installation of MetalLB there.
+        installation: the installation of its load balancer there.
         named_at: when status.network last named Services (monotonic seconds); None for never.
         deleted_at: the first resourceVersion that showed the deletion of the cluster.
     """
@@ -48,7 +48,7 @@ class TenantRecord:
     gate: GateMemory = field(default_factory=GateMemory)
     projection: ProjectionMemory = field(default_factory=ProjectionMemory)
     elastic: ElasticMemory = field(default_factory=ElasticMemory)
-    installation: InstallationMemory = field(default_factory=InstallationMemory)
+    installation: BalancerMemory = field(default_factory=BalancerMemory)
     named_at: float | None = None
     deleted_at: int | None = None
 
@@ -56,7 +56,7 @@ class TenantRecord:
         """Clear the parts of the pass: the cluster is gone, or another replica's from now on."""
         self.projection = ProjectionMemory()
         self.elastic = ElasticMemory()
-        self.installation = InstallationMemory()
+        self.installation = BalancerMemory()
         self.named_at = None
         self.deleted_at = None
 

@@ -370,7 +370,7 @@ class TenantReleaseCheck(ReleaseCheck):
         if isinstance(answer, NotYet):
             waits.clear()
             return InUse(answer.why, by_service=answer.is_used)
-        seconds, now = self._settings.metallb_wait, self._clock.monotonic()
+        seconds, now = self._kind.wait, self._clock.monotonic()
         if waits.has_elapsed((mark, *answer.version), seconds, now):
             return Released(answer.then)
         return InUse(f"giving {self._kind.title} {seconds:g} s {answer.purpose}")

@@ -42,7 +42,7 @@ class MarkedReleaser:
     async def withdraw_used(self, tenant: TenantCluster) -> None:
         """Withdraw the mark of each range that a Service uses, before the range leaves the tenant.
 
-        A Service may have taken an address since its watch was read. MetalLB would take it away
+        A Service may have taken an address since its watch was read. It would lose the address
         as soon as the range leaves the pool.
 
         Raises:

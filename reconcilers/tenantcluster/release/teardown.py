@@ -1,7 +1,7 @@
 """A TenantCluster that is being deleted, or is gone, gives everything back.
 
 1. its allocations are deleted: that is the mark which every projection leaves out
-2. what we wrote to the tenant's MetalLB is removed
+2. what we wrote to the tenant's load balancer is removed
 3. each for load balancers goes once the tenant has released it (release.py)
 4. our finalizer goes when a cache that has read past the deletion, or a live LIST, shows none left
 5. those of nodes go once the cluster is gone, which another controller's finalizer may delay

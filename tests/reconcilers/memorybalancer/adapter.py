@@ -220,14 +220,23 @@ class MemoryKind(LoadBalancerKind):
     Args:
         clock: the time.
         rules: those that are switched on.
+        wait: seconds for which a withdrawal is waited for that cannot be proven.
     """
 
     title = "the balancer of tests"
     missing_reason = "OffersNotServed"
+    absent_reasons = frozenset({"OffersNotServed"})
+    not_reading_reason = "OfferNotRead"
 
-    def __init__(self, clock: Clock, rules: Rules | None = None) -> None:
+    def __init__(self, clock: Clock, rules: Rules | None = None, wait: float = 0.0) -> None:
+        self._wait = wait
         self._clock = clock
         self._rules = rules or Rules()
+
+    @property
+    @override
+    def wait(self) -> float:
+        return self._wait
 
     @property
     @override

@@ -24,7 +24,7 @@ class MemoryTenancy(Tenancy):
 
     @override
     def _make_kind(self) -> MemoryKind:
-        return MemoryKind(self.clock, self.rules)
+        return MemoryKind(self.clock, self.rules, self.faults.settings.tenant.metallb_wait)
 
 
 class MemoryYard(Yard, MemoryTenancy):

@@ -21,6 +21,7 @@ from reconcilers.loadbalancers.metallb.adapter import stale_configuration
 from reconcilers.loadbalancers.metallb.projection import offer_of
 from reconcilers.tenantcluster.inspection import Inside, findings
 from tests.reconcilers import make
+from tests.reconcilers.tenantcluster.elastic.facts import KIND
 
 SPACES = [AddressRange.parse("10.40.0.0", "10.40.0.255")]
 OURS = [make.allocation("team-a-lb", held=("10.40.0.0", "10.40.0.7"))]
@@ -45,7 +46,7 @@ def _inside(
     management: str = "",
 ) -> Inside:
     return Inside(
-        title="MetalLB",
+        kind=KIND,
         offers=(offer_of(pools["default-pool"]),),
         stale=stale_configuration(pools, reported),
         services=services,

@@ -9,10 +9,10 @@ At rest nothing is read; whether objects of the bundle are gone is checked in th
 process, whenever MetalLB is missing, and every `metallb_recheck` seconds.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 import structlog
+from typing_extensions import override
 
 from controller.client import Client
 from controller.clock import Clock
@@ -29,6 +29,7 @@ from reconcilers.loadbalancers.metallb.installation.bundle import (
     Manifest,
     parse,
 )
+from reconcilers.loadbalancers.port import Annotate, BalancerInstaller, BalancerMemory
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import TenantClients, TenantUnavailable
 
@@ -100,10 +101,6 @@ class InstallationMemory:
     attempt: InstallationAttempt | None = None
 
 
-Annotate = Callable[[Mapping[str, str | None]], Awaitable[None]]
-"""Sets annotations of the TenantCluster of a pass; None removes one."""
-
-
 class _NotYet(Exception):
     """The rest of the bundle cannot be applied yet; the message says what is waited for."""
 
@@ -117,7 +114,7 @@ def installed(status: bool, reason: str, message: str) -> Finding:
     return Finding(METALLB_INSTALLED, status, reason, message)
 
 
-class Installer:
+class Installer(BalancerInstaller):
     """Installs MetalLB in tenants.
 
     Args:
@@ -127,6 +124,9 @@ class Installer:
         settings: names the ConfigMap; without one nothing is installed.
         namespace: where a ConfigMap without a namespace is.
     """
+
+    condition = METALLB_INSTALLED
+    installing_reason = BEING_INSTALLED
 
     def __init__(
         self,
@@ -144,46 +144,31 @@ class Installer:
         self._key = Key(where or namespace, name)
         self._read: tuple[float, Bundle] | None = None
 
-    def due_in(self, memory: InstallationMemory) -> float | None:
-        """Return seconds until the next attempt on a tenant without MetalLB; None if it has it."""
-        last = memory.attempt
+    @override
+    def due_in(self, memory: BalancerMemory) -> float | None:
+        last = memory.of(InstallationMemory).attempt
         return max(FIRST_PAUSE, last.due - self._clock.monotonic()) if last is not None else None
 
+    @override
     async def install(
-        self,
-        tenant: TenantCluster,
-        memory: InstallationMemory,
-        annotate: Annotate,
-        *,
-        missing: bool,
+        self, tenant: TenantCluster, memory: BalancerMemory, annotate: Annotate, *, missing: bool
     ) -> Finding | None:
-        """Apply what has to be applied; return the MetalLBInstalled condition, None to keep it.
-
-        Args:
-            tenant: the cluster.
-            memory: what is remembered of the installation there.
-            annotate: sets annotations of the TenantCluster.
-            missing: whether MetalLB is known not to be served there.
-
-        Raises:
-            Conflict: the TenantCluster changed since it was read.
-            ControllerError: the management cluster did not answer.
-        """
         if not self._settings.metallb_bundle or tenant.observed_only:
             return None
+        known = memory.of(InstallationMemory)
         if not missing:
-            memory.attempt = None
-            if not self._is_due(memory):
+            known.attempt = None
+            if not self._is_due(known):
                 return None
-            return await self._install(tenant, memory, annotate, missing=False)
-        now, last = self._clock.monotonic(), memory.attempt
+            return await self._install(tenant, known, annotate, missing=False)
+        now, last = self._clock.monotonic(), known.attempt
         if last is not None and now < last.due:
             return last.finding
-        found = await self._install(tenant, memory, annotate, missing=True)
+        found = await self._install(tenant, known, annotate, missing=True)
         if found is not None:
             times = last.times if last is not None else 0
             pause = min(FIRST_PAUSE * 2 ** min(times, 10), LONGEST_PAUSE)
-            memory.attempt = InstallationAttempt(times + 1, now + pause, found)
+            known.attempt = InstallationAttempt(times + 1, now + pause, found)
         return found
 
     async def _install(

@@ -15,6 +15,7 @@ from reconcilers.api.resources import (
     ServiceSpec,
     ServiceStatus,
 )
+from reconcilers.loadbalancers.metallb.adapter import MetalLBKind
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantcluster.elastic.decisions import (
     RangeFacts,
@@ -24,8 +25,11 @@ from reconcilers.tenantcluster.elastic.decisions import (
     size_of,
 )
 from reconcilers.tenantcluster.elastic.demand import Demand, demand_of
+from tests.clock import VirtualClock
 from tests.reconcilers import make
 
+KIND = MetalLBKind(VirtualClock(), TenantSettings())
+"""The load balancer of tenants in tests."""
 LONG = 3_600.0
 """Seconds that are longer than every threshold."""
 
@@ -41,6 +45,12 @@ def load_balancer(
         ServiceSpec(type="LoadBalancer", loadBalancerClass=cls),
         ServiceStatus(LoadBalancerStatus(shown)),
     )
+
+
+def digests(services: Sequence[Service]) -> list[str]:
+    """Return the digests of waiting Services, by which growth that did not help is remembered."""
+    demand = demand_of(services, KIND.serves, {4})
+    return [demand.digest(service) for service in demand.waiting]
 
 
 def range_facts(allocation: IPAllocation, **options: Any) -> RangeFacts:
@@ -61,10 +71,12 @@ def size_facts(
     **options: Any,
 ) -> SizeFacts:
     """Return facts of an elastic tenant whose Services have waited for long."""
-    demand = demand or demand_of(services, "", {4})
+    demand = demand or demand_of(services, KIND.serves, {4})
     without = [*demand.waiting, *(unmet.service for unmet in demand.elsewhere)]
     waited = waited or {service.metadata.uid: LONG for service in without}
-    return SizeFacts(tuple(parts), demand, waited, now, settings or TenantSettings(), **options)
+    return SizeFacts(
+        tuple(parts), demand, waited, now, settings or TenantSettings(), KIND.title, **options
+    )
 
 
 def changes_nothing(change: SizeChange) -> bool:

@@ -20,12 +20,12 @@ from reconcilers.tenantcluster.elastic.decisions import (
     UnservedGrowth,
     decide_size,
 )
-from reconcilers.tenantcluster.elastic.demand import addresses_wanted
 from tests.reconcilers import make
 from tests.reconcilers.tenantcluster.elastic.facts import (
     LONG,
     carried_out,
     changes_nothing,
+    digests,
     load_balancer,
     range_facts,
     size_facts,
@@ -120,7 +120,8 @@ def tenants(draw: st.DrawFn) -> SizeFacts:
         services += drawn.services(number)
     waiting = [load_balancer(f"waits-{number}") for number in range(draw(st.integers(0, 6)))]
     waited = {service.metadata.uid: draw(_SECONDS) for service in waiting}
-    forgiven = UnservedGrowth().updated(waiting[: draw(st.integers(0, 6))], len(services))
+    unhelped = digests(waiting[: draw(st.integers(0, 6))])
+    forgiven = UnservedGrowth().updated(unhelped, len(services))
     static = draw(st.booleans())
     size = draw(st.integers(0, 12))
     return size_facts(
@@ -167,7 +168,7 @@ def test_growth_never_exceeds_what_services_wait_for_nor_the_quota(facts: SizeFa
         assert facts.held_until_gone + created <= facts.quota
     if facts.is_elastic:
         waited = facts.have_waited(SETTINGS.growth_after, facts.demand.waiting)
-        wanted = addresses_wanted(waited)
+        wanted = facts.demand.count_wanted(waited)
         assert created <= -(-wanted // facts.increment) * facts.increment
     elif created:
         assert facts.target is not None

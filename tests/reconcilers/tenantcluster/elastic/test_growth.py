@@ -22,7 +22,13 @@ from reconcilers.tenantcluster.elastic.decisions import (
 from reconcilers.tenantcluster.elastic.demand import WaitingTimes
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
-from tests.reconcilers.tenantcluster.elastic.facts import load_balancer, range_facts, size_facts
+from tests.reconcilers.tenantcluster.elastic.facts import (
+    KIND,
+    digests,
+    load_balancer,
+    range_facts,
+    size_facts,
+)
 
 NUMBERS = st.integers(0, 20)
 
@@ -221,12 +227,16 @@ def test_a_range_that_is_used_again_is_no_longer_idle() -> None:
 def test_a_pool_is_exhausted_when_statuses_show_every_address_of_it() -> None:
     held = [AddressRange.parse("10.40.0.0", "10.40.0.1")]
     services = [load_balancer("a", "10.40.0.0"), load_balancer("b", "10.9.9.9")]
-    assert not demand.demand_of(services, "", {4}).exhausts(held)
+    assert not demand.demand_of(services, KIND.serves, {4}).exhausts(held)
     services.append(load_balancer("c", "10.40.0.1", cls="other"))
-    assert not demand.demand_of(services, "", {4}).exhausts(held), "another class proves nothing"
+    assert not demand.demand_of(services, KIND.serves, {4}).exhausts(held), (
+        "another class proves nothing"
+    )
     services.append(load_balancer("d", "10.40.0.0", "10.40.0.1"))
-    assert demand.demand_of(services, "", {4}).exhausts(held)
-    assert demand.demand_of([], "", {4}).exhausts([]), "a pool without addresses has none left"
+    assert demand.demand_of(services, KIND.serves, {4}).exhausts(held)
+    assert demand.demand_of([], KIND.serves, {4}).exhausts([]), (
+        "a pool without addresses has none left"
+    )
 
 
 def test_waiting_counts_from_creation_unless_the_service_was_seen_not_to_wait() -> None:
@@ -250,7 +260,7 @@ def test_a_tenants_clock_that_is_ahead_makes_no_service_wait_longer() -> None:
 
 
 def test_growth_that_helped_no_service_is_remembered_until_more_is_in_use() -> None:
-    odd = load_balancer("odd")
+    odd, other = digests([load_balancer("odd"), load_balancer("other")])
     reported = UnservedGrowth().updated([odd], 2)
     assert reported.annotation is not None
     read = UnservedGrowth.from_tenant(
@@ -260,7 +270,7 @@ def test_growth_that_helped_no_service_is_remembered_until_more_is_in_use() -> N
     assert read.covers(odd, 2)
     assert read.covers(odd, 1)
     assert not read.covers(odd, 3)
-    assert not read.covers(load_balancer("other"), 2)
+    assert not read.covers(other, 2)
 
 
 @pytest.mark.parametrize("text", ["", "x", "x:y", ":", "²:a"])
@@ -273,6 +283,6 @@ def test_an_annotation_that_cannot_be_parsed_counts_as_empty(text: str) -> None:
 
 def test_the_annotation_of_growth_that_did_not_help_is_bounded() -> None:
     reported = UnservedGrowth().updated(
-        [load_balancer(f"s{n}") for n in range(MOST_UNSERVED + 50)], 1
+        digests([load_balancer(f"s{n}") for n in range(MOST_UNSERVED + 50)]), 1
     )
     assert len(reported.annotation or "") < 10 * MOST_UNSERVED + 20

@@ -28,6 +28,7 @@ from reconcilers.tenantcluster.elastic.demand import (
 )
 from tests.reconcilers import make
 from tests.reconcilers.balancer import service
+from tests.reconcilers.tenantcluster.elastic.facts import KIND
 from tests.reconcilers.tenantcluster.elastic.site import (
     TENANT,
     become_ready,
@@ -87,10 +88,10 @@ async def test_other_tasks_run_while_the_services_of_a_tenant_are_read() -> None
 
     async with anyio.create_task_group() as group:
         group.start_soon(run_beside)
-        found = await read_demand(services, "", {4})
+        found = await read_demand(services, KIND.serves, {4})
         group.cancel_scope.cancel()
     assert turns >= 19
-    assert found == demand_of(services, "", {4})
+    assert found == demand_of(services, KIND.serves, {4})
 
 
 def test_services_without_an_address_beyond_the_limit_are_counted_and_not_examined(
@@ -99,7 +100,7 @@ def test_services_without_an_address_beyond_the_limit_are_counted_and_not_examin
     monkeypatch.setattr(demand, "MOST_SERVICES", 3)
     waiting = [balancer_service(number) for number in range(5)]
     served = [balancer_service(9, ip="10.40.0.9")]
-    found = demand_of([*waiting, *served], "", {4})
+    found = demand_of([*waiting, *served], KIND.serves, {4})
     assert [one.metadata.name for one in found.waiting] == ["s0", "s1", "s2"]
     assert found.unexamined == 2
     assert found.in_use(AddressRange.parse("10.40.0.9", "10.40.0.9")) == 1, "or it would shrink"
@@ -113,7 +114,7 @@ def test_services_that_growth_cannot_help_leave_room_for_those_that_it_can(
         replace(service, spec=replace(service.spec, loadBalancerClass="other"))
         for service in map(balancer_service, range(5))
     ]
-    shown = demand_of([*of_another_class, *map(balancer_service, range(5, 7))], "", {4})
+    shown = demand_of([*of_another_class, *map(balancer_service, range(5, 7))], KIND.serves, {4})
     assert [service.metadata.name for service in shown.waiting] == ["s5", "s6"]
     assert (len(shown.elsewhere), shown.unexamined) == (3, 2)
 

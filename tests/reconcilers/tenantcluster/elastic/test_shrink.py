@@ -14,7 +14,12 @@ from reconcilers.tenantcluster.reconciler import NAMING_SECONDS
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, address_of, pool_entries, service
 from tests.reconcilers.server import Json
-from tests.reconcilers.tenantcluster.elastic.facts import load_balancer, range_facts, size_facts
+from tests.reconcilers.tenantcluster.elastic.facts import (
+    KIND,
+    load_balancer,
+    range_facts,
+    size_facts,
+)
 from tests.reconcilers.tenantcluster.elastic.site import (
     TENANT,
     annotations_of,
@@ -277,5 +282,5 @@ def test_a_request_that_services_wait_for_is_not_withdrawn_however_long_it_waits
     facts = size_facts([range_facts(request, in_pool=None)], [load_balancer("waits")])
     change = decide_size(facts)
     assert (change.create, change.mark) == (0, ())
-    unwanted = decide_size(replace(facts, demand=demand_of((), "", {4})))
+    unwanted = decide_size(replace(facts, demand=demand_of((), KIND.serves, {4})))
     assert [mark.allocation for mark in unwanted.mark] == [request]

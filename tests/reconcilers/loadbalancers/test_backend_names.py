@@ -1,0 +1,46 @@
+"""A backend is named behind the port alone, so that another one has a place beside it."""
+
+from fnmatch import fnmatch
+from pathlib import Path
+
+import reconcilers
+
+ROOT = Path(reconcilers.__file__).parent
+NAMED_IN = {
+    "loadbalancers/metallb/*": "the adapter",
+    "loadbalancers/__init__.py": "lists the adapters",
+    "wiring/*": "chooses the adapter",
+    "api/names.py": "the names of objects in tenants, which users see",
+    "api/networkpool.py": "a source of addresses that users write",
+    "api/reasons.py": "the reasons of conditions, which users know",
+    "api/resources.py": "the kinds that are read in tenants",
+    "api/tenantaddons.py": "the value of spec.addons.loadBalancer.provider",
+    "api/vocabulary.py": "the words of API.md",
+    "settings.py": "the options that users know",
+    "cli/flags.py": "the flags that users know",
+    "cli/up.py": "help that says what is started",
+    "cli/demo/*": "the demo shows the backend at work",
+    "cli/local/*": "starts the backend on this machine",
+    "cli/standin/*": "plays the backend on this machine",
+    "integrations/kubermatic/views.py": "what KKP itself makes of a pool",
+}
+"""Where MetalLB may be named, and why."""
+
+
+def _naming_files() -> set[str]:
+    return {
+        path.relative_to(ROOT).as_posix()
+        for path in ROOT.rglob("*.py")
+        if "metallb" in path.read_text(encoding="utf-8").lower()
+    }
+
+
+def test_metallb_is_named_only_behind_the_port_and_where_users_know_the_word() -> None:
+    strangers = {name for name in _naming_files() if not any(fnmatch(name, p) for p in NAMED_IN)}
+    assert strangers == set(), "use the port of load balancers, or its kind's title"
+
+
+def test_every_exception_to_that_is_needed() -> None:
+    files = _naming_files()
+    idle = {pattern for pattern in NAMED_IN if not any(fnmatch(name, pattern) for name in files)}
+    assert idle == set()
