@@ -31,7 +31,7 @@ SWITCHES = {
         rules.before_the_finalizer,
         "without its finalizer",
         _SHARP,
-        4,
+        6,
     ),
     "3b": Switch(
         "who is being deleted gets nothing",
@@ -45,7 +45,7 @@ SWITCHES = {
         rules.pools_written_blindly,
         BOTH_HAVE,
         _LAGGING,
-        43,
+        93,
     ),
     "4b": Switch(
         "after a conflict one chooses anew",
@@ -73,21 +73,21 @@ SWITCHES = {
         rules.vanished_claims_unseen,
         "is left of a claim",
         _FORCED,
-        2,
+        6,
     ),
     "9b": Switch(
         "an IPAddress in the way that serves no claim is taken away",
         rules.leftovers_stay,
         "serves no claim",
         _FORCED,
-        9,
+        3,
     ),
     "9c": Switch(
         "a claim goes when a live read shows no IPAddress",
         rules.released_by_cache,
         "is left of a claim",
         _FORCED,
-        0,
+        6,
     ),
 }
 
@@ -97,7 +97,7 @@ CLUSTERS = {
         rules.addresses_never_rest,
         "which was to rest",
         RESTING,
-        0,
+        8,
     ),
     "10b": Switch(
         "a claim is released though its Cluster is gone",
