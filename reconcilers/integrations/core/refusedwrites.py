@@ -86,7 +86,7 @@ class RefusedWrites:
 
     def next_in(self, metas: Iterable[ObjectMeta]) -> float | None:
         """Return in how many seconds the first of these objects is due; None if none waits."""
-        waits = map(self.wait_of, metas)
+        waits = map(self.wait_of, metas if self._until else ())
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _note(self, meta: ObjectMeta, error: ControllerError) -> None:

@@ -5,7 +5,7 @@ promises to exactly that version is written into it. A replica that froze before
 makes an allocation that holds nothing.
 """
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ import structlog
 
 from allocator import AddressRange
 from controller.client import Client
+from controller.clock import Clock
 from controller.errors import (
     AlreadyExists,
     Conflict,
@@ -23,6 +24,7 @@ from controller.meta import OwnerReference, Version
 from reconcilers.api import names
 from reconcilers.integrations.core.concurrency import run_concurrently
 from reconcilers.integrations.core.owners import owner_reference, rendered_owner
+from reconcilers.integrations.core.refusedwrites import RefusedWrites
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     GROUP,
@@ -38,6 +40,7 @@ from reconcilers.promises.journal import Promise, PromisedRange
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.results import WriteResult
 from reconcilers.releaselog import holder_fields
+from reconcilers.settings import PoolSettings
 
 _log = structlog.get_logger(__name__)
 
@@ -118,12 +121,14 @@ class Allocations:
 
     Args:
         client: for the writes.
-        width: writes in flight at once.
+        clock: the time.
+        settings: how much is done at once, and when a refused write is tried again.
     """
 
-    def __init__(self, client: Client, width: int) -> None:
+    def __init__(self, client: Client, clock: Clock, settings: PoolSettings) -> None:
         self._client = client
-        self._width = width
+        self._width = settings.width
+        self._refused = RefusedWrites(clock, settings.resync)
 
     async def make(
         self, grants: Sequence[Grant], pool: IPAMPool
@@ -187,7 +192,10 @@ class Allocations:
         return results
 
     async def repair(self, found: Sequence[tuple[IPAMAllocation, str]], pool: IPAMPool) -> None:
-        """Put back the type and the owner of allocations that have their addresses."""
+        """Put back the type and the owner of allocations that have their addresses.
+
+        A write that the API server refuses is left out until the next resync, as in `delete`.
+        """
 
         async def repair_one(allocation: IPAMAllocation, kind: str) -> None:
             patch: dict[str, Any] = {}
@@ -196,8 +204,9 @@ class Allocations:
             if allocation.spec.type != kind:
                 patch["spec"] = {"type": kind}
             if patch:
-                await self._tolerant(
-                    self._client.patch(ALLOCATIONS, Version.from_object(allocation), patch)
+                version = Version.from_object(allocation)
+                await self._refused.attempt(
+                    allocation.metadata, lambda: self._client.patch(ALLOCATIONS, version, patch)
                 )
 
         await run_concurrently([partial(repair_one, *one) for one in found], self._width)
@@ -206,7 +215,10 @@ class Allocations:
         """Write each once, so that no promise to its present version can be kept."""
 
         async def void_one(one: IPAMAllocation) -> None:
-            await self._tolerant(self._void(one, since))
+            try:
+                await self._void(one, since)
+            except (Conflict, NotFound):
+                return  # its promise is over
 
         await run_concurrently([partial(void_one, one) for one in found], self._width)
 
@@ -240,15 +252,18 @@ class Allocations:
         """
 
         async def delete_one(allocation: IPAMAllocation) -> None:
-            _log.info("releasing IPAMAllocation", **release_fields(allocation, reason))
-            version = Version.from_object(allocation)
-            await self._tolerant(self._client.delete(ALLOCATIONS, version))
+            async def send() -> None:
+                _log.info("releasing IPAMAllocation", **release_fields(allocation, reason))
+                await self._client.delete(ALLOCATIONS, Version.from_object(allocation))
+
+            await self._refused.attempt(allocation.metadata, send)
 
         await run_concurrently([partial(delete_one, one) for one in found], self._width)
 
-    async def _tolerant(self, write: Awaitable[object]) -> None:
-        """Await a write; one that comes too late is seen to by the next pass."""
-        try:
-            await write
-        except (Conflict, NotFound):
-            return
+    def next_in(self, allocations: Iterable[IPAMAllocation]) -> float | None:
+        """Return in how many seconds a write that was refused is due again; None for none.
+
+        Args:
+            allocations: those of the pool.
+        """
+        return self._refused.next_in(allocation.metadata for allocation in allocations)

@@ -112,7 +112,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         self._caches = caches
         self._reader = reader
         self._reports = reports
-        self._allocations = Allocations(client, settings.width)
+        self._allocations = Allocations(client, clock, settings)
         self._logged: set[str] = set()
         """The uids of allocations whose deletion was logged; they may still be seen."""
         self._kept = KeptClusters(caches, clock, settings.contents_check)
@@ -263,7 +263,8 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         self._report(pool, view, decided, [*_unmade(failed), *self._refused(kept)])
         if self._defer_refused(pool, failed):
             return Again(RETRY)
-        return self._next(pool, stored, decided.journal, kept, more=decided.more)
+        later = self._allocations.next_in(view.allocations)
+        return self._next(pool, stored, decided.journal, kept, more=decided.more, later=later)
 
     def _defer_refused(
         self, pool: IPAMPool, failed: Sequence[tuple[Grant, ControllerError]]

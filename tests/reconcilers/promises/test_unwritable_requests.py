@@ -181,3 +181,39 @@ async def test_an_ipaddress_whose_deletion_is_refused_ends_no_pass(gate: Gate) -
         gate.refuses = lambda _: False
         await pool.place.home.pass_by(RESYNC + 10)
         assert pool.address(name)
+
+
+@pytest.mark.parametrize("is_moved", [False, True], ids=["repair", "deletion"])
+async def test_an_ipamallocation_whose_repair_or_deletion_is_refused_ends_no_pass(
+    is_moved: bool, gate: Gate
+) -> None:
+    name = f"{GREEDY}-000"
+    without_owner = {"metadata": {"ownerReferences": None}}
+
+    def is_write_of_ours(sent: Sent) -> bool:
+        is_by_hand = sent.body.get("metadata", {}).get("ownerReferences", ()) is None
+        return sent.namespace == f"cluster-{name}" and not is_by_hand
+
+    async with opened(ClusterPool) as pool:
+        await pool.ask(name)
+        await pool.place.home.pass_by(5)
+        assert pool.address(name)
+        gate.refuses = is_write_of_ours
+        if is_moved:
+            elsewhere = {"spec": {"cloud": {"dc": "elsewhere"}}}
+            await pool.place.edit(kubermatic.CLUSTERS, name, elsewhere)
+        else:
+            await pool.place.edit(kubermatic.ALLOCATIONS, "p", without_owner, f"cluster-{name}")
+        await pool.place.home.pass_by(5)
+        assert gate.refused
+        gate.forget()
+        await pool.ask("waiting")
+        await pool.place.home.pass_by(5)
+        assert pool.address("waiting")
+        await pool.place.home.pass_by(5 * RESYNC)
+        assert 1 <= len(gate.refused) <= 6, "it is tried again once per resync"
+        gate.refuses = lambda _: False
+        await pool.place.home.pass_by(RESYNC + 10)
+        stored = pool.place.see(kubermatic.ALLOCATIONS, "p", f"cluster-{name}")
+        assert not stored or stored["metadata"]["ownerReferences"]
+        assert bool(stored) != is_moved
