@@ -514,9 +514,11 @@ class TenantClusterReconciler:
             is_unread=self._projector.is_unread(now.load_balancer_ready),
             now=self._clock.monotonic(),
         )
-        annotations = now.tenant.metadata.annotations
-        if takes_ranges_again and names.ANNOTATION_GROWN_IN_VAIN in annotations:
+        if not takes_ranges_again:
+            return
+        if names.ANNOTATION_GROWN_IN_VAIN in now.tenant.metadata.annotations:
             await now.current.annotate({names.ANNOTATION_GROWN_IN_VAIN: None})
+        now.record.elastic.is_refused = False  # last, so that a write that fails is tried again
 
     # What a pass reports ----------------------------------------------------------------------
 

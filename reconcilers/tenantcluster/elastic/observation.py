@@ -81,7 +81,8 @@ def note_projected(
 
     Returns:
         Whether the tenant takes ranges again that it refused before. What did not help meanwhile
-        may help now.
+        may help now. The caller clears `is_refused` once it has acted on that: if its write fails,
+        the next pass returns the same.
     """
     if not projected.status:
         memory.in_place_since = None
@@ -94,8 +95,7 @@ def note_projected(
         memory.in_place_since = now
     before = memory.in_pool_since
     memory.in_pool_since = {uid: before.get(uid, now) for uid in offered}
-    was_refused, memory.is_refused = memory.is_refused, False
-    return was_refused
+    return memory.is_refused
 
 
 class SizeObserver:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from controller.errors import Forbidden, ServerFailure
+from controller.errors import Conflict, Forbidden, ServerFailure
 from tests.reconcilers.balancer import Balancer, address_of, pool_entries, service
 from tests.reconcilers.server import Server
 from tests.reconcilers.tenantcluster.elastic.site import (
@@ -64,6 +64,30 @@ async def test_growth_that_did_not_help_is_forgotten_when_the_tenant_accepts_ran
         balancer.refuses = ()
         tenant.recover()
         await platform.clock.advance(400)
+        assert address_of(tenant, "odd") is not None
+
+
+async def test_growth_that_did_not_help_is_forgotten_though_the_first_write_conflicts() -> None:
+    platform, tenant = elastic_platform(sizing={"initialPoolSize": 2})
+    balancer = Balancer(tenant, "odd")
+    async with platform.running():
+        await become_ready(platform, tenant, "one", "two", "odd")
+        await platform.clock.advance(1_000)
+        meta = {"annotations": {"butler.butlerlabs.dev/projection-basis": None}}
+        _refuse(tenant)
+        tenant.edit(
+            "ipaddresspools", "default-pool", {"metadata": meta}, namespace="metallb-system"
+        )
+        await platform.clock.advance(400)
+        cluster = platform.server.see("tenantclusters", "a", namespace="team")
+        assert VAIN in cluster["metadata"]["annotations"], "growing was in vain"
+        balancer.refuses = ()
+        conflict = Conflict(409, "Conflict", "the object has been modified")
+        platform.server.fail(conflict, verb="patch", plural="tenantclusters")
+        tenant.recover()
+        await platform.clock.advance(400)
+        cluster = platform.server.see("tenantclusters", "a", namespace="team")
+        assert VAIN not in cluster["metadata"]["annotations"]
         assert address_of(tenant, "odd") is not None
 
 
