@@ -21,6 +21,7 @@ from reconcilers.conditions import Finding
 from reconcilers.loadbalancers.ownernotes import owner_note
 from reconcilers.loadbalancers.port import (
     BEHIND,
+    CONTESTED,
     MOMENT,
     BalancerBlocked,
     BalancerMemory,
@@ -175,8 +176,19 @@ class Projector:
         """End the watches of a tenant that is gone, or that is left alone from now on."""
         self._watches.close(key)
 
-    def due_in(self, memory: ProjectionMemory) -> float | None:
-        """Return in how many seconds to look at the balancer again; None for never."""
+    def due_in(self, projected: Finding, memory: ProjectionMemory) -> float | None:
+        """Return in how many seconds to look at the balancer again; None for never.
+
+        The memory is of the last pass that reached the balancer. If this one did not, an earlier
+        look would fail as well.
+
+        Args:
+            projected: the condition LoadBalancerReady of this pass.
+            memory: what is remembered of what is written there.
+        """
+        is_judged = projected.status or projected.reason == CONTESTED
+        if not is_judged and not self.is_unread(projected):
+            return None
         return self._kind.due_in(memory.balancer)
 
     def lags(self, tenant: TenantCluster) -> bool:

@@ -572,8 +572,8 @@ class TenantClusterReconciler:
         projected = now.load_balancer_ready
         if is_behind(projected) or self._projector.lags(now.tenant):
             return Again(SOON)
-        look_due = self._projector.due_in(now.record.projection)
-        if look_due is not None and projected.reason != UNREACHABLE:
+        look_due = self._projector.due_in(projected, now.record.projection)
+        if look_due is not None:
             return Again(max(look_due, SOON))
         if projected.reason == self._installer.installing_reason:
             return Again(self._installer.due_in(now.record.installation) or SOON)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from controller.errors import NoAnswer
+from controller.errors import NoAnswer, Unauthorized
 from controller.outcome import Again, Blocked
 from reconcilers.api import names
 from reconcilers.api.resources import TENANT_CLUSTER
@@ -249,6 +249,25 @@ async def test_an_unreachable_tenant_is_not_looked_at_every_second_because_of_a_
     await lab.clock.advance(1_000)
     await lab.cluster()
     assert await lab.cluster() == Blocked("TenantUnreachable", 30.0)
+
+
+@pytest.mark.parametrize("has_secret", [True, False], ids=["refused", "without Secret"])
+async def test_a_tenant_that_cannot_be_entered_is_not_looked_at_every_second_because_of_a_contest(
+    has_secret: bool,
+) -> None:
+    lab, tenant = await _projected()
+    for _ in range(20):
+        _edit(tenant)
+        await lab.cluster()
+    tenant.fail(Unauthorized(401, "Unauthorized", "Unauthorized"), times=10**6)
+    if not has_secret:
+        (secret,) = lab.server.all("secrets")
+        meta = secret["metadata"]
+        lab.server.vanish("secrets", meta["name"], namespace=meta["namespace"])
+    await lab.clock.advance(1_000)
+    await lab.cluster()
+    reason = "Unauthorized" if has_secret else "KubeconfigMissing"
+    assert await lab.cluster() == Blocked(reason, 30.0)
 
 
 @pytest.mark.parametrize("sizing", [None, {"allocationMode": "elastic"}], ids=str)
