@@ -35,8 +35,9 @@ class BoundedWaits:
     """Waits for a balancer that cannot show whether it still hands out the range of an allocation.
 
     Each is for one state: the resourceVersion at which the allocation was marked, and the version
-    of the offers. A wait is forgotten when it has elapsed, or was not asked for during an hour;
-    the next call starts it anew.
+    of the offers. A wait that has elapsed stays so, because a pass asks twice: before and after
+    its projection. A wait is forgotten when it was not asked for during an hour; the next call
+    starts it anew.
     """
 
     _waits: dict[tuple[int, str, int], tuple[float, float]] = field(default_factory=dict)
@@ -51,12 +52,10 @@ class BoundedWaits:
             now: monotonic seconds.
         """
         recent = {one: at for one, at in self._waits.items() if now - at[1] < FORGET_SECONDS}
-        since, _ = recent.pop(state, (now, now))
-        self._waits = recent
-        if now - since >= seconds:
-            return True
+        since, _ = recent.get(state, (now, now))
         recent[state] = (since, now)
-        return False
+        self._waits = recent
+        return now - since >= seconds
 
     def clear(self) -> None:
         """Forget all waits: the balancer may hand out the range after all."""

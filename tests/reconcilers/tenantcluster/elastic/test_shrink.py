@@ -51,6 +51,17 @@ async def test_quota_reached_is_reported_and_stops_neither_shrink_nor_sync() -> 
         assert list(balancer_ranges(platform)) == ["team-a-lb"]
 
 
+async def test_shrink_ends_where_the_balancer_cannot_show_what_it_hands_out() -> None:
+    platform, tenant = elastic_platform(metallb_wait=10.0)
+    Balancer(tenant)
+    async with platform.running():
+        await become_ready(platform, tenant, "one", "two", "three")
+        assert list(balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-1"]
+        tenant.vanish("services", "three", namespace="default")
+        await platform.clock.advance(700)
+        assert list(balancer_ranges(platform)) == ["team-a-lb"]
+
+
 async def test_shrink_is_logged_as_the_documentation_says(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
