@@ -230,11 +230,11 @@ class TenantReleaseCheck(ReleaseCheck):
         now, memory = self._clock.monotonic(), self._memory(allocation)
         if memory.held_since is None:
             memory.held_since = now
-        waited = now - memory.held_since
-        if isinstance(answer, InUse) and waited < self._settings.teardown_grace:
-            return answer
-        memory.held_since = None
         if isinstance(answer, Released):
+            memory.held_since = None
+            return answer
+        waited = now - memory.held_since
+        if waited < self._settings.teardown_grace:
             return answer
         self._recorder.record(
             TENANT_CLUSTER,

@@ -214,6 +214,14 @@ class TestOfAClusterThatIsBeingDeleted:
         assert (kind, reason) == ("Warning", "TeardownGracePassed")
         assert message.startswith("Releasing team-a-lb without confirmation: the tenant")
 
+    async def test_the_grace_stays_over_if_the_write_of_the_release_fails(self) -> None:
+        lab, tenant = _lab(deletionTimestamp=DELETED)
+        tenant.fail(NoAnswer("timed out"), times=99)
+        assert isinstance(await _ask(lab), InUse)
+        await lab.clock.advance(600)
+        assert isinstance(await _ask(lab), Released)
+        assert isinstance(await _ask(lab), Released)
+
     async def test_the_grace_counts_from_the_first_failed_attempt_not_from_the_deletion(
         self,
     ) -> None:
