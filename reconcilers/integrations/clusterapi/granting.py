@@ -12,7 +12,7 @@ from typing import Any
 
 from controller.client import Client
 from controller.clock import Clock
-from controller.errors import Conflict, ControllerError, NotFound
+from controller.errors import ControllerError
 from controller.events import Recorder
 from controller.resource import Resource
 from reconcilers.conditions import READY, Finding
@@ -35,7 +35,7 @@ from reconcilers.integrations.core.rules import Refusal
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Kept, refused_message
-from reconcilers.promises.results import WriteResult
+from reconcilers.promises.results import WriteResult, check_voided
 from reconcilers.settings import PoolSettings
 
 Granted = tuple[Promise, IPAddressClaim]
@@ -220,7 +220,8 @@ class Granting:
                 await self._client.patch_status(
                     kind, claim, with_ready(claim, finding, kind.version, now)
                 )
-            except (Conflict, NotFound):
+            except ControllerError as error:
+                check_voided(error)
                 missed.append(claim)
 
         await run_concurrently([partial(void_one, one) for one in claims], self._width)

@@ -19,20 +19,15 @@ _log = structlog.get_logger(__name__)
 
 ResultT = TypeVar("ResultT")
 
-_DENIED = "denied the request"
-"""In the message of each answer that is an admission webhook's, whatever its status code is."""
-
 
 def result_beside_promise(error: ControllerError) -> WriteResult:
     """Return the result of a failed write of an object that no promise names.
 
     Such an object may change or be absent while the promise can still be kept, so the result is
-    never SETTLED. An admission webhook may deny a write with the status code of a conflict.
+    never SETTLED.
     """
     result = WriteResult.of_error(error)
-    if result is not WriteResult.SETTLED:
-        return result
-    return WriteResult.REFUSED if _DENIED in str(error) else WriteResult.UNKNOWN
+    return WriteResult.UNKNOWN if result is WriteResult.SETTLED else result
 
 
 class RefusedWrites:

@@ -16,9 +16,7 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.errors import (
     AlreadyExists,
-    Conflict,
     ControllerError,
-    NotFound,
 )
 from controller.meta import OwnerReference, Version
 from reconcilers.api import names
@@ -38,7 +36,7 @@ from reconcilers.integrations.kubermatic.api import (
 from reconcilers.integrations.kubermatic.planning import Grant
 from reconcilers.promises.journal import Promise, PromisedRange
 from reconcilers.promises.keeping import Kept
-from reconcilers.promises.results import WriteResult
+from reconcilers.promises.results import WriteResult, check_voided
 from reconcilers.releaselog import holder_fields
 from reconcilers.settings import PoolSettings
 
@@ -217,8 +215,8 @@ class Allocations:
         async def void_one(one: IPAMAllocation) -> None:
             try:
                 await self._void(one, since)
-            except (Conflict, NotFound):
-                return  # its promise is over
+            except ControllerError as error:
+                check_voided(error)
 
         await run_concurrently([partial(void_one, one) for one in found], self._width)
 

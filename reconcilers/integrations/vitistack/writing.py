@@ -17,9 +17,7 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import find, rfc3339
 from controller.errors import (
-    Conflict,
     ControllerError,
-    NotFound,
 )
 from controller.events import Recorder
 from reconcilers.conditions import Finding, rendered, with_findings
@@ -43,7 +41,7 @@ from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Kept, refused_message
-from reconcilers.promises.results import WriteResult
+from reconcilers.promises.results import WriteResult, check_voided
 from reconcilers.releaselog import holder_fields
 from reconcilers.settings import PoolSettings
 from reconcilers.spaces.index import SpaceIndex
@@ -240,8 +238,8 @@ class Writer:
                 await self._client.patch_status(
                     ALLOCATIONS, one, {"phase": PENDING, "message": text}
                 )
-            except (Conflict, NotFound):
-                return  # it has moved on, which voids as well
+            except ControllerError as error:
+                check_voided(error)
 
         await run_concurrently([partial(void_one, one) for one in found], self._width)
 

@@ -108,6 +108,7 @@ class Pool(ABC):
     """
 
     settings: Settings
+    kind: Resource[Any]
     kinds: Sequence[Resource[Any]]
     capacity = 400
     """How many promises its journal has room for."""
@@ -149,6 +150,15 @@ class Pool(ABC):
         """Delete the pool, and its first request."""
         raise NotImplementedError
 
+    def annotations(self) -> Json:
+        """Return the annotations of the pool."""
+        return dict(self.place.see(self.kind, "p")["metadata"].get("annotations") or {})
+
+    async def drop_journal(self) -> None:
+        """Remove the annotation that is the journal of the pool, as a person may."""
+        patch = {"metadata": {"annotations": {ANNOTATION: None}}}
+        await self.place.edit(self.kind, "p", patch)
+
     def is_gone(self) -> bool:
         """Return whether the pool is gone."""
         raise NotImplementedError
@@ -184,6 +194,7 @@ class ClaimPool(Pool):
     """A GlobalInClusterIPPool; a quota keeps IPAddresses out of namespace greedy."""
 
     settings = Settings(integration=(CLUSTER_API,))
+    kind = clusterapi.GLOBAL_IP_POOL
     kinds: Sequence[Resource[Any]] = (
         CLAIMS,
         ADDRESSES,
@@ -191,7 +202,6 @@ class ClaimPool(Pool):
         clusterapi.IN_CLUSTER_IP_POOL,
         clusterapi.GLOBAL_IP_POOL,
     )
-    kind = clusterapi.GLOBAL_IP_POOL
 
     @override
     async def make(self) -> None:
@@ -248,6 +258,7 @@ class RangePool(Pool):
     """A NetworkPool; an admission policy refuses the ranges of tenants in namespace greedy."""
 
     settings = Settings()
+    kind = NETWORK_POOL
     kinds: Sequence[Resource[Any]] = ()
     capacity = 512
 
@@ -307,6 +318,7 @@ class MachineNetwork(Pool):
     """A NetworkNamespace of vitistack; an admission policy refuses addresses of some machines."""
 
     settings = Settings(integration=(VITISTACK,), vitistack=VitistackSettings(provider="us"))
+    kind = vitistack.NETWORKS
     kinds: Sequence[Resource[Any]] = vitistack.KINDS
 
     @override
@@ -352,6 +364,7 @@ class ClusterPool(Pool):
     """An IPAMPool of KKP; an admission policy refuses addresses of some user clusters."""
 
     settings = Settings(integration=(KUBERMATIC,))
+    kind = kubermatic.POOLS
     kinds: Sequence[Resource[Any]] = kubermatic.KINDS
 
     @override

@@ -27,6 +27,22 @@ OF_ERRORS: list[tuple[ApiError, WriteResult]] = [
     (ServerFailure(500, "InternalError", 'failed calling webhook "x"'), WriteResult.REFUSED),
     (ServerFailure(500, "InternalError", "etcd is full"), WriteResult.UNKNOWN),
     (ServerFailure(504, "Timeout", "the request did not complete"), WriteResult.UNKNOWN),
+    (
+        Conflict(409, "Conflict", 'admission webhook "x" denied the request: no'),
+        WriteResult.REFUSED,
+    ),
+    (
+        NotFound(404, "NotFound", 'admission webhook "x" denied the request: no'),
+        WriteResult.REFUSED,
+    ),
+    (
+        Unauthorized(
+            401,
+            "Unauthorized",
+            "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
+        ),
+        WriteResult.REFUSED,
+    ),
     (TooManyRequests(429), WriteResult.UNKNOWN),
     (Unauthorized(401), WriteResult.UNKNOWN),
     (Expired(410), WriteResult.UNKNOWN),
