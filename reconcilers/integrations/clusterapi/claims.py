@@ -159,7 +159,7 @@ class ClaimReconciler:
         key = claim.metadata.key
         address = None if self._hides_address(key) else self._caches.addresses.get(key)
         if address is not None and not (pool and is_paused(pool.metadata.annotations)):
-            earlier = await self._of_earlier_claim(address, claim, pool)
+            earlier = await self._of_earlier_claim(address, claim)
             if earlier is not None:
                 return earlier
         what = self._caches.why_pool_absent(claim)
@@ -175,14 +175,15 @@ class ClaimReconciler:
             )
         return SETTLED
 
-    async def _of_earlier_claim(
-        self, address: IPAddress, claim: IPAddressClaim, pool: Any
-    ) -> Outcome | None:
+    async def _of_earlier_claim(self, address: IPAddress, claim: IPAddressClaim) -> Outcome | None:
         """Release the IPAddress of an earlier claim of this name; None if it is not one.
+
+        It may be of another pool than the claim, whose grace period counts.
 
         One that can answer this claim is not released: its machine has the address, and the pass
         over the pool gives it to this claim.
         """
+        pool = self._caches.pool_of(address)
         if RELEASED_AT in address.metadata.annotations:
             return await self._held_back(address, pool)
         owner = controlling_claim(address)
@@ -190,7 +191,8 @@ class ClaimReconciler:
             return None
         live = await self._live(claim.metadata.key)
         if live is not None and live.metadata.uid != owner.uid:
-            await self._answers.remove(address, "it was an earlier claim's of this name")
+            reason = "it was an earlier claim's of this name"
+            await self._release(address, pool, self._clock.now(), reason)
         return SETTLED
 
     async def _reconcile_deleted(self, claim: IPAddressClaim) -> Outcome:
