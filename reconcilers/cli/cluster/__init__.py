@@ -6,6 +6,7 @@ follow.py       showing the objects again after each change
 tenantdrift.py  how the load balancers of tenants differ from the allocations
 objectnames.py  TenantClusters and IPAllocations as people name them
 poolnames.py    pools as people name them
+kindwords.py    kinds as people and kubectl name them
 findingnames.py the subjects of findings as kubectl names them
 repair.py       the report of the audit, and its reviewed actions carried out
 """

@@ -1,6 +1,6 @@
 """TenantClusters and IPAllocations as people name them: `NAME`, `NAMESPACE/NAME`, with `KIND/`.
 
-KIND may be written as kubectl takes and prints it: `TenantCluster`, `tenantclusters`, or
+KIND may be written as kubectl takes and prints it: `TenantCluster`, `tenantclusters`, `tc`, or
 `tenantcluster.butler.butlerlabs.dev`.
 """
 
@@ -10,6 +10,7 @@ from controller.meta import Key
 from controller.resource import Resource
 from reconcilers.addressmap.objects import Objects
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
+from reconcilers.cli.cluster.kindwords import kind_words
 from reconcilers.cli.problems import Problem
 
 KINDS: tuple[Resource[Any], ...] = (TENANT_CLUSTER, IP_ALLOCATION)
@@ -102,14 +103,4 @@ def _describe_unknown(name: str, objects: Objects, namespace: str) -> str:
 
 def _kinds_called(word: str) -> list[str]:
     """Return the kinds that a word names, as kubectl takes it."""
-    return [
-        resource.kind
-        for resource in KINDS
-        if word.lower()
-        in {
-            resource.kind.lower(),
-            resource.plural,
-            f"{resource.kind.lower()}.{resource.group}",
-            resource.full_name,
-        }
-    ]
+    return [resource.kind for resource in KINDS if word.lower() in kind_words(resource)]

@@ -1,5 +1,8 @@
 """Pools as people name them: `NAME`, `NAMESPACE/NAME`, or either with `KIND/` before it.
 
+KIND may be written as kubectl takes and prints it: `NetworkPool`, `networkpools`, `np`, or
+`networkpool.butler.butlerlabs.dev`.
+
 Pools of different kinds or namespaces may have one name. A name selects all pools that have it.
 """
 
@@ -7,16 +10,12 @@ from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 
 from reconcilers.addressmap.poolpictures import PoolPicture
+from reconcilers.cli.cluster.kindwords import kind_words
 from reconcilers.cli.problems import Problem
 from reconcilers.integrations.poolkinds import POOL_KINDS
 from reconcilers.spaces.offers import PoolName
 
-_KIND_WORDS = frozenset(
-    word
-    for resource in POOL_KINDS
-    for word in (resource.kind.lower(), f"{resource.kind.lower()}.{resource.group}")
-)
-"""How people and kubectl call kinds of pools."""
+_KINDS_BY_WORD = {word: resource.kind for resource in POOL_KINDS for word in kind_words(resource)}
 
 
 def select_pools(pools: Sequence[PoolPicture], names: Collection[str]) -> list[PoolPicture]:
@@ -44,7 +43,7 @@ def _namespace_of(name: str) -> str:
     """Return the namespace that a name says; empty if it says none."""
     match name.split("/"):
         case [head, _]:
-            return "" if head.lower() in _KIND_WORDS else head
+            return "" if head.lower() in _KINDS_BY_WORD else head
         case [_, namespace, _]:
             return namespace
         case _:
@@ -75,5 +74,5 @@ def _has_name(pool: PoolPicture, name: str) -> bool:
     key = pool.name.key
     plain_names = {key.name, str(key)}
     kind, _, rest = name.partition("/")
-    is_of_kind = kind.lower() in {pool.name.kind.lower(), pool.full_kind}
+    is_of_kind = _KINDS_BY_WORD.get(kind.lower()) == pool.name.kind
     return name in plain_names or (is_of_kind and rest in plain_names)

@@ -164,6 +164,8 @@ def test_a_cluster_is_told_which_provider_config_it_names_and_that_it_does_not_e
         "tenantcluster.butler.butlerlabs.dev/shop",
         "tenantclusters.butler.butlerlabs.dev/team/shop",
         "TenantClusters/shop",
+        "tc/shop",
+        "tc/team/shop",
         "tenantcluster/team/shop",
     ],
 )

@@ -7,6 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from reconcilers.api import crd
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER
+from reconcilers.cli.cluster.kindwords import kind_words
 from reconcilers.cli.cluster.poolnames import namespace_in
 from tests.reconcilers.cli.commandline import Outcome, holding
 from tests.reconcilers.cli.test_claims import address, asked, body, claim, ip_pool
@@ -190,3 +193,28 @@ def test_the_namespace_that_all_names_say_is_read_if_not_all_may_be() -> None:
     assert namespace_in(["networkpool.butler.butlerlabs.dev/lab"]) == ""
     assert namespace_in(["site/lab", "lab"]) == ""
     assert namespace_in([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "title"),
+    [
+        ("np", TITLES[0]),
+        ("networkpools", TITLES[0]),
+        ("NetworkPools.butler.butlerlabs.dev", TITLES[0]),
+        ("networkpool.butler.butlerlabs.dev", TITLES[0]),
+        ("inclusterippools", TITLES[1]),
+        ("inclusterippool.ipam.cluster.x-k8s.io", TITLES[1]),
+    ],
+)
+def test_the_kind_of_a_pool_is_named_as_kubectl_takes_and_prints_it(
+    kind: str, title: str, tmp_path: Path
+) -> None:
+    for name in (f"{kind}/machines", f"{kind}/b/machines"):
+        assert titles(asked(tmp_path, f"map {name}", *NAMESAKES)) == [title]
+        assert namespace_in([name]) in {"", "b"}
+
+
+def test_short_names_of_kinds_are_those_of_the_definitions() -> None:
+    resources = (TENANT_CLUSTER, IP_ALLOCATION, NETWORK_POOL)
+    short_names = {kind.kind: {*kind.short_names} for kind in crd.KINDS}
+    assert all(short_names[resource.kind] <= kind_words(resource) for resource in resources)
