@@ -22,9 +22,9 @@ KIND = IP_ALLOCATION.kind
 def waits(allocation: IPAllocation) -> bool:
     """Return whether an allocation waits for a range, or to be told of the one it holds."""
     return (
-        names.FINALIZER_ALLOCATION in allocation.metadata.finalizers
+        (allocation.status.phase != ALLOCATED or ranges.held(allocation) is None)
+        and names.FINALIZER_ALLOCATION in allocation.metadata.finalizers
         and not allocation.metadata.terminating
-        and (ranges.held(allocation) is None or allocation.status.phase != ALLOCATED)
     )
 
 

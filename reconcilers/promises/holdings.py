@@ -61,8 +61,7 @@ Place = tuple[datetime, Holder]
 """A place in the queue: since when an address is requested, and the holder as tie-break."""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(NamedTuple):
     """What one holder means to its pool.
 
     Args:

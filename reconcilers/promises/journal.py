@@ -19,7 +19,7 @@ serialise the writers of its pool).
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -37,8 +37,7 @@ Identity = tuple[str, str]
 """The uid and resourceVersion of a promise."""
 
 
-@dataclass(frozen=True, slots=True)
-class PromisedRange:
+class PromisedRange(NamedTuple):
     """A range of a promise.
 
     Args:

@@ -175,7 +175,7 @@ def written_for_where_the_cluster_is(mp: Patch) -> None:
         for promise, allocation in at_version(self, *read):
             cluster = self._caches.cluster_in(allocation.metadata.namespace)
             assert cluster is not None
-            moved = (replace(part, space=cluster.datacenter) for part in promise.ranges)
+            moved = (part._replace(space=cluster.datacenter) for part in promise.ranges)
             yield replace(promise, ranges=tuple(moved)), allocation
 
     mp.setattr(PoolReconciler, "_at_version", elsewhere)
