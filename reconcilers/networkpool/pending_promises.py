@@ -11,7 +11,7 @@ once, with precondition: whatever was promised to its older version can no longe
 then does the pool get a memory.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -40,6 +40,7 @@ from reconcilers.conditions import READY, Finding, rendered, with_findings
 from reconcilers.networkpool.choicewords import allocated_message
 from reconcilers.networkpool.protocol import Refusal
 from reconcilers.networkpool.view import View
+from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Kept, refused_message
 from reconcilers.promises.results import WriteResult
@@ -98,7 +99,8 @@ class AllocationWriter:
 
     async def write(self, writes: Sequence[tuple[IPAllocation, dict[str, Any]]]) -> list[Written]:
         """Write each status to its allocation; return the results, in order."""
-        return await self._run_all([partial(self._write_one, *write) for write in writes])
+        work = [partial(self._write_one, *write) for write in writes]
+        return await run_concurrently(work, self._width, self._turns)
 
     async def read(self, keys: Sequence[Key]) -> list[IPAllocation]:
         """Read allocations from the server; leave out those that are gone.
@@ -106,26 +108,12 @@ class AllocationWriter:
         Raises:
             ControllerError: a request failed.
         """
-        answers = await self._run_all([partial(self._read_one, key) for key in keys])
+        work = [partial(self._read_one, key) for key in keys]
+        answers = await run_concurrently(work, self._width, self._turns)
         for answer in answers:
             if isinstance(answer, ControllerError):
                 raise answer
         return [answer for answer in answers if isinstance(answer, IPAllocation)]
-
-    async def _run_all(self, requests: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
-        """Run requests, `width` at once, in order; return what they return, in order."""
-        results: dict[int, T] = {}
-        numbered = iter(enumerate(requests))
-
-        async def run_in_turn() -> None:
-            for number, request in numbered:
-                async with self._turns:
-                    results[number] = await request()
-
-        async with anyio.create_task_group() as group:
-            for _ in requests[: self._width]:
-                group.start_soon(run_in_turn)
-        return [results[number] for number in range(len(requests))]
 
     async def _read_one(self, key: Key) -> IPAllocation | ControllerError | None:
         """Read an allocation; return it, the error, or None if it is gone."""

@@ -29,9 +29,9 @@ from reconcilers.integrations.clusterapi.caches import ClaimCaches
 from reconcilers.integrations.clusterapi.choosing import blocks_of
 from reconcilers.integrations.clusterapi.claimevents import ClaimEvents, Reported
 from reconcilers.integrations.clusterapi.statuses import message_of, shows, with_ready
-from reconcilers.integrations.core.concurrency import run_concurrently
 from reconcilers.integrations.core.refusedwrites import RefusedWrites, result_beside_promise
 from reconcilers.integrations.core.rules import Refusal
+from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Kept, refused_message
@@ -80,27 +80,25 @@ class Granting:
             pool_kind: the kind of `pool`.
             space: what it hands out.
         """
-        results: list[Kept[IPAddressClaim]] = []
         written: list[Reported] = []
 
-        async def keep_one(promise: Promise, claim: IPAddressClaim) -> None:
+        async def keep_one(promise: Promise, claim: IPAddressClaim) -> Kept[IPAddressClaim]:
             kept = partial(Kept, promise, claim)
             try:
                 address = await self._ensure(promise, claim, pool, pool_kind, space)
             except NotOurs as error:
                 # The next choice sees the IPAddress that is in the way.
-                results.append(kept(WriteResult.REFUSED, str(error), retry_after=RETRY))
-                return
+                return kept(WriteResult.REFUSED, str(error), retry_after=RETRY)
             except ControllerError as error:
-                results.append(kept(result_beside_promise(error), str(error)))
-                return
+                return kept(result_beside_promise(error), str(error))
             try:
                 written.append(await self._refer_to(address, claim))
-                results.append(kept(WriteResult.WRITTEN))
             except ControllerError as error:
-                results.append(kept(WriteResult.of_error(error), str(error)))
+                return kept(WriteResult.of_error(error), str(error))
+            return kept(WriteResult.WRITTEN)
 
-        await run_concurrently([partial(keep_one, *one) for one in granted], self._width)
+        work = [partial(keep_one, promise, claim) for promise, claim in granted]
+        results = await run_concurrently(work, self._width)
         self._events.record(pool_kind, pool, written)
         return results
 
@@ -117,10 +115,9 @@ class Granting:
         Returns:
             What became of each voiding write, in order.
         """
-        results: dict[int, WriteResult] = {}
         written: list[Reported] = []
 
-        async def void_one(number: int, entry: Kept[IPAddressClaim]) -> None:
+        async def void_one(entry: Kept[IPAddressClaim]) -> WriteResult:
             kind, now = self._caches.claim_kind, self._clock.now()
             message = refused_message(entry.why, now)
             finding = _ready_of_void(entry.request, ALLOCATION_FAILED, message)
@@ -128,15 +125,14 @@ class Granting:
             try:
                 claim = await self._client.patch_status(kind, entry.request, status)
             except ControllerError as error:
-                results[number] = WriteResult.of_error(error)
-            else:
-                results[number] = WriteResult.WRITTEN
-                written.append((claim, Finding(READY, False, ALLOCATION_FAILED, entry.why)))
+                return WriteResult.of_error(error)
+            written.append((claim, Finding(READY, False, ALLOCATION_FAILED, entry.why)))
+            return WriteResult.WRITTEN
 
-        work = [partial(void_one, number, entry) for number, entry in enumerate(refused)]
-        await run_concurrently(work, self._width)
+        work = [partial(void_one, entry) for entry in refused]
+        results = await run_concurrently(work, self._width)
         self._events.record(pool_kind, pool, written)
-        return [results[number] for number in range(len(refused))]
+        return results
 
     async def _ensure(
         self,

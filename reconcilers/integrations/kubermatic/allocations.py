@@ -20,7 +20,6 @@ from controller.errors import (
 )
 from controller.meta import OwnerReference, Version
 from reconcilers.api import names
-from reconcilers.integrations.core.concurrency import run_concurrently
 from reconcilers.integrations.core.owners import owner_reference, rendered_owner
 from reconcilers.integrations.core.refusedwrites import RefusedWrites
 from reconcilers.integrations.kubermatic.api import (
@@ -34,6 +33,7 @@ from reconcilers.integrations.kubermatic.api import (
     IPAMPool,
 )
 from reconcilers.integrations.kubermatic.planning import Grant
+from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.journal import Promise, PromisedRange
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.results import WriteResult, check_voided
@@ -165,9 +165,8 @@ class Allocations:
 
     async def keep(self, granted: Sequence[Granted], pool: IPAMPool) -> list[Kept[IPAMAllocation]]:
         """Write what is promised; return what became of each."""
-        results: list[Kept[IPAMAllocation]] = []
 
-        async def keep_one(promise: Promise, allocation: IPAMAllocation) -> None:
+        async def keep_one(promise: Promise, allocation: IPAMAllocation) -> Kept[IPAMAllocation]:
             # Not the cluster's datacenter: it may have moved since, or a cache be behind.
             datacenter = datacenter_of(promise)
             promised = promise.in_space(datacenter)
@@ -181,13 +180,12 @@ class Allocations:
                     Version.from_object(allocation),
                     {"metadata": metadata, "spec": spec},
                 )
-                results.append(Kept(promise, allocation, WriteResult.WRITTEN))
             except ControllerError as error:
-                result = WriteResult.of_error(error)
-                results.append(Kept(promise, allocation, result, str(error)))
+                return Kept(promise, allocation, WriteResult.of_error(error), str(error))
+            return Kept(promise, allocation, WriteResult.WRITTEN)
 
-        await run_concurrently([partial(keep_one, *one) for one in granted], self._width)
-        return results
+        work = [partial(keep_one, promise, allocation) for promise, allocation in granted]
+        return await run_concurrently(work, self._width)
 
     async def repair(self, found: Sequence[tuple[IPAMAllocation, str]], pool: IPAMPool) -> None:
         """Put back the type and the owner of allocations that have their addresses.
@@ -224,18 +222,16 @@ class Allocations:
         self, allocations: Sequence[IPAMAllocation], since: str
     ) -> list[WriteResult]:
         """Write each once, as `void` does; return what became of each write, in order."""
-        results: dict[int, WriteResult] = {}
 
-        async def void_one(number: int, allocation: IPAMAllocation) -> None:
+        async def void_one(allocation: IPAMAllocation) -> WriteResult:
             try:
                 await self._void(allocation, since)
-                results[number] = WriteResult.WRITTEN
             except ControllerError as error:
-                results[number] = WriteResult.of_error(error)
+                return WriteResult.of_error(error)
+            return WriteResult.WRITTEN
 
-        work = [partial(void_one, *numbered) for numbered in enumerate(allocations)]
-        await run_concurrently(work, self._width)
-        return [results[number] for number in range(len(allocations))]
+        work = [partial(void_one, allocation) for allocation in allocations]
+        return await run_concurrently(work, self._width)
 
     async def _void(self, allocation: IPAMAllocation, since: str) -> None:
         patch = {"metadata": {"annotations": {VOIDED: since}}}

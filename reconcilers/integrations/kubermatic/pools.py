@@ -21,7 +21,6 @@ from controller.clock import Clock
 from controller.errors import ControllerError
 from controller.meta import Key
 from controller.outcome import Again, Outcome
-from reconcilers.integrations.core.concurrency import run_concurrently
 from reconcilers.integrations.core.passes import JournalReconciler
 from reconcilers.integrations.core.refusedwrites import result_beside_promise
 from reconcilers.integrations.core.rules import needs_fence
@@ -62,6 +61,7 @@ from reconcilers.integrations.kubermatic.reading import (
 from reconcilers.integrations.kubermatic.reports import RECONCILING_ERROR, Reports
 from reconcilers.integrations.kubermatic.spaces import NO_DATACENTERS, space_of
 from reconcilers.networkpool.view import HOLDERS_UNKNOWN, Behind, holders_unknown_message
+from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import MOST_RANGES, Journal, Promise

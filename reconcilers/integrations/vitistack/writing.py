@@ -21,7 +21,6 @@ from controller.errors import (
 )
 from controller.events import Recorder
 from reconcilers.conditions import Finding, rendered, with_findings
-from reconcilers.integrations.core.concurrency import run_concurrently
 from reconcilers.integrations.core.refusedwrites import RefusedWrites
 from reconcilers.integrations.vitistack.api import (
     ALLOCATED,
@@ -38,6 +37,7 @@ from reconcilers.integrations.vitistack.api import (
 from reconcilers.integrations.vitistack.caches import Problem, VitistackCaches
 from reconcilers.integrations.vitistack.offers import offers_of
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
+from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Kept, refused_message
@@ -156,19 +156,18 @@ class Writer:
 
     async def keep(self, granted: Sequence[Granted], static: Static) -> list[Kept[IPAllocation]]:
         """Keep these promises of a network, several at once; return what became of each."""
-        results: list[Kept[IPAllocation]] = []
 
-        async def keep_one(promise: Promise, one: IPAllocation) -> None:
+        async def keep_one(promise: Promise, one: IPAllocation) -> Kept[IPAllocation]:
             [promised] = promise.in_space()
             status = given(static, promised.start_text, self._clock.now())
             try:
                 await self._client.patch_status(ALLOCATIONS, one, status)
-                results.append(Kept(promise, one, WriteResult.WRITTEN))
             except ControllerError as error:
-                results.append(Kept(promise, one, WriteResult.of_error(error), str(error)))
+                return Kept(promise, one, WriteResult.of_error(error), str(error))
+            return Kept(promise, one, WriteResult.WRITTEN)
 
-        await run_concurrently([partial(keep_one, *one) for one in granted], self._width)
-        return results
+        work = [partial(keep_one, promise, one) for promise, one in granted]
+        return await run_concurrently(work, self._width)
 
     async def void_refused(self, refused: Sequence[Kept[IPAllocation]]) -> list[WriteResult]:
         """Void promises whose write was refused for good; show on the IPAllocations why.
@@ -179,25 +178,21 @@ class Writer:
         Returns:
             What became of each voiding write, in order.
         """
-        results: dict[int, WriteResult] = {}
 
-        async def void_one(number: int, entry: Kept[IPAllocation]) -> None:
+        async def void_one(entry: Kept[IPAllocation]) -> WriteResult:
             message = refused_message(entry.why, self._clock.now())
             problem = Problem(PENDING, ALLOCATION_FAILED, message)
             status = {"phase": problem.phase, "message": problem.message}
             try:
                 written = await self._client.patch_status(ALLOCATIONS, entry.request, status)
             except ControllerError as error:
-                results[number] = WriteResult.of_error(error)
-                return
-            results[number] = WriteResult.WRITTEN
+                return WriteResult.of_error(error)
             self._recorder.record(
                 ALLOCATIONS, written, "Warning", ALLOCATION_FAILED, entry.why, action=ACTION
             )
+            return WriteResult.WRITTEN
 
-        work = [partial(void_one, number, entry) for number, entry in enumerate(refused)]
-        await run_concurrently(work, self._width)
-        return [results[number] for number in range(len(refused))]
+        return await run_concurrently([partial(void_one, entry) for entry in refused], self._width)
 
     async def write_problems(self, found: Sequence[tuple[IPAllocation, Problem]]) -> float | None:
         """Write on each IPAllocation why it has no address, unless it says so already.
