@@ -10,7 +10,7 @@ A pool in a namespace that `--pool-namespaces` does not name gets the same pass,
 nothing new: its ranges are kept, earlier promises are written, and its figures stay current.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import structlog
@@ -68,9 +68,8 @@ from reconcilers.networkpool.view import (
 from reconcilers.networkpool.waitlog import WaitLog
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import Journal, Promise
-from reconcilers.promises.keeping import Kept, PoolMemory, void_refused
+from reconcilers.promises.keeping import Kept, PoolMemories, void_refused
 from reconcilers.promises.results import WriteResult
-from reconcilers.promises.shares import Eligibility, Limits
 from reconcilers.settings import PoolSettings
 from reconcilers.spaces.index import SpaceIndex
 
@@ -118,7 +117,9 @@ class NetworkPoolReconciler:
         self._specs = PoolSpecs(pools, settings.max_addresses)
         self._spaces = spaces or network_pool_spaces(pools, settings.max_addresses)
         self._writer = AllocationWriter(client, settings.width)
-        self._memories: dict[Key, PoolMemory] = {}
+        self._memories = PoolMemories(
+            clock, settings.foreign_patience, settings.resync, MAX_ASSIGNMENTS
+        )
         self._not_before: dict[Key, float] = {}
         self._waits = WaitLog(NETWORK_POOL.kind, clock)
         self._foreign = ForeignManagers(client.field_manager, settings.foreign_silence)
@@ -155,7 +156,7 @@ class NetworkPoolReconciler:
 
     def forget(self, key: Key) -> None:
         """Forget a pool that is gone, or that another replica works on from now on."""
-        self._memories.pop(key, None)
+        self._memories.forget(key)
         self._reader.forget(key)
         self._foreign.forget(key)
         self._others.forget(key)
@@ -239,7 +240,12 @@ class NetworkPoolReconciler:
         others = self._others
         held, named = others.held(pool), partial(others.named, pool)
         batch = 0 if closed is not None else self._settings.batch
-        limits = self._limits(pool, view)
+
+        def tenant_of_key(key: Key) -> str:
+            allocation = view.find(key)
+            return "" if allocation is None else tenant_of(allocation)
+
+        limits = self._memories.limits_of(pool, tenant_of_key)
         decision = decide(pool, view, geometry, batch, held, named, limits=limits)
         pool, journal = await self._write_pool(pool, view, decision, closed)
         written, kept = await self._write_promised(pool, journal, view, decision)
@@ -272,34 +278,12 @@ class NetworkPoolReconciler:
             return pool, decision.stored
         if decision.choice.grants:
             promises = [grant.promise for grant in decision.choice.grants]
-            self._memory_of(pool).due.add_own(promises, self._clock.monotonic())
+            self._memories.memory_of(pool).due.add_own(promises, self._clock.monotonic())
         written = with_memory_kept(await self._client.patch_status(NETWORK_POOL, pool, wanted))
         self._events.capacity.status_written(pool, written)
         self._events.allocations.foreign_manager(pool, written)
         self._events.allocations.overlapping(pool, written)
         return written, decision.journal
-
-    def _memory_of(self, pool: NetworkPool) -> PoolMemory:
-        settings, now = self._settings, self._clock.monotonic()
-        fresh = PoolMemory.begin(settings.foreign_patience, settings.resync, now)
-        return self._memories.setdefault(pool.metadata.key, fresh)
-
-    def _limits(self, pool: NetworkPool, view: View) -> Limits:
-        """Return which allocations of a pool may be promised a range in this pass."""
-
-        def tenant_of_key(key: Key) -> str:
-            allocation = view.find(key)
-            return "" if allocation is None else tenant_of(allocation)
-
-        def eligibility(still_open: Collection[Promise]) -> Eligibility:
-            return self._memory_of(pool).shares.eligibility(
-                still_open,
-                tenant_of_key,
-                capacity=MAX_ASSIGNMENTS,
-                now=self._clock.monotonic(),
-            )
-
-        return Limits(eligibility, tenant_of_key)
 
     def _should_drop_settled(self, pool: NetworkPool, decision: Decision) -> bool:
         """Return whether settled promises are to be dropped by a write of their own.
@@ -307,7 +291,7 @@ class NetworkPoolReconciler:
         They are once nothing was promised for a quiet while; before, the next write drops them.
         """
         dropped = len(pool.status.assignments) - len(decision.settled.promises)
-        quiet = self._clock.monotonic() - self._memory_of(pool).due.promised_at
+        quiet = self._clock.monotonic() - self._memories.memory_of(pool).due.promised_at
         return dropped > 0 and quiet >= self._settings.quiet_period
 
     async def _write_promised(
@@ -333,7 +317,7 @@ class NetworkPoolReconciler:
             Kept(one.promise, one.allocation, write.result, str(write.error or ""))
             for one, write in zip(promised, written, strict=True)
         ]
-        memory = self._memory_of(pool)
+        memory = self._memories.memory_of(pool)
         return written, await void_refused(kept, self._void, memory, self._clock)
 
     async def _void(self, refused: Sequence[Kept[IPAllocation]]) -> list[WriteResult]:
@@ -353,7 +337,7 @@ class NetworkPoolReconciler:
             still_open: the promises of the journal that are not over.
         """
         identities = {promise.identity for promise in still_open}
-        due = self._memory_of(pool).due.due(journal.promises, self._clock.monotonic())
+        due = self._memories.memory_of(pool).due.due(journal.promises, self._clock.monotonic())
         return [
             promised
             for promise in due
@@ -389,7 +373,11 @@ class NetworkPoolReconciler:
         unwritten = [
             promise for promise in decision.journal.promises if promise.identity not in done
         ]
-        settings, memory, now = self._settings, self._memory_of(pool), self._clock.monotonic()
+        settings, memory, now = (
+            self._settings,
+            self._memories.memory_of(pool),
+            self._clock.monotonic(),
+        )
         rest = settings.requeue_after_work if decision.choice.grants else settings.resync
         promise = memory.due.next_in(unwritten, now)
         deferral = memory.shares.next_in(now)

@@ -6,17 +6,17 @@ shows the user why the request waits. If it is refused as well, the promise stay
 are tried again after a resync.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Generic, TypeVar
 
 from controller.clock import Clock
-from controller.meta import Object
+from controller.meta import Key, Object
 from reconcilers.promises.due import DuePromises
 from reconcilers.promises.journal import Identity, Promise
 from reconcilers.promises.results import WriteResult
-from reconcilers.promises.shares import Shares
+from reconcilers.promises.shares import Eligibility, Limits, Shares, TenantOf
 
 RequestT = TypeVar("RequestT", bound=Object)
 Request_co = TypeVar("Request_co", bound=Object, covariant=True)
@@ -71,16 +71,50 @@ class PoolMemory:
     due: DuePromises
     shares: Shares
 
-    @classmethod
-    def begin(cls, patience: float, resync: float, now: float) -> "PoolMemory":
-        """Return the memory of a pool that this process begins to work on.
+
+class PoolMemories:
+    """What one process remembers of the promises of all pools of a kind.
+
+    Args:
+        clock: the time.
+        patience: seconds until a promise of another replica is due.
+        resync: seconds until a refused write is tried again.
+        capacity: how many promises a journal has room for.
+    """
+
+    def __init__(self, clock: Clock, patience: float, resync: float, capacity: int) -> None:
+        self._clock = clock
+        self._patience = patience
+        self._resync = resync
+        self._capacity = capacity
+        self._memories: dict[Key, PoolMemory] = {}
+
+    def memory_of(self, pool: Object) -> PoolMemory:
+        """Return what is remembered of a pool; a fresh memory if this process begins with it."""
+        memory = self._memories.get(pool.metadata.key)
+        if memory is None:
+            due = DuePromises(self._patience, self._resync, self._clock.monotonic())
+            memory = PoolMemory(due, Shares(self._resync))
+            self._memories[pool.metadata.key] = memory
+        return memory
+
+    def limits_of(self, pool: Object, tenant_of: TenantOf) -> Limits:
+        """Return which requests of a pool may be promised something in this pass.
 
         Args:
-            patience: seconds until a promise of another replica is due.
-            resync: seconds until a refused write is tried again.
-            now: monotonic seconds.
+            pool: the pool.
+            tenant_of: returns the tenant of a request; empty for none.
         """
-        return cls(DuePromises(patience, resync, now), Shares(resync))
+
+        def eligibility(still_open: Collection[Promise]) -> Eligibility:
+            shares, now = self.memory_of(pool).shares, self._clock.monotonic()
+            return shares.eligibility(still_open, tenant_of, self._capacity, now)
+
+        return Limits(eligibility, tenant_of)
+
+    def forget(self, pool: Key) -> None:
+        """Forget a pool that is gone, or that another replica works on from now on."""
+        self._memories.pop(pool, None)
 
 
 async def void_refused(

@@ -9,7 +9,7 @@ it holds is unknown. The pass is called again when that object changes.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
@@ -30,9 +30,9 @@ from reconcilers.promises.journal import (
     Journal,
     Promise,
 )
-from reconcilers.promises.keeping import Kept, PoolMemory, Void, void_refused
+from reconcilers.promises.keeping import Kept, PoolMemories, Void, void_refused
 from reconcilers.promises.results import WriteResult
-from reconcilers.promises.shares import Eligibility, Limits, no_tenant, tenant_of_namespace
+from reconcilers.promises.shares import Limits, no_tenant, tenant_of_namespace
 from reconcilers.settings import PoolSettings
 
 ATTEMPTS = 5
@@ -86,7 +86,9 @@ class JournalReconciler(ABC, Generic[PoolT]):
         self._client = client
         self._clock = clock
         self._settings = settings
-        self._memories: dict[Key, PoolMemory] = {}
+        self._memories = PoolMemories(
+            clock, settings.foreign_patience, settings.resync, MOST_RANGES
+        )
         self._unreadable: dict[Key, str] = {}
         """By pool: which objects that cannot be decoded were logged."""
         self._waits = WaitLog(self.kind.kind, clock)
@@ -163,7 +165,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
     def forget(self, key: Key) -> None:
         """Forget an object that another replica works on from now on."""
         self._unreadable.pop(key, None)
-        self._memories.pop(key, None)
+        self._memories.forget(key)
         self._waits.forget(key)
         self._not_stored_until.pop(key, None)
         self._forget(key)
@@ -209,25 +211,11 @@ class JournalReconciler(ABC, Generic[PoolT]):
         self._not_stored_until.pop(key, None)
         return written, journal
 
-    def _memory_of(self, pool: PoolT) -> PoolMemory:
-        settings, now = self._settings, self._clock.monotonic()
-        fresh = PoolMemory.begin(settings.foreign_patience, settings.resync, now)
-        return self._memories.setdefault(pool.metadata.key, fresh)
-
     def _limits(self, pool: PoolT) -> Limits:
         """Return which requests of a pool may be promised something in this pass."""
         # All requests of a pool with a namespace are in it: there are no tenants to tell apart.
         tenant_of = no_tenant if self.kind.namespaced else tenant_of_namespace
-
-        def eligibility(still_open: Collection[Promise]) -> Eligibility:
-            return self._memory_of(pool).shares.eligibility(
-                still_open,
-                tenant_of,
-                capacity=MOST_RANGES,
-                now=self._clock.monotonic(),
-            )
-
-        return Limits(eligibility, tenant_of)
+        return self._memories.limits_of(pool, tenant_of)
 
     async def _promise(
         self,
@@ -252,7 +240,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
         Returns:
             The pool as it was written last, and its journal.
         """
-        due, now = self._memory_of(pool).due, self._clock.monotonic()
+        due, now = self._memories.memory_of(pool).due, self._clock.monotonic()
         if added:
             due.add_own(added, now)
             return await self._write_journal(pool, journal)
@@ -266,14 +254,14 @@ class JournalReconciler(ABC, Generic[PoolT]):
     ) -> Iterable[Promise]:
         """Yield the promises of the journal that are due and were not made just now."""
         new = {promise.identity for promise in fresh}
-        due = self._memory_of(pool).due.due(journal.promises, self._clock.monotonic())
+        due = self._memories.memory_of(pool).due.due(journal.promises, self._clock.monotonic())
         return (promise for promise in due if promise.identity not in new)
 
     async def _void_refused(
         self, pool: PoolT, kept: Sequence[Kept[RequestT]], void: Void[RequestT]
     ) -> list[Kept[RequestT]]:
         """Void the promises whose write was refused for good; return what became of all."""
-        return await void_refused(kept, void, self._memory_of(pool), self._clock)
+        return await void_refused(kept, void, self._memories.memory_of(pool), self._clock)
 
     def _next(
         self,
@@ -300,7 +288,7 @@ class JournalReconciler(ABC, Generic[PoolT]):
             return Again(0)
         if WriteResult.UNKNOWN in results or more:
             return Again(RETRY)
-        memory, now = self._memory_of(pool), self._clock.monotonic()
+        memory, now = self._memories.memory_of(pool), self._clock.monotonic()
         waits = [memory.shares.next_in(now), later]
         if stored.promises:
             waits += [self._settings.quiet_period, memory.due.next_in(settled.promises, now)]

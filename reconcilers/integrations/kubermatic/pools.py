@@ -274,7 +274,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         Returns:
             Whether other allocations could not be created, which may succeed at once.
         """
-        shares, now = self._memory_of(pool).shares, self._clock.monotonic()
+        shares, now = self._memories.memory_of(pool).shares, self._clock.monotonic()
         results = [(grant, result_beside_promise(error)) for grant, error in failed]
         for grant, result in results:
             if result is WriteResult.REFUSED:
