@@ -1,9 +1,8 @@
 """The rules by which two ranges never overlap, as pure functions of what was read.
 
     taken    what may not be handed out
-    Waiting  which allocations wait for a range, oldest first
-    choose   which of them gets what: best fit, lowest address on ties
-    decide   all three, and which promises stay open, for one pass
+    choose   which waiting allocation gets what: best fit, lowest address on ties
+    decide   both, and which promises stay open, for one pass
     blockers what a pool's deletion waits for
 
 A promise (an assignment in the pool's status) takes effect at most once: it may be written only
@@ -15,8 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, product
-
-from typing_extensions import override
 
 from allocator import (
     AddressRange,
@@ -33,13 +30,13 @@ from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import MAX_ASSIGNMENTS, NetworkPool
 from reconcilers.networkpool.choicewords import describe_choice
-from reconcilers.networkpool.facts import KIND, shown_refusal, tenant_of
+from reconcilers.networkpool.facts import KIND, shown_refusal
 from reconcilers.networkpool.statusjournal import memory, read_journal, settle_journal
 from reconcilers.networkpool.view import Named, View
 from reconcilers.promises.holdings import Holder
 from reconcilers.promises.journal import Journal, Promise, PromisedRange, ranges_of
-from reconcilers.promises.queue import Turns
-from reconcilers.promises.shares import NO_LIMITS, Eligibility, Limits, Verdict
+from reconcilers.promises.rules import Waiting
+from reconcilers.promises.shares import NO_LIMITS, Eligibility, Limits, TenantOf
 
 
 class MemoryDropped(Exception):
@@ -86,38 +83,6 @@ def taken(
         for space, promised in product(spaces, ranges_of(promises)):
             space.hold(promised)
         yield spaces
-
-
-class Waiting(Iterator[IPAllocation]):
-    """The allocations that wait for a range, oldest request first, name as tie-break.
-
-    Args:
-        view: the pool's allocations.
-        promises: who is promised a range does not wait.
-    """
-
-    def __init__(self, view: View, promises: Iterable[Promise]) -> None:
-        self.turns = Turns(view.holdings.queue)
-        self._find = view.find
-        self._promised = {promise.uid for promise in promises}
-
-    @override
-    def __next__(self) -> IPAllocation:
-        """Return the next one."""
-        for _, holder in self.turns:
-            found = self._find(holder.key)
-            if found is not None and found.metadata.uid not in self._promised:
-                return found
-        raise StopIteration
-
-    def eligible(self, eligibility: Eligibility) -> Iterator[IPAllocation]:
-        """Yield the rest of them that may get a promise."""
-        for allocation in self:
-            verdict = eligibility.judge(allocation.metadata, tenant_of(allocation))
-            if verdict is Verdict.TENANT_WAITS:
-                self.turns.leave_out_tenant()
-            if verdict is Verdict.ELIGIBLE:
-                yield allocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +153,11 @@ _REASONS: dict[type[AllocatorError], str] = {
 
 def choose(
     pool: NetworkPool,
-    asking: Waiting,
+    asking: Waiting[IPAllocation],
     spaces: Sequence[Space],
     room: int,
     eligibility: Eligibility,
+    tenant_of: TenantOf,
 ) -> Choice:
     """Serve `asking` in order from `spaces`, at most `room`; smaller ones may pass larger ones.
 
@@ -200,13 +166,13 @@ def choose(
     """
     grants: list[Grant] = []
     refusals: list[Refusal] = []
-    for allocation in asking.eligible(eligibility):
+    for allocation in asking.eligible(eligibility, tenant_of):
         if len(grants) == room:
             return Choice(tuple(grants), tuple(refusals), more=True)
         try:
             taken_ranges = ranges.take(pool, allocation, spaces)
             grants.append(Grant.from_choice(allocation, taken_ranges, spaces))
-            eligibility.note_promised(tenant_of(allocation))
+            eligibility.note_promised(tenant_of(allocation.metadata.key))
         except AllocatorError as refused:
             refusal = _refusal(allocation, refused)
             refusals.append(refusal)
@@ -292,7 +258,7 @@ def decide(  # noqa: PLR0913 - what was read, and what limits the choice
         asking, eligibility = Waiting(view, settled.promises), limits.eligibility(settled.promises)
         choice = Choice((), (), more=False)
         if batch:
-            choice = choose(pool, asking, spaces, room, eligibility)
+            choice = choose(pool, asking, spaces, room, eligibility, limits.tenant_of)
         capacities = tuple(space.capacity() for space in spaces)
         return Decision(stored, settled, choice, tuple(geometry), capacities, claimed, named)
 

@@ -4,17 +4,17 @@ A promise may be written only to the very version of the request that it names, 
 effect at most once, and is settled for good when that object has moved on or is gone.
 """
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from allocator import AddressRange
 from controller.meta import Key, Object
-from reconcilers.promises.holdings import Holdings, Place
+from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import MOST_RANGES, Journal, Promise, PromisedRange
-from reconcilers.promises.queue import Turns
+from reconcilers.promises.rules import Waiting
 from reconcilers.promises.settling import Effects, settle
-from reconcilers.promises.shares import NO_LIMITS, Eligibility, Limits, TenantOf, Verdict
+from reconcilers.promises.shares import NO_LIMITS, Limits
 
 R = TypeVar("R", bound=Object)
 
@@ -145,7 +145,6 @@ def choose(  # noqa: PLR0913 - what was read, and the space
     """
     settled = settle(journal, kind, view, view.effects)
     eligibility = limits.eligibility(settled.promises)
-    promised = {promise.uid for promise in settled.promises}
     room = min(batch, MOST_RANGES - settled.range_count)
     grants: list[Grant[R]] = []
     refusals: list[Refusal[R]] = []
@@ -156,8 +155,8 @@ def choose(  # noqa: PLR0913 - what was read, and the space
         for promise in settled.promises:
             for part in promise.ranges:
                 space.hold(to_blocks(part.range))
-        turns = view.holdings.turns()
-        for request in _eligible(turns, view, promised, eligibility, limits.tenant_of):
+        asking = Waiting(view, settled.promises)
+        for request in asking.eligible(eligibility, limits.tenant_of):
             if len(grants) >= room:
                 return Choice(settled, grants, refusals, more=True)
             try:
@@ -165,40 +164,14 @@ def choose(  # noqa: PLR0913 - what was read, and the space
             except Refused as refused:
                 refusals.append(Refusal(request, refused.reason, refused.message))
                 if shows(refusals[-1]):
-                    turns.leave_out()  # free addresses only get fewer, so no equal one would fit
+                    # Free addresses only get fewer, so no equal request would fit.
+                    asking.turns.leave_out()
                 continue
             if blocks_taken is not None:
                 addresses = to_addresses(blocks_taken)
                 grants.append(Grant(request, _promise(kind, request, addresses)))
                 eligibility.note_promised(limits.tenant_of(request.metadata.key))
     return Choice(settled, grants, refusals, more=eligibility.has_waiting_tenant)
-
-
-def _eligible(
-    turns: Turns[Place],
-    view: View[R],
-    promised: Container[str],
-    eligibility: Eligibility,
-    tenant_of: TenantOf,
-) -> Iterator[R]:
-    """Yield the requests that wait and may get a promise, the oldest first.
-
-    Args:
-        turns: a walk along the requests that wait.
-        view: what was read.
-        promised: uids of the requests that have an open promise.
-        eligibility: which of the others may get one.
-        tenant_of: returns the tenant of a request.
-    """
-    for _, (_, key) in turns:
-        request = view.find(key)
-        if request is None or request.metadata.uid in promised:
-            continue
-        verdict = eligibility.judge(request.metadata, tenant_of(key))
-        if verdict is Verdict.TENANT_WAITS:
-            turns.leave_out_tenant()
-        if verdict is Verdict.ELIGIBLE:
-            yield request
 
 
 def _promise(kind: str, request: Object, addresses: AddressRange) -> Promise:

@@ -24,7 +24,8 @@ from reconcilers.networkpool.protocol import Choice, Grant, Refusal
 from reconcilers.networkpool.view import View
 from reconcilers.promises.holdings import KeptHoldings
 from reconcilers.promises.journal import Promise, PromisedRange
-from reconcilers.promises.shares import Eligibility
+from reconcilers.promises.rules import Waiting
+from reconcilers.promises.shares import Eligibility, no_tenant
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab, Replica
 from tests.reconcilers.networkpool.test_pass_cost import calls_of
@@ -141,8 +142,8 @@ class PoolPasses:
                 return choose_by_trying_all(self.pool, view, promises, spaces, room)
 
         with protocol.taken(view, promises, geometry) as spaces:
-            asking = protocol.Waiting(view, promises)
-            found = protocol.choose(self.pool, asking, spaces, room, Eligibility())
+            asking = Waiting(view, promises)
+            found = protocol.choose(self.pool, asking, spaces, room, Eligibility(), no_tenant)
         expected = by_trying_all(room)
         told = new_refusals(found.refusals)
         assert found.grants == expected.grants

@@ -36,6 +36,7 @@ from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.statusjournal import memory
 from reconcilers.networkpool.view import Reader, View
 from reconcilers.promises.journal import Journal, Promise
+from reconcilers.promises.rules import Waiting
 from tests.reconcilers.simulation import journalrules
 from tests.reconcilers.simulation.model import POOLS, Json, ModelServer
 
@@ -166,8 +167,7 @@ def _at_version_though_terminating(promise: Promise, view: View) -> list[Promise
 
 def promised_twice(mp: Patch) -> None:
     """An allocation with an open promise is served once more."""
-    waiting = protocol.Waiting
-    mp.setattr(protocol, "Waiting", lambda view, _: waiting(view, ()))
+    mp.setattr(protocol, "Waiting", lambda view, _: Waiting(view, ()))
 
 
 # 4. Promise.
