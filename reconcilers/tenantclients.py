@@ -40,7 +40,7 @@ from reconcilers.api import names
 from reconcilers.api.resources import SECRET, Secret
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteridentity import AdmitAll, ClusterIdentity, TenantGuard
-from reconcilers.settings import TenantSettings
+from reconcilers.configuration.settings import TenantSettings
 
 ADMIN_KEY = "admin.conf"
 CLUSTER_API_KEY = "value"

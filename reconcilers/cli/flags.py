@@ -1,8 +1,9 @@
 """Flags: each is an environment variable BUTLER_IPAM_<FLAG>, too, and each setting is a flag.
 
-A field of reconcilers/settings.py gives the flag its section and name (`pool.requeue_deleting` is
---pool-requeue-deleting), its default, and its help: the sentence under the field. So a setting
-cannot be forgotten here, nor described twice. Durations are written as in Go: 500ms, 10s, 1h30m.
+A field of reconcilers/configuration/settings.py gives the flag its section and name
+(`pool.requeue_deleting` is --pool-requeue-deleting), its default, and its help: the sentence under
+the field. So a setting cannot be forgotten here, nor described twice. Durations are written as in
+Go: 500ms, 10s, 1h30m.
 """
 
 import ast
@@ -21,7 +22,7 @@ from click.shell_completion import CompletionItem
 from typing_extensions import override
 
 from reconcilers.cli import names
-from reconcilers.settings import INTEGRATIONS, Settings
+from reconcilers.configuration.settings import INTEGRATIONS, Settings
 
 F = TypeVar("F", bound=Callable[..., Any] | click.Command)
 

@@ -34,6 +34,7 @@ from reconcilers.cli.planning.report import Change, Size, changes, document, ren
 from reconcilers.cli.progress import progress
 from reconcilers.cli.reading.findings import Findings
 from reconcilers.cli.reading.manifests import Manifests, read
+from reconcilers.configuration.settings import Settings
 from reconcilers.integrations import views
 from reconcilers.integrations.core.views import (
     HOST_BITS,
@@ -43,7 +44,6 @@ from reconcilers.integrations.core.views import (
     Planned,
     Views,
 )
-from reconcilers.settings import Settings
 from reconcilers.tenantcluster.provider import referred
 from reconcilers.wording import count_noun, name_with_count
 

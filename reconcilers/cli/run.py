@@ -25,7 +25,7 @@ from reconcilers.cli.managerflags import (
     manager_settings,
 )
 from reconcilers.cli.problems import Problem
-from reconcilers.settings import Settings, checked
+from reconcilers.configuration.settings import Settings, checked
 from reconcilers.wiring import assemble
 
 

@@ -29,7 +29,7 @@ from reconcilers.cli.local.servers import (
 )
 from reconcilers.cli.problems import say
 from reconcilers.cli.progress import counted, progress
-from reconcilers.settings import Settings
+from reconcilers.configuration.settings import Settings
 
 TENANT = "tenant"
 DEFAULT_CLUSTER = Key("team-a", "sandbox")

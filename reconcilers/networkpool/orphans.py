@@ -31,6 +31,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import FOREIGN_MANAGER, Finding, rendered, with_findings
+from reconcilers.configuration.settings import OrphanSettings
 from reconcilers.networkpool.owners import (
     OWNER_FOUND,
     LiveOwners,
@@ -41,7 +42,6 @@ from reconcilers.networkpool.owners import (
 )
 from reconcilers.networkpool.window import MinuteWindow
 from reconcilers.releaselog import release_fields
-from reconcilers.settings import OrphanSettings
 from reconcilers.wording import count_noun
 
 SUSPENDED = "OrphanCollectionSuspended"

@@ -24,6 +24,7 @@ from controller.unreadables import UnreadableObjects
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import AllocationOutline
+from reconcilers.configuration.settings import PoolSettings
 from reconcilers.networkpool.facts import (
     allocation_holdings,
     facts_in_pool,
@@ -38,7 +39,6 @@ from reconcilers.promises.holdings import (
     KeptHoldings,
     indexed_source,
 )
-from reconcilers.settings import PoolSettings
 from reconcilers.wording import name_with_count
 
 

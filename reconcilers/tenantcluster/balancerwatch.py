@@ -15,8 +15,8 @@ from controller.clusters import ClusterKind, Clusters
 from controller.meta import Key, Object
 from controller.resource import Resource
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.port import LoadBalancerKind, WatchedKind, WatchedOffers
-from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import TenantClients
 from reconcilers.tenantcluster.watches import tenant_watches
 

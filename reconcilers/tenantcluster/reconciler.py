@@ -37,9 +37,9 @@ from reconcilers.api.tenantcluster import (
 )
 from reconcilers.api.tenantnetwork import TenantNetwork
 from reconcilers.conditions import Finding
+from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.port import BalancerInstaller
 from reconcilers.networkpool.view import UnreadableObject, describe_unreadable
-from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import (
     UNREACHABLE,
     WEBHOOK_FAILED,

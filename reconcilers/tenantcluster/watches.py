@@ -9,7 +9,7 @@ from controller.errors import ControllerError
 from controller.meta import Key
 from controller.renewable import Connection
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.settings import TenantSettings
+from reconcilers.configuration.settings import TenantSettings
 from reconcilers.tenantclients import TenantClients
 
 _IDLE_REQUEUES = 2

@@ -29,7 +29,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.caches import Caches
-from reconcilers.settings import Settings
+from reconcilers.configuration.settings import Settings
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.tenantcluster.provider import Providers
 from reconcilers.webhooks.releasing import review_release

@@ -7,6 +7,7 @@ from controller.client import Client
 from controller.resource import Resource
 from controller.webhooks import Webhook
 from reconcilers.api.networkpool import NetworkPool
+from reconcilers.configuration.settings import CLUSTER_API, KUBERMATIC, VITISTACK, Settings
 from reconcilers.integrations.clusterapi import offers as clusterapi_offers
 from reconcilers.integrations.clusterapi.api import POOLS as CLUSTER_API_POOLS
 from reconcilers.integrations.clusterapi.heldranges import list_holdings
@@ -25,7 +26,6 @@ from reconcilers.integrations.vitistack import offers as vitistack_offers
 from reconcilers.integrations.vitistack.api import NETWORKS
 from reconcilers.integrations.vitistack.serving import Vitistack
 from reconcilers.networkpool.view import OtherHoldings
-from reconcilers.settings import CLUSTER_API, KUBERMATIC, VITISTACK, Settings
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.sharing import Kinds
 from reconcilers.webhooks.clusterapi import cluster_api_webhooks

@@ -1,9 +1,9 @@
 """Which load balancer tenants have."""
 
 from controller.clock import Clock
+from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.metallb.adapter import MetalLBKind
 from reconcilers.loadbalancers.port import LoadBalancerKind
-from reconcilers.settings import TenantSettings
 
 
 def load_balancer_kind(clock: Clock, settings: TenantSettings) -> LoadBalancerKind:

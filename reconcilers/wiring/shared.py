@@ -25,9 +25,9 @@ from reconcilers.api.resources import (
 )
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.caches import Caches
+from reconcilers.configuration.settings import Settings
 from reconcilers.metrics import IpamMetrics
 from reconcilers.networkpool.offers import network_pool_spaces
-from reconcilers.settings import Settings
 from reconcilers.spaces.announcing import OverlapAnnouncer
 from reconcilers.spaces.index import SpaceIndex
 

@@ -27,7 +27,7 @@ from typing_extensions import override
 from controller.errors import NoAnswer
 from controller.manager import Manager
 from controller.transport import NO_QUERY, Transport
-from reconcilers.settings import TenantSettings
+from reconcilers.configuration.settings import TenantSettings
 from reconcilers.wiring import assemble
 from tests.bench.bench_clusters import resident
 from tests.reconcilers import make

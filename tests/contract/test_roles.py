@@ -33,14 +33,14 @@ from reconcilers.cli.local.platform import kubeconfig_secret
 from reconcilers.cli.managerflags import LEASE_NAME
 from reconcilers.cli.standin import pools as standin
 from reconcilers.cli.standin.controller import MetalLBStandIn
-from reconcilers.networkpool.events import MOST_SINGLE_PER_MINUTE
-from reconcilers.settings import (
+from reconcilers.configuration.settings import (
     AllocationSettings,
     OrphanSettings,
     PoolSettings,
     Settings,
     TenantSettings,
 )
+from reconcilers.networkpool.events import MOST_SINGLE_PER_MINUTE
 from reconcilers.webhooks.configuration import NAME, SERVICE, configuration, path_of
 from reconcilers.wiring import assemble
 from tests.contract.roles import (

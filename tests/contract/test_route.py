@@ -31,7 +31,7 @@ from controller.transport import NO_QUERY, Transport
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api import names
 from reconcilers.api.crd import crds
-from reconcilers.settings import Settings
+from reconcilers.configuration.settings import Settings
 from reconcilers.wiring import assemble
 
 ROOT = Path(controller.__file__).parent.parent

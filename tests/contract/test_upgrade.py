@@ -24,7 +24,7 @@ from envtest.plane import ControlPlane as Plane
 from envtest.plane import read_crds
 from reconcilers.api import names
 from reconcilers.api.crd import crds
-from reconcilers.settings import (
+from reconcilers.configuration.settings import (
     OrphanSettings,
     PoolSettings,
     ProviderSettings,

@@ -20,7 +20,12 @@ from controller.transport import Transport
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api import crd, names
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
-from reconcilers.settings import AllocationSettings, PoolSettings, Settings, TenantSettings
+from reconcilers.configuration.settings import (
+    AllocationSettings,
+    PoolSettings,
+    Settings,
+    TenantSettings,
+)
 from reconcilers.webhooks.configuration import NAME, SERVICE, configuration, path_of
 from reconcilers.wiring import assemble
 from tests.contract.roles import documents

@@ -42,7 +42,7 @@ from reconcilers.api.resources import (
 )
 from reconcilers.cli.local.objects import NAMESPACE
 from reconcilers.cli.standin.pools import crds as metallb_crds
-from reconcilers.settings import Settings, TenantSettings
+from reconcilers.configuration.settings import Settings, TenantSettings
 from reconcilers.wiring import assemble
 from tests.faults.proxied import transport_to
 

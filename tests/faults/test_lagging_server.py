@@ -20,7 +20,7 @@ from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
-from reconcilers.settings import PoolSettings
+from reconcilers.configuration.settings import PoolSettings
 from tests.edits import edit
 from tests.faults.estate import (
     HOME,

@@ -32,7 +32,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.cli.local.objects import delete
-from reconcilers.settings import OrphanSettings, PoolSettings
+from reconcilers.configuration.settings import OrphanSettings, PoolSettings
 from tests.faults.estate import (
     CLUSTER,
     HOME,

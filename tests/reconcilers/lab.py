@@ -37,6 +37,7 @@ from reconcilers.api.resources import (
 )
 from reconcilers.caches import Caches
 from reconcilers.clusteridentity import ClusterIdentity
+from reconcilers.configuration.settings import Settings, TenantSettings
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
 from reconcilers.ipallocation.release import InUse, ReleaseCheck, Released
 from reconcilers.loadbalancers.metallb.adapter import MetalLBKind
@@ -45,7 +46,6 @@ from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.orphans import OrphanCollector
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
-from reconcilers.settings import Settings, TenantSettings
 from reconcilers.tenantclients import TenantClients
 from reconcilers.tenantcluster.ownership.identity import TenantIdentities
 from reconcilers.tenantcluster.record.records import TenantRecords

@@ -8,7 +8,7 @@ import anyio
 
 from controller.manager import Manager
 from controller.options import ManagerOptions
-from reconcilers.settings import Settings
+from reconcilers.configuration.settings import Settings
 from reconcilers.wiring import assemble
 from tests.clock import VirtualClock
 from tests.reconcilers import make

@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 from controller.errors import ConfigurationError
 from reconcilers.cli.run import run
-from reconcilers.settings import PoolSettings, Settings, TenantSettings, checked
+from reconcilers.configuration.settings import PoolSettings, Settings, TenantSettings, checked
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 

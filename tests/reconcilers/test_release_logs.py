@@ -9,8 +9,8 @@ from typing import Any
 from structlog.testing import capture_logs
 
 import reconcilers
+from reconcilers.configuration.settings import KUBERMATIC, Settings
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, KINDS, POOLS
-from reconcilers.settings import KUBERMATIC, Settings
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer
 from tests.reconcilers.integrations.unreadable import Site, site

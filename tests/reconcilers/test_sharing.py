@@ -20,8 +20,8 @@ from controller.resource import Resource
 from controller.shards import shard_of
 from controller.testing.api import FakeApi
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER
+from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.core.holders import AllHolders
-from reconcilers.settings import Settings
 from reconcilers.wiring.assembling import add_orphans
 from reconcilers.wiring.controllers import (
     add_ipallocations,

@@ -7,7 +7,7 @@ import pytest
 from controller.errors import NoAnswer
 from controller.meta import Key
 from reconcilers.api import names
-from reconcilers.settings import Settings
+from reconcilers.configuration.settings import Settings
 from tests.reconcilers import make
 from tests.reconcilers.platform import Platform
 from tests.reconcilers.served import METALLB

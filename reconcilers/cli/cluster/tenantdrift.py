@@ -15,8 +15,8 @@ from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.progress import advance
 from reconcilers.clusteridentity import AdmitAll, ClusterIdentity
+from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.port import BalancerBlocked, LoadBalancerKind
-from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.inspection import Inside, findings, read_inside
 from reconcilers.tenantcluster.record.records import TenantRecords

@@ -8,7 +8,12 @@ from dataclasses import replace
 
 from controller.options import ManagerOptions
 from reconcilers.api.names import DEFAULT_NAMESPACE
-from reconcilers.settings import AllocationSettings, OrphanSettings, Settings, TenantSettings
+from reconcilers.configuration.settings import (
+    AllocationSettings,
+    OrphanSettings,
+    Settings,
+    TenantSettings,
+)
 
 BUNDLE = "metallb-bundle"
 """The ConfigMap with the manifests of MetalLB."""

@@ -39,7 +39,7 @@ from reconcilers.cli.demo.steps import (
 from reconcilers.cli.demo.view import PlatformView, of_view
 from reconcilers.cli.local.objects import Manifest
 from reconcilers.cli.local.platform import Tenant
-from reconcilers.settings import TenantSettings
+from reconcilers.configuration.settings import TenantSettings
 
 WEB = Key("team-a", "web")
 TENANTS = (

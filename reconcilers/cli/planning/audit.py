@@ -19,8 +19,8 @@ from reconcilers.api.providerconfig import IPAM, ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.reading.findings import Findings, Step, path_of
 from reconcilers.cli.reading.manifests import Manifest, Manifests
+from reconcilers.configuration.settings import Settings
 from reconcilers.networkpool.offers import layout_offers
-from reconcilers.settings import Settings
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.tenantcluster.provider import ProviderUnreadable
 from reconcilers.webhooks import providerconfig, tenantcluster

@@ -34,6 +34,7 @@ from reconcilers.api.tenantcluster import PROVISIONING, READY, TenantCluster
 from reconcilers.cli.planning.ledger import Ledger
 from reconcilers.cli.reading.manifests import UNBORN
 from reconcilers.conditions import Finding, rendered, with_findings
+from reconcilers.configuration.settings import Settings
 from reconcilers.ipallocation.reconciler import pending_status, waiting_for
 from reconcilers.networkpool import status
 from reconcilers.networkpool.offers import layout_offers
@@ -54,7 +55,6 @@ from reconcilers.networkpool.view import (
     describe_unreadable,
 )
 from reconcilers.providerconfig import evaluation
-from reconcilers.settings import Settings
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
 from reconcilers.tenantcluster.allocations.refusals import Refusal

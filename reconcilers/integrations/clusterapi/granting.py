@@ -16,6 +16,7 @@ from controller.errors import ControllerError
 from controller.events import Recorder
 from controller.resource import Resource
 from reconcilers.conditions import READY, Finding
+from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.answers import Answers, NotOurs, spec_of
 from reconcilers.integrations.clusterapi.api import (
@@ -36,7 +37,6 @@ from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Kept, refused_message
 from reconcilers.promises.results import WriteResult, check_voided
-from reconcilers.settings import PoolSettings
 
 Granted = tuple[Promise, IPAddressClaim]
 """A promise, and the claim at exactly the version that it names."""

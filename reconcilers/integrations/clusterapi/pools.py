@@ -30,6 +30,7 @@ from controller.meta import Key
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from controller.resource import Resource
 from reconcilers.conditions import READY, Finding
+from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.api import (
     JOURNALS,
@@ -58,7 +59,6 @@ from reconcilers.networkpool.view import HOLDERS_UNKNOWN, holders_unknown_messag
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.results import WriteResult
-from reconcilers.settings import PoolSettings
 from reconcilers.wording import count_noun
 
 

@@ -19,6 +19,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import (
@@ -44,7 +45,6 @@ from reconcilers.integrations.core.discovery import Look, Work
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.serving import Integration
 from reconcilers.networkpool.view import OtherHolders
-from reconcilers.settings import Settings
 from reconcilers.spaces.announcing import OverlapAnnouncer
 from reconcilers.spaces.index import SpaceIndex
 

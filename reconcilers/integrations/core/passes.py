@@ -20,6 +20,7 @@ from controller.clock import Clock
 from controller.errors import Conflict, NotFound
 from controller.meta import Key, Object, Version
 from controller.outcome import SETTLED, Again, Blocked, Outcome
+from reconcilers.configuration.settings import PoolSettings
 from reconcilers.networkpool.view import Behind, Unreadable
 from reconcilers.networkpool.waitlog import WaitLog
 from reconcilers.promises.due import RETRY
@@ -33,7 +34,6 @@ from reconcilers.promises.journal import (
 from reconcilers.promises.keeping import Kept, PoolMemories, Void, void_refused
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.shares import Limits, no_tenant, tenant_of_namespace
-from reconcilers.settings import PoolSettings
 
 ATTEMPTS = 5
 """So often a pass begins anew before its key is queued again."""

@@ -11,8 +11,8 @@ from controller.clock import Clock
 from controller.events import Recorder
 from controller.manager import Manager
 from controller.resource import Resource
+from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.core.discovery import Discovery, Look, Work
-from reconcilers.settings import Settings
 from reconcilers.spaces.announcing import OverlapAnnouncer
 from reconcilers.spaces.index import SpaceIndex
 

@@ -20,6 +20,7 @@ from controller.errors import (
 )
 from controller.meta import OwnerReference, Version
 from reconcilers.api import names
+from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.core.owners import owner_reference, rendered_owner
 from reconcilers.integrations.core.refusedwrites import RefusedWrites
 from reconcilers.integrations.kubermatic.api import (
@@ -38,7 +39,6 @@ from reconcilers.promises.journal import Promise, PromisedRange
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.results import WriteResult, check_voided
 from reconcilers.releaselog import holder_fields
-from reconcilers.settings import PoolSettings
 
 _log = structlog.get_logger(__name__)
 

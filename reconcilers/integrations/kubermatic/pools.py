@@ -21,6 +21,7 @@ from controller.clock import Clock
 from controller.errors import ControllerError
 from controller.meta import Key
 from controller.outcome import Again, Outcome
+from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.core.passes import JournalReconciler
 from reconcilers.integrations.core.refusedwrites import result_beside_promise
 from reconcilers.integrations.core.rules import needs_fence
@@ -68,7 +69,6 @@ from reconcilers.promises.journal import MOST_RANGES, Journal, Promise
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.settling import settle
-from reconcilers.settings import PoolSettings
 from reconcilers.spaces.index import SpaceIndex
 
 log = structlog.get_logger(__name__)

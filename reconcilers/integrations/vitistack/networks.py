@@ -24,6 +24,7 @@ from controller.clock import Clock
 from controller.events import Recorder
 from controller.meta import Key
 from controller.outcome import SETTLED, Outcome
+from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.core.eventmemory import EventMemory
 from reconcilers.integrations.core.passes import JournalReconciler
 from reconcilers.integrations.core.rules import Choice, Refused, View, choose, needs_fence
@@ -56,7 +57,6 @@ from reconcilers.networkpool.view import HOLDERS_UNKNOWN, holders_unknown_messag
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.settling import settle
-from reconcilers.settings import PoolSettings
 from reconcilers.spaces.index import SpaceIndex
 
 POOL_EXHAUSTED = "PoolExhausted"

@@ -26,6 +26,7 @@ from reconcilers.api.resources import (
     Service,
 )
 from reconcilers.clusteridentity import is_of_another, management_note
+from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.metallb.advertisement import Advertiser
 from reconcilers.loadbalancers.metallb.corrections import Upkeep
 from reconcilers.loadbalancers.metallb.installation.installer import BEING_INSTALLED
@@ -71,7 +72,6 @@ from reconcilers.loadbalancers.port import (
     WatchedOffers,
     Withdrawal,
 )
-from reconcilers.settings import TenantSettings
 
 
 @dataclass(frozen=True, slots=True)

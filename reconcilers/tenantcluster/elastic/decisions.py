@@ -35,7 +35,7 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import Service
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding
-from reconcilers.settings import TenantSettings
+from reconcilers.configuration.settings import TenantSettings
 from reconcilers.tenantcluster.allocations import membership
 from reconcilers.tenantcluster.elastic.demand import (
     MOST_SERVICES,

@@ -13,7 +13,7 @@ import pytest_asyncio
 from controller.config import connect
 from envtest import ControlPlane
 from reconcilers.api import crd, names
-from reconcilers.settings import KUBERMATIC, KubermaticSettings
+from reconcilers.configuration.settings import KUBERMATIC, KubermaticSettings
 from tests.contract.conftest import administrator
 from tests.contract.kubermatic.lab import Body, Lab, ranges
 from tests.contract.product import DATA, HOME, install_kinds, product, under_shipped_roles

@@ -11,8 +11,8 @@ import pytest_asyncio
 from envtest import ControlPlane
 from envtest.ports import free_port
 from reconcilers.api import crd
+from reconcilers.configuration.settings import CLUSTER_API, KUBERMATIC, VITISTACK
 from reconcilers.integrations.clusterapi import crds
-from reconcilers.settings import CLUSTER_API, KUBERMATIC, VITISTACK
 from reconcilers.webhooks.admission import path
 from reconcilers.webhooks.configuration import CLUSTER_API as OF_CLUSTER_API
 from reconcilers.webhooks.configuration import KUBERMATIC as OF_KUBERMATIC

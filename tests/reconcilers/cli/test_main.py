@@ -11,7 +11,7 @@ import pytest
 
 from reconcilers.cli import main as commands
 from reconcilers.cli.flags import envvar
-from reconcilers.settings import INTEGRATIONS
+from reconcilers.configuration.settings import INTEGRATIONS
 from tests.reconcilers.cli.commandline import plan, pool, run
 
 

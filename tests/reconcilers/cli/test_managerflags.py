@@ -16,7 +16,7 @@ from reconcilers.cli.managerflags import (
     manager_settings,
 )
 from reconcilers.cli.run import run
-from reconcilers.settings import Settings
+from reconcilers.configuration.settings import Settings
 
 # Flag, a value, and the setting that it becomes: in ManagerOptions, or in its SelfSigned.
 FLAGS: list[tuple[str, str, str, Any]] = [

@@ -18,7 +18,7 @@ from reconcilers.cli.local.platform import Tenant, platform
 from reconcilers.cli.problems import say
 from reconcilers.cli.progress import Work, advance, counted, progress, show_progress
 from reconcilers.cli.up import load
-from reconcilers.settings import Settings
+from reconcilers.configuration.settings import Settings
 from tests.reconcilers.cli.commandline import pool
 from tests.reconcilers.cli.saved import ask, held
 

@@ -25,7 +25,7 @@ from reconcilers.cli.local.objects import make_namespaces
 from reconcilers.cli.local.servers import ApiServer, api_server
 from reconcilers.cli.managerflags import LEASE_NAME
 from reconcilers.cli.run import run
-from reconcilers.settings import Settings
+from reconcilers.configuration.settings import Settings
 from reconcilers.webhooks.admission import path
 from tests.reconcilers.cli import commandline
 from tests.reconcilers.cli.commands import Running, call, installed, started

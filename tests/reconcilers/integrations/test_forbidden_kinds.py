@@ -10,11 +10,16 @@ import pytest
 from controller.health import report
 from controller.meta import Key
 from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.configuration.settings import (
+    CLUSTER_API,
+    KUBERMATIC,
+    KubermaticSettings,
+    Settings,
+)
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.core.discovery import DEFINITIONS
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS
 from reconcilers.networkpool.waitlog import PATIENCE_SECONDS
-from reconcilers.settings import CLUSTER_API, KUBERMATIC, KubermaticSettings, Settings
 from tests.reconcilers.test_sharing import NAMESPACE, Cluster, Replica
 
 CLAIMS = clusterapi.claims("v1beta2")

@@ -9,18 +9,18 @@ from controller.errors import ControllerError, Forbidden, NoAnswer
 from controller.meta import Key, Untyped, Version
 from controller.resource import Resource
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.integrations.clusterapi import api as clusterapi
-from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS
-from reconcilers.integrations.kubermatic.api import POOLS as IPAM_POOLS
-from reconcilers.integrations.vitistack.api import KINDS as VITISTACK_KINDS
-from reconcilers.integrations.vitistack.api import NETWORKS
-from reconcilers.settings import (
+from reconcilers.configuration.settings import (
     CLUSTER_API,
     KUBERMATIC,
     VITISTACK,
     KubermaticSettings,
     Settings,
 )
+from reconcilers.integrations.clusterapi import api as clusterapi
+from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS
+from reconcilers.integrations.kubermatic.api import POOLS as IPAM_POOLS
+from reconcilers.integrations.vitistack.api import KINDS as VITISTACK_KINDS
+from reconcilers.integrations.vitistack.api import NETWORKS
 from tests.reconcilers.integrations.test_sharing import cluster
 from tests.reconcilers.test_sharing import NAMESPACE, POOLS, Cluster
 

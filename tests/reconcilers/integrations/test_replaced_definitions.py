@@ -5,9 +5,9 @@ from typing import Any
 from controller.errors import ServerFailure
 from controller.meta import Key, Version
 from controller.resource import Resource
+from reconcilers.configuration.settings import CLUSTER_API, Settings
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.core.discovery import DEFINITIONS
-from reconcilers.settings import CLUSTER_API, Settings
 from tests.reconcilers.integrations.test_late_definitions import define
 from tests.reconcilers.integrations.test_sharing import cluster
 from tests.reconcilers.test_sharing import NAMESPACE, Cluster

@@ -9,8 +9,8 @@ import anyio
 
 from controller.meta import Key, Untyped, Version
 from controller.resource import Resource
+from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.core.discovery import DEFINITIONS
-from reconcilers.settings import Settings
 from tests.reconcilers.test_sharing import NAMESPACE, Cluster
 
 Json = dict[str, Any]

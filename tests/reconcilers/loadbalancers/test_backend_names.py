@@ -16,7 +16,7 @@ NAMED_IN = {
     "api/resources.py": "the kinds that are read in tenants",
     "api/tenantaddons.py": "the value of spec.addons.loadBalancer.provider",
     "api/vocabulary.py": "the words of API.md",
-    "settings.py": "the options that users know",
+    "configuration/settings.py": "the options that users know",
     "cli/flags.py": "the flags that users know",
     "cli/up.py": "help that says what is started",
     "cli/demo/*": "the demo shows the backend at work",

@@ -14,11 +14,11 @@ from controller.codec import Deleted, Modified, Unreadable
 from controller.meta import Version
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, pool_index
 from reconcilers.api.resources import IP_ALLOCATION
+from reconcilers.configuration.settings import PoolSettings
 from reconcilers.networkpool.facts import allocation_facts, holder_of
 from reconcilers.networkpool.protocol import blockers
 from reconcilers.networkpool.view import keep_holdings
 from reconcilers.promises.holdings import Holder, Holdings, differences
-from reconcilers.settings import PoolSettings
 from tests.clock import VirtualClock
 from tests.reconcilers import make
 from tests.reconcilers.checked import Differences

@@ -7,7 +7,7 @@ import pytest
 
 from controller.errors import Invalid, NoAnswer, NotFound, ServerFailure
 from controller.outcome import SETTLED, Again, Blocked, Outcome
-from reconcilers.settings import PoolSettings, Settings
+from reconcilers.configuration.settings import PoolSettings, Settings
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab, Replica
 

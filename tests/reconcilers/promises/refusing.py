@@ -14,17 +14,17 @@ from controller.errors import ApiError, Forbidden
 from controller.resource import Resource
 from controller.testing.api import FakeApi
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
-from reconcilers.integrations.clusterapi import api as clusterapi
-from reconcilers.integrations.kubermatic import api as kubermatic
-from reconcilers.integrations.vitistack import api as vitistack
-from reconcilers.promises.journal import ANNOTATION
-from reconcilers.settings import (
+from reconcilers.configuration.settings import (
     CLUSTER_API,
     KUBERMATIC,
     VITISTACK,
     Settings,
     VitistackSettings,
 )
+from reconcilers.integrations.clusterapi import api as clusterapi
+from reconcilers.integrations.kubermatic import api as kubermatic
+from reconcilers.integrations.vitistack import api as vitistack
+from reconcilers.promises.journal import ANNOTATION
 from tests.reconcilers.integrations.unreadable import Json, Site, site
 from tests.reconcilers.test_sharing import NAMESPACE
 

@@ -16,8 +16,8 @@ from controller.meta import Object, ObjectMeta, Version
 from controller.resource import Resource
 from controller.runner import Reconcile
 from reconcilers.api import names
+from reconcilers.configuration.settings import PoolSettings
 from reconcilers.promises.journal import ANNOTATION, AnnotatedJournal
-from reconcilers.settings import PoolSettings
 from tests.clock import VirtualClock
 from tests.reconcilers.simulation.chaos import Run
 from tests.reconcilers.simulation.model import Json, ModelServer

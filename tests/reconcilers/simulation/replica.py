@@ -26,11 +26,11 @@ from controller.runner import Reconcile
 from controller.shards import Partition, Shards
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, pool_index
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.configuration.settings import AllocationSettings, PoolSettings
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
 from reconcilers.ipallocation.release import ReleaseCheck, Released
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
-from reconcilers.settings import AllocationSettings, PoolSettings
 from tests.clock import VirtualClock
 from tests.reconcilers.simulation.model import ALLOCATIONS, POOLS, Event, ModelServer
 from tests.reconcilers.simulation.wire import Flight, Wire

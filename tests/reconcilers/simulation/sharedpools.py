@@ -14,6 +14,7 @@ from controller.cache import Cache
 from reconcilers.api import names
 from reconcilers.api.ipallocation import POOL_INDEX, pool_index
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.configuration.settings import AllocationSettings
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.caches import (
     CLUSTER_INDEX,
@@ -31,7 +32,6 @@ from reconcilers.ipallocation.reconciler import IPAllocationReconciler
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.view import OtherHolders
-from reconcilers.settings import AllocationSettings
 from tests.reconcilers.simulation.chaos import Run
 from tests.reconcilers.simulation.claimchaos import ClaimReplica, ClaimRun
 from tests.reconcilers.simulation.claimlaws import ClaimJudge, address_of, given_twice, left_undone

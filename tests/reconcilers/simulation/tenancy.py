@@ -19,8 +19,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from controller.meta import Key
+from reconcilers.configuration.settings import Settings, TenantSettings
 from reconcilers.loadbalancers.port import LoadBalancerKind
-from reconcilers.settings import Settings, TenantSettings
 from tests.clock import VirtualClock, settle
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, service

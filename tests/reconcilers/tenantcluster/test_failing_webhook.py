@@ -3,7 +3,7 @@
 import pytest
 
 from controller.errors import ServerFailure
-from reconcilers.settings import TenantSettings
+from reconcilers.configuration.settings import TenantSettings
 from tests.reconcilers import make
 from tests.reconcilers.platform import Platform
 from tests.reconcilers.server import Server

@@ -9,7 +9,7 @@ import pytest
 from controller.errors import Forbidden, NoAnswer
 from controller.outcome import SETTLED, Again, Blocked
 from reconcilers.api import names
-from reconcilers.settings import Settings, TenantSettings
+from reconcilers.configuration.settings import Settings, TenantSettings
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 

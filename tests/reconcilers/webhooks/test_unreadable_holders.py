@@ -13,11 +13,16 @@ from controller.resource import Resource
 from controller.testing.api import FakeApi
 from controller.testing.clock import VirtualClock
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.configuration.settings import (
+    CLUSTER_API,
+    KUBERMATIC,
+    KubermaticSettings,
+    Settings,
+)
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.clusterapi.heldranges import list_holdings
 from reconcilers.integrations.kubermatic import api as kubermatic
 from reconcilers.integrations.kubermatic.observing import list_observed_holdings
-from reconcilers.settings import CLUSTER_API, KUBERMATIC, KubermaticSettings, Settings
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks.clusterapi import ClusterApiPoolValidator
 from reconcilers.webhooks.kubermatic import IPAMPoolValidator

@@ -23,6 +23,7 @@ from controller.resource import Resource
 from reconcilers.api import names
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding
+from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.metallb.installation.bundle import (
     Bundle,
     InvalidBundle,
@@ -30,7 +31,6 @@ from reconcilers.loadbalancers.metallb.installation.bundle import (
     parse,
 )
 from reconcilers.loadbalancers.port import Annotate, BalancerInstaller, BalancerMemory
-from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import TenantClients, TenantUnavailable
 
 _log = structlog.get_logger(__name__)

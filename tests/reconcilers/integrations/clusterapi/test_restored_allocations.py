@@ -11,6 +11,7 @@ from controller.testing.api import FakeApi
 from controller.testing.clock import VirtualClock
 from reconcilers.api.ipallocation import POOL_INDEX, TENANT_INDEX, pool_index, tenant_index
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.caches import (
     CLUSTER_INDEX,
@@ -27,7 +28,6 @@ from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.networkpool.view import Behind, OtherHolders
-from reconcilers.settings import Settings
 from reconcilers.spaces.index import SpaceIndex
 from tests.reconcilers import make
 from tests.reconcilers.lab import Recorded

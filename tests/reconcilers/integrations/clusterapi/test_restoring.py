@@ -8,9 +8,9 @@ import anyio
 
 from controller.meta import Key
 from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.configuration.settings import CLUSTER_API, Settings
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.core.discovery import DEFINITIONS
-from reconcilers.settings import CLUSTER_API, Settings
 from tests.reconcilers.test_sharing import NAMESPACE, Cluster
 
 CLAIMS = api.claims("v1beta2")

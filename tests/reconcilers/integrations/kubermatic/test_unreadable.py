@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.configuration.settings import KUBERMATIC, KubermaticSettings, Settings
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, CONDITION, KINDS, POOLS
-from reconcilers.settings import KUBERMATIC, KubermaticSettings, Settings
 from tests.reconcilers.integrations.unreadable import Json, Site, site
 
 SERVING = Settings(integration=(KUBERMATIC,))

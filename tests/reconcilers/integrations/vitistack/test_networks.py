@@ -7,6 +7,7 @@ from controller.client import Client
 from controller.events import Recorder
 from controller.meta import Key
 from controller.testing.api import FakeApi
+from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     CONFIGURATIONS,
@@ -22,7 +23,6 @@ from reconcilers.integrations.vitistack.caches import (
 from reconcilers.integrations.vitistack.networks import NetworkReconciler
 from reconcilers.integrations.vitistack.reading import Reader
 from reconcilers.integrations.vitistack.writing import Writer
-from reconcilers.settings import PoolSettings
 from reconcilers.spaces.index import SpaceIndex
 from tests.clock import VirtualClock
 

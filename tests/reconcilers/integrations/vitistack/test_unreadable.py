@@ -2,6 +2,7 @@
 
 import pytest
 
+from reconcilers.configuration.settings import VITISTACK, Settings, VitistackSettings
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     CONFIGURATIONS,
@@ -9,7 +10,6 @@ from reconcilers.integrations.vitistack.api import (
     KINDS,
     NETWORKS,
 )
-from reconcilers.settings import VITISTACK, Settings, VitistackSettings
 from tests.reconcilers.integrations.unreadable import Json, Site, site
 from tests.reconcilers.test_sharing import NAMESPACE
 

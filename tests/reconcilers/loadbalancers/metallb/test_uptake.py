@@ -10,6 +10,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import AddressPoolSpec, AddressPoolStatus, IPAddressPool
 from reconcilers.clusteridentity import management_note
+from reconcilers.configuration.settings import Settings, TenantSettings
 from reconcilers.ipallocation.release import InUse, Released
 from reconcilers.loadbalancers.metallb.uptake import (
     MARKER,
@@ -19,7 +20,6 @@ from reconcilers.loadbalancers.metallb.uptake import (
     next_step,
     refusal,
 )
-from reconcilers.settings import Settings, TenantSettings
 from tests.reconcilers import make
 from tests.reconcilers.lab import TENANT_KINDS, Lab
 from tests.reconcilers.server import Json, Server

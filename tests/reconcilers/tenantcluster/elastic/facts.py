@@ -15,8 +15,8 @@ from reconcilers.api.resources import (
     ServiceSpec,
     ServiceStatus,
 )
+from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.metallb.adapter import MetalLBKind
-from reconcilers.settings import TenantSettings
 from reconcilers.tenantcluster.elastic.decisions import (
     RangeFacts,
     SizeChange,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from reconcilers.settings import Settings
+from reconcilers.configuration.settings import Settings
 from tests.reconcilers import make
 from tests.reconcilers.balancer import service
 from tests.reconcilers.lab import AT_ONCE

@@ -12,7 +12,7 @@ from allocator import AddressRange
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import Service
-from reconcilers.settings import TenantSettings
+from reconcilers.configuration.settings import TenantSettings
 from reconcilers.tenantcluster.elastic.decisions import (
     RangeFacts,
     SizeFacts,

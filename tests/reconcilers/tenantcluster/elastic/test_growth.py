@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from allocator import AddressRange
 from reconcilers.api import names
-from reconcilers.settings import TenantSettings
+from reconcilers.configuration.settings import TenantSettings
 from reconcilers.tenantcluster.allocations import membership
 from reconcilers.tenantcluster.elastic import demand
 from reconcilers.tenantcluster.elastic.decisions import (

@@ -8,8 +8,8 @@ import pytest
 from controller.errors import Forbidden, NoAnswer, NotFound, ServerFailure
 from controller.outcome import Blocked
 from reconcilers.api import names
+from reconcilers.configuration.settings import Settings
 from reconcilers.ipallocation.release import InUse, Released
-from reconcilers.settings import Settings
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.server import Json, Server

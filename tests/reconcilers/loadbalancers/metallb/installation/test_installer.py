@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from controller.errors import Invalid, ServerFailure
 from controller.outcome import Again, Blocked
+from reconcilers.configuration.settings import Settings, TenantSettings
 from reconcilers.loadbalancers.metallb.installation.bundle import InvalidBundle, parse
-from reconcilers.settings import Settings, TenantSettings
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.server import Happening, Json, Server

@@ -1,0 +1,1 @@
+"""What the flags decide: intervals, thresholds, and the platforms that are served."""
