@@ -36,7 +36,7 @@ from reconcilers.api.ipallocation import (
 )
 from reconcilers.api.networkpool import Assignment, NetworkPool, NetworkPoolSpec
 from reconcilers.api.tenantcluster import Networking
-from reconcilers.conditions import Finding
+from reconcilers.reporting.conditions import Finding
 
 T = TypeVar("T")
 

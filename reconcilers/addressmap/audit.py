@@ -12,7 +12,7 @@ from typing import Any, Literal
 from controller.conditions import find, is_true, rfc3339
 from controller.meta import Key, Object, ObjectMeta
 from controller.resource import Resource
-from reconcilers import adoption, labels, ranges
+from reconcilers import adoption, ranges
 from reconcilers.addressmap.extents import Extent, Picture, State
 from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.poolpictures import PoolPicture
@@ -27,9 +27,10 @@ from reconcilers.api.resources import (
     PROVIDER_CONFIG,
     TENANT_CLUSTER,
 )
-from reconcilers.conditions import FOREIGN_MANAGER, READY
 from reconcilers.integrations.core.views import HOST_BITS, POOLS_OVERLAP, overlap_sentence
-from reconcilers.references import absent_pools, describe_absent_pools
+from reconcilers.reporting import allocationlabels
+from reconcilers.reporting.conditions import FOREIGN_MANAGER, READY
+from reconcilers.reporting.poolreferences import absent_pools, describe_absent_pools
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName
 from reconcilers.tenantcluster.allocations.membership import is_foreign
@@ -299,7 +300,7 @@ def _one(one: IPAllocation, objects: Objects) -> Iterator[Finding]:
         yield Finding("NoFinalizer", "warning", subject, sentence)
     wrong = {
         label: value
-        for label, value in labels.expected_on(one).items()
+        for label, value in allocationlabels.expected_on(one).items()
         if one.metadata.labels.get(label) != value
     }
     if wrong and _is_repaired(one, objects):

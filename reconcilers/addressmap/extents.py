@@ -18,11 +18,11 @@ from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.conditions import READY
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Drawing
 from reconcilers.networkpool.statusjournal import settle_pool
 from reconcilers.networkpool.view import UnreadableObject, View
+from reconcilers.reporting.conditions import READY
 
 ALL_SIZES = 1 << 130
 """A picture shows pools of any size: the limit is the controllers' affair."""

@@ -27,7 +27,7 @@ from reconcilers.addressmap.styles import STYLES
 from reconcilers.addressmap.tenants import Holding, holdings, numbered
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.conditions import READY
+from reconcilers.reporting.conditions import READY
 from reconcilers.spaces.offers import PoolName
 
 SCRIPTS = ("basics.js", "looks.js", "tables.js", "maps.js", "input.js", "main.js", "live.js")

@@ -44,8 +44,8 @@ from reconcilers.integrations.core.views import (
     Planned,
     Views,
 )
+from reconcilers.reporting.wording import count_noun, name_with_count
 from reconcilers.tenantcluster.provider import referred
-from reconcilers.wording import count_noun, name_with_count
 
 EXIT_CODES = """
 \b

@@ -36,12 +36,12 @@ from reconcilers.cli.cluster.objects import (
 from reconcilers.cli.flags import cluster_options, option
 from reconcilers.cli.output import GAP, Cell, Column, fitted, wrapped
 from reconcilers.cli.problems import EXIT_PROBLEM, Problem, say
-from reconcilers.conditions import READY
 from reconcilers.health.explanation import unreadable_members_of
 from reconcilers.networkpool.owners import noted_uid
 from reconcilers.networkpool.view import UnreadableObject
+from reconcilers.reporting.conditions import READY
+from reconcilers.reporting.wording import count_noun
 from reconcilers.tenantcluster.allocations.membership import is_foreign
-from reconcilers.wording import count_noun
 
 ROLE = "butler-ipam-release"
 """The shipped ClusterRole that grants the verb `release`."""

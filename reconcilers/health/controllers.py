@@ -12,8 +12,8 @@ from controller.meta import Key, ObjectMeta
 from controller.resource import Resource
 from reconcilers.addressmap.audit import Finding, Severity, Subject
 from reconcilers.health.report import AreaState, state_of
+from reconcilers.reporting.wording import count_noun
 from reconcilers.webhooks.configuration import NAME as WEBHOOK_CONFIGURATION
-from reconcilers.wording import count_noun
 
 APP_LABEL = "app.kubernetes.io/name"
 APP_NAMES = {"butler-controller", "butler-ipam"}

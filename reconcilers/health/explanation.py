@@ -26,11 +26,12 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.conditions import READY
 from reconcilers.networkpool.view import (
     UnreadableObject,
     describe_unreadable,
 )
+from reconcilers.reporting.conditions import READY
+from reconcilers.reporting.wording import count_addresses, count_noun, name_with_count
 from reconcilers.tenantcluster.allocations.membership import is_foreign
 from reconcilers.tenantcluster.allocations.requests import load_balancer_count, node_count
 from reconcilers.tenantcluster.allocations.unreadable_members import unreadable_in_list
@@ -40,7 +41,6 @@ from reconcilers.tenantcluster.provider import (
     wanted_provider,
 )
 from reconcilers.tenantcluster.status import allocations_unreadable
-from reconcilers.wording import count_addresses, count_noun, name_with_count
 
 _DEFAULT_PROVIDER = Key(names.DEFAULT_NAMESPACE, "default")
 """The ProviderConfig of a cluster that names none."""

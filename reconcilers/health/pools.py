@@ -11,10 +11,10 @@ from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.poolpictures import PoolPicture
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.conditions import READY
 from reconcilers.health.conditions import finding_of_condition
 from reconcilers.integrations.core.views import Views
-from reconcilers.wording import count_addresses, count_noun, name_with_count
+from reconcilers.reporting.conditions import READY
+from reconcilers.reporting.wording import count_addresses, count_noun, name_with_count
 
 MOST_NAMED = 3
 """Requests that one finding names."""

@@ -13,7 +13,7 @@ from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTE
 from reconcilers.health.pools import largest_free_blocks, pool_findings
 from reconcilers.health.requests import request_findings
 from reconcilers.health.tenants import tenant_findings
-from reconcilers.wording import count_noun
+from reconcilers.reporting.wording import count_noun
 
 State = Literal["ok", "warning", "error", "unknown"]
 

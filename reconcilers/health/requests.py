@@ -10,8 +10,8 @@ from reconcilers.addressmap.audit import Finding, Severity, Subject
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION
-from reconcilers.conditions import READY
-from reconcilers.wording import count_addresses
+from reconcilers.reporting.conditions import READY
+from reconcilers.reporting.wording import count_addresses
 
 SERVED_WITHIN = timedelta(seconds=30)
 """How long a request may wait before that is reported."""

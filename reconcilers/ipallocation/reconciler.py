@@ -53,12 +53,18 @@ from reconcilers.api.ipallocation import (
 )
 from reconcilers.api.networkpool import Assignment, NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION
-from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding, rendered, with_findings
 from reconcilers.configuration.settings import AllocationSettings
 from reconcilers.ipallocation.release import InUse, ReleaseCheck
 from reconcilers.poolnamespaces import NAMESPACE_NOT_ALLOWED
-from reconcilers.references import describe_unreadable_pool
 from reconcilers.releaselog import release_fields
+from reconcilers.reporting.conditions import (
+    FOREIGN_MANAGER,
+    READY,
+    Finding,
+    rendered,
+    with_findings,
+)
+from reconcilers.reporting.poolreferences import describe_unreadable_pool
 
 SHORTEST_LOOK = 2.0
 """Seconds between two looks at one that waits while its pool hands out ranges, at least: most are

@@ -20,7 +20,7 @@ from controller.meta import Key, Object, ObjectMeta
 from controller.resource import Resource
 from reconcilers.api.resources import Service
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.conditions import Finding
+from reconcilers.reporting.conditions import Finding
 
 K = TypeVar("K", bound=Object)
 T = TypeVar("T")

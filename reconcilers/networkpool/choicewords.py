@@ -10,7 +10,7 @@ from allocator import AddressRange, Space
 from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.wording import count_addresses, count_noun
+from reconcilers.reporting.wording import count_addresses, count_noun
 
 
 def describe_choice(

@@ -31,7 +31,6 @@ from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
-from reconcilers.conditions import FOREIGN_MANAGER, READY
 from reconcilers.metrics import IpamMetrics
 from reconcilers.networkpool.pending_promises import Written
 from reconcilers.networkpool.protocol import Refusal
@@ -39,8 +38,9 @@ from reconcilers.networkpool.status import NO_CAPACITY, TIERS
 from reconcilers.networkpool.view import Unreadable
 from reconcilers.networkpool.window import MinuteWindow
 from reconcilers.promises.results import WriteResult
+from reconcilers.reporting.conditions import FOREIGN_MANAGER, READY
+from reconcilers.reporting.wording import count_noun
 from reconcilers.spaces.sharing import OVERLAPPING
-from reconcilers.wording import count_noun
 
 _log = structlog.get_logger(__name__)
 

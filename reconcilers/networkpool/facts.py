@@ -9,11 +9,11 @@ from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION
-from reconcilers.conditions import READY
 from reconcilers.promises.holdings import Facts, Holder, Holdings, Place
 from reconcilers.promises.journal import PromisedRange
 from reconcilers.promises.queue import Row, TenantRow
 from reconcilers.promises.statuswrites import last_foreign_write
+from reconcilers.reporting.conditions import READY
 
 KIND = IP_ALLOCATION.kind
 """The kind of these requests, in journals and as holders."""

@@ -24,13 +24,11 @@ from controller.errors import Conflict, ControllerError, NotFound
 from controller.events import Recorder
 from controller.meta import Key, Version
 from controller.statelog import StateLog
-from reconcilers import labels
 from reconcilers.api import names
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.conditions import FOREIGN_MANAGER, Finding, rendered, with_findings
 from reconcilers.configuration.settings import OrphanSettings
 from reconcilers.networkpool.owners import (
     OWNER_FOUND,
@@ -42,7 +40,9 @@ from reconcilers.networkpool.owners import (
 )
 from reconcilers.networkpool.window import MinuteWindow
 from reconcilers.releaselog import release_fields
-from reconcilers.wording import count_noun
+from reconcilers.reporting import allocationlabels
+from reconcilers.reporting.conditions import FOREIGN_MANAGER, Finding, rendered, with_findings
+from reconcilers.reporting.wording import count_noun
 
 SUSPENDED = "OrphanCollectionSuspended"
 COLLECT = "CollectOrphans"
@@ -298,7 +298,7 @@ class OrphanCollector:
     async def _repair_metadata(self, allocation: IPAllocation, uid: str) -> IPAllocation | None:
         """Write labels that are wrong, and `uid` if there is one; return None if none is."""
         change: dict[str, Any] = {}
-        if repairs := labels.repairs(allocation):
+        if repairs := allocationlabels.repairs(allocation):
             change["labels"] = repairs
         if uid:
             change["annotations"] = {names.ANNOTATION_TENANT_UID: uid}

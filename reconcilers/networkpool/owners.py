@@ -14,11 +14,11 @@ from controller.client import Client
 from controller.conditions import find
 from controller.errors import NotFound
 from controller.meta import Key
-from reconcilers import labels
 from reconcilers.api import names
 from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.reporting import allocationlabels
 
 
 class OwnerState(Enum):
@@ -66,7 +66,7 @@ def is_settled(allocation: IPAllocation, clusters: Cache[TenantCluster]) -> bool
     if allocation.metadata.terminating:
         return True
     key, noted = allocation.spec.tenantClusterRef.key, noted_uid(allocation)
-    if key in clusters.unreadable or labels.repairs(allocation):
+    if key in clusters.unreadable or allocationlabels.repairs(allocation):
         return False
     owner, found = clusters.get(key), find(allocation.status.conditions, OWNER_FOUND)
     if owner is None:

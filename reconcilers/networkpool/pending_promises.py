@@ -36,7 +36,6 @@ from reconcilers.api.ipallocation import (
 )
 from reconcilers.api.networkpool import NetworkPool, capped
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
-from reconcilers.conditions import READY, Finding, rendered, with_findings
 from reconcilers.networkpool.choicewords import allocated_message
 from reconcilers.networkpool.protocol import Refusal
 from reconcilers.networkpool.view import View
@@ -44,6 +43,7 @@ from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Kept, refused_message
 from reconcilers.promises.results import WriteResult
+from reconcilers.reporting.conditions import READY, Finding, rendered, with_findings
 
 T = TypeVar("T")
 

@@ -31,11 +31,11 @@ from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
-from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding
 from reconcilers.networkpool.protocol import Decision
 from reconcilers.networkpool.view import HeldRange, View
 from reconcilers.promises.statuswrites import StatusWrite, last_foreign_write
-from reconcilers.wording import count_noun, name_with_count
+from reconcilers.reporting.conditions import FOREIGN_MANAGER, READY, Finding
+from reconcilers.reporting.wording import count_noun, name_with_count
 
 RANGES_OVERLAP = "RangesOverlap"
 OUT_OF_RANGE = "OutOfRange"

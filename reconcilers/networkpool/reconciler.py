@@ -35,7 +35,6 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import MAX_ASSIGNMENTS, NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.conditions import Finding
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.networkpool import status
 from reconcilers.networkpool.events import PoolEvents
@@ -71,6 +70,7 @@ from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Kept, PoolMemories, void_refused
 from reconcilers.promises.results import WriteResult
+from reconcilers.reporting.conditions import Finding
 from reconcilers.spaces.index import SpaceIndex
 
 _log = structlog.get_logger(__name__)

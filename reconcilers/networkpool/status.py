@@ -14,7 +14,6 @@ from reconcilers.api.networkpool import (
     SecondaryCounts,
     capped,
 )
-from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding, rendered, with_findings
 from reconcilers.networkpool import problems
 from reconcilers.networkpool.protocol import Decision
 from reconcilers.networkpool.statusjournal import render_journal
@@ -25,7 +24,14 @@ from reconcilers.networkpool.view import (
     View,
 )
 from reconcilers.poolnamespaces import NAMESPACE_NOT_ALLOWED, describe_refused_namespace
-from reconcilers.wording import count_noun, name_with_count
+from reconcilers.reporting.conditions import (
+    FOREIGN_MANAGER,
+    READY,
+    Finding,
+    rendered,
+    with_findings,
+)
+from reconcilers.reporting.wording import count_noun, name_with_count
 
 STALLED = "Stalled"
 NO_CAPACITY = "NoCapacity"

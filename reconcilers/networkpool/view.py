@@ -39,7 +39,7 @@ from reconcilers.promises.holdings import (
     KeptHoldings,
     indexed_source,
 )
-from reconcilers.wording import name_with_count
+from reconcilers.reporting.wording import name_with_count
 
 
 @dataclass(frozen=True, slots=True)

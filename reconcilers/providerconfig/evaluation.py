@@ -17,16 +17,16 @@ from reconcilers.api.providerconfig import (
     ProviderConfig,
     ProviderNetwork,
 )
-from reconcilers.conditions import READY, Finding
 from reconcilers.poolnamespaces import NAMESPACE_NOT_ALLOWED, describe_refused_namespace
-from reconcilers.references import (
+from reconcilers.reporting.conditions import READY, Finding
+from reconcilers.reporting.poolreferences import (
     absent_pools,
     describe_absent_pools,
     describe_unreadable_pools,
     unreadable_pools,
 )
+from reconcilers.reporting.wording import count_noun
 from reconcilers.webhooks.providerconfig import review_spec
-from reconcilers.wording import count_noun
 
 REQUIRED_KEYS: Mapping[str, tuple[str, ...]] = {
     "harvester": ("kubeconfig",),

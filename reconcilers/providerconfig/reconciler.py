@@ -33,11 +33,11 @@ from reconcilers.api.resources import (
     ClusterOutline,
 )
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.conditions import Finding, rendered, with_findings
 from reconcilers.configuration.settings import Settings
 from reconcilers.networkpool.view import UnreadableObject, describe_unreadable, outline_of
 from reconcilers.providerconfig import evaluation
 from reconcilers.providerconfig.evaluation import Evaluation
+from reconcilers.reporting.conditions import Finding, rendered, with_findings
 from reconcilers.tenantcluster.provider import refers_to
 
 _UNREADABLE = "unreadable TenantClusters"

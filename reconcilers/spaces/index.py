@@ -10,7 +10,7 @@ from itertools import product
 from typing import NamedTuple
 
 from allocator import AddressRange, Family
-from reconcilers.conditions import Finding
+from reconcilers.reporting.conditions import Finding
 from reconcilers.spaces.intervals import Interval, Intervals
 from reconcilers.spaces.offers import Offer, PoolName, Site, count_shared
 from reconcilers.spaces.sharing import (

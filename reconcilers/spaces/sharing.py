@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from allocator import Family
-from reconcilers.conditions import Finding
+from reconcilers.reporting.conditions import Finding
+from reconcilers.reporting.wording import count_addresses, name_with_count
 from reconcilers.spaces.offers import PoolName
-from reconcilers.wording import count_addresses, name_with_count
 
 NAMED = 5
 """Up to so many pools are named in a message."""

@@ -18,6 +18,7 @@ from reconcilers.loadbalancers.port import (
     LoadBalancerKind,
     Offer,
 )
+from reconcilers.reporting.wording import name_with_count
 from reconcilers.tenantcluster.elastic.demand import (
     addresses,
     demand_of,
@@ -30,7 +31,6 @@ from reconcilers.tenantcluster.ownership.pools import (
     shared_message,
 )
 from reconcilers.tenantcluster.wantedranges import projection
-from reconcilers.wording import name_with_count
 
 Severity = Literal["error", "warning"]
 

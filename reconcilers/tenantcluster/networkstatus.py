@@ -30,7 +30,7 @@ from reconcilers.api.tenantnetwork import (
     TenantRange,
     WaitingRequest,
 )
-from reconcilers.conditions import Finding
+from reconcilers.reporting.conditions import Finding
 from reconcilers.tenantcluster.allocations import membership
 from reconcilers.tenantcluster.allocations.refusals import Refusal
 from reconcilers.tenantcluster.allocations.requests import AllocationState

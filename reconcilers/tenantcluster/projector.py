@@ -17,7 +17,6 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
-from reconcilers.conditions import Finding
 from reconcilers.loadbalancers.ownernotes import owner_note
 from reconcilers.loadbalancers.port import (
     BEHIND,
@@ -32,6 +31,7 @@ from reconcilers.loadbalancers.port import (
     Offer,
     Projection,
 )
+from reconcilers.reporting.conditions import Finding
 from reconcilers.tenantclients import LONGEST_PAUSE, UNAUTHORIZED, TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.allocations.membership import is_foreign, members
 from reconcilers.tenantcluster.balancerwatch import BalancerWatches

@@ -36,10 +36,11 @@ from reconcilers.api.tenantcluster import (
     TenantCluster,
 )
 from reconcilers.api.tenantnetwork import TenantNetwork
-from reconcilers.conditions import Finding
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.port import BalancerInstaller
 from reconcilers.networkpool.view import UnreadableObject, describe_unreadable
+from reconcilers.reporting.conditions import Finding
+from reconcilers.reporting.wording import count_noun
 from reconcilers.tenantclients import (
     UNREACHABLE,
     WEBHOOK_FAILED,
@@ -75,7 +76,6 @@ from reconcilers.tenantcluster.services import TenantServices
 from reconcilers.tenantcluster.status import LOAD_BALANCER_SIZED
 from reconcilers.tenantcluster.statuswriter import StatusWriter
 from reconcilers.tenantcluster.tenantpass import TenantPass, ranges_to_project
-from reconcilers.wording import count_noun
 
 NAMING_SECONDS = 600.0
 """Between two times that the Services of a cluster's ranges are named in its status."""

@@ -8,7 +8,7 @@ from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
 from reconcilers.api.resources import Service
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.conditions import Finding
+from reconcilers.reporting.conditions import Finding
 from reconcilers.tenantclients import TenantUnavailable
 from reconcilers.tenantcluster.allocations.requests import AllocationState
 from reconcilers.tenantcluster.current_cluster import CurrentCluster

@@ -31,8 +31,8 @@ from reconcilers.api.tenantnetwork import MOST_SERVICES
 from reconcilers.networkpool.statusjournal import settle_pool
 from reconcilers.networkpool.view import View
 from reconcilers.poolnamespaces import describe_refused_namespace
+from reconcilers.reporting.wording import count_addresses
 from reconcilers.webhooks.verdict import Verdict, field, forbidden, invalid
-from reconcilers.wording import count_addresses
 
 
 def created(

@@ -28,9 +28,9 @@ from reconcilers.networkpool.statusjournal import settle_pool
 from reconcilers.networkpool.view import HeldRange, View
 from reconcilers.poolspec import SECONDARY, SPEC, Path
 from reconcilers.ranges import Reservation
+from reconcilers.reporting.wording import count_noun
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks.verdict import Verdict, about, bounded, field, forbidden, invalid
-from reconcilers.wording import count_noun
 
 MOST_NAMED = 5
 """So many objects of another platform whose addresses are left out are named in warnings."""

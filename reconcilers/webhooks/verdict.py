@@ -7,7 +7,7 @@ from typing import Self
 from controller.errors import Cause
 from reconcilers.poolnamespaces import describe_refused_namespace
 from reconcilers.poolspec import Path, Remark
-from reconcilers.wording import count_noun
+from reconcilers.reporting.wording import count_noun
 
 INVALID = "FieldValueInvalid"
 FORBIDDEN = "FieldValueForbidden"

@@ -26,7 +26,6 @@ from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.resources import NETWORK_POOL, AllocationOutline
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.caches import Part
-from reconcilers.conditions import FOREIGN_MANAGER, READY
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler, is_served
 from reconcilers.ipallocation.release import ReleaseCheck
 from reconcilers.loadbalancers.port import LoadBalancerKind, WatchedKind
@@ -35,6 +34,7 @@ from reconcilers.networkpool.facts import concerns_pool, waits
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.view import OtherHolders, outline_of
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
+from reconcilers.reporting.conditions import FOREIGN_MANAGER, READY
 from reconcilers.tenantclients import TenantClients
 from reconcilers.tenantcluster.allocations.unreadable_members import UnreadableOwners
 from reconcilers.tenantcluster.provider import refers_to, wanted_provider

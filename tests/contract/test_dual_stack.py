@@ -29,8 +29,8 @@ from reconcilers.api.ipallocation import ALLOCATED, FAILED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.cli.local.objects import NAMESPACE, delete
-from reconcilers.conditions import READY
 from reconcilers.configuration.settings import Settings
+from reconcilers.reporting.conditions import READY
 from reconcilers.wiring.controllers import add_ipallocations, add_networkpools
 from reconcilers.wiring.shared import Shared
 from tests.contract.conftest import administrator

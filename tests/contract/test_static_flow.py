@@ -40,13 +40,13 @@ from reconcilers.api.resources import (
 )
 from reconcilers.cli.local.objects import NAMESPACE, delete
 from reconcilers.cli.standin.pools import crds as metallb_crds
-from reconcilers.conditions import FOREIGN_MANAGER
 from reconcilers.configuration.settings import (
     AllocationSettings,
     PoolSettings,
     Settings,
     TenantSettings,
 )
+from reconcilers.reporting.conditions import FOREIGN_MANAGER
 from reconcilers.wiring import assemble
 from tests.edits import edit
 from tests.hidden_identity import hiding

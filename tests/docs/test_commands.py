@@ -16,7 +16,7 @@ import pytest
 from controller.meta import Key
 from reconcilers.api import names
 from reconcilers.cli.main import COMMANDS, cli
-from reconcilers.labels import expected
+from reconcilers.reporting.allocationlabels import expected
 from tests.docs.text import DOCUMENTS, GUIDES, ROOT, Command, commands, fenced, ours, read
 from tests.reconcilers.cli.commandline import run
 

@@ -20,7 +20,7 @@ from reconcilers.cli.flags import cluster_options, option, with_options
 from reconcilers.cli.output import NOT_READ, Form
 from reconcilers.cli.problems import WRONG_INPUT, Problem, say
 from reconcilers.cli.progress import aside, progress
-from reconcilers.wording import count_noun, name_with_count
+from reconcilers.reporting.wording import count_noun, name_with_count
 
 T = TypeVar("T", bound=Object)
 F = TypeVar("F", bound=Callable[..., Any])

@@ -10,9 +10,9 @@ from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.cli.demo.view import NotYet, PlatformView, existing, of_view
 from reconcilers.cli.local.metallb import is_established
 from reconcilers.cli.standin.pools import NAMESPACE as METALLB_NAMESPACE
-from reconcilers.conditions import READY
 from reconcilers.loadbalancers.metallb.projection import ADVERTISEMENT_NAME, POOL_NAME
-from reconcilers.wording import count_addresses
+from reconcilers.reporting.conditions import READY
+from reconcilers.reporting.wording import count_addresses
 
 
 def _condition(whose: str, conditions: Sequence[Condition], wanted: str, status: str) -> Condition:

@@ -21,13 +21,13 @@ from reconcilers.cli.reading.findings import Findings, Step, path_of
 from reconcilers.cli.reading.manifests import Manifest, Manifests
 from reconcilers.configuration.settings import Settings
 from reconcilers.networkpool.offers import layout_offers
+from reconcilers.reporting.wording import count_noun
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.tenantcluster.provider import ProviderUnreadable
 from reconcilers.webhooks import providerconfig, tenantcluster
 from reconcilers.webhooks.ipallocation import validated_alone
 from reconcilers.webhooks.tenantcluster import Provision
 from reconcilers.webhooks.verdict import Verdict, refused_namespace
-from reconcilers.wording import count_noun
 
 _MANY = 20
 """How many overlaps of one pool are named one by one."""

@@ -33,7 +33,6 @@ from reconcilers.api.tenantcluster import FAILED as CLUSTER_FAILED
 from reconcilers.api.tenantcluster import PROVISIONING, READY, TenantCluster
 from reconcilers.cli.planning.ledger import Ledger
 from reconcilers.cli.reading.manifests import UNBORN
-from reconcilers.conditions import Finding, rendered, with_findings
 from reconcilers.configuration.settings import Settings
 from reconcilers.ipallocation.reconciler import pending_status, waiting_for
 from reconcilers.networkpool import status
@@ -55,6 +54,7 @@ from reconcilers.networkpool.view import (
     describe_unreadable,
 )
 from reconcilers.providerconfig import evaluation
+from reconcilers.reporting.conditions import Finding, rendered, with_findings
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
 from reconcilers.tenantcluster.allocations.refusals import Refusal

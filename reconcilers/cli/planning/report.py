@@ -36,9 +36,9 @@ from reconcilers.cli.output import (
 from reconcilers.cli.planning.forecast import Supply
 from reconcilers.cli.planning.ledger import Ledger
 from reconcilers.cli.reading.manifests import Manifests
-from reconcilers.conditions import READY
+from reconcilers.reporting.conditions import READY
+from reconcilers.reporting.wording import count_noun
 from reconcilers.tenantcluster.status import NETWORK_READY
-from reconcilers.wording import count_noun
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from manifests import documents
 from reconcilers.api.fields import IP, IP_CIDR
 from reconcilers.api.names import DNS_LABEL, DNS_SUBDOMAIN
 from reconcilers.cli.reading.findings import Step, value_text
-from reconcilers.wording import count_noun
+from reconcilers.reporting.wording import count_noun
 
 Path = tuple[Step, ...]
 Schema = Mapping[str, Any]

@@ -10,7 +10,6 @@ from typing import Any
 
 from allocator import AddressRange, PoolExhausted
 from controller.resource import Resource
-from reconcilers.conditions import READY, Finding
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.answers import why_not
 from reconcilers.integrations.clusterapi.api import (
@@ -29,6 +28,7 @@ from reconcilers.networkpool.view import UnreadableObject
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.settling import settle
 from reconcilers.promises.shares import NO_LIMITS, Limits
+from reconcilers.reporting.conditions import READY, Finding
 
 
 def blocks_of(space: PoolSpace, addresses: AddressRange) -> AddressRange:

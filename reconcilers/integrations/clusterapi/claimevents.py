@@ -12,9 +12,9 @@ from controller.eventkind import shortened
 from controller.events import EventType, Recorder
 from controller.meta import Key
 from controller.resource import Resource
-from reconcilers.conditions import Finding
 from reconcilers.integrations.clusterapi.api import IPAddressClaim
 from reconcilers.networkpool.window import MinuteWindow
+from reconcilers.reporting.conditions import Finding
 
 MOST_SINGLE = 8
 """Up to so many claims of one pass get an event each."""

@@ -24,7 +24,6 @@ from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
 from controller.meta import Key, OwnerReference, Version
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from controller.resource import Resource
-from reconcilers.conditions import READY, Finding
 from reconcilers.integrations.clusterapi.answers import (
     RELEASED_AT,
     Answers,
@@ -53,6 +52,7 @@ from reconcilers.integrations.clusterapi.caches import (
 )
 from reconcilers.integrations.clusterapi.restoredclaims import RESTORED_SECONDS
 from reconcilers.integrations.clusterapi.statuses import Record, record_of, shows, with_ready
+from reconcilers.reporting.conditions import READY, Finding
 
 ATTEMPTS = 3
 RETRY = 1.0

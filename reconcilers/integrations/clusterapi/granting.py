@@ -15,7 +15,6 @@ from controller.clock import Clock
 from controller.errors import ControllerError
 from controller.events import Recorder
 from controller.resource import Resource
-from reconcilers.conditions import READY, Finding
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.answers import Answers, NotOurs, spec_of
@@ -37,6 +36,7 @@ from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Kept, refused_message
 from reconcilers.promises.results import WriteResult, check_voided
+from reconcilers.reporting.conditions import READY, Finding
 
 Granted = tuple[Promise, IPAddressClaim]
 """A promise, and the claim at exactly the version that it names."""

@@ -24,7 +24,6 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.conditions import FOREIGN_MANAGER, Finding
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.api import JOURNALS, is_paused
 from reconcilers.integrations.clusterapi.caches import space_name
@@ -43,6 +42,7 @@ from reconcilers.networkpool.view import (
 from reconcilers.poolnamespaces import describe_refused_namespace
 from reconcilers.promises.journal import Journal, ranges_of
 from reconcilers.promises.settling import settle
+from reconcilers.reporting.conditions import FOREIGN_MANAGER, Finding
 
 UNKNOWN_RETRY = 0.5
 ABSENCE_SECONDS = 4 * LOOK_AGAIN_SECONDS

@@ -16,7 +16,6 @@ from controller.conditions import Condition, to_json
 from controller.meta import Key
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.conditions import READY, Finding, with_findings
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.answers import body_of, owners, spec_of
 from reconcilers.integrations.clusterapi.api import (
@@ -49,6 +48,7 @@ from reconcilers.integrations.core.views import Planned
 from reconcilers.networkpool.view import HOLDERS_UNKNOWN, Unreadable, UnreadableHolders
 from reconcilers.poolnamespaces import describe_refused_namespace
 from reconcilers.promises.journal import MOST_RANGES
+from reconcilers.reporting.conditions import READY, Finding, with_findings
 from reconcilers.spaces.index import SpaceIndex
 
 Held = Callable[[NetworkPool], Sequence[AddressRange]]

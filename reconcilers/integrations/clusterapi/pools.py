@@ -29,7 +29,6 @@ from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
 from controller.meta import Key
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from controller.resource import Resource
-from reconcilers.conditions import READY, Finding
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.api import (
@@ -59,7 +58,8 @@ from reconcilers.networkpool.view import HOLDERS_UNKNOWN, holders_unknown_messag
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.results import WriteResult
-from reconcilers.wording import count_noun
+from reconcilers.reporting.conditions import READY, Finding
+from reconcilers.reporting.wording import count_noun
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ from controller.conditions import is_true
 from controller.events import EventType, Recorder
 from controller.meta import Key
 from controller.resource import Resource
-from reconcilers.conditions import READY, Finding, rendered, with_findings
 from reconcilers.integrations.clusterapi.addresses import MOST, PoolSpace
 from reconcilers.integrations.clusterapi.api import Pool, PoolCounts
 from reconcilers.integrations.clusterapi.offers import offers_of
 from reconcilers.integrations.core.eventmemory import EventMemory
 from reconcilers.promises.holdings import Holdings
+from reconcilers.reporting.conditions import READY, Finding, rendered, with_findings
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.sharing import OVERLAPPING
 

@@ -14,13 +14,13 @@ from datetime import datetime
 from typing import Any
 
 from controller.conditions import TRUE, Condition, find, to_json
-from reconcilers.conditions import READY, Finding, with_findings
 from reconcilers.integrations.clusterapi.api import (
     ADDRESS_ALLOCATED,
     CLAIM_FINALIZER,
     IPAddressClaim,
     PoolRef,
 )
+from reconcilers.reporting.conditions import READY, Finding, with_findings
 
 LEGACY_VERSION = "v1beta1"
 """The version in which `conditions` are Cluster API's older list."""

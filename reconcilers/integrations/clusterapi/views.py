@@ -16,7 +16,6 @@ from controller.resource import Resource
 from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.conditions import READY
 from reconcilers.integrations.clusterapi.addresses import PoolSpace, subnet_of
 from reconcilers.integrations.clusterapi.answers import RELEASED_AT
 from reconcilers.integrations.clusterapi.api import JOURNALS, IPAddress, IPAddressClaim
@@ -46,6 +45,7 @@ from reconcilers.integrations.core.views import (
 )
 from reconcilers.networkpool.view import UnreadableObject, find_unreadable
 from reconcilers.promises.holdings import Facts, Holdings
+from reconcilers.reporting.conditions import READY
 from reconcilers.spaces.offers import PoolName
 
 CLAIM, ADDRESS = "IPAddressClaim", "IPAddress"

@@ -24,8 +24,8 @@ from reconcilers.api.networkpool import (
     NetworkPoolStatus,
     TenantAllocation,
 )
-from reconcilers.conditions import READY
 from reconcilers.integrations.core.views import Drawing, PoolView
+from reconcilers.reporting.conditions import READY
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

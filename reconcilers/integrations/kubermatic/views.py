@@ -49,8 +49,8 @@ from reconcilers.integrations.kubermatic.reading import (
 from reconcilers.integrations.kubermatic.rules import host_bit_warnings
 from reconcilers.integrations.kubermatic.spaces import NO_DATACENTERS, DatacenterSpace, space_of
 from reconcilers.networkpool.view import UnreadableObject, find_unreadable
+from reconcilers.reporting.wording import count_addresses
 from reconcilers.spaces.offers import PoolName
-from reconcilers.wording import count_addresses
 
 METRICS = "butler_kkp_pool"
 LABELS = ("pool", "datacenter")

@@ -20,7 +20,6 @@ from controller.errors import AlreadyExists, Conflict, NotFound
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
 from controller.meta import Key, Version
 from controller.outcome import SETTLED, Again, Blocked, Outcome
-from reconcilers.conditions import Finding, rendered, with_findings
 from reconcilers.integrations.core.owners import owner_reference
 from reconcilers.integrations.vitistack.allocations import labels_of
 from reconcilers.integrations.vitistack.api import (
@@ -51,6 +50,7 @@ from reconcilers.integrations.vitistack.interfaces import (
 )
 from reconcilers.integrations.vitistack.ranges import space_of
 from reconcilers.integrations.vitistack.writing import release
+from reconcilers.reporting.conditions import Finding, rendered, with_findings
 
 RETRY = 0.2
 

@@ -20,7 +20,6 @@ from controller.errors import (
     ControllerError,
 )
 from controller.events import Recorder
-from reconcilers.conditions import Finding, rendered, with_findings
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.core.refusedwrites import RefusedWrites
 from reconcilers.integrations.vitistack.api import (
@@ -44,6 +43,7 @@ from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Kept, refused_message
 from reconcilers.promises.results import WriteResult, check_voided
 from reconcilers.releaselog import holder_fields
+from reconcilers.reporting.conditions import Finding, rendered, with_findings
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.sharing import OVERLAPPING
 

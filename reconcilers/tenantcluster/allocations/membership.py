@@ -12,11 +12,11 @@ from typing import Any
 
 from controller.cache import Cache
 from controller.meta import Key
-from reconcilers import labels
 from reconcilers.api import names
 from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation, IPAllocationSpec
 from reconcilers.api.tenantcluster import Networking, TenantCluster
 from reconcilers.networkpool.owners import noted_uid
+from reconcilers.reporting import allocationlabels
 
 
 def members(allocations: Cache[IPAllocation], tenant: TenantCluster) -> list[IPAllocation]:
@@ -196,7 +196,7 @@ def _is_own(allocation: IPAllocation, tenant: TenantCluster, kind: str) -> bool:
 def repairs(allocation: IPAllocation, tenant: TenantCluster, uid: str = "") -> dict[str, Any]:
     """Return the merge patch that repairs an allocation's metadata; empty if nothing is wrong.
 
-    Labels follow reconcilers/labels.py, the role's among them.
+    Labels follow reconcilers/reporting/allocationlabels.py, the role's among them.
 
     Args:
         allocation: as it is.
@@ -208,7 +208,7 @@ def repairs(allocation: IPAllocation, tenant: TenantCluster, uid: str = "") -> d
         wanted_role = role(allocation, tenant)
     else:
         wanted_role = meta.labels.get(names.LABEL_ROLE) or names.ROLE_INITIAL
-    wrong = labels.repairs(allocation, wanted_role)
+    wrong = allocationlabels.repairs(allocation, wanted_role)
     change: dict[str, Any] = {"labels": wrong} if wrong else {}
     if uid and not noted_uid(allocation):
         change["annotations"] = {names.ANNOTATION_TENANT_UID: uid}
@@ -237,7 +237,7 @@ def request(
     return {
         "metadata": {
             "name": name,
-            "labels": labels.expected(tenant.metadata.key, pool, kind)
+            "labels": allocationlabels.expected(tenant.metadata.key, pool, kind)
             | {names.LABEL_ROLE: role_name, names.LABEL_MANAGED_BY: names.MANAGED_BY},
             "annotations": {names.ANNOTATION_TENANT_UID: tenant.metadata.uid},
             "finalizers": [names.FINALIZER_ALLOCATION],

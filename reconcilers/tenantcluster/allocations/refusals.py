@@ -10,8 +10,8 @@ from enum import Enum, auto
 
 from reconcilers.api import names
 from reconcilers.api.providerconfig import ProviderConfig
-from reconcilers.references import describe_absent_pools
-from reconcilers.wording import count_addresses
+from reconcilers.reporting.poolreferences import describe_absent_pools
+from reconcilers.reporting.wording import count_addresses
 
 POOL_EXHAUSTED = "PoolExhausted"
 POOL_NOT_FOUND = "PoolNotFound"

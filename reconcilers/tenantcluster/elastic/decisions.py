@@ -34,8 +34,9 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import Service
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.conditions import Finding
 from reconcilers.configuration.settings import TenantSettings
+from reconcilers.reporting.conditions import Finding
+from reconcilers.reporting.wording import count_addresses, count_noun
 from reconcilers.tenantcluster.allocations import membership
 from reconcilers.tenantcluster.elastic.demand import (
     MOST_SERVICES,
@@ -45,7 +46,6 @@ from reconcilers.tenantcluster.elastic.demand import (
 )
 from reconcilers.tenantcluster.networkstatus import RefusedGrowth
 from reconcilers.tenantcluster.status import LOAD_BALANCER_SIZED, demand_met
-from reconcilers.wording import count_addresses, count_noun
 
 SIZE_FIELD = "spec.networking.lbPoolSize"
 QUOTA_EXCEEDED = "QuotaExceeded"

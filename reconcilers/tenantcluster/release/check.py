@@ -27,7 +27,6 @@ from reconcilers.api.resources import (
 )
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.caches import Caches
-from reconcilers.conditions import READY
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.ipallocation.release import InUse, ReleaseCheck, Released
 from reconcilers.loadbalancers.ownernotes import owner_note
@@ -40,6 +39,7 @@ from reconcilers.loadbalancers.port import (
 )
 from reconcilers.networkpool.owners import noted_uid
 from reconcilers.networkpool.view import unreadable_near
+from reconcilers.reporting.conditions import READY
 from reconcilers.tenantclients import FIRST_PAUSE, LONGEST_PAUSE, TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.allocations.membership import is_foreign
 from reconcilers.tenantcluster.elastic.demand import SERVICES_PER_TURN, addresses

@@ -7,8 +7,8 @@ import pytest
 
 from envtest import ControlPlane
 from reconcilers.api import names
-from reconcilers.conditions import FOREIGN_MANAGER
 from reconcilers.integrations.clusterapi import crds
+from reconcilers.reporting.conditions import FOREIGN_MANAGER
 from tests.contract.clusterapi.lab import Lab, condition
 from tests.contract.conftest import administrator
 from tests.contract.product import install_kinds, product, under_shipped_roles

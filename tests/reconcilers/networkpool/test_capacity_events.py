@@ -13,10 +13,10 @@ from controller.clock import SystemClock
 from controller.conditions import is_true
 from controller.events import Recorder
 from controller.outcome import Again
-from reconcilers.conditions import with_findings
 from reconcilers.networkpool.events import CapacityEvents, PoolEvents
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.status import Summary
+from reconcilers.reporting.conditions import with_findings
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 

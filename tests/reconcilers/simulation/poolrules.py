@@ -19,7 +19,6 @@ from controller.outcome import Outcome
 from reconcilers import ranges
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolStatus
-from reconcilers.conditions import Finding
 from reconcilers.networkpool import (
     facts,
     livelists,
@@ -37,6 +36,7 @@ from reconcilers.networkpool.statusjournal import memory
 from reconcilers.networkpool.view import Reader, View
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.rules import Waiting
+from reconcilers.reporting.conditions import Finding
 from tests.reconcilers.simulation import journalrules
 from tests.reconcilers.simulation.model import POOLS, Json, ModelServer
 

@@ -7,10 +7,10 @@ from typing_extensions import override
 
 from controller.conditions import rfc3339
 from reconcilers.api import names
-from reconcilers.conditions import FOREIGN_MANAGER
 from reconcilers.integrations.clusterapi.api import CLAIM_FINALIZER
 from reconcilers.integrations.clusterapi.networkpools import ABSENCE_SECONDS
 from reconcilers.promises.journal import ANNOTATION
+from reconcilers.reporting.conditions import FOREIGN_MANAGER
 from tests.reconcilers.simulation.claimlaws import given_twice
 from tests.reconcilers.simulation.laws import FIRST, Judge, overlap
 from tests.reconcilers.simulation.model import ADDRESSES, ALLOCATIONS, CLAIMS, POOLS

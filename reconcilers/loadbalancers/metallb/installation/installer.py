@@ -22,7 +22,6 @@ from controller.meta import Key, ObjectMeta
 from controller.resource import Resource
 from reconcilers.api import names
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.conditions import Finding
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.metallb.installation.bundle import (
     Bundle,
@@ -31,6 +30,7 @@ from reconcilers.loadbalancers.metallb.installation.bundle import (
     parse,
 )
 from reconcilers.loadbalancers.port import Annotate, BalancerInstaller, BalancerMemory
+from reconcilers.reporting.conditions import Finding
 from reconcilers.tenantclients import TenantClients, TenantUnavailable
 
 _log = structlog.get_logger(__name__)

@@ -5,7 +5,6 @@ from typing import cast
 from controller.eventkind import NOTE_BYTES
 from controller.events import Recorder
 from controller.meta import ObjectMeta
-from reconcilers.conditions import READY, Finding
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.api import InClusterIPPool, IPAddressClaim
 from reconcilers.integrations.clusterapi.claimevents import (
@@ -14,6 +13,7 @@ from reconcilers.integrations.clusterapi.claimevents import (
     ClaimEvents,
     Reported,
 )
+from reconcilers.reporting.conditions import READY, Finding
 from tests.clock import VirtualClock
 from tests.reconcilers.lab import Recorded
 

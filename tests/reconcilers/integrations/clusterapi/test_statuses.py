@@ -7,7 +7,6 @@ import pytest
 
 from controller.conditions import Condition
 from controller.meta import ObjectMeta
-from reconcilers.conditions import READY, Finding
 from reconcilers.integrations.clusterapi.api import (
     CLAIM_FINALIZER,
     GROUP,
@@ -24,6 +23,7 @@ from reconcilers.integrations.clusterapi.statuses import (
     waits,
     with_ready,
 )
+from reconcilers.reporting.conditions import READY, Finding
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 POOL = PoolRef("InClusterIPPool", "p", GROUP)

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from reconcilers import labels
 from reconcilers.api import names
 from reconcilers.api.crd import crds
 from reconcilers.api.tenantcluster import Networking
+from reconcilers.reporting import allocationlabels
 from reconcilers.tenantcluster.allocations import membership, requests
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
@@ -128,7 +128,7 @@ def test_names_and_labels_of_long_tenants_stay_within_the_limits(kind: str) -> N
 def test_long_names_that_differ_at_the_end_only_differ() -> None:
     one, other = (make.tenant("n" * 250 + end, "s") for end in ("one", "two"))
     assert membership.base_name(one, "nodes") != membership.base_name(other, "nodes")
-    found = [labels.expected(t.metadata.key, "p", "nodes") for t in (one, other)]
+    found = [allocationlabels.expected(t.metadata.key, "p", "nodes") for t in (one, other)]
     assert found[0][names.LABEL_TENANT] != found[1][names.LABEL_TENANT]
 
 

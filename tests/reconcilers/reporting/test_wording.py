@@ -5,7 +5,7 @@ import pytest
 from allocator import AddressRange
 from reconcilers.networkpool import status
 from reconcilers.networkpool.choicewords import allocated_message
-from reconcilers.wording import count_addresses, count_noun, name_with_count
+from reconcilers.reporting.wording import count_addresses, count_noun, name_with_count
 from tests.reconcilers import make
 
 

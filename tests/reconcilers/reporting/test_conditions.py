@@ -1,6 +1,6 @@
 """Findings, and the conditions that are made of them."""
 
-from reconcilers.conditions import LONGEST_MESSAGE, Finding
+from reconcilers.reporting.conditions import LONGEST_MESSAGE, Finding
 
 
 def test_a_condition_has_no_control_characters_of_a_tenant() -> None:
