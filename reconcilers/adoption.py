@@ -7,7 +7,7 @@ no `allocationsRevision`, which ours begin with. Afterwards conditions of the ob
 from collections.abc import Collection, Iterator, Mapping
 
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -35,7 +35,7 @@ def unnoted_orphans(
             and _is_kept_by_another(pool)
             and owner not in clusters
             and names.ANNOTATION_TENANT_UID not in one.metadata.annotations
-            and (held := ranges.held(one)) is not None
+            and (held := statusranges.find_held_range(one)) is not None
         ):
             yield (
                 one,

@@ -18,7 +18,7 @@ from controller.cache import Cache
 from controller.clock import Clock
 from controller.conditions import find
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolStatus, exactly
 from reconcilers.api.providerconfig import FamilyCapacity, ProviderConfig
@@ -241,7 +241,7 @@ def _capacities(config: ProviderConfig) -> Iterator[tuple[dict[str, str], Family
 
 
 def _waits(allocation: IPAllocation) -> bool:
-    return not allocation.metadata.terminating and ranges.held(allocation) is None
+    return not allocation.metadata.terminating and statusranges.find_held_range(allocation) is None
 
 
 def _queues(

@@ -19,7 +19,7 @@ from allocator import (
     name_edge_addresses,
     pool_faults,
 )
-from reconcilers import ranges
+from reconcilers.addressing import addresstexts, familychoice, poolgeometry, requestedranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.api.poolrules import GATEWAY_FAMILY
@@ -61,7 +61,7 @@ def faults(spec: NetworkPoolSpec, max_addresses: int) -> list[Remark]:
     if found:
         return found
     try:
-        ranges.layouts(spec, max_addresses)
+        poolgeometry.parse_layouts(spec, max_addresses)
     except InvalidPool as same:
         return [Remark((*SECONDARY, "cidr"), str(same))]
     return []
@@ -73,7 +73,7 @@ def _faults(at: Path, block: NetworkPoolSpec, max_addresses: int) -> Iterator[Re
     if found:
         return
     try:
-        ranges.layout(block, max_addresses)
+        poolgeometry.parse_layout(block, max_addresses)
     except PoolTooLarge as large:
         yield Remark((*at, "cidr"), str(large))
 
@@ -111,7 +111,7 @@ def _block_warnings(at: Path, block: NetworkPoolSpec, layout: Layout) -> Iterato
                 sentence = f"{parsed.text} overlaps reserved[{earlier}] ({other.text})"
                 yield Remark(path, sentence)
     for field, text, parsed in written:
-        if warning := ranges.host_bits(text, parsed):
+        if warning := addresstexts.describe_host_bits(text, parsed):
             yield Remark(field, warning)
     if layout.total == 0:
         sentence = "everything that tenants may draw from is reserved: nothing can be handed out"
@@ -123,7 +123,7 @@ def _block_warnings(at: Path, block: NetworkPoolSpec, layout: Layout) -> Iterato
     ]
     if offered and block.excludeNetworkAndBroadcast is None:
         sentence = (
-            f"the pool hands out {' and '.join(offered)}; set spec.{ranges.EXCLUDE_EDGES} to"
+            f"the pool hands out {' and '.join(offered)}; set spec.{poolgeometry.EXCLUDE_EDGES} to"
             " true to leave such addresses out, or to false to confirm them"
         )
         yield Remark((*at, "cidr"), sentence)
@@ -137,7 +137,12 @@ class _Pin(NamedTuple):
 
 
 def pinned_path(allocation: IPAllocation, number: int | None = None) -> Path:
-    """Return where a request pins its ranges, or one of them; numbers are those of ranges.pins."""
+    """Return where a request pins its ranges.
+
+    Args:
+        allocation: the request.
+        number: of a range in `requestedranges.parse_pins`; None for all.
+    """
     if allocation.spec.pinnedRange is not None or not allocation.spec.pinnedRanges:
         return PINNED
     return PINNED_BOTH if number is None else (*PINNED_BOTH, number)
@@ -160,12 +165,12 @@ def never(
     try:
         pins = {
             one.family: _Pin(pinned_path(allocation, number), one)
-            for number, one in enumerate(ranges.pins(allocation))
+            for number, one in enumerate(requestedranges.parse_pins(allocation))
         }
         if len(layouts) == 1 and not allocation.spec.names_families:
             pinned = next(iter(pins.values()), None)
             return _never_of(allocation, count, pool, layouts[0], pinned)
-        asked = ranges.wanted(allocation, pool, tuple(by_family))
+        asked = familychoice.choose_families(allocation, pool, tuple(by_family))
     except InvalidRequest as impossible:
         return Remark(SPEC, str(impossible))
     except MalformedText as impossible:

@@ -12,7 +12,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from controller.conditions import find
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import requestedranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
@@ -98,7 +98,7 @@ def _largest_requests(
     for allocation in waiting_allocations:
         pool = pools.get(allocation.pool_key)
         if pool is not None:
-            needed = ranges.requested(allocation, pool)
+            needed = requestedranges.count_requested(allocation, pool)
             largest[allocation.pool_key] = max(largest[allocation.pool_key], needed)
     for cluster in clusters:
         for request in _requests_without_allocation(cluster):

@@ -12,7 +12,8 @@ from typing import Any, Literal
 from controller.conditions import find, is_true, rfc3339
 from controller.meta import Key, Object, ObjectMeta
 from controller.resource import Resource
-from reconcilers import adoption, ranges
+from reconcilers import adoption
+from reconcilers.addressing import addresstexts, statusranges
 from reconcilers.addressmap.extents import Extent, Picture, State
 from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.poolpictures import PoolPicture
@@ -146,7 +147,7 @@ def _pools(objects: Objects, pictures: Sequence[PoolPicture]) -> Iterator[Findin
 def _host_bits(pool: NetworkPool) -> Iterator[Finding]:
     """Yield the CIDRs of one block of a pool that have host bits set."""
     for cidr in (pool.spec.cidr, *(reserved.cidr for reserved in pool.spec.reserved)):
-        if warning := ranges.host_bits(cidr):
+        if warning := addresstexts.describe_host_bits(cidr):
             yield Finding(HOST_BITS, "warning", Subject.from_object(NETWORK_POOL, pool), warning)
 
 
@@ -291,7 +292,7 @@ def _one(one: IPAllocation, objects: Objects) -> Iterator[Finding]:
         sentence = f"names NetworkPool {one.pool_key}, which does not exist; it waits"
         yield Finding("UnknownPool", "error", subject, sentence)
     yield from _owner(one, subject, objects)
-    where = ", ".join(held.text for held in ranges.all_held(one))
+    where = ", ".join(held.text for held in statusranges.list_held_ranges(one))
     if where and names.FINALIZER_ALLOCATION not in one.metadata.finalizers:
         sentence = (
             f"holds {where} without our finalizer: if it is deleted, its range is handed out"

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from allocator import AddressRange, Capacity, InvalidPool, Space
 from controller.conditions import find
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import poolgeometry, statusranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.core.scopedlists import NotRead
@@ -174,14 +174,14 @@ def picture(
         all_read: whether these are all holders; else nothing is known to be free.
     """
     try:
-        layout = ranges.layout(pool.spec, ALL_SIZES)
+        layout = poolgeometry.parse_layout(pool.spec, ALL_SIZES)
     except InvalidPool as invalid:
         return Picture(pool, (), "; ".join(invalid.messages))
     layers = [_Layer(one.first, one.last, "range") for one in layout.ranges]
     layers += [
         _Layer(parsed.first, parsed.last, f"reserved:{reservation.note}")
         for reservation, parsed in zip(
-            ranges.reservations(pool.spec), layout.reserved, strict=True
+            poolgeometry.list_reservations(pool.spec), layout.reserved, strict=True
         )
     ]
     layers += [
@@ -212,11 +212,11 @@ def holders(
 ) -> Iterator[tuple[Holder, AddressRange]]:
     """Yield who holds what of a pool: by status, and by promises that are still open."""
     for one in allocations:
-        yield from ((_holder(one), held) for held in ranges.all_held(one))
+        yield from ((_holder(one), held) for held in statusranges.list_held_ranges(one))
     view = View.from_allocations(0, tuple(allocations))
     for promise in settle_pool(pool, view).promises:
         allocation = view.current(promise.key, promise.uid)
-        if allocation is None or ranges.held(allocation) is not None:
+        if allocation is None or statusranges.find_held_range(allocation) is not None:
             continue
         holder = _holder(allocation, promised=True)
         yield from ((holder, promised.range) for promised in promise.ranges)
@@ -386,7 +386,7 @@ def usage(
     ready = find(pool.status.conditions, READY)
     status, reason = (ready.status, ready.message) if ready else ("Unknown", "not reconciled")
     try:
-        layout = ranges.layout(pool.spec, ALL_SIZES)
+        layout = poolgeometry.parse_layout(pool.spec, ALL_SIZES)
         held = [one for one in held if layout.span_of(one[1]) is not None]
         capacity = Space(layout, (where for _, where in held)).capacity()
     except InvalidPool as invalid:

@@ -8,7 +8,7 @@ from itertools import chain
 from allocator import AddressRange
 from controller.conditions import find
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import addresstexts, statusranges
 from reconcilers.addressmap.looks import looks
 from reconcilers.addressmap.objects import Objects, sorted_by_key
 from reconcilers.api import names
@@ -51,10 +51,10 @@ class Holding:
             spans = (
                 shown.range.partition("-") for shown in self.shown.ranges if shown.type == kind
             )
-            parsed = (ranges.parsed(first, last) for first, _, last in spans)
+            parsed = (addresstexts.parse_ends(first, last) for first, _, last in spans)
             return [span for span in parsed if span is not None]
         of_kind = (one for one in self.allocations if one.spec.type == kind)
-        return [held for one in of_kind for held in ranges.all_held(one)]
+        return [held for one in of_kind for held in statusranges.list_held_ranges(one)]
 
     def sizes(self, kind: str) -> list[int]:
         """Return how many addresses of a type it holds: of each family of which it has some."""
@@ -93,7 +93,8 @@ class Holding:
             return len(wanted)
         without_allocation = sum(not request.allocation for request in wanted)
         return without_allocation + sum(
-            ranges.held(one) is None and not one.metadata.terminating for one in self.allocations
+            statusranges.find_held_range(one) is None and not one.metadata.terminating
+            for one in self.allocations
         )
 
     @property

@@ -10,7 +10,7 @@ import click
 from structlog.testing import capture_logs
 
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.api.fields import INT32_MAX
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.names import DEFAULT_NAMESPACE
@@ -73,7 +73,7 @@ class Plan:
     def served(self) -> Iterator[IPAllocation]:
         """Yield the allocations that get a range by this plan."""
         for one in self.ledger.allocations:
-            if ranges.held(one) is not None and not was_served(one, self.before):
+            if statusranges.find_held_range(one) is not None and not was_served(one, self.before):
                 yield one
 
 

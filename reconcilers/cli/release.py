@@ -18,7 +18,7 @@ import click
 
 from controller.conditions import find
 from controller.meta import Key, Version
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.addressmap.objects import Objects, read_objects, sorted_by_key
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
@@ -239,7 +239,7 @@ def find_releases(tenant: TenantCluster, objects: Objects) -> list[Release]:
         Release(
             str(allocation.metadata.key),
             allocation.spec.type,
-            ", ".join(held.text for held in ranges.all_held(allocation)),
+            ", ".join(held.text for held in statusranges.list_held_ranges(allocation)),
             _is_due(allocation, tenant),
             services.get(allocation.metadata.key, ()),
             _obstacle(allocation),
@@ -247,7 +247,7 @@ def find_releases(tenant: TenantCluster, objects: Objects) -> list[Release]:
         for allocation in sorted_by_key(objects.allocations)
         if allocation.spec.tenantClusterRef.key == tenant.metadata.key
         and not is_foreign(allocation, tenant)
-        and ranges.all_held(allocation)
+        and statusranges.list_held_ranges(allocation)
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from allocator import AddressRange, AllocatorError
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.addressmap.extents import Extent, Holder, Usage
 from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.poolpictures import network_pool_pictures, pool_pictures
@@ -201,9 +201,11 @@ def _holding(one: Holding) -> dict[str, Any]:
                 "type": allocation.spec.type,
                 "role": one.role(allocation),
                 "phase": allocation.status.phase,
-                "range": held.text if (held := ranges.held(allocation)) is not None else None,
+                "range": held.text
+                if (held := statusranges.find_held_range(allocation)) is not None
+                else None,
                 "size": held.size if held is not None else 0,
-                "ranges": [span.text for span in ranges.all_held(allocation)],
+                "ranges": [span.text for span in statusranges.list_held_ranges(allocation)],
             }
             for allocation in one.allocations
         ],

@@ -11,7 +11,7 @@ from itertools import chain
 from allocator import AddressRange, AllocatorError, InvalidPool, Layout, Space
 from controller.conditions import find, rfc3339
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import familychoice, poolgeometry, requestedranges, statusranges
 from reconcilers.addressmap.extents import ALL_SIZES
 from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.poolpictures import not_read_of
@@ -214,7 +214,7 @@ def _free(pool: NetworkPool, objects: Objects) -> str:
 
 
 def _describe_free(space: Space) -> str:
-    family = ranges.WORDS[space.layout.family]
+    family = familychoice.FAMILY_NAMES[space.layout.family]
     free = count_addresses(space.free, family)
     return f"{free} free, largest block {space.largest_free}"
 
@@ -228,7 +228,7 @@ def _unknown_holders(pool: Key, objects: Objects) -> str:
 
 def _state(allocation: IPAllocation) -> str:
     """Return what an allocation holds, or why it holds nothing, in a few words."""
-    held = ranges.all_held(allocation)
+    held = statusranges.list_held_ranges(allocation)
     leaving = ", being released" if allocation.releasing else ""
     if held:
         where = " and ".join(span.text for span in held)
@@ -249,11 +249,11 @@ def _allocation(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
         absent = _describe_absent_pool(allocation.pool_key, objects)
         yield f"NetworkPool {allocation.pool_key} {absent}: it waits"
         return
-    needed = ranges.requested(allocation, pool)
+    needed = requestedranges.count_requested(allocation, pool)
     addresses = count_addresses(needed)
     yield f"needs {addresses} in a row of NetworkPool {allocation.pool_key}"
     yield from _pool_choice(allocation, objects)
-    held = ranges.all_held(allocation)
+    held = statusranges.list_held_ranges(allocation)
     if not held:
         yield f"waits, {_reason(allocation)}"
         yield f"the pool now has {_free(pool, objects)}"
@@ -336,7 +336,7 @@ def _queue(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
         for other in objects.allocations.values()
         if other.pool_key == allocation.pool_key
         and not other.metadata.terminating
-        and not ranges.held(other)
+        and not statusranges.find_held_range(other)
         and (other.requested_at, other.metadata.name)
         < (allocation.requested_at, allocation.metadata.name)
     ]
@@ -351,7 +351,7 @@ def _queue(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
 def _spaces(pool: NetworkPool, objects: Objects, without: IPAllocation | None) -> Sequence[Space]:
     """Return the addresses of a pool by family, with everything that is held but `without`."""
     try:
-        layouts: Sequence[Layout] = ranges.layouts(pool.spec, ALL_SIZES)
+        layouts: Sequence[Layout] = poolgeometry.parse_layouts(pool.spec, ALL_SIZES)
     except InvalidPool:
         return ()
     requests: Mapping[Key, Sequence[IPAllocation]] = objects.integrations.requests
@@ -360,13 +360,13 @@ def _spaces(pool: NetworkPool, objects: Objects, without: IPAllocation | None) -
         span
         for holder in holders
         if holder.pool_key == pool.metadata.key and holder is not without
-        for span in ranges.all_held(holder)
+        for span in statusranges.list_held_ranges(holder)
     ]
     for promise in pool.status.assignments:
         if without is not None and promise.uid == without.metadata.uid:
             continue
         try:
-            taken += ranges.promised(promise)
+            taken += statusranges.list_promised_ranges(promise)
         except AllocatorError:
             continue  # no address: it holds none
     return [Space(layout, taken) for layout in layouts]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from controller.conditions import Condition, find
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import requestedranges, statusranges
 from reconcilers.addressmap.audit import Finding, Severity, Subject
 from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.poolpictures import PoolPicture
@@ -76,9 +76,13 @@ def _no_room(objects: Objects, largest_free: Mapping[Key, int]) -> Iterator[Find
     needs: dict[Key, list[int]] = defaultdict(list)
     for allocation in objects.allocations.values():
         pool = objects.pools.get(allocation.pool_key)
-        if pool is None or allocation.metadata.terminating or ranges.held(allocation):
+        if (
+            pool is None
+            or allocation.metadata.terminating
+            or statusranges.find_held_range(allocation)
+        ):
             continue
-        needs[allocation.pool_key].append(ranges.requested(allocation, pool))
+        needs[allocation.pool_key].append(requestedranges.count_requested(allocation, pool))
     for cluster in objects.clusters.values():
         waiting = cluster.status.network.waiting if cluster.status.network else ()
         for request in waiting:
@@ -118,7 +122,7 @@ def _requests_of_other_kinds(objects: Objects) -> Iterator[Finding]:
     """Yield the full NetworkPools for which requests of other platforms wait."""
     for key, requests in sorted(objects.integrations.requests.items()):
         pool = objects.pools.get(key)
-        waiting = [request for request in requests if not ranges.all_held(request)]
+        waiting = [request for request in requests if not statusranges.list_held_ranges(request)]
         if pool is None or not waiting or pool.status.available:
             continue
         number = count_noun(len(waiting), "request waits", "requests wait")

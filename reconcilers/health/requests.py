@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from controller.conditions import find, rfc3339
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import requestedranges, statusranges
 from reconcilers.addressmap.audit import Finding, Severity, Subject
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -36,9 +36,12 @@ def request_findings(
         now: the time.
     """
     for allocation in allocations:
-        if allocation.releasing and ranges.held(allocation) is not None:
+        if allocation.releasing and statusranges.find_held_range(allocation) is not None:
             yield from _release(allocation, now)
-        elif not allocation.metadata.terminating and ranges.held(allocation) is None:
+        elif (
+            not allocation.metadata.terminating
+            and statusranges.find_held_range(allocation) is None
+        ):
             yield from _request(allocation, pools, largest_free, now)
 
 
@@ -59,7 +62,7 @@ def _request(
     if pool is None or largest is None:
         sentence = f"waits for NetworkPool {allocation.pool_key}: {reason}"
     else:
-        needed = ranges.requested(allocation, pool)
+        needed = requestedranges.count_requested(allocation, pool)
         sentence = (
             f"waits for {count_addresses(needed)} in a row of NetworkPool {allocation.pool_key},"
             f" whose largest free block is {largest}: {reason}"
@@ -76,7 +79,7 @@ def _release(allocation: IPAllocation, now: datetime) -> Iterator[Finding]:
         return
     ready = find(allocation.status.conditions, READY)
     reason = ready.message if ready is not None and ready.status == "False" else "no reason given"
-    where = ", ".join(held.text for held in ranges.all_held(allocation))
+    where = ", ".join(held.text for held in statusranges.list_held_ranges(allocation))
     severity: Severity = "error" if age > STUCK_AFTER else "warning"
     sentence = (
         f"{where} waits for TenantCluster {allocation.spec.tenantClusterRef.key} to stop using it:"

@@ -41,7 +41,7 @@ from controller import (
 )
 from controller.conditions import find, is_true, rfc3339
 from controller.meta import Object
-from reconcilers import ranges
+from reconcilers.addressing import requestedranges, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import (
     ALLOCATED,
@@ -56,7 +56,6 @@ from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.configuration.settings import AllocationSettings
 from reconcilers.ipallocation.release import InUse, ReleaseCheck
 from reconcilers.poolnamespaces import NAMESPACE_NOT_ALLOWED
-from reconcilers.releaselog import release_fields
 from reconcilers.reporting.conditions import (
     FOREIGN_MANAGER,
     READY,
@@ -65,6 +64,7 @@ from reconcilers.reporting.conditions import (
     with_findings,
 )
 from reconcilers.reporting.poolreferences import describe_unreadable_pool
+from reconcilers.reporting.releaselog import release_fields
 
 SHORTEST_LOOK = 2.0
 """Seconds between two looks at one that waits while its pool hands out ranges, at least: most are
@@ -184,7 +184,7 @@ class IPAllocationReconciler:
             return self._settings.pending_after
         if find(pool.status.conditions, READY) is None:
             return self._settings.pending_in_burst
-        fits = pool.status.largest_free >= ranges.requested(allocation, pool)
+        fits = pool.status.largest_free >= requestedranges.count_requested(allocation, pool)
         busy = self._activity.busy(pool)
         return self._settings.pending_in_burst if fits and busy else self._settings.pending_after
 
@@ -194,7 +194,7 @@ class IPAllocationReconciler:
         A phase Released without our condition is not ours, so the tenant was not asked.
         """
         if not shows(allocation, RELEASED, GIVEN_BACK):
-            if ranges.held(allocation) is not None:
+            if statusranges.find_held_range(allocation) is not None:
                 answer = await self._release_check.check(allocation, self._mark(allocation))
                 if isinstance(answer, InUse):
                     return await self._wait_for_tenant(allocation, answer)
@@ -236,7 +236,7 @@ def is_served(allocation: IPAllocation) -> bool:
         allocation.status.phase == ALLOCATED
         and not allocation.metadata.terminating
         and has_finalizer(allocation, names.FINALIZER_ALLOCATION)
-        and ranges.held(allocation) is not None
+        and statusranges.find_held_range(allocation) is not None
     )
 
 

@@ -7,7 +7,7 @@ schema lacks the field stores the promise without them, and the IPAllocation the
 from collections.abc import Iterator, Sequence
 
 from allocator import AddressRange, Space
-from reconcilers import ranges
+from reconcilers.addressing import familychoice, requestedranges, statusranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.reporting.wording import count_addresses, count_noun
@@ -23,18 +23,20 @@ def describe_choice(
     parts = list(_parts(allocation, chosen, spaces))
     if len(chosen) == 1:
         return "".join(words for _, words in parts)
-    return ", ".join(f"{ranges.WORDS[taken.family]} {words}" for taken, words in parts)
+    return ", ".join(
+        f"{familychoice.FAMILY_NAMES[taken.family]} {words}" for taken, words in parts
+    )
 
 
 def _parts(
     allocation: IPAllocation, chosen: Sequence[AddressRange], spaces: Sequence[Space]
 ) -> Iterator[tuple[AddressRange, str]]:
     by_family = {space.layout.family: space for space in spaces}
-    held = ranges.all_held(allocation)
+    held = statusranges.list_held_ranges(allocation)
     for taken in chosen:
         if taken in held:
             continue
-        if taken in ranges.pins(allocation):
+        if taken in requestedranges.parse_pins(allocation):
             yield taken, "as pinned"
         else:
             yield taken, _origin(allocation, taken, by_family[taken.family])

@@ -27,7 +27,7 @@ from controller.conditions import Condition, find, is_true
 from controller.eventkind import NOTE_BYTES, shortened
 from controller.events import EventType, Recorder
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
@@ -168,7 +168,10 @@ class AllocationEvents:
         now = self._clock.now()
         for one in granted:
             # One that held its range before, and lost its phase only, waited for nothing.
-            if one.result is WriteResult.WRITTEN and ranges.held(one.allocation) is None:
+            if (
+                one.result is WriteResult.WRITTEN
+                and statusranges.find_held_range(one.allocation) is None
+            ):
                 waited = (now - one.allocation.requested_at).total_seconds()
                 self._metrics.served(pool, one.allocation.spec.type, waited)
         for one in refused:
@@ -216,7 +219,7 @@ def _grants(answers: Iterable[IPAllocation]) -> Iterator[_AllocationEvent]:
     for answer in answers:
         status, name = answer.status, answer.metadata.name
         _log.info("allocated IPs", allocation=name, cidr=status.cidr)
-        span = f"({ranges.ends_text(answer)})"
+        span = f"({statusranges.describe_held_ends(answer)})"
         note = f"Allocated {count_noun(status.count, 'IP')} {span} for {name}"
         yield _AllocationEvent(answer, note, f"{name} {span}")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from controller.cache import Change
 from controller.conditions import find
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import familychoice, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION
@@ -22,7 +22,7 @@ KIND = IP_ALLOCATION.kind
 def waits(allocation: IPAllocation) -> bool:
     """Return whether an allocation waits for a range, or to be told of the one it holds."""
     return (
-        (allocation.status.phase != ALLOCATED or ranges.held(allocation) is None)
+        (allocation.status.phase != ALLOCATED or statusranges.find_held_range(allocation) is None)
         and names.FINALIZER_ALLOCATION in allocation.metadata.finalizers
         and not allocation.metadata.terminating
     )
@@ -53,7 +53,7 @@ def row(allocation: IPAllocation) -> Row:
     is one that holds a range already, as it gets that again.
     """
     spec = allocation.spec
-    if spec.is_pinned or ranges.all_held(allocation):
+    if spec.is_pinned or statusranges.list_held_ranges(allocation):
         return allocation.metadata.key
     asked = (spec.type, spec.count, spec.prefixLength, spec.ipFamilyPolicy, spec.ipFamilies)
     return TenantRow(tenant_of(allocation), (asked, shown_refusal(allocation)))
@@ -73,11 +73,11 @@ def allocation_facts(allocation: IPAllocation, ours: str) -> Facts:
         allocation: the allocation.
         ours: our field manager; if it is not known, no status write counts as foreign.
     """
-    held, is_waiting = ranges.all_held(allocation), waits(allocation)
+    held, is_waiting = statusranges.list_held_ranges(allocation), waits(allocation)
     if len(held) > 1:
         held = tuple(dict.fromkeys(held))
     return Facts(
-        tuple(PromisedRange(part, ranges.WORDS[part.family]) for part in held),
+        tuple(PromisedRange(part, familychoice.FAMILY_NAMES[part.family]) for part in held),
         place=place(allocation) if is_waiting else None,
         row=row(allocation) if is_waiting else None,
         uid=allocation.metadata.uid,

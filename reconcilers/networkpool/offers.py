@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from allocator import InvalidPool, Layout
 from controller.cache import Cache
-from reconcilers import ranges
+from reconcilers.addressing import poolgeometry
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.spaces.feeding import feed
@@ -33,7 +33,7 @@ def layout_offers(pool: NetworkPool, layouts: Iterable[Layout]) -> tuple[Offer, 
 @lru_cache(maxsize=4_096)
 def _layouts(spec: NetworkPoolSpec, max_addresses: int) -> tuple[Layout, ...]:
     try:
-        return ranges.layouts(spec, max_addresses)
+        return poolgeometry.parse_layouts(spec, max_addresses)
     except InvalidPool:
         return ()
 

@@ -39,9 +39,9 @@ from reconcilers.networkpool.owners import (
     owner_state,
 )
 from reconcilers.networkpool.window import MinuteWindow
-from reconcilers.releaselog import release_fields
 from reconcilers.reporting import allocationlabels
 from reconcilers.reporting.conditions import FOREIGN_MANAGER, Finding, rendered, with_findings
+from reconcilers.reporting.releaselog import release_fields
 from reconcilers.reporting.wording import count_noun
 
 SUSPENDED = "OrphanCollectionSuspended"

@@ -24,7 +24,7 @@ from controller.client import Client
 from controller.conditions import rfc3339
 from controller.errors import ControllerError
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import familychoice, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import (
     ALLOCATED,
@@ -43,6 +43,7 @@ from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Kept, refused_message
 from reconcilers.promises.results import WriteResult
+from reconcilers.reporting import dualstack
 from reconcilers.reporting.conditions import READY, Finding, rendered, with_findings
 
 T = TypeVar("T")
@@ -156,7 +157,7 @@ def granted_status(
     """
     first, shown = given[0], [_range_status(one) for one in given]
     ready = Finding(READY, True, "Ready", allocated_message(pool, given, choice))
-    findings = [ready, *ranges.dual_stack(allocation, pool, given)]
+    findings = [ready, *dualstack.report_dual_stack(allocation, pool, given)]
     generation = allocation.metadata.generation
     return {
         "phase": ALLOCATED,
@@ -192,7 +193,11 @@ def _families_status(
     """
     if allocation.spec.names_families:
         pairs = zip(given, shown, strict=True)
-        return {"families": [{"family": ranges.WORDS[one.family], **says} for one, says in pairs]}
+        return {
+            "families": [
+                {"family": familychoice.FAMILY_NAMES[one.family], **says} for one, says in pairs
+            ]
+        }
     return {"families": None} if allocation.status.families else {}
 
 
@@ -323,7 +328,7 @@ def _may_be_promised_more(allocation: IPAllocation) -> bool:
     """
     if names.FINALIZER_ALLOCATION not in allocation.metadata.finalizers:
         return False
-    held = ranges.all_held(allocation)
+    held = statusranges.list_held_ranges(allocation)
     if len(held) == 1 and allocation.spec.ipFamilyPolicy == REQUIRE_DUAL_STACK:
         return allocation.status.phase != ALLOCATED
     return not held

@@ -28,7 +28,7 @@ from allocator import AddressRange, Capacity, Layout
 from controller.cache import Cache, Change
 from controller.conditions import Condition, find, is_true
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import poolgeometry, statusranges
 from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.networkpool.protocol import Decision
@@ -70,7 +70,7 @@ class PoolSpecs:
         key, spec = pool.metadata.key, pool.spec
         known = self._layouts.get(key)
         if known is None or known[0] != spec:
-            known = spec, ranges.layouts(spec, self._max_addresses)
+            known = spec, poolgeometry.parse_layouts(spec, self._max_addresses)
             self._layouts[key] = known
         return known[1]
 
@@ -115,7 +115,7 @@ def is_sound(decision: Decision) -> bool:
     granted = sum(
         one.size
         for grant in decision.choice.grants
-        if not ranges.all_held(grant.allocation)
+        if not statusranges.list_held_ranges(grant.allocation)
         for one in grant.ranges
     )
     counted = sum(capacity.allocated for capacity in decision.capacities)
@@ -126,7 +126,7 @@ def holdings(view: View, decision: Decision) -> Iterator[HeldRange]:
     """Yield every range that an allocation holds or was promised, each allocation's once."""
     holders = set()
     for allocation in view.of_pool:
-        for held in ranges.all_held(allocation):
+        for held in statusranges.list_held_ranges(allocation):
             holders.add(allocation.metadata.uid)
             yield HeldRange(f"IPAllocation {allocation.metadata.name}", held)
     for promise in decision.journal.promises:

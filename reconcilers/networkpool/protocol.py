@@ -26,7 +26,7 @@ from allocator import (
     PoolExhausted,
     Space,
 )
-from reconcilers import ranges
+from reconcilers.addressing import familychoice, rangetaking
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import MAX_ASSIGNMENTS, NetworkPool
 from reconcilers.networkpool.choicewords import describe_choice
@@ -76,7 +76,7 @@ def taken(
     What is taken in addition while the context lasts is free again afterwards: the view's holdings
     are what is held, not what is chosen.
     """
-    by_family = {ranges.WORDS[layout.family]: layout for layout in geometry}
+    by_family = {familychoice.FAMILY_NAMES[layout.family]: layout for layout in geometry}
     view.holdings.lay_out(by_family)
     with view.holdings.trial():
         spaces = [view.holdings.space(family) for family in by_family]
@@ -105,7 +105,9 @@ class Grant:
     ) -> "Grant":
         """Return the grant of what was taken from `spaces` for an allocation just now."""
         meta = allocation.metadata
-        promised = tuple(PromisedRange(part, ranges.WORDS[part.family]) for part in chosen)
+        promised = tuple(
+            PromisedRange(part, familychoice.FAMILY_NAMES[part.family]) for part in chosen
+        )
         words = describe_choice(allocation, chosen, spaces)
         promise = Promise(KIND, meta.key, meta.uid, meta.resourceVersion, promised, words)
         return cls(allocation, chosen, promise)
@@ -146,8 +148,8 @@ _REASONS: dict[type[AllocatorError], str] = {
     PinnedRangeConflict: "PinnedRangeConflict",
     OutOfRange: "OutOfRange",
     InvalidRequest: "InvalidRequest",
-    ranges.PoolNotDualStack: "PoolNotDualStack",
-    ranges.FamilyNotConfigured: "FamilyNotConfigured",
+    familychoice.PoolNotDualStack: "PoolNotDualStack",
+    familychoice.FamilyNotConfigured: "FamilyNotConfigured",
 }
 
 
@@ -170,7 +172,7 @@ def choose(
         if len(grants) == room:
             return Choice(tuple(grants), tuple(refusals), more=True)
         try:
-            taken_ranges = ranges.take(pool, allocation, spaces)
+            taken_ranges = rangetaking.take_ranges(pool, allocation, spaces)
             grants.append(Grant.from_choice(allocation, taken_ranges, spaces))
             eligibility.note_promised(tenant_of(allocation.metadata.key))
         except AllocatorError as refused:
@@ -178,7 +180,7 @@ def choose(
             refusals.append(refusal)
             if not refusal.is_new:
                 # Of two families the other one may be the first to be full after the next grant.
-                of_two = isinstance(refused, ranges.FamilyRefused)
+                of_two = isinstance(refused, rangetaking.FamilyRefused)
                 asking.turns.leave_out(until_granted=of_two)
         else:
             asking.turns.granted()
@@ -186,7 +188,7 @@ def choose(
 
 
 def _refusal(allocation: IPAllocation, refused: AllocatorError) -> Refusal:
-    why = refused.refused if isinstance(refused, ranges.FamilyRefused) else refused
+    why = refused.refused if isinstance(refused, rangetaking.FamilyRefused) else refused
     reason = next(
         (word for kind, word in _REASONS.items() if isinstance(why, kind)), "InvalidRequest"
     )

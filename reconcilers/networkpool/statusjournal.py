@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import familychoice, statusranges
 from reconcilers.api.networkpool import Assignment, NetworkPool
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.view import View
@@ -32,14 +32,17 @@ def read_journal(pool: NetworkPool) -> Journal:
 
 def _promises(pool: NetworkPool) -> Iterator[Promise]:
     for assignment in pool.status.assignments:
-        promised = ranges.promised(assignment)
+        promised = statusranges.list_promised_ranges(assignment)
         if promised and assignment.resourceVersion.isdecimal():
             yield Promise(
                 KIND,
                 Key(pool.metadata.namespace, assignment.name),
                 assignment.uid,
                 assignment.resourceVersion,
-                tuple(PromisedRange(part, ranges.WORDS[part.family]) for part in promised),
+                tuple(
+                    PromisedRange(part, familychoice.FAMILY_NAMES[part.family])
+                    for part in promised
+                ),
                 assignment.choice or "",
             )
 

@@ -25,7 +25,7 @@ import msgspec
 
 from allocator import AddressRange
 from controller.meta import Key, ObjectMeta
-from reconcilers import ranges
+from reconcilers.addressing import addresstexts
 from reconcilers.api import names
 
 ANNOTATION = names.ANNOTATION_PROMISES
@@ -136,7 +136,7 @@ def parse_promise(
         return None
     promised = []
     for start, end, space in spans:
-        parsed = ranges.parsed(start, end)
+        parsed = addresstexts.parse_ends(start, end)
         if parsed is None:
             return None
         promised.append(PromisedRange(parsed, space))

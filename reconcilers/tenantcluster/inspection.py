@@ -6,7 +6,7 @@ from typing import Literal
 
 from allocator import AddressRange
 from controller.client import Client
-from reconcilers import ranges
+from reconcilers.addressing import familychoice, statusranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import SERVICE, Service
 from reconcilers.clusteridentity import is_of_another
@@ -124,7 +124,7 @@ def findings(
                 f"others have set {', '.join(offer.edited)} in its pool; a controller corrects it",
             )
     for one in demand_of(
-        inside.services, inside.kind.serves, families(members) or ranges.WORDS
+        inside.services, inside.kind.serves, families(members) or familychoice.FAMILY_NAMES
     ).elsewhere:
         if one.reason != OTHER_CLASS:
             who = f"Service {one.service.metadata.key}"
@@ -166,7 +166,7 @@ def _used_but_free(
     services: Sequence[Service], members: Sequence[IPAllocation], spaces: Sequence[AddressRange]
 ) -> Iterator[str]:
     """Yield the addresses that Services show although no allocation of the tenant holds them."""
-    held = [span for one in members for span in ranges.all_held(one)]
+    held = [span for one in members for span in statusranges.list_held_ranges(one)]
     for service in services:
         for address in addresses(service):
             ours = any(space.overlaps(address) for space in spaces)

@@ -14,7 +14,7 @@ from typing import Any
 
 from allocator import AddressRange
 from controller.conditions import rfc3339
-from reconcilers import ranges
+from reconcilers.addressing import familychoice, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import capped
@@ -235,14 +235,14 @@ def _all_ranges(
     tenant: TenantCluster, members: Iterable[IPAllocation], users: RangeUsers
 ) -> Iterator[TenantRange]:
     for allocation in members:
-        for span in ranges.all_held(allocation):
+        for span in statusranges.list_held_ranges(allocation):
             yield TenantRange(
                 allocation=allocation.metadata.name,
                 namespace=allocation.metadata.namespace,
                 pool=allocation.spec.poolRef.name,
                 type=allocation.spec.type,
                 role=membership.role(allocation, tenant),
-                family=ranges.WORDS[span.family],
+                family=familychoice.FAMILY_NAMES[span.family],
                 range=_range_text(span),
                 releasing=allocation.releasing,
                 services=users(allocation, span),
@@ -252,7 +252,7 @@ def _all_ranges(
 def _addresses(members: Iterable[IPAllocation], kind: str) -> int:
     """Return how many addresses of a type and of each family are held, at most an int32."""
     of_kind = (allocation for allocation in members if allocation.spec.type == kind)
-    held = map(ranges.all_held, of_kind)
+    held = map(statusranges.list_held_ranges, of_kind)
     return capped(sum(max((span.size for span in spans), default=0) for spans in held))
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.loadbalancers.port import Projection
@@ -19,7 +19,7 @@ def projection(members: Sequence[IPAllocation], position: int) -> Projection:
     entries = [
         f"{found.start_text}-{found.end_text}"
         for one in sorted(given, key=_age)
-        for found in ranges.all_held(one)
+        for found in statusranges.list_held_ranges(one)
     ]
     return Projection(tuple(entries), position, latest_mark(balancers))
 
@@ -29,7 +29,9 @@ def latest_mark(allocations: Iterable[IPAllocation]) -> int:
     marks = [
         one.metadata.revision
         for one in allocations
-        if one.spec.type == names.TYPE_LOADBALANCER and one.releasing and ranges.held(one)
+        if one.spec.type == names.TYPE_LOADBALANCER
+        and one.releasing
+        and statusranges.find_held_range(one)
     ]
     return max(marks, default=0)
 

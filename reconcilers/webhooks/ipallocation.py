@@ -13,7 +13,8 @@ from itertools import product
 
 from allocator import AddressRange, AllocatorError, InvalidPool, Layout
 from controller.errors import Cause
-from reconcilers import poolspec, ranges
+from reconcilers import poolspec
+from reconcilers.addressing import familychoice, poolgeometry, requestedranges, statusranges
 from reconcilers.api.ipallocation import (
     DISTINCT_FAMILIES,
     ONE_BLOCK,
@@ -61,11 +62,11 @@ def created(
         what = f"NetworkPool {new.pool_key} hands out nothing: {refused}"
         return Verdict.from_causes(warnings=[f"spec.poolRef.name: {what}"])
     try:
-        geometry = ranges.layouts(pool.spec, max_addresses)
+        geometry = poolgeometry.parse_layouts(pool.spec, max_addresses)
     except InvalidPool as contradicting:
         what = f"NetworkPool {new.pool_key} hands out nothing until its spec is corrected"
         return Verdict.from_causes(warnings=[f"spec.poolRef.name: {what}: {contradicting}"])
-    impossible = poolspec.never(new, ranges.requested(new, pool), pool, geometry)
+    impossible = poolspec.never(new, requestedranges.count_requested(new, pool), pool, geometry)
     if impossible is not None:
         return Verdict.from_causes([invalid(impossible.path, impossible.message)])
     return Verdict.from_causes(warnings=_waiting_warnings(new, pool, geometry, view))
@@ -74,7 +75,7 @@ def created(
 def validated_alone(new: IPAllocation) -> Verdict:
     """Validate what a request says of itself, whatever pool it names."""
     try:
-        ranges.pinned(new)
+        requestedranges.parse_first_pin(new)
     except AllocatorError as malformed:
         return Verdict.from_causes([invalid(poolspec.pinned_path(new), str(malformed))])
     return Verdict.from_causes(_contradictions(new.spec))
@@ -116,7 +117,7 @@ def deleted(old: IPAllocation, cluster: TenantCluster | None) -> Verdict:
         old: the request.
         cluster: its TenantCluster, as the cache shows it; None if it has none.
     """
-    held = ranges.all_held(old)
+    held = statusranges.list_held_ranges(old)
     if not held or old.releasing or cluster is None or cluster.metadata.terminating:
         return Verdict()
     text = " and ".join(span.text for span in held)
@@ -149,11 +150,11 @@ def _waiting_warnings(
         yield f"spec.poolRef.name: NetworkPool {key} is being deleted and hands out nothing"
         return
     try:
-        asked = ranges.wanted(new, pool, [one.family for one in geometry])
+        asked = familychoice.choose_families(new, pool, [one.family for one in geometry])
     except AllocatorError as refused:
         yield f"spec: {refused}; the request waits"
         return
-    pins = ranges.pins(new)
+    pins = requestedranges.parse_pins(new)
     if not pins:
         yield from _full(new, pool, asked, geometry)
         return
@@ -168,10 +169,13 @@ def _waiting_warnings(
 
 
 def _full(
-    new: IPAllocation, pool: NetworkPool, asked: ranges.Wanted, geometry: Sequence[Layout]
+    new: IPAllocation,
+    pool: NetworkPool,
+    asked: familychoice.FamilyChoice,
+    geometry: Sequence[Layout],
 ) -> Iterator[str]:
     """Warn of a request that is larger than the largest free block of its pool."""
-    status, count = pool.status, ranges.requested(new, pool)
+    status, count = pool.status, requestedranges.count_requested(new, pool)
     if status.observedGeneration != pool.metadata.generation:
         return
     free = {geometry[0].family: status.largest_free}
@@ -182,7 +186,7 @@ def _full(
             needed = asked.second_required or family == asked.families[0]
             then = "the request waits" if needed else "the request does without it"
             asks = "count" if new.spec.prefixLength is None else "prefixLength"
-            word = f" of {ranges.WORDS[family]}" if new.spec.names_families else ""
+            word = f" of {familychoice.FAMILY_NAMES[family]}" if new.spec.names_families else ""
             yield (
                 f"spec.{asks}: asks for {count_addresses(count)} in a row; NetworkPool"
                 f" {pool.metadata.key} has {free[family]}{word} free now; {then}"
@@ -192,6 +196,6 @@ def _full(
 def _held(pool: NetworkPool, view: View) -> Iterator[tuple[str, AddressRange]]:
     """Yield the ranges that allocations hold or are promised, with the allocations' names."""
     for one in view.of_pool:
-        yield from ((one.metadata.name, held) for held in ranges.all_held(one))
+        yield from ((one.metadata.name, held) for held in statusranges.list_held_ranges(one))
     for promise in settle_pool(pool, view).promises:
         yield from ((promise.key.name, promised.range) for promised in promise.ranges)

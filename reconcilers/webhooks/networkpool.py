@@ -20,14 +20,15 @@ from itertools import islice
 from allocator import AddressRange, InvalidCIDR, InvalidPool, Layout
 from allocator.addresses import Span, address_text, minus, quoted
 from controller.errors import Cause
-from reconcilers import poolspec, ranges
+from reconcilers import poolspec
+from reconcilers.addressing import poolgeometry, statusranges
+from reconcilers.addressing.poolgeometry import Reservation
 from reconcilers.api.ipallocation import ALLOCATED, RELEASED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.networkpool.offers import layout_offers
 from reconcilers.networkpool.statusjournal import settle_pool
 from reconcilers.networkpool.view import HeldRange, View
 from reconcilers.poolspec import SECONDARY, SPEC, Path
-from reconcilers.ranges import Reservation
 from reconcilers.reporting.wording import count_noun
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks.verdict import Verdict, about, bounded, field, forbidden, invalid
@@ -48,7 +49,7 @@ def created(new: NetworkPool, spaces: SpaceIndex, max_addresses: int) -> Verdict
     causes = [invalid(fault.path, fault.message) for fault in faults]
     warnings = [*_deprecated(new)]
     if not faults:
-        geometry = ranges.layouts(new.spec, max_addresses)
+        geometry = poolgeometry.parse_layouts(new.spec, max_addresses)
         warnings += [about(one) for one in poolspec.spec_warnings(new.spec, geometry)]
         warnings += _overlap_warnings(new, geometry, spaces)
     return Verdict.from_causes(causes, warnings)
@@ -100,7 +101,7 @@ def updated(
 def gives_up_addresses(new: NetworkPool, old: NetworkPool | None, max_addresses: int) -> bool:
     """Return whether the new spec lacks an address that the old one could hand out."""
     try:
-        after = ranges.layouts(new.spec, max_addresses)
+        after = poolgeometry.parse_layouts(new.spec, max_addresses)
     except InvalidPool:
         return False  # refused for that reason alone
     before = _geometry(old, max_addresses)
@@ -157,7 +158,7 @@ def deleted(
 def _keeps(allocation: IPAllocation) -> bool:
     phase = allocation.status.phase
     leaving = phase == RELEASED and allocation.metadata.terminating
-    return phase == ALLOCATED or (not leaving and bool(ranges.all_held(allocation)))
+    return phase == ALLOCATED or (not leaving and bool(statusranges.list_held_ranges(allocation)))
 
 
 def _deprecated(pool: NetworkPool) -> Iterator[str]:
@@ -208,7 +209,7 @@ def _shrunk_cidr(at: Path, new: str, old: str) -> Iterator[Cause]:
 def _geometry(pool: NetworkPool | None, max_addresses: int) -> tuple[Layout, ...] | None:
     """Return the layouts of a pool; None if they are unknown, and so may hand out any address."""
     try:
-        return None if pool is None else ranges.layouts(pool.spec, max_addresses)
+        return None if pool is None else poolgeometry.parse_layouts(pool.spec, max_addresses)
     except InvalidPool:
         return None
 
@@ -234,7 +235,7 @@ def _holders(old: NetworkPool | None, view: View) -> Iterator[HeldRange]:
     found = {
         HeldRange(_allocation(one.metadata.name), held)
         for one in view.of_pool
-        for held in ranges.all_held(one)
+        for held in statusranges.list_held_ranges(one)
     }
     for promise in settle_pool(old, view).promises if old is not None else ():
         holder = _allocation(promise.key.name)
@@ -266,7 +267,7 @@ class _LeftOut:
         """Return the refusal of the edit."""
         if self.reserved is not None:
             reserved = quoted(self.reserved.text)
-            if self.reserved.field == (ranges.EXCLUDE_EDGES,):
+            if self.reserved.field == (poolgeometry.EXCLUDE_EDGES,):
                 reserved = f"{self.reserved.note} {reserved}"
             what = f"cannot reserve {reserved}: {self.holder} has address {self.address} in it"
         else:
@@ -295,7 +296,10 @@ def _left_out(
     Addresses that the old spec did not cover either are no fault of this edit: a pool with an
     allocation outside, as edits without webhooks leave behind, can still be edited.
     """
-    before, after = _geometry(old, max_addresses), ranges.layouts(new.spec, max_addresses)
+    before, after = (
+        _geometry(old, max_addresses),
+        poolgeometry.parse_layouts(new.spec, max_addresses),
+    )
     places = [at for at, _ in poolspec.blocks(new.spec)]
     for holder in holders:
         had = [holder.range] if before is None else _had(before, holder.range)
@@ -344,7 +348,7 @@ def _outside(new: NetworkPool, at: Path, holder: str, address: str) -> _LeftOut:
 def _reserved(new: NetworkPool, at: Path, after: Layout, holder: str, address: int) -> _LeftOut:
     """Return which reservation covers an allocation's address."""
     block = dict(poolspec.blocks(new.spec))[at]
-    pairs = zip(ranges.reservations(block), after.reserved, strict=True)
+    pairs = zip(poolgeometry.list_reservations(block), after.reserved, strict=True)
     reservation = next(one for one, parsed in pairs if parsed.contains(address))
     text = address_text(address, after.family)
     if reservation.field[0] == "reserved":

@@ -22,7 +22,7 @@ from controller.meta import Key
 from controller.options import ManagerOptions
 from controller.transport import Transport
 from envtest.plane import ControlPlane as Plane
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.crd import crds
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, IPAllocation
@@ -30,6 +30,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.cli.local.objects import NAMESPACE, delete
 from reconcilers.configuration.settings import Settings
+from reconcilers.reporting import dualstack
 from reconcilers.reporting.conditions import READY
 from reconcilers.wiring.controllers import add_ipallocations, add_networkpools
 from reconcilers.wiring.shared import Shared
@@ -111,7 +112,7 @@ class Lab:
 
     def offsets(self, one: IPAllocation) -> list[str]:
         """Return the ranges that an allocation holds, by family and without the pool's prefix."""
-        found = [span.text for span in ranges.all_held(one)]
+        found = [span.text for span in statusranges.list_held_ranges(one)]
         return [text.replace(self.six, "6:").replace(self.four, "4:") for text in found]
 
 
@@ -162,11 +163,11 @@ async def test_a_pool_of_two_families_gives_what_is_asked_for_in_that_order(
         found = await here.ask("a", **spec)
     assert here.offsets(found) == held
     assert [one.family for one in found.status.families] == families
-    assert found.status.startAddress == ranges.all_held(found)[0].start_text
+    assert found.status.startAddress == statusranges.list_held_ranges(found)[0].start_text
     if spec.get("ipFamilyPolicy") in {"PreferDualStack", "RequireDualStack"}:
-        assert said(found, ranges.DUAL_STACK) == ("True", "DualStack")
+        assert said(found, dualstack.DUAL_STACK) == ("True", "DualStack")
     else:
-        assert find(found.status.conditions, ranges.DUAL_STACK) is None
+        assert find(found.status.conditions, dualstack.DUAL_STACK) is None
 
 
 async def test_preferring_both_a_pool_of_one_family_serves_that(
@@ -176,7 +177,7 @@ async def test_preferring_both_a_pool_of_one_family_serves_that(
         await here.offer()
         found = await here.ask("a", **PREFER)
     assert here.offsets(found) == ["4:0/31"]
-    assert said(found, ranges.DUAL_STACK) == ("False", "PoolSingleStack")
+    assert said(found, dualstack.DUAL_STACK) == ("False", "PoolSingleStack")
 
 
 async def test_preferring_both_the_first_is_served_where_the_second_is_full_and_stays_alone(
@@ -187,7 +188,7 @@ async def test_preferring_both_the_first_is_served_where_the_second_is_full_and_
         await here.ask("filler", **SIX | FILLER)
         found = await here.ask("a", **PREFER)
         assert here.offsets(found) == ["4:0/31"]
-        assert said(found, ranges.DUAL_STACK) == ("False", "PoolExhausted")
+        assert said(found, dualstack.DUAL_STACK) == ("False", "PoolExhausted")
         await here.give_back("filler")
         await here.counted(2, 0)
         later = await here.ask("b", **PREFER)
@@ -209,7 +210,7 @@ async def test_preferring_both_nothing_is_given_where_the_first_is_full_until_it
         assert here.offsets(found) == []
         other = await here.ask("b", **PREFER | SIX)
         assert here.offsets(other) == ["6:/127"], "IPv6 is its first family"
-        assert said(other, ranges.DUAL_STACK) == ("False", "PoolExhausted")
+        assert said(other, dualstack.DUAL_STACK) == ("False", "PoolExhausted")
         await here.give_back("filler")
         served = await here.until("a", ALLOCATED)
         assert here.offsets(served) == ["4:0/31", "6:2/127"]

@@ -18,7 +18,7 @@ from controller.clock import SystemClock
 from controller.config import connect
 from controller.informer import Informer
 from envtest.plane import ControlPlane as Plane
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.crd import crds
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
@@ -48,14 +48,14 @@ class Witness:
         informer.add_handler(self._see)
 
     def _see(self, change: Change[IPAllocation]) -> None:
-        if change.new is not None and ranges.held(change.new) is not None:
+        if change.new is not None and statusranges.find_held_range(change.new) is not None:
             self._compare(change.new)
         self._changed.set()
 
     def _compare(self, one: IPAllocation) -> None:
-        its = ranges.held(one)
+        its = statusranges.find_held_range(one)
         for other in self.cache:
-            others = ranges.held(other)
+            others = statusranges.find_held_range(other)
             if other.metadata.uid == one.metadata.uid or its is None or others is None:
                 continue
             if its.overlaps(others):
@@ -165,7 +165,9 @@ async def test_two_that_both_lead_never_assign_one_address_twice_though_one_is_f
         await witness.served(160)
         assert witness.clashes == []
         assert (one.process.returncode, other.process.returncode) == (None, None)
-        held = [span for a in witness.cache if (span := ranges.held(a)) is not None]
+        held = [
+            span for a in witness.cache if (span := statusranges.find_held_range(a)) is not None
+        ]
         assert not any(a.overlaps(b) for a, b in combinations(held, 2))
 
 

@@ -27,7 +27,7 @@ from controller.meta import Key, Version
 from controller.options import ManagerOptions
 from controller.transport import Transport
 from envtest.plane import ControlPlane as Plane
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.crd import crds
 from reconcilers.api.resources import (
@@ -239,7 +239,9 @@ async def test_two_managers_that_both_lead_never_overlap(site: Site) -> None:
             body = {"spec": spec}
             group.start_soon(_create, site, f"a{number:03}", body)
         await site.until(lambda: _allocated(site) == 100)
-    held = [ranges.held(one) for one in (await site.client.list(IP_ALLOCATION)).items]
+    held = [
+        statusranges.find_held_range(one) for one in (await site.client.list(IP_ALLOCATION)).items
+    ]
     spans = [span for span in held if isinstance(span, AddressRange)]
     assert len(spans) == 100
     assert not [pair for pair in combinations(spans, 2) if pair[0].overlaps(pair[1])]

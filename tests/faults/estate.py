@@ -28,7 +28,7 @@ from controller.transport import Transport
 from envtest import ControlPlane
 from envtest.faults import Proxy
 from envtest.plane import ControlPlane as Plane
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.crd import crds
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
@@ -116,9 +116,9 @@ class Witness:
         self._changed.set()
 
     def _compare(self, one: IPAllocation) -> None:
-        its = ranges.held(one)
+        its = statusranges.find_held_range(one)
         for other in self.caches["ipallocations"]:
-            theirs = ranges.held(other)
+            theirs = statusranges.find_held_range(other)
             if other.metadata.uid == one.metadata.uid or its is None or theirs is None:
                 continue
             if its.overlaps(theirs):
@@ -151,7 +151,7 @@ class Witness:
             return f"still there: {strange or cluster}"
         used = 0
         for one in found:
-            held = ranges.held(one)
+            held = statusranges.find_held_range(one)
             if held is None or one.status.phase != ALLOCATED or one.metadata.terminating:
                 return f"{one.metadata.name} is {one.status.phase}"
             used += held.size
@@ -179,7 +179,9 @@ class Witness:
             return f"the cluster has {[one.metadata.name for one in mine]}"
         if stamps != {cluster.metadata.uid}:
             return f"the cluster's allocations are another's: {stamps}"
-        spans = [ranges.held(a) for a in mine if a.spec.type == names.TYPE_LOADBALANCER]
+        spans = [
+            statusranges.find_held_range(a) for a in mine if a.spec.type == names.TYPE_LOADBALANCER
+        ]
         wanted = {f"{s.start_text}-{s.end_text}" for s in spans if s is not None}
         projected = self.caches["ipaddresspools"].get(PROJECTED)
         have = set(projected.spec.addresses) if projected is not None else set()

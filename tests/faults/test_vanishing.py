@@ -21,7 +21,7 @@ from controller.meta import Key
 from controller.resource import Resource
 from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.api.ipallocation import FAILED
 from reconcilers.api.resources import (
     IP_ADDRESS_POOL,
@@ -172,7 +172,7 @@ async def test_a_request_that_vanishes_leaves_its_range_to_others(vanishing: Van
 def _unprojected(here: Estate[Plane], key: Key) -> str:
     """Return whether a tenant does not hold the range of an allocation of its yet."""
     one = here.witness.caches["ipallocations"].get(key)
-    held = ranges.held(one) if one is not None else None
+    held = statusranges.find_held_range(one) if one is not None else None
     pool = here.witness.caches["ipaddresspools"].get(PROJECTED)
     if held is None or pool is None:
         return f"{key} holds {held}, the tenant has {pool}"
@@ -214,7 +214,9 @@ async def test_a_pool_that_vanishes_leaves_its_ranges_to_those_who_hold_them(
 def _held(here: Estate[Plane]) -> dict[str, str]:
     found = here.witness.caches["ipallocations"]
     return {
-        one.metadata.name: held.text for one in found if (held := ranges.held(one)) is not None
+        one.metadata.name: held.text
+        for one in found
+        if (held := statusranges.find_held_range(one)) is not None
     }
 
 
@@ -272,7 +274,7 @@ async def test_a_request_for_a_tenant_that_vanishes_leaves_nothing_and_is_not_wa
 async def _service_with_an_address(here: Estate[Plane], of: str = "team-a-lb") -> Key:
     """Create a Service in the tenant that shows an address of an allocation."""
     one = here.witness.caches["ipallocations"].get(Key(HOME, of))
-    held = ranges.held(one) if one is not None else None
+    held = statusranges.find_held_range(one) if one is not None else None
     assert held is not None
     spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
     body = {"metadata": {"name": "web"}, "spec": spec}

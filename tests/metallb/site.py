@@ -30,7 +30,7 @@ from envtest import ControlPlane
 from envtest.metallb import NAMESPACE, MetalLB, definitions, metallb_controller
 from envtest.plane import ControlPlane as Plane
 from envtest.settings import read_settings
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.crd import crds
 from reconcilers.api.ipallocation import IPAllocation
@@ -252,7 +252,7 @@ class Site:
     async def allocated(self, name: str) -> AddressRange:
         """Wait until an allocation has a range that is not being given back; return it."""
         found = await until(lambda: self.allocation(name), _has_range)
-        held = ranges.held(found) if found is not None else None
+        held = statusranges.find_held_range(found) if found is not None else None
         assert held is not None
         return held
 
@@ -266,7 +266,7 @@ class Site:
             and one.spec.type == names.TYPE_LOADBALANCER
             and _has_range(one)
         ]
-        return [held for one in mine for held in ranges.all_held(one)]
+        return [held for one in mine for held in statusranges.list_held_ranges(one)]
 
     async def gone(self, resource: Resource[Any], namespace: str, name: str) -> None:
         """Wait until an object does not exist any more."""
@@ -297,7 +297,9 @@ class Site:
 def _has_range(allocation: IPAllocation | None) -> bool:
     """Whether an allocation has a range and is not being deprived of it."""
     return (
-        allocation is not None and not allocation.releasing and ranges.held(allocation) is not None
+        allocation is not None
+        and not allocation.releasing
+        and statusranges.find_held_range(allocation) is not None
     )
 
 

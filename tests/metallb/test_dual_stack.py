@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.cli.local.objects import delete
 from tests.metallb.site import HOME, POOL, TEAM, Site, Tenant, entry, site
@@ -35,7 +35,7 @@ async def _entries(here: Site, *names: str) -> tuple[str, ...]:
         await here.allocated(name)
         allocation = await here.allocation(name)
         assert allocation is not None
-        held = ranges.all_held(allocation)
+        held = statusranges.list_held_ranges(allocation)
         assert [one.family for one in held] == [4, 6]
         found += map(entry, held)
     return tuple(found)

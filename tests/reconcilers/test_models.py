@@ -12,7 +12,7 @@ from allocator import AddressRange
 from controller.resource import Resource
 from envtest.schema.celtypes import RESERVED
 from manifests import folder
-from reconcilers import ranges
+from reconcilers.addressing import poolgeometry, statusranges
 from reconcilers.api import crd
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -64,7 +64,7 @@ def test_every_kind_has_a_sample() -> None:
 def test_both_decoders_read_a_written_pool_status_alike(cidr: str) -> None:
     pool = make.pool(cidr=cidr)
     shown = make.view(make.allocation("a"), make.allocation("b", size=500))
-    decision = protocol.decide(pool, shown, ranges.layouts(pool.spec, 1 << 20), 256)
+    decision = protocol.decide(pool, shown, poolgeometry.parse_layouts(pool.spec, 1 << 20), 256)
     written = status.served(pool, shown, decision, make.EPOCH)
     body = {"kind": "NetworkPool", "metadata": {"name": "lab"}, "spec": {"cidr": cidr}}
     decoded, validated = _read(body | {"status": written})
@@ -92,7 +92,7 @@ def test_both_decoders_read_a_written_allocation_status_alike(
     }
     decoded, validated = _read(body)
     assert decoded == validated
-    assert ranges.held(decoded) == given
+    assert statusranges.find_held_range(decoded) == given
 
 
 def test_what_another_version_of_the_schema_let_in_stays_readable() -> None:
@@ -127,7 +127,7 @@ def test_a_held_range_is_read_however_it_was_written(
     reported: dict[str, str], expected: str | None
 ) -> None:
     allocation: IPAllocation = make.allocation("a", status=reported)
-    found = ranges.held(allocation)
+    found = statusranges.find_held_range(allocation)
     assert (found.text if found else None) == expected
 
 

@@ -23,7 +23,7 @@ from allocator import AddressRange
 from controller.errors import ControllerError, NoAnswer
 from controller.meta import Key
 from controller.transport import NO_QUERY, Transport
-from reconcilers import ranges
+from reconcilers.addressing import addresstexts
 from reconcilers.api import names
 from reconcilers.loadbalancers.metallb.projection import NO_ADDRESS
 from tests.clock import VirtualClock, settle
@@ -279,7 +279,9 @@ def _first(one: AddressRange) -> int:
 
 def _entries(tenant: Server) -> list[AddressRange]:
     texts = [text for text in pool_entries(tenant) if text != NO_ADDRESS]
-    return [found for text in texts if (found := ranges.parsed_entry(text)) is not None]
+    return [
+        found for text in texts if (found := addresstexts.parse_cidr_or_span(text)) is not None
+    ]
 
 
 def _held_by(server: Server, tenant: str) -> list[AddressRange]:
@@ -289,7 +291,10 @@ def _held_by(server: Server, tenant: str) -> list[AddressRange]:
         if one["spec"]["tenantClusterRef"]["name"] == tenant
         and one["spec"]["type"] == "loadbalancer"
     ]
-    found = [ranges.parsed(s.get("startAddress", ""), s.get("endAddress", "")) for s in statuses]
+    found = [
+        addresstexts.parse_ends(s.get("startAddress", ""), s.get("endAddress", ""))
+        for s in statuses
+    ]
     return [one for one in found if one is not None]
 
 

@@ -7,7 +7,7 @@ import anyio
 from controller.client import Client
 from controller.clock import SystemClock
 from controller.errors import ControllerError
-from reconcilers import ranges
+from reconcilers.addressing import poolgeometry
 from reconcilers.addressmap.audit import Finding, Subject
 from reconcilers.addressmap.objects import Objects
 from reconcilers.api.ipallocation import IPAllocation
@@ -45,7 +45,9 @@ async def tenant_drift(client: Client, objects: Objects, namespace: str = "") ->
     found: list[Finding] = []
     asked = 0
     limit = anyio.CapacityLimiter(AT_ONCE)
-    spaces = [cidr for pool in objects.pools.values() for cidr in ranges.cidrs(pool.spec)]
+    spaces = [
+        cidr for pool in objects.pools.values() for cidr in poolgeometry.parse_cidrs(pool.spec)
+    ]
 
     async def compare(tenant: TenantCluster, members: Sequence[IPAllocation]) -> None:
         subject = Subject.from_object(TENANT_CLUSTER, tenant)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from controller.conditions import Condition, find
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import addresstexts, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.cli.demo.view import NotYet, PlatformView, existing, of_view
@@ -98,7 +98,7 @@ def _served(view: PlatformView, name: str) -> IPAllocation:
         NotYet: it has none.
     """
     found = view.allocation(name)
-    if found.status.phase != ALLOCATED or ranges.held(found) is None:
+    if found.status.phase != ALLOCATED or statusranges.find_held_range(found) is None:
         ready = find(found.status.conditions, READY)
         why = f": {ready.message}" if ready else ""
         raise NotYet(f"IPAllocation {name} is {found.status.phase or 'new'}{why}")
@@ -255,9 +255,9 @@ def addressed(view: PlatformView, cluster: Key, name: str) -> list[str]:
     shown = _address(view, cluster, name)
     if not shown:
         raise NotYet(f"Service default/{name} of {cluster} has no address")
-    address = ranges.parsed(shown, shown)
+    address = addresstexts.parse_ends(shown, shown)
     entries = [
-        ranges.parsed_entry(entry)
+        addresstexts.parse_cidr_or_span(entry)
         for pool in view.tenants[cluster].pools
         for entry in pool.spec.addresses
     ]

@@ -11,7 +11,8 @@ from typing import Any
 
 from allocator import AddressRange, Layout
 from controller.meta import Key
-from reconcilers import poolspec, ranges
+from reconcilers import poolspec
+from reconcilers.addressing import poolgeometry, requestedranges, statusranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.poolrules import TOGETHER
@@ -135,7 +136,7 @@ class Audit:
             self._error(manifest, fault.path, fault.message)
         if faults:
             return
-        layouts = self._layouts[manifest.key] = ranges.layouts(spec, limit)
+        layouts = self._layouts[manifest.key] = poolgeometry.parse_layouts(spec, limit)
         for found in poolspec.spec_warnings(spec, layouts):
             self._warning(manifest, found.path, found.message)
 
@@ -158,9 +159,9 @@ class Audit:
         self._causes(manifest, validated_alone(allocation))
         self._check_range(manifest)
         layouts = self._layouts.get(allocation.pool_key)
-        if pool is None or layouts is None or ranges.held(allocation) is not None:
+        if pool is None or layouts is None or statusranges.find_held_range(allocation) is not None:
             return
-        count = ranges.requested(allocation, pool)
+        count = requestedranges.count_requested(allocation, pool)
         impossible = poolspec.never(allocation, count, pool, layouts)
         if impossible is None:
             return
@@ -171,7 +172,7 @@ class Audit:
     def _check_range(self, manifest: Manifest[IPAllocation]) -> None:
         status = manifest.object.status
         written = status.startAddress or status.endAddress or status.cidr
-        if written and ranges.held(manifest.object) is None:
+        if written and statusranges.find_held_range(manifest.object) is None:
             text = status.cidr or f"{status.startAddress}-{status.endAddress}"
             what = f"{text!r} is no range of addresses; it counts as none"
             self._error(manifest, ("status", "startAddress"), what)
@@ -183,7 +184,7 @@ class Audit:
                 Held(manifest, range_)
                 for manifest in self._read.allocations
                 if manifest.object.pool_key == key
-                for range_ in ranges.all_held(manifest.object)
+                for range_ in statusranges.list_held_ranges(manifest.object)
             ),
             key=lambda one: (one.range.family, one.range.first, one.range.last),
         )

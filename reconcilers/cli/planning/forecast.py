@@ -19,7 +19,7 @@ from allocator import AddressRange, InvalidPool, Layout
 from controller.cache import Cache
 from controller.conditions import rfc3339
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import poolgeometry, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import (
     ALLOCATED,
@@ -161,7 +161,7 @@ class Forecast:
         if pool.metadata.terminating:
             return ()
         try:
-            return ranges.layouts(pool.spec, self.settings.pool.max_addresses)
+            return poolgeometry.parse_layouts(pool.spec, self.settings.pool.max_addresses)
         except InvalidPool:
             return ()
 
@@ -212,7 +212,7 @@ class Forecast:
             self.ledger.pools.write_status(pool, wanted)
             return
         try:
-            layouts = ranges.layouts(pool.spec, self.settings.pool.max_addresses)
+            layouts = poolgeometry.parse_layouts(pool.spec, self.settings.pool.max_addresses)
         except InvalidPool as invalid:
             wanted = status.invalid(pool, invalid.messages, self.now, self._closed(pool))
             self.ledger.pools.write_status(pool, wanted)
@@ -275,7 +275,7 @@ class Forecast:
     def _wait(self) -> None:
         for allocation in self.ledger.allocations:
             phase = allocation.status.phase
-            held = ranges.held(allocation) is not None and phase == ALLOCATED
+            held = statusranges.find_held_range(allocation) is not None and phase == ALLOCATED
             if allocation.metadata.terminating or held or phase == FAILED:
                 continue
             reason = waiting_for(allocation, self.ledger.pools.cache)

@@ -19,7 +19,7 @@ from controller.codec import Deleted, Modified
 from controller.indexes import IndexFunction
 from controller.meta import Key, Object
 from controller.resource import Resource
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import (
     POOL_INDEX,
@@ -183,7 +183,9 @@ class Ledger:
         key = pool.metadata.key
         self.check_allocations(key)
         of_pool = self.allocations.cache.by_index(POOL_INDEX, str(key))
-        return [held for allocation in of_pool for held in ranges.all_held(allocation)]
+        return [
+            held for allocation in of_pool for held in statusranges.list_held_ranges(allocation)
+        ]
 
     def bodies(self) -> list[Body]:
         """Return all objects as text, in the order of the input, those made here at the end."""

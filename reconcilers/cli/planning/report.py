@@ -16,7 +16,7 @@ from allocator import (
 )
 from controller.conditions import Condition, find
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import poolgeometry, requestedranges, statusranges
 from reconcilers.addressmap.extents import figures
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, PENDING, IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolStatus
@@ -114,7 +114,9 @@ def _held_by_pool(allocations: Iterable[IPAllocation], also_held: HeldByPool) ->
     """Return what allocations and requests of other kinds hold of each pool."""
     held_by_pool = {key: list(held) for key, held in also_held.items()}
     for allocation in allocations:
-        held_by_pool.setdefault(allocation.pool_key, []).extend(ranges.all_held(allocation))
+        held_by_pool.setdefault(allocation.pool_key, []).extend(
+            statusranges.list_held_ranges(allocation)
+        )
     return held_by_pool
 
 
@@ -136,10 +138,10 @@ def _standing(
         closed: whether the pool hands out nothing.
     """
     try:
-        layout = ranges.layout(pool.spec, most)
+        layout = poolgeometry.parse_layout(pool.spec, most)
     except InvalidPool:
         return None
-    promised = map(ranges.promised, pool.status.assignments)
+    promised = map(statusranges.list_promised_ranges, pool.status.assignments)
     taken = [*held_by_pool.get(pool.metadata.key, ()), *chain.from_iterable(promised)]
     fits = {one: 0 if closed else more(Space(layout, taken), one) for one in sizes}
     return Standing(Space(layout, taken).capacity(), fits)
@@ -324,7 +326,7 @@ def _before_and_after(figure: Callable[[Standing], str]) -> Callable[[Change], C
 
 def _by_pool_and_place(allocation: IPAllocation) -> tuple[Key, int, int, str]:
     """Sort by pool, then by address; those without one last."""
-    held = ranges.held(allocation)
+    held = statusranges.find_held_range(allocation)
     place = (0, held.first) if held is not None else (1, 0)
     return (allocation.pool_key, *place, allocation.metadata.name)
 
@@ -338,7 +340,10 @@ def _allocation_columns(
         Column("TENANT", lambda one: str(one.spec.tenantClusterRef.key)),
         Column("TYPE", lambda one: one.spec.type),
         Column("COUNT", lambda one: number(_wanted(one, ledger))),
-        Column("RANGE", lambda one: ", ".join(held.text for held in ranges.all_held(one))),
+        Column(
+            "RANGE",
+            lambda one: ", ".join(held.text for held in statusranges.list_held_ranges(one)),
+        ),
         Column("PHASE", lambda one: Cell(one.status.phase or "-", _COLOURS.get(one.status.phase))),
         Column("REMARK", lambda one: Cell("; ".join(_remarks(one, before, ledger))), wraps=True),
     )
@@ -350,13 +355,19 @@ def _wanted(allocation: IPAllocation, ledger: Ledger) -> int | None:
     None if that depends on a pool that is absent.
     """
     try:
-        pin = ranges.held(allocation) or ranges.pinned(allocation)
+        pin = statusranges.find_held_range(allocation) or requestedranges.parse_first_pin(
+            allocation
+        )
     except AllocatorError:
         return None
     if pin is not None:
         return pin.size
     pool = ledger.pools.cache.get(allocation.pool_key)
-    return ranges.requested(allocation, pool) if pool is not None else allocation.spec.count
+    return (
+        requestedranges.count_requested(allocation, pool)
+        if pool is not None
+        else allocation.spec.count
+    )
 
 
 def _remarks(
@@ -365,7 +376,7 @@ def _remarks(
     key = allocation.metadata.key
     if allocation.metadata.terminating:
         yield "being deleted"
-    if ranges.held(allocation) is not None:
+    if statusranges.find_held_range(allocation) is not None:
         yield "kept" if was_served(allocation, before) else "new"
     else:
         ready = find(allocation.status.conditions, READY)
@@ -380,7 +391,7 @@ def _remarks(
 def was_served(allocation: IPAllocation, before: Mapping[Key, IPAllocation]) -> bool:
     """Return whether an allocation held a range in the input already."""
     earlier = before.get(allocation.metadata.key)
-    return earlier is not None and ranges.held(earlier) is not None
+    return earlier is not None and statusranges.find_held_range(earlier) is not None
 
 
 _TENANTS: Sequence[Column[TenantCluster]] = (
@@ -406,7 +417,7 @@ def _yes_or_no(condition: Condition | None) -> Cell:
 
 def _sum(allocations: Sequence[IPAllocation], before: Mapping[Key, IPAllocation]) -> str:
     """Return one line on how many allocations came out how."""
-    holding = [one for one in allocations if ranges.held(one) is not None]
+    holding = [one for one in allocations if statusranges.find_held_range(one) is not None]
     kept = sum(was_served(one, before) for one in holding)
     failed = sum(one.status.phase == FAILED for one in allocations)
     waiting = len(allocations) - len(holding) - failed

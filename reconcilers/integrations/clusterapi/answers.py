@@ -25,7 +25,7 @@ from reconcilers.integrations.clusterapi.api import (
     IPAddressClaim,
 )
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of
-from reconcilers.releaselog import holder_fields
+from reconcilers.reporting.releaselog import holder_fields
 
 _log = structlog.get_logger(__name__)
 

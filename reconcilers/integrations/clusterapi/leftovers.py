@@ -16,7 +16,7 @@ from controller.clock import Clock
 from controller.errors import NotFound
 from controller.meta import Key
 from controller.resource import Resource
-from reconcilers import ranges
+from reconcilers.addressing import addresstexts
 from reconcilers.integrations.clusterapi.answers import (
     RELEASED_AT,
     Answers,
@@ -136,7 +136,7 @@ def _blocked(
 
 def _is_of(promise: Promise, address: IPAddress) -> bool:
     """Return whether a promise is of what an IPAddress says, in whatever spelling."""
-    said = ranges.parsed(address.spec.address, address.spec.address)
+    said = addresstexts.parse_ends(address.spec.address, address.spec.address)
     return said is not None and any(
         (said.family, said.first) == (promised.family, promised.first)
         for promised in promise.in_space()

@@ -19,7 +19,7 @@ from controller.conditions import is_true
 from controller.finalizers import has_finalizer
 from controller.meta import Key
 from controller.outcome import SETTLED, Again, Outcome
-from reconcilers import ranges
+from reconcilers.addressing import poolgeometry, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -56,7 +56,7 @@ def network_pool_space(pool: NetworkPool, max_addresses: int) -> PoolSpace:
     Raises:
         InvalidPool: its spec cannot be read.
     """
-    layout = ranges.layout(pool.spec, max_addresses)
+    layout = poolgeometry.parse_layout(pool.spec, max_addresses)
     bits = 32 if layout.family == 4 else 128
     prefix = bits - (layout.cidr.size - 1).bit_length()
     return PoolSpace(layout, 0, prefix, pool.spec.gateway or "")
@@ -133,7 +133,7 @@ class NetworkPoolClaims(PoolReconciler):
         if view.position < revision:
             raise Behind
         open_promises = settle_pool(pool, view).promises
-        held += chain.from_iterable(map(ranges.all_held, view.of_pool))
+        held += chain.from_iterable(map(statusranges.list_held_ranges, view.of_pool))
         held += ranges_of(open_promises)
         found = (one.in_family(space.layout.family) for one in held)
         return [one for one in found if one is not None]

@@ -16,7 +16,7 @@ from allocator import AddressRange, InvalidPool
 from allocator.addresses import BITS, parse_address
 from allocator.errors import MalformedText
 from controller.errors import Cause
-from reconcilers import ranges
+from reconcilers.addressing import addresstexts
 from reconcilers.integrations.clusterapi.addresses import (
     PoolSpace,
     ip_space,
@@ -85,7 +85,7 @@ def host_bit_warnings(spec: IPPoolSpec | PrefixPoolSpec) -> Iterator[str]:
     )
     for name, entries in lists.items():
         for index, entry in enumerate(entries):
-            if warning := ranges.host_bits(entry):
+            if warning := addresstexts.describe_host_bits(entry):
                 yield f"spec.{name}[{index}]: {warning}"
 
 

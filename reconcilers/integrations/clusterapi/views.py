@@ -13,7 +13,7 @@ from allocator.addresses import BITS
 from controller.conditions import find
 from controller.meta import Key
 from controller.resource import Resource
-from reconcilers import ranges
+from reconcilers.addressing import addresstexts
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi.addresses import PoolSpace, subnet_of
@@ -241,7 +241,7 @@ def drawing_of(one: PoolContents, view: PoolView) -> Drawing:
     usable = [addresses_of(one.space, each) for each in Space(one.space.layout).free_extents()]
     if not usable:
         return not_drawn(view, meta, "nothing in this pool may be handed out")
-    gateway = ranges.parsed(one.space.gateway, one.space.gateway)
+    gateway = addresstexts.parse_ends(one.space.gateway, one.space.gateway)
     ends = [usable[0].first, usable[-1].last]
     if gateway is not None and subnet_of(ends[0], one.space.prefix, gateway.family).contains(
         gateway

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from allocator import AddressRange
 from controller.meta import Key, Object
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
@@ -340,7 +340,7 @@ class Views:
     def held(self) -> Mapping[Key, Sequence[AddressRange]]:
         """What requests of other kinds hold of NetworkPools, by pool."""
         return {
-            key: [held for request in requests for held in ranges.all_held(request)]
+            key: [held for request in requests for held in statusranges.list_held_ranges(request)]
             for key, requests in self.requests.items()
         }
 

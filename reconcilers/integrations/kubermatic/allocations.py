@@ -38,7 +38,7 @@ from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.journal import Promise, PromisedRange
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.results import WriteResult, check_voided
-from reconcilers.releaselog import holder_fields
+from reconcilers.reporting.releaselog import holder_fields
 
 _log = structlog.get_logger(__name__)
 

@@ -31,7 +31,7 @@ from controller.resource import Resource
 from controller.runner import Controller
 from controller.triggers import KeyWatch, Watch, to_self
 from controller.workqueue import LOW_PRIORITY
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.core.discovery import Work
@@ -222,7 +222,7 @@ class ConflictReconciler:
 
     def touched(self, allocation: IPAllocation) -> Iterable[Key]:
         """Yield the IPAMAllocations that hold addresses of an IPAllocation."""
-        mine = ranges.all_held(allocation)
+        mine = statusranges.list_held_ranges(allocation)
         if mine:
             for one in self._observed:
                 if any(a.overlaps(b) for a, b in product(mine, held(one.spec).ranges)):
@@ -234,7 +234,7 @@ class ConflictReconciler:
             f"IPAllocation {other.metadata.key}"
             for pool in pools_of(self._pools, one)
             for other in self._allocations.by_index(POOL_INDEX, str(pool))
-            if any(a.overlaps(b) for a, b in product(mine, ranges.all_held(other)))
+            if any(a.overlaps(b) for a, b in product(mine, statusranges.list_held_ranges(other)))
         }
 
 
@@ -277,8 +277,8 @@ class SharedPoolReconciler:
 def addresses_changed(change: Change[IPAllocation]) -> bool:
     """Return whether an IPAllocation holds other addresses than before."""
     old, new = change.old, change.new
-    before = ranges.all_held(old) if old is not None else ()
-    return before != (ranges.all_held(new) if new is not None else ())
+    before = statusranges.list_held_ranges(old) if old is not None else ()
+    return before != (statusranges.list_held_ranges(new) if new is not None else ())
 
 
 class KubermaticObserver(AllKindsIntegration):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from allocator import AddressRange
 from allocator.addresses import BITS, parse_address
 from allocator.errors import MalformedText
-from reconcilers import ranges
+from reconcilers.addressing import addresstexts
 from reconcilers.integrations.kubermatic.api import (
     RANGE,
     Datacenter,
@@ -177,7 +177,7 @@ def host_bit_warnings(pool: IPAMPool) -> Iterator[str]:
             for index, prefix in enumerate(datacenter.excludePrefixes)
         }
         for field, prefix in fields.items():
-            if warning := ranges.host_bits(prefix):
+            if warning := addresstexts.describe_host_bits(prefix):
                 yield f"spec.datacenters.{name}.{field}: {warning}"
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from allocator import AddressRange, InvalidPool
 from controller.clock import Clock
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import addresstexts
 from reconcilers.api.ipallocation import IPAllocation as OurAllocation
 from reconcilers.integrations.core.drawings import Request, drawing, not_drawn
 from reconcilers.integrations.core.stretches import HeldPart, stretches
@@ -220,7 +220,7 @@ def audit(
         yield from _of_network(one)
     for network in sorted(caches.networks, key=lambda one: one.metadata.key):
         key, static = network.metadata.key, static_of(network)
-        if static is not None and (warning := ranges.host_bits(static.ipv4CIDR)):
+        if static is not None and (warning := addresstexts.describe_host_bits(static.ipv4CIDR)):
             sentence = f"ipv4CIDR: {warning}"
             yield Trouble(HOST_BITS, "warning", NETWORKS.kind, key, sentence)
     yield from _of_allocations(caches, now)

@@ -42,8 +42,8 @@ from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Kept, refused_message
 from reconcilers.promises.results import WriteResult, check_voided
-from reconcilers.releaselog import holder_fields
 from reconcilers.reporting.conditions import Finding, rendered, with_findings
+from reconcilers.reporting.releaselog import holder_fields
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.sharing import OVERLAPPING
 

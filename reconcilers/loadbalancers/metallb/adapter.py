@@ -16,7 +16,7 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.errors import NotFound
 from controller.meta import Object
-from reconcilers import ranges
+from reconcilers.addressing import addresstexts
 from reconcilers.api import names
 from reconcilers.api.resources import (
     IP_ADDRESS_POOL,
@@ -298,7 +298,7 @@ def _holds(pool: IPAddressPool, spans: Iterable[AddressRange]) -> bool:
 
 
 def _overlaps(entry: str, span: AddressRange) -> bool:
-    parsed = ranges.parsed_entry(entry)
+    parsed = addresstexts.parse_cidr_or_span(entry)
     return parsed is None or parsed.overlaps(span)
 
 
@@ -324,7 +324,7 @@ def _counts_all(pool: IPAddressPool) -> bool:
     MetalLB still serves an older spec, unless the pool is larger than MetalLB can count. True,
     too, if the status has no counters.
     """
-    parsed = (ranges.parsed_entry(entry) for entry in pool.spec.addresses)
+    parsed = (addresstexts.parse_cidr_or_span(entry) for entry in pool.spec.addresses)
     spans = [span for span in parsed if span is not None]
     count = counted(pool.status)
     size = sum(span.size for span in spans)

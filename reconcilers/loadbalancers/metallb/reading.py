@@ -15,7 +15,7 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.errors import NotFound
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import addresstexts
 from reconcilers.api import names
 from reconcilers.api.resources import IP_ADDRESS_POOL, SERVICE_BGP_STATUS, IPAddressPool
 from reconcilers.loadbalancers.metallb.uptake import (
@@ -143,7 +143,11 @@ def _has_counted(pool: IPAddressPool | None, wanted: Projection) -> bool:
     """Return whether MetalLB has counted as many addresses in a pool as are wanted there."""
     if pool is None or pool.spec.addresses != wanted.entries:
         return False
-    found = [span for one in wanted.entries if (span := ranges.parsed_entry(one)) is not None]
+    found = [
+        span
+        for one in wanted.entries
+        if (span := addresstexts.parse_cidr_or_span(one)) is not None
+    ]
     return counted(pool.status) in metallb_counts(found)
 
 

@@ -36,7 +36,7 @@ from allocator import AddressRange
 from controller.client import Client
 from controller.errors import ApiError, NotFound, ServerFailure
 from controller.meta import Key, Version
-from reconcilers import ranges
+from reconcilers.addressing import addresstexts
 from reconcilers.api import names
 from reconcilers.api.resources import (
     CONFIGURATION_STATE,
@@ -184,12 +184,12 @@ def _is_overlapped(marker: IPAddressPool, pools: Mapping[str, IPAddressPool]) ->
 def _others(pools: Mapping[str, IPAddressPool]) -> Iterable[AddressRange]:
     others = (pool for name, pool in pools.items() if name != MARKER)
     entries = (entry for pool in others for entry in pool.spec.addresses)
-    parsed = map(ranges.parsed_entry, islice(entries, MOST_ENTRIES))
+    parsed = map(addresstexts.parse_cidr_or_span, islice(entries, MOST_ENTRIES))
     return (addresses for addresses in parsed if addresses is not None)
 
 
 def _overlaps_any(entry: str, others: Iterable[AddressRange]) -> bool:
-    ours = ranges.parsed_entry(entry)
+    ours = addresstexts.parse_cidr_or_span(entry)
     return ours is not None and any(ours.overlaps(one) for one in others)
 
 
@@ -204,7 +204,7 @@ def refusal(pools: Mapping[str, IPAddressPool]) -> str:
         if not pool.spec.addresses:
             return f"IPAddressPool {_short(name)} has no addresses"
         for text in pool.spec.addresses[: MOST_ENTRIES - len(found)]:
-            span = ranges.parsed_entry(text)
+            span = addresstexts.parse_cidr_or_span(text)
             if span is None:
                 return f"IPAddressPool {_short(name)} has {_short(text)!r}, which is no range"
             found.append((span.family, span.first, span.last, name))

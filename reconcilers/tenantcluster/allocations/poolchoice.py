@@ -18,7 +18,7 @@ from itertools import count as counter
 from allocator import AddressRange, AllocatorError, Family, InvalidPool, Layout, Space
 from controller.cache import Cache, Change
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import familychoice, poolgeometry, rangetaking, statusranges
 from reconcilers.api.ipallocation import POOL_INDEX, PREFER_DUAL_STACK, IPAllocation
 from reconcilers.api.networkpool import Assignment, NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
@@ -87,7 +87,7 @@ class PoolForecast:
         """Return the spaces of the families that are needed; none if the pool lacks one."""
         by_family = {space.layout.family: space for space in self._spaces}
         try:
-            wanted = ranges.wanted_by(asked, self._pool, tuple(by_family))
+            wanted = familychoice.choose_cluster_families(asked, self._pool, tuple(by_family))
         except AllocatorError:
             return []
         if whole and asked.ipFamilyPolicy == PREFER_DUAL_STACK and len(wanted.families) < 2:
@@ -200,7 +200,7 @@ class PoolForecast:
             return
         self._leave_queue(uid)
         try:
-            self._placed[uid] = ranges.take(self._pool, allocation, self._spaces)
+            self._placed[uid] = rangetaking.take_ranges(self._pool, allocation, self._spaces)
         except AllocatorError:
             self._unplaced[uid] = allocation
             self._queue.add(row(allocation), (*place(allocation), uid))
@@ -210,7 +210,9 @@ class PoolForecast:
         turns, placed = Turns(self._queue), []
         for *_, uid in turns:
             try:
-                self._placed[uid] = ranges.take(self._pool, self._unplaced[uid], self._spaces)
+                self._placed[uid] = rangetaking.take_ranges(
+                    self._pool, self._unplaced[uid], self._spaces
+                )
             except AllocatorError:
                 turns.leave_out()
             else:
@@ -237,23 +239,26 @@ class PoolForecast:
 
     def _exact(self, allocation: IPAllocation) -> tuple[AddressRange, ...]:
         """Return the ranges that an allocation holds, or was promised and may still get."""
-        held = ranges.all_held(allocation)
+        held = statusranges.list_held_ranges(allocation)
         promise = self._promised.get(allocation.metadata.uid)
         if held or promise is None:
             return held
         still_open = allocation.metadata.revision <= int(promise.resourceVersion)
-        return ranges.promised(promise) if still_open else ()
+        return statusranges.list_promised_ranges(promise) if still_open else ()
 
     def _waits(self, allocation: IPAllocation) -> bool:
         return bool(self._in_order([allocation]))
 
     def _in_order(self, allocations: Iterable[IPAllocation]) -> list[IPAllocation]:
-        return sorted((a for a in allocations if waits(a) and ranges.held(a) is None), key=place)
+        return sorted(
+            (a for a in allocations if waits(a) and statusranges.find_held_range(a) is None),
+            key=place,
+        )
 
     def _take_unseen(self, position: int) -> None:
         """Take what is promised to allocations that may exist though the cache lacks them."""
         for uid, promise in self._promised.items():
-            exact = ranges.promised(promise)
+            exact = statusranges.list_promised_ranges(promise)
             version = int(promise.resourceVersion)
             if uid not in self._known and position < version and exact:
                 self._placed[uid] = exact
@@ -270,7 +275,7 @@ def _promises(pool: NetworkPool) -> dict[str, Assignment]:
     return {
         promise.uid: promise
         for promise in pool.status.assignments
-        if promise.resourceVersion.isdecimal() and ranges.promised(promise)
+        if promise.resourceVersion.isdecimal() and statusranges.list_promised_ranges(promise)
     }
 
 
@@ -416,7 +421,7 @@ class PoolChoice:
         if known is not None and not known.stale:
             return known
         try:
-            geometry = ranges.layouts(pool.spec, self._max_addresses)
+            geometry = poolgeometry.parse_layouts(pool.spec, self._max_addresses)
         except InvalidPool:
             return None
         found = self._allocations.by_index(POOL_INDEX, str(key))

@@ -19,7 +19,7 @@ from controller.client import Client
 from controller.errors import AlreadyExists
 from controller.events import Recorder
 from controller.meta import Key, Version
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import FAILED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -27,7 +27,7 @@ from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.metrics import IpamMetrics
-from reconcilers.releaselog import release_fields
+from reconcilers.reporting.releaselog import release_fields
 from reconcilers.tenantcluster.allocations.membership import members
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
 from reconcilers.tenantcluster.allocations.refusals import Refusal
@@ -181,7 +181,7 @@ class Requester:
             ControllerError: a delete failed.
         """
         for one in members(self._allocations, tenant):
-            idle = ranges.held(one) is None and not one.spec.is_pinned
+            idle = statusranges.find_held_range(one) is None and not one.spec.is_pinned
             if idle and not one.metadata.terminating:
                 _log.info("request withdrawn", **release_fields(one, "the mode is not ipam"))
                 await self._client.delete(IP_ALLOCATION, Version.from_object(one))
@@ -248,7 +248,7 @@ class Requester:
 
     def is_stuck(self, request: IPAllocation) -> bool:
         """Return whether the pool of a request refused it, or does not serve any."""
-        if request.metadata.terminating or ranges.held(request) is not None:
+        if request.metadata.terminating or statusranges.find_held_range(request) is not None:
             return False
         return request.status.phase == FAILED or not self._choice.serves(request.pool_key)
 
@@ -292,7 +292,7 @@ class Requester:
             Conflict: it was asked for, and the cache does not show that yet.
             ControllerError: the create failed.
         """
-        held = ranges.held(deleted)
+        held = statusranges.find_held_range(deleted)
         if held is None:
             return
         body = self._planner.successor(tenant, deleted)

@@ -12,7 +12,7 @@ from typing import Any
 
 from allocator import Family
 from controller.cache import Cache
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool, capped
@@ -152,7 +152,9 @@ class RequestPlanner:
 
     def __init__(self, allocations: Cache[IPAllocation], choice: PoolChoice) -> None:
         self._allocations = allocations
-        self._without_range = Part(allocations, lambda one: ranges.held(one) is None)
+        self._without_range = Part(
+            allocations, lambda one: statusranges.find_held_range(one) is None
+        )
         self._choice = choice
 
     def wanted(
@@ -283,7 +285,7 @@ class RequestPlanner:
         It goes before all that wait for that pool by now, so that no other is handed the range in
         between; who comes later is younger.
         """
-        held, meta = ranges.all_held(deleted), deleted.metadata
+        held, meta = statusranges.list_held_ranges(deleted), deleted.metadata
         assert held, "only what holds a range is asked for again"
         rivals = (one for one in self._without_range if one.pool_key == deleted.pool_key)
         waiting = [one.requested_at for one in rivals]
@@ -314,7 +316,7 @@ class RequestPlanner:
         in the queue.
         """
         ours = failed.metadata.annotations.get(names.ANNOTATION_TENANT_UID) == tenant.metadata.uid
-        if not ours or failed.spec.is_pinned or ranges.held(failed) is not None:
+        if not ours or failed.spec.is_pinned or statusranges.find_held_range(failed) is not None:
             return False
         if self._choice.will_serve(failed):
             return False

@@ -14,7 +14,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.resources import IP_ALLOCATION
-from reconcilers.releaselog import release_fields
+from reconcilers.reporting.releaselog import release_fields
 from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
 from reconcilers.tenantcluster.elastic.decisions import Created, SizeChange, SizeFacts

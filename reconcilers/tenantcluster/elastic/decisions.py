@@ -29,7 +29,7 @@ from datetime import datetime
 from itertools import chain
 
 from allocator import AddressRange, AllocatorError
-from reconcilers import ranges
+from reconcilers.addressing import requestedranges, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import Service
@@ -91,12 +91,12 @@ class RangeFacts:
     @property
     def spans(self) -> tuple[AddressRange, ...]:
         """The ranges that it holds, one of each family; empty for a request."""
-        return ranges.all_held(self.allocation)
+        return statusranges.list_held_ranges(self.allocation)
 
     @property
     def has_range(self) -> bool:
         """Whether it holds a range; without one it is a request."""
-        return ranges.held(self.allocation) is not None
+        return statusranges.find_held_range(self.allocation) is not None
 
     @property
     def is_releasing(self) -> bool:
@@ -269,11 +269,11 @@ class SizeFacts:
 
 def size_of(allocation: IPAllocation, otherwise: int) -> int:
     """Return how many addresses of a family an allocation holds, or asks for, or `otherwise`."""
-    held = ranges.all_held(allocation)
+    held = statusranges.list_held_ranges(allocation)
     if held:
         return max(span.size for span in held)
     try:
-        pinned = ranges.pinned(allocation)
+        pinned = requestedranges.parse_first_pin(allocation)
     except AllocatorError:
         pinned = None
     return pinned.size if pinned is not None else allocation.spec.count or otherwise

@@ -19,7 +19,7 @@ from datetime import datetime
 from anyio.lowlevel import checkpoint
 
 from allocator import AddressRange, Family
-from reconcilers import ranges
+from reconcilers.addressing import addresstexts, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import LOAD_BALANCER, Service
@@ -218,13 +218,13 @@ async def read_demand(
 def families(members: Iterable[IPAllocation]) -> set[Family]:
     """Return of which families a tenant has addresses."""
     balancers = (one for one in members if one.spec.type == names.TYPE_LOADBALANCER)
-    return {held.family for one in balancers for held in ranges.all_held(one)}
+    return {held.family for one in balancers for held in statusranges.list_held_ranges(one)}
 
 
 def addresses(service: Service) -> Sequence[AddressRange]:
     """Return the addresses that a Service has, without what cannot be parsed."""
     shown = (one.ip for one in service.status.loadBalancer.ingress if one.ip)
-    found = (ranges.parsed(ip, ip) for ip in shown)
+    found = (addresstexts.parse_ends(ip, ip) for ip in shown)
     return [one for one in found if one is not None]
 
 

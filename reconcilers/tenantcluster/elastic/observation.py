@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from controller.clock import Clock
 from controller.conditions import find
-from reconcilers import ranges
+from reconcilers.addressing import familychoice, requestedranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.providerconfig import ELASTIC, ProviderConfig
@@ -176,7 +176,7 @@ class SizeObserver:
         self, tenant: TenantCluster, allocation: IPAllocation, memory: ElasticMemory
     ) -> RangeFacts:
         pool = self._caches.pools.get(allocation.pool_key)
-        asked = ranges.requested(allocation, pool) if pool is not None else 1
+        asked = requestedranges.count_requested(allocation, pool) if pool is not None else 1
         since = memory.in_pool_since.get(allocation.metadata.uid)
         return RangeFacts(
             allocation,
@@ -209,7 +209,7 @@ class SizeObserver:
         ):
             after_growth = have | self._requester.families_of_growth(tenant, provider)
             # While its family is not known yet, what is missing is room.
-            return await read_demand(services, serves, after_growth or ranges.WORDS)
+            return await read_demand(services, serves, after_growth or familychoice.FAMILY_NAMES)
         return demand
 
     def _balancer_members(self, tenant: TenantCluster) -> list[IPAllocation]:

@@ -18,7 +18,7 @@ from controller.cache import Cache
 from controller.client import Client
 from controller.errors import NotFound
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import addresstexts, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import TENANT_CLUSTER
@@ -158,9 +158,9 @@ def holders(offer: Offer, allocations: Iterable[IPAllocation]) -> set[Key]:
 
 
 def _spans(offer: Offer) -> list[AddressRange]:
-    found = (ranges.parsed_entry(text) for text in offer.entries[:_MOST_ENTRIES])
+    found = (addresstexts.parse_cidr_or_span(text) for text in offer.entries[:_MOST_ENTRIES])
     return [span for span in found if span is not None]
 
 
 def _held(one: IPAllocation) -> tuple[AddressRange, ...]:
-    return ranges.all_held(one) if one.spec.type == names.TYPE_LOADBALANCER else ()
+    return statusranges.list_held_ranges(one) if one.spec.type == names.TYPE_LOADBALANCER else ()

@@ -15,7 +15,7 @@ from controller.conditions import find
 from controller.errors import Conflict, MalformedAnswer, NotFound
 from controller.events import Recorder
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import addresstexts, poolgeometry, requestedranges, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import POOL_INDEX, TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import (
@@ -161,7 +161,7 @@ class TenantReleaseCheck(ReleaseCheck):
         Not while the pool, or an allocation that may hold some of it, cannot be read: then the
         pool hands out nothing.
         """
-        pool, held = self._pools.get(deleted.pool_key), ranges.all_held(deleted)
+        pool, held = self._pools.get(deleted.pool_key), statusranges.list_held_ranges(deleted)
         if pool is None or pool.metadata.terminating or not held:
             return False
         if deleted.pool_key in self._pools.unreadable:
@@ -169,15 +169,15 @@ class TenantReleaseCheck(ReleaseCheck):
         if unreadable_near(self._allocations.unreadable, deleted.pool_key):
             return False
         reserved = (
-            ranges.parsed_entry(reservation.cidr)
+            addresstexts.parse_cidr_or_span(reservation.cidr)
             for block in pool.spec.blocks
-            for reservation in ranges.reservations(block)
+            for reservation in poolgeometry.list_reservations(block)
         )
         others = (
             span
             for one in self._allocations.by_index(POOL_INDEX, str(deleted.pool_key))
             if one.metadata.uid != deleted.metadata.uid
-            for span in ranges.all_held(one)
+            for span in statusranges.list_held_ranges(one)
         )
         taken = (one for one in (*reserved, *others) if one is not None)
         return not any(one.overlaps(its) for one, its in product(taken, held))
@@ -275,7 +275,7 @@ class TenantReleaseCheck(ReleaseCheck):
         self, tenant: TenantCluster, allocation: IPAllocation, mark: int
     ) -> Released | InUse:
         """Read the tenant's pool and Services live."""
-        given = ranges.all_held(allocation)
+        given = statusranges.list_held_ranges(allocation)
         if not given:
             return Released("it holds no range")
         try:
@@ -399,7 +399,7 @@ def _succeeds(one: IPAllocation, deleted: IPAllocation) -> bool:
         meta.annotations.get(names.ANNOTATION_REPLACES) == deleted.metadata.uid
         and not meta.terminating
         and one.spec.is_pinned
-        and set(ranges.pins(one)) == set(ranges.all_held(deleted))
+        and set(requestedranges.parse_pins(one)) == set(statusranges.list_held_ranges(deleted))
         and ready is not None
         and ready.reason == "PinnedRangeConflict"
     )

@@ -11,14 +11,14 @@ from controller.cache import Cache
 from controller.client import Client
 from controller.errors import NotFound
 from controller.meta import Version
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.ipallocation.release import InUse, ReleaseCheck
 from reconcilers.metrics import IpamMetrics
-from reconcilers.releaselog import release_fields
+from reconcilers.reporting.releaselog import release_fields
 from reconcilers.tenantcluster.allocations.membership import members
 
 _log = structlog.get_logger(__name__)
@@ -50,7 +50,7 @@ class MarkedReleaser:
             ControllerError: the management cluster did not answer.
         """
         for allocation in self._marked(tenant):
-            if ranges.held(allocation) is None:
+            if statusranges.find_held_range(allocation) is None:
                 continue
             answer = await self._release_check.check(allocation, allocation.metadata.revision)
             if isinstance(answer, InUse) and answer.by_service:
@@ -84,7 +84,7 @@ class MarkedReleaser:
         Returns:
             Whether it needs no further pass; False while the tenant may hand out the range.
         """
-        if ranges.held(allocation) is None:
+        if statusranges.find_held_range(allocation) is None:
             await self._delete(allocation, "it holds no range")
             return True
         answer = await self._release_check.check(allocation, allocation.metadata.revision)

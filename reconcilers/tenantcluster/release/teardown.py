@@ -32,7 +32,7 @@ from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster, TenantClusterSpec
 from reconcilers.api.tenantmachines import Workers
 from reconcilers.networkpool.owners import LiveOwners, noted_uid
-from reconcilers.releaselog import release_fields
+from reconcilers.reporting.releaselog import release_fields
 from reconcilers.tenantcluster.allocations.membership import is_foreign, members
 from reconcilers.tenantcluster.allocations.unreadable_members import (
     unreadable_in_list,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from allocator import AddressRange
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import addresstexts, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -50,27 +50,33 @@ def holding(allocation: IPAllocation) -> Holding:
     """Return what an allocation has."""
     spec = allocation.spec
     for_services = spec.type == names.TYPE_LOADBALANCER
-    return Holding(spec.tenantClusterRef.key, ranges.held(allocation), for_services)
+    return Holding(
+        spec.tenantClusterRef.key, statusranges.find_held_range(allocation), for_services
+    )
 
 
 def promises(pool: NetworkPool) -> Promises:
     """Return what a pool has promised."""
     promised = tuple(
-        Promise(one.uid, span) for one in pool.status.assignments for span in ranges.promised(one)
+        Promise(one.uid, span)
+        for one in pool.status.assignments
+        for span in statusranges.list_promised_ranges(one)
     )
     return Promises(AddressRange.parse_cidr(pool.spec.cidr), promised)
 
 
 def shown(service: Service) -> Addresses:
     """Return the addresses that a Service shows."""
-    found = (ranges.parsed(one.ip, one.ip) for one in service.status.loadBalancer.ingress)
+    found = (
+        addresstexts.parse_ends(one.ip, one.ip) for one in service.status.loadBalancer.ingress
+    )
     return tuple(one for one in found if one is not None)
 
 
 def assignable(pool: IPAddressPool) -> Addresses:
     """Return the addresses that MetalLB may hand out of a pool; none of one without effect."""
     entries = pool.spec.addresses
-    found = (ranges.parsed_entry(text) for text in entries if text != NO_ADDRESS)
+    found = (addresstexts.parse_cidr_or_span(text) for text in entries if text != NO_ADDRESS)
     return tuple(one for one in found if one is not None)
 
 

@@ -14,7 +14,7 @@ import anyio
 from controller.errors import AlreadyExists, ControllerError
 from controller.meta import Key, Version
 from envtest.metallb import NAMESPACE
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ADDRESS_POOL, IP_ALLOCATION, SERVICE
@@ -113,7 +113,7 @@ class Users:
         name = self._choices.choice(sorted(shown))
         await self._tenant.stop_serving(name)
         for one in await self._allocations():
-            if any(span.contains(shown[name]) for span in ranges.all_held(one)):
+            if any(span.contains(shown[name]) for span in statusranges.list_held_ranges(one)):
                 await delete(self._here.client, IP_ALLOCATION, one.metadata.key)
         for _ in range(2):
             await self.serve()

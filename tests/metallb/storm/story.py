@@ -24,7 +24,7 @@ import structlog
 
 from controller.errors import ControllerError
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.api.resources import (
     IP_ALLOCATION,
     NETWORK_POOL,
@@ -170,7 +170,7 @@ async def _pool_state(here: Site) -> list[str]:
     page = await here.client.list(IP_ALLOCATION)
     wrong = []
     for key in BLOCKS:
-        mine = (ranges.held(one) for one in page.items if one.pool_key == key)
+        mine = (statusranges.find_held_range(one) for one in page.items if one.pool_key == key)
         held = sum(span.size for span in mine if span is not None)
         status = (await here.client.get(NETWORK_POOL, key)).status
         counted = (status.allocatedIPs, status.availableIPs, status.totalIPs)

@@ -17,7 +17,7 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.errors import NotFound
 from controller.meta import Version
-from reconcilers import ranges
+from reconcilers.addressing import addresstexts
 from reconcilers.api import names
 from reconcilers.api.resources import Service
 from reconcilers.clusteridentity import is_of_another
@@ -283,7 +283,7 @@ def _is_acknowledged(offer: AddressOffer) -> bool:
 
 
 def _has_any(offer: AddressOffer, spans: Sequence[AddressRange]) -> bool:
-    entries = [ranges.parsed_entry(entry) for entry in offer.spec.entries]
+    entries = [addresstexts.parse_cidr_or_span(entry) for entry in offer.spec.entries]
     return any(entry is None or any(map(entry.overlaps, spans)) for entry in entries)
 
 

@@ -12,7 +12,7 @@ import msgspec
 from allocator import AddressRange
 from controller.meta import Key, ObjectMeta
 from controller.resource import Resource
-from reconcilers import ranges
+from reconcilers.addressing import addresstexts
 from reconcilers.api.resources import LOAD_BALANCER, Service
 from tests.reconcilers.server import Happening, Json, Server
 
@@ -111,7 +111,7 @@ class OfferBalancer:
                 self.tenant.edit("services", name, status, namespace="default")
 
     def _has(self, ip: str) -> bool:
-        address = ranges.parsed(ip, ip)
+        address = addresstexts.parse_ends(ip, ip)
         return address is not None and any(span.contains(address) for span in self._spans)
 
     def _choose(self, service: Service, taken: set[str]) -> list[str]:
@@ -154,5 +154,5 @@ def offered_entries(tenant: Server) -> list[str]:
 
 
 def _spans(entries: Iterable[str]) -> Iterable[AddressRange]:
-    parsed = (ranges.parsed_entry(entry) for entry in entries)
+    parsed = (addresstexts.parse_cidr_or_span(entry) for entry in entries)
     return (span for span in parsed if span is not None)

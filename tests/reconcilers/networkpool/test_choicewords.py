@@ -6,7 +6,7 @@ import pytest
 
 from controller.errors import ServerFailure
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import poolgeometry
 from reconcilers.networkpool import protocol
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.pending_promises import granted_status
@@ -21,7 +21,7 @@ REQUIRE = {"ipFamilyPolicy": "RequireDualStack"}
 
 def _message(pool: Any, *allocations: Any) -> str:
     """Return the message of the one allocation that waits."""
-    geometry = ranges.layouts(pool.spec, 1 << 20)
+    geometry = poolgeometry.parse_layouts(pool.spec, 1 << 20)
     [grant] = protocol.decide(pool, make.view(*allocations), geometry, 256).choice.grants
     written = granted_status(
         grant.allocation, pool, grant.ranges, make.EPOCH, grant.promise.choice
@@ -114,7 +114,7 @@ def test_a_promise_that_was_stored_without_words_is_kept_without_them() -> None:
 
 
 def test_the_words_are_stored_with_the_promise_and_read_again() -> None:
-    geometry = ranges.layouts(make.pool().spec, 1 << 20)
+    geometry = poolgeometry.parse_layouts(make.pool().spec, 1 << 20)
     view = make.view(make.allocation("a", size=8))
     decision = protocol.decide(make.pool(), view, geometry, 256)
     [grant] = decision.choice.grants

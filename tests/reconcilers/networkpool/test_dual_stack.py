@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconcilers import ranges
+from reconcilers.addressing import poolgeometry, statusranges
 from reconcilers.networkpool import protocol, status
 from reconcilers.networkpool.pending_promises import granted_status
 from reconcilers.networkpool.statusjournal import settle_pool
@@ -22,7 +22,7 @@ COUNTS = ("totalIPs", "allocatedIPs", "availableIPs", "largestFreeBlock", "utili
 
 
 def decide(pool: Any, *allocations: Any) -> protocol.Decision:
-    geometry = ranges.layouts(pool.spec, 1 << 20)
+    geometry = poolgeometry.parse_layouts(pool.spec, 1 << 20)
     return protocol.decide(pool, make.view(*allocations), geometry, 256)
 
 
@@ -56,7 +56,9 @@ def test_an_old_promise_is_read_as_it_was_and_written_as_it_is() -> None:
     old = make.listed(promise)
     assert list(old) == OLD_PROMISE
     pool = make.pool(secondary=SECOND, status={"assignments": [old]})
-    assert [one.text for one in ranges.promised(pool.status.assignments[0])] == ["10.40.0.0/29"]
+    assert [one.text for one in statusranges.list_promised_ranges(pool.status.assignments[0])] == [
+        "10.40.0.0/29"
+    ]
     assert served(pool, allocation)["assignments"] == [old]
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconcilers import ranges
+from reconcilers.addressing import poolgeometry
 from reconcilers.networkpool import problems, protocol
 from reconcilers.networkpool.offers import offers_of
 from tests.reconcilers import make
@@ -18,7 +18,7 @@ LIMIT = 1 << 20
 
 def _findings(pool: Any, *allocations: Any, others: Any = ()) -> dict[str, Any]:
     shown = make.view(*allocations)
-    decision = protocol.decide(pool, shown, ranges.layouts(pool.spec, LIMIT), 256)
+    decision = protocol.decide(pool, shown, poolgeometry.parse_layouts(pool.spec, LIMIT), 256)
     overlapping = make.spaces(*others).finding(offers_of(pool, LIMIT))
     return {one.type: one for one in problems.findings(pool, shown, decision, overlapping)}
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconcilers import ranges
+from reconcilers.addressing import poolgeometry, statusranges
 from reconcilers.api.networkpool import Assignment
 from reconcilers.networkpool import protocol
 from reconcilers.networkpool.facts import KIND
@@ -30,7 +30,7 @@ def _pool(*promises: Assignment, **extra: Any) -> Any:
 
 
 def _decide(pool: Any, *allocations: Any, position: int = 10**9, batch: int = 256) -> Any:
-    geometry = ranges.layouts(pool.spec, 1 << 20)
+    geometry = poolgeometry.parse_layouts(pool.spec, 1 << 20)
     return protocol.decide(pool, make.view(*allocations, position=position), geometry, batch)
 
 
@@ -213,6 +213,8 @@ def test_grants_overlap_neither_each_other_nor_what_is_held(
     lengths = [make.prefix_length(bits, family) for bits in blocks]
     asking += [make.allocation(f"b{n}", prefix=length) for n, length in enumerate(lengths)]
     decision = _decide(make.pool(cidr=make.cidr(8, family)), *holders, *asking)
-    spans = [ranges.held(h) for h in holders] + [g.ranges[0] for g in decision.choice.grants]
+    spans = [statusranges.find_held_range(h) for h in holders] + [
+        g.ranges[0] for g in decision.choice.grants
+    ]
     addresses = [address for span in spans if span for address in span.addresses()]
     assert len(addresses) == len(set(addresses))

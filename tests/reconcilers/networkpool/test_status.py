@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconcilers import ranges
+from reconcilers.addressing import poolgeometry
 from reconcilers.addressmap import extents
 from reconcilers.cli.output import bar
 from reconcilers.networkpool import protocol, status
@@ -15,7 +15,7 @@ from tests.reconcilers import make
 
 def _status(pool: Any, *allocations: Any) -> dict[str, Any]:
     shown = make.view(*allocations)
-    decision = protocol.decide(pool, shown, ranges.layouts(pool.spec, 1 << 20), 256)
+    decision = protocol.decide(pool, shown, poolgeometry.parse_layouts(pool.spec, 1 << 20), 256)
     return status.served(pool, shown, decision, make.EPOCH)
 
 
@@ -184,7 +184,9 @@ def test_a_transition_time_moves_with_its_status_and_never_otherwise() -> None:
     later = status.served(
         reported,
         make.view(),
-        protocol.decide(reported, make.view(), ranges.layouts(reported.spec, 1 << 20), 256),
+        protocol.decide(
+            reported, make.view(), poolgeometry.parse_layouts(reported.spec, 1 << 20), 256
+        ),
         make.EPOCH.replace(year=2027),
     )
     assert _conditions(later)["Ready"]["message"] != _conditions(first)["Ready"]["message"]
@@ -195,7 +197,9 @@ def test_a_transition_time_moves_with_its_status_and_never_otherwise() -> None:
 
 def test_counters_never_exceed_what_the_schema_takes() -> None:
     pool = make.pool(cidr="0.0.0.0/0")
-    decision = protocol.decide(pool, make.view(), ranges.layouts(pool.spec, 1 << 33), 256)
+    decision = protocol.decide(
+        pool, make.view(), poolgeometry.parse_layouts(pool.spec, 1 << 33), 256
+    )
     found = status.served(pool, make.view(), decision, make.EPOCH)
     assert found["totalIPs"] == found["largestFreeBlock"] == 2**31 - 1
 

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from allocator import AddressRange, AllocatorError, Space
-from reconcilers import ranges
+from reconcilers.addressing import poolgeometry, rangetaking
 from reconcilers.api.ipallocation import IPAllocation, IPAllocationSpec
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool import protocol
@@ -53,7 +53,9 @@ def choose_by_trying_all(
         if len(grants) == room:
             return Choice(tuple(grants), tuple(refusals), more=True)
         try:
-            grants.append(Grant.from_choice(one, ranges.take(pool, one, spaces), spaces))
+            grants.append(
+                Grant.from_choice(one, rangetaking.take_ranges(pool, one, spaces), spaces)
+            )
         except AllocatorError as refused:
             refusals.append(protocol._refusal(one, refused))
     return Choice(tuple(grants), tuple(refusals), more=False)
@@ -135,7 +137,7 @@ class PoolPasses:
             for name, one in self.shown.items()
             if name in promised
         ]
-        geometry = ranges.layouts(self.pool.spec, 1 << 20)
+        geometry = poolgeometry.parse_layouts(self.pool.spec, 1 << 20)
 
         def by_trying_all(room: int) -> Choice:
             with protocol.taken(view, promises, geometry) as spaces:
@@ -274,13 +276,13 @@ async def test_a_release_in_a_full_pool_costs_the_same_however_many_wait(
     asks: Sequence[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(KeptHoldings, "_checked", lambda _self, _pool, kept: kept)
-    calls, tried, take = {}, [], ranges.take
+    calls, tried, take = {}, [], rangetaking.take_ranges
 
     def noting(pool: Any, allocation: IPAllocation, spaces: Any) -> Any:
         tried.append(allocation.metadata.name)
         return take(pool, allocation, spaces)
 
-    monkeypatch.setattr(ranges, "take", noting)
+    monkeypatch.setattr(rangetaking, "take_ranges", noting)
     for waiting in (len(asks) * FEW, MANY):
         replica = _full(waiting, asks)
         for _ in range(3):

@@ -5,7 +5,7 @@ from itertools import combinations, product
 from typing import Any
 
 from allocator import AddressRange, Family
-from reconcilers import ranges
+from reconcilers.addressing import addresstexts, familychoice
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, REQUIRE_DUAL_STACK, SINGLE_STACK
 from tests.reconcilers.simulation.model import ALLOCATIONS, POOLS, Json, ModelServer
@@ -111,7 +111,7 @@ def held(obj: Json) -> tuple[AddressRange, ...]:
     status: dict[str, Any] = obj.get("status") or {}
     shown = [status, *(status.get("families") or [])]
     found = (
-        ranges.parsed(one["startAddress"], one["endAddress"])
+        addresstexts.parse_ends(one["startAddress"], one["endAddress"])
         for one in shown
         if one.get("startAddress")
     )
@@ -146,8 +146,8 @@ def _fits(model: ModelServer, obj: Json, pool: Json) -> bool:
     spans: dict[Family, tuple[int, int]] = {4: SPANS[pool["metadata"]["name"]]}
     if "secondary" in pool["spec"]:
         spans[6] = SECOND_SPAN
-    asked = [ranges.FAMILIES[word] for word in obj["spec"].get("ipFamilies", ())]
-    wanted = list(ranges.FAMILIES.values())
+    asked = [familychoice.FAMILIES_BY_NAME[word] for word in obj["spec"].get("ipFamilies", ())]
+    wanted = list(familychoice.FAMILIES_BY_NAME.values())
     if policy(obj) != REQUIRE_DUAL_STACK:
         wanted = (asked or wanted)[:1]
     if not spans.keys() >= {*asked, *wanted}:

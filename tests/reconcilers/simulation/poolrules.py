@@ -16,7 +16,7 @@ from controller.client import Client
 from controller.errors import Conflict
 from controller.meta import Object, Version
 from controller.outcome import Outcome
-from reconcilers import ranges
+from reconcilers.addressing import familychoice, poolgeometry, statusranges
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolStatus
 from reconcilers.networkpool import (
@@ -99,12 +99,12 @@ def position_of_own_answers(mp: Patch) -> None:
 
 def held_in_phase_allocated_only(mp: Patch) -> None:
     """A range counts only while the phase is Allocated."""
-    held = ranges.held
+    held = statusranges.find_held_range
 
     def lax(allocation: IPAllocation) -> AddressRange | None:
         return held(allocation) if allocation.status.phase == ALLOCATED else None
 
-    mp.setattr(ranges, "held", lax)
+    mp.setattr(statusranges, "find_held_range", lax)
 
 
 def promises_not_taken(mp: Patch) -> None:
@@ -127,8 +127,8 @@ def second_promised_not_taken(mp: Patch) -> None:
 
 def second_held_not_taken(mp: Patch) -> None:
     """Of what an allocation holds, the range of the first family alone is taken."""
-    all_held = ranges.all_held
-    mp.setattr(ranges, "all_held", lambda allocation: all_held(allocation)[:1])
+    all_held = statusranges.list_held_ranges
+    mp.setattr(statusranges, "list_held_ranges", lambda allocation: all_held(allocation)[:1])
 
 
 # 3. Choose.
@@ -136,15 +136,22 @@ def second_held_not_taken(mp: Patch) -> None:
 
 def one_of_two_suffices(mp: Patch) -> None:
     """Who requires both families gets the first alone where the second is full."""
-    wanted = ranges.wanted
-    mp.setattr(ranges, "wanted", lambda *asked: replace(wanted(*asked), second_required=False))
+    wanted = familychoice.choose_families
+    mp.setattr(
+        familychoice,
+        "choose_families",
+        lambda *asked: replace(wanted(*asked), second_required=False),
+    )
 
 
 def without_finalizer(mp: Patch) -> None:
     """Every allocation is served, with or without a finalizer."""
 
     def asks(allocation: IPAllocation) -> bool:
-        return not allocation.metadata.terminating and ranges.held(allocation) is None
+        return (
+            not allocation.metadata.terminating
+            and statusranges.find_held_range(allocation) is None
+        )
 
     mp.setattr(facts, "waits", asks)
 
@@ -153,7 +160,10 @@ def while_terminating(mp: Patch) -> None:
     """Every allocation is served, deleted or not."""
 
     def asks(allocation: IPAllocation) -> bool:
-        return bool(allocation.metadata.finalizers) and ranges.held(allocation) is None
+        return (
+            bool(allocation.metadata.finalizers)
+            and statusranges.find_held_range(allocation) is None
+        )
 
     mp.setattr(facts, "waits", asks)
     mp.setattr(reconciler, "at_version", _at_version_though_terminating)
@@ -264,7 +274,11 @@ def unbound_promises(mp: Patch) -> None:
 
     def current(promise: Promise, view: View) -> list[Promised]:
         found = view.current(promise.key, promise.uid)
-        if found is None or found.metadata.terminating or ranges.held(found) is not None:
+        if (
+            found is None
+            or found.metadata.terminating
+            or statusranges.find_held_range(found) is not None
+        ):
             return []
         return [Promised(promise, found)]
 
@@ -311,7 +325,7 @@ def kept_until_fulfilled(mp: Patch) -> None:
     _settling(
         mp,
         lambda journal, view: _settled(
-            journal, view, lambda seen, _: ranges.held(seen) is not None
+            journal, view, lambda seen, _: statusranges.find_held_range(seen) is not None
         ),
     )
 
@@ -382,7 +396,7 @@ def terminating_serves(mp: Patch) -> None:
     """A pool that is being deleted goes on handing out."""
 
     async def serve(self: NetworkPoolReconciler, pool: NetworkPool) -> Outcome:
-        geometry = ranges.layouts(pool.spec, self._settings.max_addresses)
+        geometry = poolgeometry.parse_layouts(pool.spec, self._settings.max_addresses)
         pool, view = await self._with_memory(pool)
         return await self._serve(pool, view, geometry)
 

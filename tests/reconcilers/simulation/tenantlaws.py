@@ -9,7 +9,7 @@ from typing import Any
 from allocator import AddressRange
 from controller.errors import ControllerError
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import addresstexts
 from reconcilers.api import names
 from reconcilers.loadbalancers.metallb.projection import NO_ADDRESS
 from tests.reconcilers.balancer import pool_entries
@@ -108,7 +108,7 @@ def holding(allocation: Json) -> tuple[AddressRange, ...]:
     """Return the ranges in an allocation's status."""
     status = allocation.get("status") or {}
     found = (
-        ranges.parsed(one.get("startAddress") or "", one.get("endAddress") or "")
+        addresstexts.parse_ends(one.get("startAddress") or "", one.get("endAddress") or "")
         for one in (status, *status.get("families", ()))
     )
     return tuple(dict.fromkeys(one for one in found if one is not None))
@@ -144,13 +144,13 @@ def entries(tenant: Server) -> list[AddressRange]:
     """Return the ranges that a tenant's load balancer may hand out."""
     texts = [text for text in pool_entries(tenant) if text != NO_ADDRESS]
     texts += offered_entries(tenant)
-    return [span for text in texts if (span := ranges.parsed_entry(text)) is not None]
+    return [span for text in texts if (span := addresstexts.parse_cidr_or_span(text)) is not None]
 
 
 def shown(tenant: Server) -> list[AddressRange]:
     """Return the addresses that a tenant's Services show."""
     found = [one.get("ip") or "" for each in tenant.all("services") for one in _ingress(each)]
-    return [span for ip in found if (span := ranges.parsed(ip, ip)) is not None]
+    return [span for ip in found if (span := addresstexts.parse_ends(ip, ip)) is not None]
 
 
 def _ingress(service: Json) -> list[Json]:

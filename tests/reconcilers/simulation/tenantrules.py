@@ -8,7 +8,7 @@ import pytest
 
 from controller.client import Client
 from controller.errors import ControllerError
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.resources import IP_ADDRESS_POOL, IPAddressPool
@@ -50,7 +50,7 @@ def marks_projected(mp: Patch) -> None:
 
     def projection(members: Sequence[IPAllocation], position: int) -> Projection:
         unmarked = [a for a in members if a.spec.type == names.TYPE_LOADBALANCER]
-        held = [ranges.held(a) for a in unmarked if a.status.phase == ALLOCATED]
+        held = [statusranges.find_held_range(a) for a in unmarked if a.status.phase == ALLOCATED]
         entries = [f"{one.start_text}-{one.end_text}" for one in held if one is not None]
         return Projection(tuple(entries), position)
 

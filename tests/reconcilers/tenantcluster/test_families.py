@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from allocator import AddressRange
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.ipallocation.release import InUse, Released
 from reconcilers.tenantcluster.elastic.decisions import Disuse, measure_disuse, measure_supply
 from reconcilers.tenantcluster.elastic.demand import Demand
@@ -181,7 +181,7 @@ def test_both_ranges_are_projected_and_left_out_together() -> None:
 
 
 def test_a_tenant_is_exhausted_when_one_of_its_families_is() -> None:
-    held = ranges.all_held(_both())
+    held = statusranges.list_held_ranges(_both())
     assert _used().exhausts([])
     assert not _used("10.40.0.0", "fd00::").exhausts(held)
     assert _used("fd00::", "fd00::1").exhausts(held)

@@ -7,7 +7,7 @@ import pytest
 from allocator import AddressRange
 from controller.cache import Cache
 from controller.outcome import Blocked
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import POOL_INDEX, TENANT_INDEX, IPAllocation
 from tests.reconcilers import make
@@ -134,7 +134,7 @@ async def test_to_ask_for_a_range_again_reads_none_that_hold_one(
     await lab.rounds()
     lab.gate.real = lab.tenant_gate
     lab.server.delete("ipallocations", NODES)
-    read, held = [], ranges.held
+    read, held = [], statusranges.find_held_range
 
     def noting(allocation: IPAllocation) -> AddressRange | None:
         read.append(allocation.metadata.name)
@@ -144,7 +144,7 @@ async def test_to_ask_for_a_range_again_reads_none_that_hold_one(
         held_by_others = ("10.99.0.0", "10.99.0.7")
         other = make.allocation(f"other-{number}", tenant="team/other", held=held_by_others)
         lab.server.add("ipallocations", other)
-    monkeypatch.setattr(ranges, "held", noting)
+    monkeypatch.setattr(statusranges, "find_held_range", noting)
     await lab.cluster()
     assert len(_of_nodes_of_ours(lab)) == 2, "it was asked for"
     assert not [name for name in read if name.startswith("other-")]

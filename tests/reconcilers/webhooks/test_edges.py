@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator import AddressRange, Layout, PoolExhausted, Space, name_edge_addresses
-from reconcilers import ranges
+from reconcilers.addressing import poolgeometry
 from reconcilers.networkpool.offers import offers_of
 from reconcilers.webhooks import networkpool
 from reconcilers.webhooks.verdict import Verdict
@@ -43,13 +43,13 @@ def test_the_first_address_of_a_block_of_ipv6_is_left_out_and_the_last_is_not() 
 @pytest.mark.parametrize("cidr", ["10.0.0.0/31", "10.0.0.0/32", "fd00::/127", "fd00::/128"])
 def test_a_cidr_of_one_or_two_addresses_loses_none_and_is_not_warned_of(cidr: str) -> None:
     pool = make.pool(cidr=cidr, edges=True)
-    [layout] = ranges.layouts(pool.spec, LIMIT)
+    [layout] = poolgeometry.parse_layouts(pool.spec, LIMIT)
     assert layout.total == layout.cidr.size
     assert created(cidr).warnings == ()
 
 
 def test_a_request_for_every_address_between_is_served_and_no_further_one() -> None:
-    [layout] = ranges.layouts(make.pool(cidr="10.0.0.0/29", edges=True).spec, LIMIT)
+    [layout] = poolgeometry.parse_layouts(make.pool(cidr="10.0.0.0/29", edges=True).spec, LIMIT)
     space = Space(layout, [])
     assert space.capacity().total == 6
     assert space.allocate(6).text == "10.0.0.1-10.0.0.6"
@@ -106,7 +106,7 @@ def test_excluding_addresses_that_nobody_holds_is_allowed() -> None:
 
 
 def test_a_pool_that_grows_may_hand_out_the_broadcast_address_of_its_old_cidr() -> None:
-    [layout] = ranges.layouts(make.pool(cidr="10.0.0.0/23", edges=True).spec, LIMIT)
+    [layout] = poolgeometry.parse_layouts(make.pool(cidr="10.0.0.0/23", edges=True).spec, LIMIT)
     assert [part.text for part in layout.blocks] == ["10.0.0.1-10.0.1.254"]
 
 
@@ -130,7 +130,9 @@ def test_excluded_addresses_are_never_handed_out_and_the_figures_add_up(
         ]
     }
     excluding, plain = (
-        ranges.layout(make.pool(cidr=whole.text, tenant=tenant, edges=edges).spec, LIMIT)
+        poolgeometry.parse_layout(
+            make.pool(cidr=whole.text, tenant=tenant, edges=edges).spec, LIMIT
+        )
         for edges in (True, False)
     )
     edges = name_edge_addresses(whole).values()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator import Family, InvalidPool
-from reconcilers import ranges
+from reconcilers.addressing import poolgeometry
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.webhooks import networkpool
@@ -87,7 +87,7 @@ def family_of(pool: NetworkPool) -> Family:
 def oracle(spec: NetworkPoolSpec) -> set[int] | None:
     """Return what a spec hands out, address by address; None if it contradicts itself."""
     try:
-        ranges.layout(spec, LIMIT)
+        poolgeometry.parse_layout(spec, LIMIT)
     except InvalidPool:
         return None
     network = ip_network(spec.cidr, strict=False)

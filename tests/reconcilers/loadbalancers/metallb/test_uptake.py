@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from controller.meta import TracedMeta
-from reconcilers import ranges
+from reconcilers.addressing import addresstexts
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import AddressPoolSpec, AddressPoolStatus, IPAddressPool
@@ -68,7 +68,7 @@ MOST = 2**63 - 1
 def test_a_pool_of_any_size_is_counted_as_metallb_does(
     entries: list[str], newer: int, older: int
 ) -> None:
-    spans = [one for entry in entries if (one := ranges.parsed_entry(entry))]
+    spans = [one for entry in entries if (one := addresstexts.parse_cidr_or_span(entry))]
     assert metallb_counts(spans) == (newer, older)
 
 

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from controller.cache import Cache
 from controller.codec import Deleted, Modified
-from reconcilers import ranges
+from reconcilers.addressing import rangetaking
+from reconcilers.addressing.poolgeometry import parse_layouts
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, pool_index
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.api.tenantcluster import Networking
 from reconcilers.networkpool.protocol import decide
 from reconcilers.networkpool.view import View
-from reconcilers.ranges import layouts
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
 from tests.reconcilers import make
 
@@ -53,7 +53,7 @@ class PoolCaches:
         pool = next(iter(self.pools))
         found = self.allocations.by_index(POOL_INDEX, str(pool.metadata.key))
         view = View.from_allocations(self.allocations.position, found, self.allocations.get)
-        for grant in decide(pool, view, layouts(pool.spec, LIMIT), 8).choice.grants:
+        for grant in decide(pool, view, parse_layouts(pool.spec, LIMIT), 8).choice.grants:
             name = grant.allocation.metadata.name
             self.put(
                 make.allocation(name, held=(grant.ranges[0].start_text, grant.ranges[0].end_text))
@@ -151,13 +151,13 @@ def test_a_release_tries_one_of_those_that_ask_for_the_same(
     caches.put(make.allocation("all", held=("10.40.0.2", "10.40.0.63")))
     for number in range(30):
         caches.put(make.allocation(f"n{number}", size=3 + number % 2, age=float(number)))
-    tried, take = [], ranges.take
+    tried, take = [], rangetaking.take_ranges
 
     def noting(pool: NetworkPool, allocation: IPAllocation, spaces: Any) -> Any:
         tried.append(allocation.metadata.name)
         return take(pool, allocation, spaces)
 
-    monkeypatch.setattr(ranges, "take", noting)
+    monkeypatch.setattr(rangetaking, "take_ranges", noting)
     caches.delete("one")
     assert sorted(tried) == ["n28", "n29"], "the oldest of each size"
     assert caches.largest(caches.choice) == 2

@@ -7,7 +7,7 @@ import pytest
 
 from allocator import AddressRange
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.resources import IPAddressPool
 from reconcilers.loadbalancers.metallb.projection import offer_of
@@ -40,7 +40,8 @@ def test_the_holders_of_an_address_of_any_entry_are_found_and_no_other(seed: int
     assert holders(offer_of(pool), allocations) == {
         one.spec.tenantClusterRef.key
         for one in allocations
-        if (held := ranges.held(one)) is not None and any(map(held.overlaps, spans))
+        if (held := statusranges.find_held_range(one)) is not None
+        and any(map(held.overlaps, spans))
     }
 
 

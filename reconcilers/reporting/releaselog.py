@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from reconcilers import ranges
+from reconcilers.addressing.statusranges import list_held_ranges
 from reconcilers.api.ipallocation import IPAllocation
 
 
@@ -31,7 +31,7 @@ def release_fields(allocation: IPAllocation, reason: str) -> dict[str, str]:
         reason: why it is given back.
     """
     key = allocation.metadata.key
-    held = (span.text for span in ranges.all_held(allocation))
+    held = (span.text for span in list_held_ranges(allocation))
     return {
         "allocation": str(key),
         "tenant": str(allocation.spec.tenantClusterRef.key),

@@ -1,0 +1,42 @@
+"""Texts of specs and statuses as ranges: ends, CIDRs, and warnings about host bits."""
+
+from functools import lru_cache
+
+from allocator import AddressRange, AllocatorError
+
+
+@lru_cache(maxsize=131_072)
+def parse_ends(start: str, end: str) -> AddressRange | None:
+    """Return the range from `start` to `end`, or None if that is no range."""
+    try:
+        return AddressRange.parse(start, end)
+    except AllocatorError:
+        return None
+
+
+@lru_cache(maxsize=1_024)
+def parse_cidr_or_span(text: str) -> AddressRange | None:
+    """Return the range of a CIDR or `start-end`, or None if the text is neither."""
+    start, dash, end = text.partition("-")
+    if dash:
+        return parse_ends(start.strip(), end.strip())
+    try:
+        return AddressRange.parse_cidr(text)
+    except AllocatorError:
+        return None
+
+
+def describe_host_bits(text: str, meant: AddressRange | None = None) -> str:
+    """Return a warning about a CIDR that has host bits set; empty if it has none.
+
+    Args:
+        text: what a spec has; a text that is no CIDR has no host bits.
+        meant: what it is taken for, where that is not the CIDR in the text's own family.
+    """
+    address, slash, _ = text.partition("/")
+    taken = meant or (parse_cidr_or_span(text) if slash and "-" not in text else None)
+    start = parse_ends(address, address)
+    first = start.in_family(taken.family) if start is not None and taken is not None else None
+    if taken is None or (first is not None and first.first == taken.first):
+        return ""
+    return f"{text!r} has host bits set; it is taken for {taken.text}"

@@ -1,0 +1,135 @@
+"""The choice of the families that a request gets addresses of.
+
+It is as with a Service's ipFamilyPolicy:
+
+    SingleStack       one family: the one that ipFamilies names, else the pool's first
+    PreferDualStack   both if the pool has both and the second has room, else one
+    RequireDualStack  both or nothing
+
+A family that is named is never left out: a pool that lacks it refuses. The first family is served
+or nothing is.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from allocator import Family, InvalidRequest, RequestRefused
+from reconcilers.addressing import requestedranges
+from reconcilers.api.ipallocation import (
+    PREFER_DUAL_STACK,
+    REQUIRE_DUAL_STACK,
+    SINGLE_STACK,
+    IPAllocation,
+    IPAllocationSpec,
+)
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.tenantcluster import Networking
+
+FAMILIES_BY_NAME: Mapping[str, Family] = {"IPv4": 4, "IPv6": 6}
+FAMILY_NAMES: Mapping[Family, str] = {4: "IPv4", 6: "IPv6"}
+
+
+_POLICIES = {SINGLE_STACK, PREFER_DUAL_STACK, REQUIRE_DUAL_STACK}
+
+
+class PoolNotDualStack(RequestRefused):
+    """Both families are required of a pool that has one.
+
+    Args:
+        pool: the pool's name.
+    """
+
+    def __init__(self, pool: str) -> None:
+        super().__init__(f"NetworkPool {pool} is not configured for dual-stack allocations")
+
+
+class FamilyNotConfigured(RequestRefused):
+    """A family is named that the pool does not have.
+
+    Args:
+        at: the field that names it.
+        family: the family.
+        pool: the pool's name.
+    """
+
+    def __init__(self, at: str, family: Family, pool: str) -> None:
+        what = (
+            f'{at}: Invalid value: "{FAMILY_NAMES[family]}": not configured on NetworkPool {pool}'
+        )
+        super().__init__(what)
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyChoice:
+    """What an allocation gets of a pool.
+
+    Args:
+        families: in order.
+        second_required: whether it gets nothing rather than the first family alone.
+    """
+
+    families: tuple[Family, ...]
+    second_required: bool = False
+
+
+def choose_families(
+    allocation: IPAllocation, pool: NetworkPool, available: Sequence[Family]
+) -> FamilyChoice:
+    """Return the families that an allocation gets addresses of.
+
+    Args:
+        allocation: the request.
+        pool: the pool.
+        available: the pool's families, in its order.
+
+    Raises:
+        AllocatorError: the pool does not have them, or the request contradicts itself.
+    """
+    spec = allocation.spec
+    field = "spec.pinnedRange" if spec.pinnedRange is not None else "spec.pinnedRanges"
+    pinned_to = [(field, one.family) for one in requestedranges.parse_pins(allocation)]
+    return _choose(spec.ipFamilyPolicy, [*_list_named_families(spec), *pinned_to], pool, available)
+
+
+def choose_cluster_families(
+    networking: Networking, pool: NetworkPool, available: Sequence[Family]
+) -> FamilyChoice:
+    """Return the families for the allocations of a cluster, as `choose_families` does."""
+    return _choose(networking.ipFamilyPolicy, _list_named_families(networking), pool, available)
+
+
+def _choose(
+    policy: str | None,
+    named: Sequence[tuple[str, Family]],
+    pool: NetworkPool,
+    available: Sequence[Family],
+) -> FamilyChoice:
+    """Return the families to take, in order; raise AllocatorError if the pool lacks one."""
+    policy, name = policy or SINGLE_STACK, pool.metadata.name
+    if policy not in _POLICIES:
+        raise InvalidRequest(f"ipFamilyPolicy {policy!r} is none")
+    if policy == REQUIRE_DUAL_STACK and len(available) < 2:
+        raise PoolNotDualStack(name)
+    for at, family in named:
+        if family not in available:
+            raise FamilyNotConfigured(at, family, name)
+    asked = tuple(dict.fromkeys(family for _, family in named))
+    if policy == SINGLE_STACK and len(asked) > 1:
+        raise InvalidRequest(
+            "spec.ipFamilyPolicy: Invalid value: \"SingleStack\": must be 'RequireDualStack' or"
+            " 'PreferDualStack' when multiple IP families are specified"
+        )
+    order = tuple(dict.fromkeys((*asked, *available)))
+    if policy == SINGLE_STACK:
+        return FamilyChoice(order[:1])
+    return FamilyChoice(order, second_required=policy == REQUIRE_DUAL_STACK)
+
+
+def _list_named_families(spec: IPAllocationSpec | Networking) -> list[tuple[str, Family]]:
+    """Return the families in ipFamilies, with the fields that name them."""
+    found: list[tuple[str, Family]] = []
+    for number, word in enumerate(spec.ipFamilies):
+        if word not in FAMILIES_BY_NAME:
+            raise InvalidRequest(f"spec.ipFamilies[{number}]: {word!r} is no family")
+        found.append((f"spec.ipFamilies[{number}]", FAMILIES_BY_NAME[word]))
+    return found

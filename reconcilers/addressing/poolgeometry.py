@@ -1,0 +1,89 @@
+"""The geometry of a pool: its blocks as layouts, and what they never hand out."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from allocator import AddressRange, InvalidPool, Layout, PoolTooLarge, name_edge_addresses
+from reconcilers.addressing import addresstexts
+from reconcilers.api.networkpool import NetworkPoolSpec
+
+EXCLUDE_EDGES = "excludeNetworkAndBroadcast"
+"""The field of a pool's spec that keeps the addresses of `name_edge_addresses` from being used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A part of a pool's block that is never handed out.
+
+    Args:
+        cidr: the part.
+        text: the part as messages show it: as the spec writes it, or the address alone.
+        field: the field of the block that reserves it: `("reserved", 0)`.
+        note: why, for people.
+    """
+
+    cidr: str
+    text: str
+    field: tuple[str | int, ...]
+    note: str
+
+
+def parse_layouts(spec: NetworkPoolSpec, max_addresses: int) -> tuple[Layout, ...]:
+    """Return the geometry of each block that a pool's spec declares, that of `cidr` first.
+
+    Raises:
+        InvalidPool: the spec contradicts itself; `messages` says where.
+        PoolTooLarge: a block has more than `max_addresses` addresses.
+    """
+    first, *others = spec.blocks
+    found = [parse_layout(first, max_addresses)]
+    for second in others:
+        try:
+            found.append(parse_layout(second, max_addresses))
+        except PoolTooLarge:
+            raise
+        except InvalidPool as invalid:
+            raise InvalidPool([f"secondary: {one}" for one in invalid.messages]) from invalid
+    if len({one.family for one in found}) < len(found):
+        raise InvalidPool(["the secondary CIDR is of the same family as cidr"])
+    return tuple(found)
+
+
+def parse_layout(spec: NetworkPoolSpec, max_addresses: int) -> Layout:
+    """Return the geometry of one block; a secondary block in `spec` has no effect.
+
+    Args:
+        spec: what is declared of the block.
+        max_addresses: the largest block, in addresses.
+
+    Raises:
+        InvalidPool: the spec contradicts itself; `messages` says where.
+        PoolTooLarge: it has more than `max_addresses` addresses.
+    """
+    reserved = [one.cidr for one in list_reservations(spec)]
+    return Layout.parse(spec.cidr, reserved, spec.spans(), max_addresses=max_addresses)
+
+
+def list_reservations(spec: NetworkPoolSpec) -> Iterator[Reservation]:
+    """Yield what one block never hands out, in the order of its layout's `reserved`."""
+    for number, one in enumerate(spec.reserved):
+        yield Reservation(one.cidr, one.cidr, ("reserved", number), one.description)
+    whole = addresstexts.parse_cidr_or_span(spec.cidr)
+    if whole is None:
+        return
+    gateway = addresstexts.parse_ends(spec.gateway, spec.gateway) if spec.gateway else None
+    if spec.gateway and gateway is not None and whole.contains(gateway):
+        yield Reservation(gateway.text, spec.gateway, ("gateway",), "gateway")
+    if spec.excludeNetworkAndBroadcast:
+        for name, address in name_edge_addresses(whole).items():
+            yield Reservation(address.text, address.start_text, (EXCLUDE_EDGES,), name)
+
+
+def parse_cidrs(spec: NetworkPoolSpec) -> list[AddressRange]:
+    """Return the blocks of a pool, one or one of each family, without what is no CIDR."""
+    second = () if spec.secondary is None else (spec.secondary.cidr,)
+    return [
+        one
+        for one in map(addresstexts.parse_cidr_or_span, (spec.cidr, *second))
+        if one is not None
+    ]

@@ -1,0 +1,88 @@
+"""The ranges that a request takes from the spaces of its pool."""
+
+from collections.abc import Sequence
+
+from allocator import AddressRange, AllocatorError, Family, RequestRefused, Space
+from reconcilers.addressing import familychoice, requestedranges, statusranges
+from reconcilers.api.ipallocation import REQUIRE_DUAL_STACK, IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+
+
+class FamilyRefused(RequestRefused):
+    """One family of a pool cannot serve a request that names families.
+
+    Args:
+        family: the family.
+        refused: why.
+    """
+
+    def __init__(self, family: Family, refused: AllocatorError) -> None:
+        super().__init__(f"{familychoice.FAMILY_NAMES[family]}: {refused}")
+        self.refused = refused
+
+
+def take_ranges(
+    pool: NetworkPool, allocation: IPAllocation, spaces: Sequence[Space]
+) -> tuple[AddressRange, ...]:
+    """Take from `spaces` what an allocation asks for: a range of each family, or nothing.
+
+    What it holds already it gets again: its phase was wiped, say.
+
+    Args:
+        pool: the pool.
+        allocation: the request.
+        spaces: of the pool's blocks, in order.
+
+    Raises:
+        AllocatorError: it cannot be served; nothing is taken.
+    """
+    held = statusranges.list_held_ranges(allocation)
+    if held and (len(held) > 1 or allocation.spec.ipFamilyPolicy != REQUIRE_DUAL_STACK):
+        return held
+    if len(spaces) == 1 and not allocation.spec.names_families:
+        return (
+            _take_family(pool, allocation, spaces[0], requestedranges.parse_first_pin(allocation)),
+        )
+    return _take_families(pool, allocation, spaces, held)
+
+
+def _take_families(
+    pool: NetworkPool,
+    allocation: IPAllocation,
+    spaces: Sequence[Space],
+    held: Sequence[AddressRange],
+) -> tuple[AddressRange, ...]:
+    """Take the ranges that an allocation lacks; put all back if a required one is refused."""
+    by_family = {space.layout.family: space for space in spaces}
+    pinned_to = {one.family: one for one in requestedranges.parse_pins(allocation)}
+    asked = familychoice.choose_families(allocation, pool, tuple(by_family))
+    found = {one.family: one for one in held}
+    new: list[AddressRange] = []
+    for family in asked.families:
+        if family in found:
+            continue
+        try:
+            one = _take_family(pool, allocation, by_family[family], pinned_to.get(family))
+        except AllocatorError as refused:
+            if found and not asked.second_required:
+                break
+            for taken in reversed(new):
+                by_family[taken.family].put_back(taken)
+            if not allocation.spec.names_families:
+                raise
+            raise FamilyRefused(family, refused) from refused
+        new.append(one)
+        found[family] = one
+    return tuple(found[family] for family in asked.families if family in found)
+
+
+def _take_family(
+    pool: NetworkPool, allocation: IPAllocation, space: Space, pinned: AddressRange | None
+) -> AddressRange:
+    """Take the range of one family."""
+    if pinned is not None:
+        return space.pin(pinned)
+    prefix = allocation.spec.prefixLength
+    if prefix is not None:
+        return space.allocate_block(prefix)
+    return space.allocate(requestedranges.count_requested(allocation, pool))

@@ -1,0 +1,51 @@
+"""The ranges in statuses: those that allocations hold, and those that pools promise."""
+
+from allocator import AddressRange
+from reconcilers.addressing import addresstexts
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import Assignment
+
+
+def find_held_range(allocation: IPAllocation) -> AddressRange | None:
+    """Return the range in the allocation's status, in whatever phase; None if it holds none.
+
+    A status with a cidr but without start and end that make sense, as some writers leave it, holds
+    that.
+    """
+    status = allocation.status
+    found = None
+    if status.startAddress and status.endAddress:
+        found = addresstexts.parse_ends(status.startAddress, status.endAddress)
+    return found or (addresstexts.parse_cidr_or_span(status.cidr) if status.cidr else None)
+
+
+def list_held_ranges(allocation: IPAllocation) -> tuple[AddressRange, ...]:
+    """Return every range in the allocation's status, in whatever phase, the first one first."""
+    first = find_held_range(allocation)
+    if not allocation.status.families:
+        return () if first is None else (first,)
+    others = (
+        addresstexts.parse_ends(one.startAddress, one.endAddress)
+        for one in allocation.status.families
+        if one.startAddress and one.endAddress
+    )
+    return tuple(dict.fromkeys(one for one in (first, *others) if one is not None))
+
+
+def describe_held_ends(allocation: IPAllocation) -> str:
+    """Return the ends of every range in the allocation's status, for a message."""
+    return " and ".join(
+        f"{one.start_text} - {one.end_text}" for one in list_held_ranges(allocation)
+    )
+
+
+def list_promised_ranges(assignment: Assignment) -> tuple[AddressRange, ...]:
+    """Return the ranges that an assignment promises, nothing if one of them is none."""
+    first = addresstexts.parse_ends(assignment.startAddress, assignment.endAddress)
+    if first is None:
+        return ()
+    start, end = assignment.secondaryStartAddress, assignment.secondaryEndAddress
+    if start is None and end is None:
+        return (first,)
+    second = addresstexts.parse_ends(start or "", end or "")
+    return (first, second) if second is not None else ()

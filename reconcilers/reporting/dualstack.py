@@ -1,0 +1,36 @@
+"""The condition DualStack: whether an allocation that asks for both families has both."""
+
+from collections.abc import Sequence
+
+from allocator import AddressRange
+from reconcilers.addressing import familychoice
+from reconcilers.api.ipallocation import PREFER_DUAL_STACK, REQUIRE_DUAL_STACK, IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.reporting.conditions import Finding
+
+DUAL_STACK = "DualStack"
+"""The condition of an allocation that asks for both families: whether it has both."""
+
+
+def report_dual_stack(
+    allocation: IPAllocation, pool: NetworkPool, given: Sequence[AddressRange]
+) -> list[Finding]:
+    """Return the condition DualStack of an allocation that was given ranges; none of SingleStack.
+
+    Args:
+        allocation: the allocation.
+        pool: of which it was given them.
+        given: the ranges.
+    """
+    if allocation.spec.ipFamilyPolicy not in {PREFER_DUAL_STACK, REQUIRE_DUAL_STACK}:
+        return []
+    if len(given) > 1:
+        return [Finding(DUAL_STACK, True, "DualStack", "it has a range of each family")]
+    if pool.spec.secondary is None:
+        what = f"NetworkPool {pool.metadata.name} has one family"
+        return [Finding(DUAL_STACK, False, "PoolSingleStack", what)]
+    lacked = next(
+        word for family, word in familychoice.FAMILY_NAMES.items() if family != given[0].family
+    )
+    what = f"NetworkPool {pool.metadata.name} had no {lacked} range free when this was allocated"
+    return [Finding(DUAL_STACK, False, "PoolExhausted", what)]
