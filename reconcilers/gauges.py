@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from controller.cache import Cache
+from controller.cacheparts import CachePart
 from controller.clock import Clock
 from controller.conditions import find
 from controller.meta import Key
@@ -33,7 +34,6 @@ from reconcilers.api.tenantcluster import (
     UPDATING,
     TenantCluster,
 )
-from reconcilers.caches import Part
 from reconcilers.tenantcluster.status import DEMAND_MET
 from reconcilers.waitgauges import waiting_metrics
 
@@ -111,7 +111,7 @@ class Gauges(Collector):
         leading: Callable[[], bool],
     ) -> None:
         self._pools = pools
-        self._unfinished = Part(allocations, _is_unfinished)
+        self._unfinished = CachePart(allocations, _is_unfinished)
         self._providers = providers
         self._clusters = clusters
         self._clock = clock

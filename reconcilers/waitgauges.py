@@ -17,7 +17,7 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
 from reconcilers.api.tenantnetwork import WaitingRequest
-from reconcilers.tenantclients import UNREACHABLE
+from reconcilers.clusteraccess.tenantfailures import UNREACHABLE
 
 POOL = ["pool", "namespace"]
 TENANT = ["tenant_cluster", "namespace"]

@@ -11,8 +11,8 @@ from typing_extensions import override
 
 from controller.errors import Forbidden
 from controller.transport import NO_QUERY, Transport
+from reconcilers.clusteraccess.tenantkubeconfigs import OpenTransport, strict_opener
 from reconcilers.configuration.settings import TenantSettings
-from reconcilers.tenantclients import OpenTransport, strict_opener
 
 HIDDEN = "/api/v1/namespaces/kube-system"
 

@@ -12,8 +12,8 @@ from typing import Any, Literal
 from controller.conditions import find, is_true, rfc3339
 from controller.meta import Key, Object, ObjectMeta
 from controller.resource import Resource
-from reconcilers import adoption
 from reconcilers.addressing import addresstexts, statusranges
+from reconcilers.addressmap import adoption
 from reconcilers.addressmap.extents import Extent, Picture, State
 from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.poolpictures import PoolPicture

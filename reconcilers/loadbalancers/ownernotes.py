@@ -6,7 +6,7 @@ from controller.meta import Key, Object
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.clusteridentity import management_note
+from reconcilers.clusteraccess.clusteridentity import management_note
 
 _NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 _NOTE = re.compile(f"(?P<namespace>{_NAME})/(?P<name>{_NAME})")

@@ -15,9 +15,9 @@ from controller.clusters import ClusterKind, Clusters
 from controller.meta import Key, Object
 from controller.resource import Resource
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.port import LoadBalancerKind, WatchedKind, WatchedOffers
-from reconcilers.tenantclients import TenantClients
 from reconcilers.tenantcluster.watches import tenant_watches
 
 K = TypeVar("K", bound=Object)

@@ -9,7 +9,7 @@ from controller.client import Client
 from reconcilers.addressing import familychoice, statusranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import SERVICE, Service
-from reconcilers.clusteridentity import is_of_another
+from reconcilers.clusteraccess.clusteridentity import is_of_another
 from reconcilers.loadbalancers.ownernotes import owner_of
 from reconcilers.loadbalancers.port import (
     OTHER_CLASS,

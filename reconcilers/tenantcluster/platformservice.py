@@ -14,7 +14,8 @@ from controller.statelog import StateLog
 from reconcilers.api import names
 from reconcilers.api.resources import SERVICE, Service
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.tenantclients import TenantClients, TenantUnavailable
+from reconcilers.clusteraccess.tenantclients import TenantClients
+from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
 
 _LABEL = "label of the platform's Service"
 """The topic of the state that is logged."""

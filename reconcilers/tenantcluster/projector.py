@@ -17,6 +17,8 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
+from reconcilers.clusteraccess.tenantclients import LONGEST_PAUSE, TenantClients
+from reconcilers.clusteraccess.tenantfailures import UNAUTHORIZED, TenantUnavailable
 from reconcilers.loadbalancers.ownernotes import owner_note
 from reconcilers.loadbalancers.port import (
     BEHIND,
@@ -32,7 +34,6 @@ from reconcilers.loadbalancers.port import (
     Projection,
 )
 from reconcilers.reporting.conditions import Finding
-from reconcilers.tenantclients import LONGEST_PAUSE, UNAUTHORIZED, TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.allocations.membership import is_foreign, members
 from reconcilers.tenantcluster.balancerwatch import BalancerWatches
 from reconcilers.tenantcluster.corrections import CorrectionReports

@@ -36,18 +36,18 @@ from reconcilers.api.tenantcluster import (
     TenantCluster,
 )
 from reconcilers.api.tenantnetwork import TenantNetwork
+from reconcilers.clusteraccess.tenantclients import TenantClients
+from reconcilers.clusteraccess.tenantfailures import (
+    UNREACHABLE,
+    WEBHOOK_FAILED,
+    WEBHOOK_RETRY,
+    TenantUnavailable,
+)
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.port import BalancerInstaller
 from reconcilers.networkpool.view import UnreadableObject, describe_unreadable
 from reconcilers.reporting.conditions import Finding
 from reconcilers.reporting.wording import count_noun
-from reconcilers.tenantclients import (
-    UNREACHABLE,
-    WEBHOOK_FAILED,
-    WEBHOOK_RETRY,
-    TenantClients,
-    TenantUnavailable,
-)
 from reconcilers.tenantcluster import status
 from reconcilers.tenantcluster.allocations.membership import members
 from reconcilers.tenantcluster.allocations.metadatarepair import repair_metadata

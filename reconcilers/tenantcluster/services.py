@@ -13,8 +13,9 @@ from controller.errors import MalformedAnswer
 from controller.meta import Key
 from reconcilers.api.resources import LOAD_BALANCER, SERVICE, Service
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.clusteraccess.tenantclients import TenantClients
+from reconcilers.clusteraccess.tenantfailures import UNAUTHORIZED, TenantUnavailable
 from reconcilers.configuration.settings import TenantSettings
-from reconcilers.tenantclients import UNAUTHORIZED, TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.watches import tenant_watches
 
 

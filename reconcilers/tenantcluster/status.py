@@ -23,8 +23,8 @@ from reconcilers.api.tenantcluster import (
 )
 from reconcilers.api.tenantcluster import READY as READY_PHASE
 from reconcilers.api.tenantnetwork import TenantNetwork
+from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
 from reconcilers.reporting.conditions import READY, Finding, rendered, with_findings
-from reconcilers.tenantclients import TenantUnavailable
 from reconcilers.tenantcluster.allocations.requests import AllocationState
 from reconcilers.tenantcluster.networkstatus import status_change
 

@@ -8,8 +8,8 @@ from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
 from reconcilers.api.resources import Service
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
 from reconcilers.reporting.conditions import Finding
-from reconcilers.tenantclients import TenantUnavailable
 from reconcilers.tenantcluster.allocations.requests import AllocationState
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
 from reconcilers.tenantcluster.elastic.decisions import SizeFacts, SizeReport

@@ -9,8 +9,8 @@ from controller.errors import ControllerError
 from controller.meta import Key
 from controller.renewable import Connection
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.configuration.settings import TenantSettings
-from reconcilers.tenantclients import TenantClients
 
 _IDLE_REQUEUES = 2
 """An unused watch is closed after two of the longest requeues, so that a pass finds it open."""

@@ -28,7 +28,7 @@ from reconcilers.api.resources import (
     PROVIDER_CONFIG,
     TENANT_CLUSTER,
 )
-from reconcilers.caches import Caches
+from reconcilers.clusteraccess.managementcaches import Caches
 from reconcilers.configuration.settings import Settings
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.tenantcluster.provider import Providers

@@ -7,12 +7,13 @@ import anyio
 from controller.clock import Clock
 from controller.manager import Manager
 from controller.webhooks import Webhook
-from reconcilers.clusteridentity import ClusterIdentity
+from reconcilers.clusteraccess.clusteridentity import ClusterIdentity
+from reconcilers.clusteraccess.tenantclients import TenantClients
+from reconcilers.clusteraccess.tenantkubeconfigs import OpenTransport
 from reconcilers.configuration.settings import Settings
 from reconcilers.gauges import Gauges
 from reconcilers.integrations.core.holders import AllHolders, SharesNetworkPools
 from reconcilers.networkpool.orphans import OrphanCollector
-from reconcilers.tenantclients import OpenTransport, TenantClients
 from reconcilers.tenantcluster.ownership.identity import TenantIdentities
 from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.tenantcluster.release.check import TenantReleaseCheck

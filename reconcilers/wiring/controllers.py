@@ -7,6 +7,7 @@ ProviderConfig each to its own.
 from collections.abc import Callable, Iterable
 
 from controller.cache import Change
+from controller.cacheparts import CachePart
 from controller.conditions import find, is_true
 from controller.meta import Key, Object
 from controller.runner import Controller
@@ -25,7 +26,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.resources import NETWORK_POOL, AllocationOutline
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.caches import Part
+from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler, is_served
 from reconcilers.ipallocation.release import ReleaseCheck
 from reconcilers.loadbalancers.port import LoadBalancerKind, WatchedKind
@@ -35,7 +36,6 @@ from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.view import OtherHolders, outline_of
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.reporting.conditions import FOREIGN_MANAGER, READY
-from reconcilers.tenantclients import TenantClients
 from reconcilers.tenantcluster.allocations.unreadable_members import UnreadableOwners
 from reconcilers.tenantcluster.provider import refers_to, wanted_provider
 from reconcilers.tenantcluster.record.records import TenantRecords
@@ -216,7 +216,7 @@ def add_tenantclusters(
     for name, watches in (("services", parts.services.watches), ("pools", parts.offers.watches)):
         shared.manager.add_service(f"tenant-{name}", watches.run, leader_only=one_leads)
 
-    in_need = Part(clusters, waits_for_room)
+    in_need = CachePart(clusters, waits_for_room)
 
     def find_waiting_clusters(_: NetworkPool | None = None) -> Iterable[Key]:
         return [cluster.metadata.key for cluster in in_need]

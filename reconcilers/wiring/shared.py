@@ -24,7 +24,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.caches import Caches
+from reconcilers.clusteraccess.managementcaches import Caches
 from reconcilers.configuration.settings import Settings
 from reconcilers.metrics import IpamMetrics
 from reconcilers.networkpool.offers import network_pool_spaces

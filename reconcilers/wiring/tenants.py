@@ -6,13 +6,13 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.events import Recorder
 from controller.statelog import StateLog
-from reconcilers.caches import Caches
+from reconcilers.clusteraccess.managementcaches import Caches
+from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.configuration.settings import Settings
 from reconcilers.ipallocation.release import ReleaseCheck
 from reconcilers.loadbalancers.metallb.installation.installer import Installer
 from reconcilers.loadbalancers.port import LoadBalancerKind
 from reconcilers.metrics import IpamMetrics
-from reconcilers.tenantclients import TenantClients
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
 from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.balancerwatch import BalancerWatches

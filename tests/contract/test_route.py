@@ -37,7 +37,7 @@ from reconcilers.wiring import assemble
 ROOT = Path(controller.__file__).parent.parent
 PACKAGES = ("allocator", "controller", "reconcilers")
 LISTENERS = {
-    "reconcilers/caches.py": "which allocations orphans are looked for among",
+    "controller/cacheparts.py": "which allocations orphans are looked for among",
     "reconcilers/gauges.py": "what metrics show of pools and allocations",
     "reconcilers/integrations/core/holders.py": "what integrations hold of pools: none runs",
     "reconcilers/networkpool/livelists.py": "which pools wait for a LIST: none does",

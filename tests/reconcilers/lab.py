@@ -35,8 +35,9 @@ from reconcilers.api.resources import (
     PROVIDER_CONFIG,
     TENANT_CLUSTER,
 )
-from reconcilers.caches import Caches
-from reconcilers.clusteridentity import ClusterIdentity
+from reconcilers.clusteraccess.clusteridentity import ClusterIdentity
+from reconcilers.clusteraccess.managementcaches import Caches
+from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.configuration.settings import Settings, TenantSettings
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
 from reconcilers.ipallocation.release import InUse, ReleaseCheck, Released
@@ -46,7 +47,6 @@ from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.orphans import OrphanCollector
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
-from reconcilers.tenantclients import TenantClients
 from reconcilers.tenantcluster.ownership.identity import TenantIdentities
 from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.tenantcluster.release.check import TenantReleaseCheck

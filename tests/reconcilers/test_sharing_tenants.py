@@ -19,7 +19,7 @@ from controller.shards import shard_of
 from controller.testing.api import FakeApi
 from controller.transport import NO_QUERY, Transport
 from reconcilers.api.names import ANNOTATION_REQUESTED_AT
-from reconcilers.tenantclients import TenantClients
+from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.wiring import assemble
 from reconcilers.wiring.controllers import OTHERS_CLOSED_AFTER
 from tests.reconcilers import make

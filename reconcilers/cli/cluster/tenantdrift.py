@@ -14,10 +14,11 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.progress import advance
-from reconcilers.clusteridentity import AdmitAll, ClusterIdentity
+from reconcilers.clusteraccess.clusteridentity import AdmitAll, ClusterIdentity
+from reconcilers.clusteraccess.tenantclients import TenantClients
+from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.port import BalancerBlocked, LoadBalancerKind
-from reconcilers.tenantclients import TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.inspection import Inside, findings, read_inside
 from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.tenantcluster.wantedranges import projection

@@ -33,8 +33,9 @@ from reconcilers.cli.local.objects import Manifest, apply, delete, make_namespac
 from reconcilers.cli.local.servers import ApiServer, api_servers, servers_source
 from reconcilers.cli.progress import progress
 from reconcilers.cli.standin.pools import NAMESPACE as METALLB_NAMESPACE
+from reconcilers.clusteraccess.tenantclients import TenantClients
+from reconcilers.clusteraccess.tenantkubeconfigs import ADMIN_KEY
 from reconcilers.configuration.settings import Settings
-from reconcilers.tenantclients import ADMIN_KEY, TenantClients
 from reconcilers.wiring import assemble
 
 MANAGEMENT = "management"

@@ -12,9 +12,9 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
+from controller.cacheparts import CachePart
 from controller.clock import Clock
 from controller.resource import Resource
-from reconcilers.caches import Part
 from reconcilers.integrations.clusterapi.api import POOLS, IPAddressClaim, PoolCounts
 from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
@@ -64,7 +64,7 @@ class ClaimGauges(Collector):
     ) -> None:
         self._caches = caches
         self._is_leading = is_leading
-        self._waiting = Part(caches.claims, _waits)
+        self._waiting = CachePart(caches.claims, _waits)
         self._clock = clock
 
     def describe(self) -> Iterable[Metric]:

@@ -25,7 +25,7 @@ from reconcilers.api.resources import (
     L2Advertisement,
     Service,
 )
-from reconcilers.clusteridentity import is_of_another, management_note
+from reconcilers.clusteraccess.clusteridentity import is_of_another, management_note
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.metallb.advertisement import Advertiser
 from reconcilers.loadbalancers.metallb.corrections import Upkeep

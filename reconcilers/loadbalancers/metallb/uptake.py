@@ -45,7 +45,7 @@ from reconcilers.api.resources import (
     AddressPoolStatus,
     IPAddressPool,
 )
-from reconcilers.clusteridentity import is_of_another, management_of
+from reconcilers.clusteraccess.clusteridentity import is_of_another, management_of
 from reconcilers.loadbalancers.metallb.projection import POOL_NAME, basis_of, is_ours
 from reconcilers.loadbalancers.port import (
     Acknowledgement,

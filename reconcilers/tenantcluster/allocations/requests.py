@@ -12,13 +12,13 @@ from typing import Any
 
 from allocator import Family
 from controller.cache import Cache
+from controller.cacheparts import CachePart
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool, capped
 from reconcilers.api.providerconfig import ELASTIC, ProviderConfig, ProviderNetwork
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.caches import Part
 from reconcilers.tenantcluster.allocations import membership
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
 from reconcilers.tenantcluster.allocations.refusals import Refusal, count_of_type
@@ -152,7 +152,7 @@ class RequestPlanner:
 
     def __init__(self, allocations: Cache[IPAllocation], choice: PoolChoice) -> None:
         self._allocations = allocations
-        self._without_range = Part(
+        self._without_range = CachePart(
             allocations, lambda one: statusranges.find_held_range(one) is None
         )
         self._choice = choice

@@ -11,11 +11,11 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.providerconfig import ELASTIC, ProviderConfig
 from reconcilers.api.resources import Service
 from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
-from reconcilers.caches import Caches
+from reconcilers.clusteraccess.managementcaches import Caches
+from reconcilers.clusteraccess.tenantfailures import UNAUTHORIZED, UNREACHABLE
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.port import LoadBalancerKind
 from reconcilers.reporting.conditions import Finding
-from reconcilers.tenantclients import UNAUTHORIZED, UNREACHABLE
 from reconcilers.tenantcluster.allocations.membership import members
 from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.allocations.requests import load_balancer_count

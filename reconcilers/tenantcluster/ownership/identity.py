@@ -17,10 +17,10 @@ from controller.meta import Key
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.clusteridentity import ClusterIdentity, TenantGuard
+from reconcilers.clusteraccess.clusteridentity import ClusterIdentity, TenantGuard
+from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
 from reconcilers.loadbalancers.ownernotes import owner_of
 from reconcilers.loadbalancers.port import BalancerMemory, LoadBalancerKind
-from reconcilers.tenantclients import TenantUnavailable
 from reconcilers.tenantcluster.ownership.pools import SHARED, holders, shared_message
 
 IS_MANAGEMENT = "TenantIsManagementCluster"

@@ -23,11 +23,11 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.clusteridentity import is_of_another, management_of
+from reconcilers.clusteraccess.clusteridentity import is_of_another, management_of
+from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.loadbalancers.ownernotes import owner_of
 from reconcilers.loadbalancers.port import MADE_BY_OTHERS, BalancerBlocked, Offer
 from reconcilers.networkpool.view import HOLDERS_UNKNOWN, describe_unreadable
-from reconcilers.tenantclients import TenantClients
 from reconcilers.tenantcluster.allocations.unreadable_members import (
     unreadable_members,
     unreadable_objects,

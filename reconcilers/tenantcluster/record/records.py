@@ -14,8 +14,8 @@ from typing_extensions import override
 
 from controller.meta import Key
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.clusteraccess.tenantaccess import TenantAccess, TenantAccesses
 from reconcilers.loadbalancers.port import BalancerMemory
-from reconcilers.tenantclients import TenantAccess, TenantAccesses
 from reconcilers.tenantcluster.elastic.observation import ElasticMemory
 from reconcilers.tenantcluster.projector import ProjectionMemory
 from reconcilers.tenantcluster.record.gate import GateMemory

@@ -26,7 +26,9 @@ from reconcilers.api.resources import (
     Service,
 )
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.caches import Caches
+from reconcilers.clusteraccess.managementcaches import Caches
+from reconcilers.clusteraccess.tenantclients import FIRST_PAUSE, LONGEST_PAUSE, TenantClients
+from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.ipallocation.release import InUse, ReleaseCheck, Released
 from reconcilers.loadbalancers.ownernotes import owner_note
@@ -40,7 +42,6 @@ from reconcilers.loadbalancers.port import (
 from reconcilers.networkpool.owners import noted_uid
 from reconcilers.networkpool.view import unreadable_near
 from reconcilers.reporting.conditions import READY
-from reconcilers.tenantclients import FIRST_PAUSE, LONGEST_PAUSE, TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.allocations.membership import is_foreign
 from reconcilers.tenantcluster.elastic.demand import SERVICES_PER_TURN, addresses
 from reconcilers.tenantcluster.ownership.identity import IS_MANAGEMENT

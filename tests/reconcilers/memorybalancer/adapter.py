@@ -20,7 +20,7 @@ from controller.meta import Version
 from reconcilers.addressing import addresstexts
 from reconcilers.api import names
 from reconcilers.api.resources import Service
-from reconcilers.clusteridentity import is_of_another
+from reconcilers.clusteraccess.clusteridentity import is_of_another
 from reconcilers.loadbalancers.ownernotes import owner_of
 from reconcilers.loadbalancers.port import (
     BEHIND,

@@ -22,6 +22,8 @@ from controller.meta import Key, ObjectMeta
 from controller.resource import Resource
 from reconcilers.api import names
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.clusteraccess.tenantclients import TenantClients
+from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.metallb.installation.bundle import (
     Bundle,
@@ -31,7 +33,6 @@ from reconcilers.loadbalancers.metallb.installation.bundle import (
 )
 from reconcilers.loadbalancers.port import Annotate, BalancerInstaller, BalancerMemory
 from reconcilers.reporting.conditions import Finding
-from reconcilers.tenantclients import TenantClients, TenantUnavailable
 
 _log = structlog.get_logger(__name__)
 

@@ -9,7 +9,7 @@ from reconcilers.addressing import addresstexts
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import AddressPoolSpec, AddressPoolStatus, IPAddressPool
-from reconcilers.clusteridentity import management_note
+from reconcilers.clusteraccess.clusteridentity import management_note
 from reconcilers.configuration.settings import Settings, TenantSettings
 from reconcilers.ipallocation.release import InUse, Released
 from reconcilers.loadbalancers.metallb.uptake import (

@@ -4,7 +4,7 @@ import pytest
 
 from controller.errors import NoAnswer
 from controller.meta import Key
-from reconcilers.tenantclients import TenantUnavailable
+from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
 from reconcilers.tenantcluster.record.records import TenantRecords
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab

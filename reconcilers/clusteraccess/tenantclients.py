@@ -1,22 +1,16 @@
-"""Clients of tenants: the kubeconfig from a Secret, and a connection that is kept.
+"""Clients of tenants, kept while they work.
 
-A tenant is not trusted. Its kubeconfig is read by a strict loader, its answers are bounded in size
-and time. A client is kept until a request through it fails in a way that new credentials or a new
-address could mend; then the Secret is read again. So a rotation is met without asking for the
-Secret while all is well. A tenant that does not answer is tried less and less often.
+A tenant is not trusted, so its answers are bounded in size and time. A client is kept until a
+request through it fails in a way that new credentials or a new address could mend; then the Secret
+is read again. So a rotation is met without asking for the Secret while all is well. A tenant that
+does not answer is tried less and less often.
 
 Which cluster a client leads to is read once, when it is made. A guard may refuse it then: nothing
 is done in a cluster that is not the TenantCluster's own.
 """
 
-import base64
-import binascii
-import re
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Protocol
 
 import anyio
 
@@ -34,209 +28,35 @@ from controller.errors import (
     Unauthorized,
 )
 from controller.meta import Key
-from controller.tenantconfig import parse_kubeconfig, tenant_transport
 from controller.transport import Transport
 from reconcilers.api import names
-from reconcilers.api.resources import SECRET, Secret
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.clusteridentity import AdmitAll, ClusterIdentity, TenantGuard
+from reconcilers.clusteraccess.clusteridentity import AdmitAll, ClusterIdentity, TenantGuard
+from reconcilers.clusteraccess.tenantaccess import (
+    Silence,
+    TenantAccess,
+    TenantAccesses,
+    TenantConnection,
+)
+from reconcilers.clusteraccess.tenantfailures import (
+    UNAUTHORIZED,
+    UNREACHABLE,
+    WEBHOOK_FAILED,
+    TenantUnavailable,
+    failed_webhook,
+    lasting_words,
+)
+from reconcilers.clusteraccess.tenantkubeconfigs import (
+    OpenTransport,
+    read_kubeconfig,
+    strict_opener,
+)
 from reconcilers.configuration.settings import TenantSettings
 
-ADMIN_KEY = "admin.conf"
-CLUSTER_API_KEY = "value"
-
-OpenTransport = Callable[[bytes], Transport]
-
-
-class TenantUnavailable(ControllerError):
-    """The tenant cannot be reached, or refuses what is asked of it.
-
-    Args:
-        reason: CamelCase word for a condition.
-        message: a sentence for people.
-        absent: whether live reads showed that no Secret is there, as opposed to unusable.
-        failed_at: when this process last tried it, if it did not try now; None if it did.
-    """
-
-    def __init__(
-        self,
-        reason: str,
-        message: str,
-        *,
-        absent: bool = False,
-        failed_at: datetime | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.message = message
-        self.absent = absent
-        self.failed_at = failed_at
-
-
-async def read_kubeconfig(management: Client, tenant: TenantCluster) -> bytes:
-    """Return the tenant's kubeconfig as its Secret has it now.
-
-    Raises:
-        TenantUnavailable: there is none; `absent` if live reads showed so.
-        ControllerError: the management cluster did not answer.
-    """
-    tried = []
-    for key, entry in places(tenant):
-        secret = await management.find(SECRET, key)
-        if secret is not None:
-            return _entry(secret, entry)
-        tried.append(str(key))
-    raise TenantUnavailable(
-        "KubeconfigMissing",
-        f"waiting for the kubeconfig Secret; looked for {', '.join(tried)}",
-        absent=True,
-    )
-
-
-def strict_opener(settings: TenantSettings) -> OpenTransport:
-    """Return a function that makes a transport of a kubeconfig, or refuses it as unsafe."""
-
-    def open_transport(kubeconfig: bytes) -> Transport:
-        credentials = parse_kubeconfig(
-            kubeconfig,
-            allow_proxy=settings.allow_proxy,
-            allow_insecure=settings.allow_insecure,
-        )
-        return tenant_transport(
-            credentials, max_bytes=settings.answer_limit, timeout=settings.request_timeout
-        )
-
-    return open_transport
-
-
-def places(tenant: TenantCluster) -> Iterator[tuple[Key, str]]:
-    """Yield where the tenant's kubeconfig may be: Secret and entry, first choice first."""
-    name, own = tenant.metadata.name, tenant.metadata.namespace
-    namespaces = dict.fromkeys([tenant.status.tenantNamespace or own, own])
-    for namespace in namespaces:
-        yield Key(namespace, f"{name}-admin-kubeconfig"), ADMIN_KEY
-    for namespace in namespaces:
-        yield Key(namespace, f"{name}-kubeconfig"), CLUSTER_API_KEY
-
-
-def _entry(secret: Secret, entry: str) -> bytes:
-    """Return a decoded entry of a kubeconfig Secret; raise TenantUnavailable if it is unusable."""
-    where = f"Secret {secret.metadata.key}"
-    encoded = secret.data.get(entry)
-    if not encoded:
-        raise TenantUnavailable("KubeconfigRefused", f"{where} has no entry {entry!r}; add it")
-    try:
-        return base64.b64decode(encoded, validate=True)
-    except binascii.Error as wrong:
-        raise TenantUnavailable(
-            "KubeconfigRefused", f"{where}, entry {entry!r}: {wrong}"
-        ) from wrong
-
-
-UNREACHABLE = "TenantUnreachable"
-"""Reason of what cannot be done because the tenant's API server does not answer."""
-UNAUTHORIZED = "Unauthorized"
-"""The reason when a tenant does not take our credentials: they may have been rotated."""
-WEBHOOK_FAILED = "TenantWebhookFailed"
-"""The reason when a tenant's API server answers that a webhook of its own does not."""
-WEBHOOK_RETRY = 5.0
-"""Seconds after which what a failing webhook refused is tried again."""
-_WEBHOOK = re.compile(
-    r'failed calling webhook "(?P<admission>[^"]{1,253})"'
-    r"|conversion webhook for (?P<conversion>[^,]{1,253}), Kind="
-)
-_LOCAL_END = re.compile(r"(?:[0-9]{1,3}(?:\.[0-9]{1,3}){3}|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}->")
-"""Go's words for a connection that broke: `read tcp 10.0.0.1:43210->10.0.0.2:2379`."""
 FIRST_PAUSE = 5.0
 LONGEST_PAUSE = 300.0
 MOST_RETRIES = 2
 """How many tenants that did not answer last time are tried at once."""
-
-
-def failed_webhook(error: ControllerError) -> str:
-    """Return which webhook of a tenant failed by the words of its API server; empty if none did.
-
-    The rest of its message is left out: it has ports that change with each try.
-    """
-    found = _WEBHOOK.search(str(error)) if isinstance(error, ServerFailure) else None
-    if found is None:
-        return ""
-    if found["admission"]:
-        return f"admission webhook {found['admission']}"
-    return f"conversion webhook for {found['conversion']}"
-
-
-def _lasting_words(error: ControllerError) -> str:
-    """Return what an error says, without the local end of a connection.
-
-    Its port changes with each try, and a condition with it would be written each time.
-    """
-    return f"{type(error).__name__}: {_LOCAL_END.sub('', str(error))}"
-
-
-@dataclass(slots=True)
-class TenantConnection:
-    """A client that is kept, which cluster it leads to, and how many use it or wait for it."""
-
-    transport: Transport
-    client: Client
-    identity: ClusterIdentity
-    users: int = 0
-    retired: bool = False
-    lock: anyio.Lock = field(default_factory=anyio.Lock)
-
-
-@dataclass(frozen=True, slots=True)
-class Silence:
-    """A tenant that did not answer: how often in a row, until when it is not tried, and why."""
-
-    failures: int
-    until: float
-    why: str
-    at: datetime
-
-    @property
-    def error(self) -> TenantUnavailable:
-        """What a caller gets while the tenant is not tried."""
-        return TenantUnavailable(UNREACHABLE, self.why, failed_at=self.at)
-
-
-@dataclass(slots=True)
-class TenantAccess:
-    """What a process remembers of the access to one tenant.
-
-    Args:
-        connection: the client that is kept; None if there is none.
-        silence: the pause of a tenant that did not answer; None if it answered.
-        is_refused: whether the kubeconfig led to a cluster that the tenant may not use, when it
-            was last entered.
-        is_forgotten: whether the tenant is gone; then a client that is still in use, or that is
-            just being opened, is closed after that use.
-    """
-
-    connection: TenantConnection | None = None
-    silence: Silence | None = None
-    is_refused: bool = False
-    is_forgotten: bool = False
-
-
-class TenantAccesses(Protocol):
-    """Keeps what a process remembers of the access to each tenant."""
-
-    def access_to(self, tenant: TenantCluster) -> TenantAccess:
-        """Return the access to a tenant; create it at the first use."""
-        ...
-
-    def accesses_by_name(self) -> Iterable[tuple[Key, TenantAccess]]:
-        """Return all accesses with the TenantClusters' namespace and name.
-
-        Several have the same name while a deleted cluster of that name has allocations.
-        """
-        ...
-
-    def accesses_of_name(self, key: Key) -> Iterable[TenantAccess]:
-        """Return the accesses to the tenants of one name."""
-        ...
 
 
 class TenantClients:
@@ -465,7 +285,7 @@ class TenantClients:
             reason = UNAUTHORIZED
         if isinstance(error, NoAnswer | MalformedAnswer | Unauthorized):
             self._retire(access, connection)
-        return TenantUnavailable(reason, _lasting_words(error))
+        return TenantUnavailable(reason, lasting_words(error))
 
     @staticmethod
     def _retire(access: TenantAccess, connection: TenantConnection) -> None:
@@ -477,7 +297,7 @@ class TenantClients:
         failures = access.silence.failures + 1 if access.silence is not None else 1
         pause = min(FIRST_PAUSE * 2 ** min(failures - 1, 10), LONGEST_PAUSE)
         until = self._clock.monotonic() + pause
-        why = _lasting_words(error)
+        why = lasting_words(error)
         access.silence = Silence(failures, until, why, self._clock.now())
 
     async def _close_if_done(self, connection: TenantConnection) -> None:

@@ -1,20 +1,15 @@
-"""The caches of our four kinds, as reconcilers and webhooks read them, and parts of them."""
+"""Parts of caches: the objects for which something is true, kept from change to change."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from controller.cache import Cache, Change
 from controller.meta import Object
-from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.networkpool import NetworkPool
-from reconcilers.api.providerconfig import ProviderConfig
-from reconcilers.api.tenantcluster import TenantCluster
 
 T = TypeVar("T", bound=Object)
 
 
-class Part(Generic[T]):
+class CachePart(Generic[T]):
     """The objects of a cache for which something is true, kept from change to change.
 
     For few among many: to iterate over them costs as much as there are of them.
@@ -40,20 +35,3 @@ class Part(Generic[T]):
             self._keys.discard(change.old.metadata.key)
         if change.new is not None and self._belongs(change.new):
             self._keys.add(change.new.metadata.key)
-
-
-@dataclass(frozen=True, slots=True)
-class Caches:
-    """What is known of the management cluster.
-
-    Args:
-        pools: the NetworkPools.
-        allocations: the IPAllocations, indexed by pool and by TenantCluster.
-        clusters: the TenantClusters.
-        providers: the ProviderConfigs.
-    """
-
-    pools: Cache[NetworkPool]
-    allocations: Cache[IPAllocation]
-    clusters: Cache[TenantCluster]
-    providers: Cache[ProviderConfig]

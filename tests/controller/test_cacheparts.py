@@ -4,10 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.cache import Cache
+from controller.cacheparts import CachePart
 from controller.codec import Deleted, Modified
-from reconcilers.api.resources import IP_ALLOCATION
-from reconcilers.caches import Part
-from tests.reconcilers import make
+from tests.controller.widgets import WIDGETS, widget
 
 CHANGES = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["in", "out", "gone"])))
 
@@ -17,25 +16,25 @@ CHANGES = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["in", "out
 def test_a_partial_view_follows_its_cache(
     early: list[tuple[str, str]], late: list[tuple[str, str]], listed: set[str]
 ) -> None:
-    cache, revision = Cache(IP_ALLOCATION), 1
+    cache, revision = Cache(WIDGETS), 1
 
     def happen(changes: list[tuple[str, str]]) -> None:
         nonlocal revision
         for name, what in changes:
             revision += 1
-            one = make.allocation(name, labels={"is": what}, resourceVersion=str(revision))
+            one = widget(name, revision, color=what)
             cache.apply(Deleted(one) if what == "gone" else Modified(one))
 
     def names_found() -> list[str]:
         return sorted(one.metadata.name for one in part)
 
     def names_expected() -> list[str]:
-        return sorted(one.metadata.name for one in cache if one.metadata.labels["is"] == "in")
+        return sorted(one.metadata.name for one in cache if one.spec.color == "in")
 
     happen(early)
-    part = Part(cache, lambda one: one.metadata.labels["is"] == "in")
+    part = CachePart(cache, lambda one: one.spec.color == "in")
     assert names_found() == names_expected()
     happen(late)
     assert names_found() == names_expected()
-    cache.replace([make.allocation(name, labels={"is": "in"}) for name in listed], revision + 1)
+    cache.replace([widget(name, revision, color="in") for name in listed], revision + 1)
     assert names_found() == names_expected()

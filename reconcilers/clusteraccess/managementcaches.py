@@ -1,0 +1,26 @@
+"""The caches of our four kinds, as reconcilers and webhooks read them."""
+
+from dataclasses import dataclass
+
+from controller.cache import Cache
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.tenantcluster import TenantCluster
+
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """What is known of the management cluster.
+
+    Args:
+        pools: the NetworkPools.
+        allocations: the IPAllocations, indexed by pool and by TenantCluster.
+        clusters: the TenantClusters.
+        providers: the ProviderConfigs.
+    """
+
+    pools: Cache[NetworkPool]
+    allocations: Cache[IPAllocation]
+    clusters: Cache[TenantCluster]
+    providers: Cache[ProviderConfig]
