@@ -123,7 +123,8 @@ def status(
         lambda: shown.as_text(output),
     )
     # What may not be read counts as a warning.
-    ctx.exit(shown.exit_code or (EXIT_WARNING if ctx.meta.get(NOT_READ) else 0))
+    is_partial = ctx.meta.get(NOT_READ) or any(area.state == "unknown" for area in shown.areas)
+    ctx.exit(shown.exit_code or (EXIT_WARNING if is_partial else 0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The processes of butler-ipam: leader, replicas, versions, webhooks; read live from a cluster."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -63,6 +63,10 @@ WEBHOOKS = Resource(
 )
 
 
+READER_ROLE = "butler-ipam-status-viewer"
+"""The ClusterRole that allows to read all of this; a test compares it with the shipped one."""
+
+
 async def read_controllers(
     client: Client, namespace: str, lease_name: str, now: datetime
 ) -> tuple[AreaState, list[Finding]]:
@@ -80,17 +84,18 @@ async def read_controllers(
     parts: list[str] = []
     findings: list[Finding] = []
     unreadable: list[str] = []
-    for read in (_read_leases, _read_deployments, _read_webhooks):
+    for resource, read in _READERS:
         try:
             summary, found = await read(client, namespace, lease_name, now)
-        except Forbidden as error:
-            unreadable.append(str(error))
+        except Forbidden:
+            unreadable.append(resource.full_name)
             continue
         parts.append(summary)
         findings += found
     state = state_of(findings)
     if unreadable:
-        parts.append(f"not known: {'; '.join(unreadable)}")
+        kinds = ", ".join(unreadable)
+        parts.append(f"you may not read {kinds}; ClusterRole {READER_ROLE} allows it")
         state = state if findings else "unknown"
     return AreaState("controllers", state, "; ".join(parts)), findings
 
@@ -176,6 +181,15 @@ async def _read_webhooks(
         " or cert-manager, writes it"
     )
     return "webhooks not ready", [Finding("WebhooksNotReady", "error", subject, sentence)]
+
+
+_Reader = Callable[[Client, str, str, datetime], Awaitable[tuple[str, list[Finding]]]]
+_READERS: Sequence[tuple[Resource[Any], _Reader]] = (
+    (LEASES, _read_leases),
+    (DEPLOYMENTS, _read_deployments),
+    (WEBHOOKS, _read_webhooks),
+)
+"""What reads the objects of each kind."""
 
 
 def _time(text: str | None) -> datetime | None:

@@ -2,12 +2,18 @@
 
 import signal
 from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
 
 from controller.meta import Key
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api.resources import TENANT_CLUSTER
-from tests.contract.test_incidents import _platform, _team_kubeconfig
-from tests.contract.test_release_command import RANGE
+from reconcilers.health.controllers import READER_ROLE
+from tests.contract.roles import documents
+from tests.contract.test_incidents import _ask, _platform, _team_kubeconfig
+from tests.contract.test_release_command import RANGE, user_of
 from tests.contract.test_static_flow import Site, _cluster, site
 from tests.reconcilers.cli.commandline import run_beside
 from tests.reconcilers.cli.commands import started
@@ -60,3 +66,59 @@ async def test_the_explanation_of_a_cluster_names_its_ranges_and_what_may_not_be
         assert "you may not read the platform's default ProviderConfig" in explained.out
     unknown = await run_beside("explain", "team/team-a-lb", f"--kubeconfig={team}")
     assert (unknown.code, "you may not read ipallocations" in unknown.errors[0]) == (1, True)
+
+
+async def _bind_everywhere(admin: httpx.AsyncClient, *roles: str) -> None:
+    """Create shipped ClusterRoles, each bound in the whole cluster to a group of its name."""
+    group = "rbac.authorization.k8s.io"
+    where = f"/apis/{group}/v1"
+    for role in documents("rbac"):
+        name = role["metadata"]["name"]
+        if name in roles:
+            binding = {
+                "apiVersion": f"{group}/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": name},
+                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+                "subjects": [{"apiGroup": group, "kind": "Group", "name": name}],
+            }
+            for plural, body in (("clusterroles", role), ("clusterrolebindings", binding)):
+                answer = await admin.post(f"{where}/{plural}", json=body)
+                assert answer.status_code == 201, answer.text
+
+
+async def _controllers(kubeconfig: Path, *options: str) -> tuple[int, dict[str, Any]]:
+    """Return the exit code of `status`, and its area of the controllers."""
+    code, document, _ = await _ask("status", kubeconfig, *options)
+    (area,) = [area for area in document["areas"] if area["area"] == "controllers"]
+    return code, area
+
+
+async def test_the_status_of_a_namespace_says_in_a_sentence_what_of_the_controllers_is_not_read(
+    site: Site, plane: Plane, tmp_path: Path
+) -> None:
+    await site.create(TENANT_CLUSTER, "team", "a", **_cluster())
+    team = await _team_kubeconfig(plane, site, tmp_path)
+    _, area = await _controllers(team, "-n", "team")
+    assert area == {
+        "area": "controllers",
+        "state": "unknown",
+        "summary": "you may not read leases.coordination.k8s.io, deployments.apps,"
+        " validatingwebhookconfigurations.admissionregistration.k8s.io;"
+        f" ClusterRole {READER_ROLE} allows it",
+    }
+
+
+@pytest.mark.usefixtures("site")
+async def test_who_may_read_all_but_the_controllers_is_warned_until_the_shipped_role_is_bound(
+    plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    viewer = "butler-ipam-viewer"
+    await _bind_everywhere(admin, viewer, READER_ROLE)
+    without = await user_of(plane, tmp_path, "vera", viewer)
+    granted = await user_of(plane, tmp_path, "olga", viewer, READER_ROLE)
+    code, area = await _controllers(without)
+    assert (code, area["state"]) == (3, "unknown")
+    _, area = await _controllers(granted)
+    assert area["state"] != "unknown", area
+    assert "you may not read" not in area["summary"]
