@@ -14,12 +14,11 @@ from reconcilers.addressmap.objects import Objects, sorted_by_key
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION
-from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.api.tenantcluster import NETWORK_READY, TenantCluster
 from reconcilers.api.tenantnetwork import TenantNetwork
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.tenantcluster.allocations.membership import is_foreign, role
 from reconcilers.tenantcluster.conditionorder import worst_condition
-from reconcilers.tenantcluster.status import NETWORK_READY
 
 NO_OBJECT = "no such TenantCluster"
 NOT_READ = "TenantClusters were not read"

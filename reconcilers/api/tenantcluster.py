@@ -54,8 +54,16 @@ FAILED = "Failed"
 
 OBSERVE = "Observe"
 
+NETWORK_READY = "NetworkReady"
+"""The condition that says whether a cluster has the addresses that it asks for."""
 LOAD_BALANCER_READY = "LoadBalancerReady"
 """The condition that says whether the load balancer in the tenant holds what it should."""
+DEMAND_MET = "LoadBalancerDemandMet"
+"""The condition that says whether no Service has waited long for an address."""
+LOAD_BALANCER_SIZED = "LoadBalancerSized"
+"""The condition that says whether a cluster has as many load-balancer addresses as it asks for."""
+TENANT_IDENTIFIED = "TenantIdentified"
+"""The condition that is False while the identity of the tenant's cluster may not be read."""
 
 
 @with_config(MODEL)

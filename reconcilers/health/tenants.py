@@ -7,11 +7,17 @@ from controller.conditions import Condition, find
 from reconcilers.addressmap.audit import Finding, Severity, Subject
 from reconcilers.api.reasons import PASSING_REASONS
 from reconcilers.api.resources import TENANT_CLUSTER
-from reconcilers.api.tenantcluster import FAILED, LOAD_BALANCER_READY, TenantCluster
+from reconcilers.api.tenantcluster import (
+    DEMAND_MET,
+    FAILED,
+    LOAD_BALANCER_READY,
+    LOAD_BALANCER_SIZED,
+    NETWORK_READY,
+    TenantCluster,
+)
 from reconcilers.clusteraccess.tenantfailures import UNREACHABLE
 from reconcilers.health.conditions import finding_of_condition
 from reconcilers.reporting.conditions import READY
-from reconcilers.tenantcluster.status import DEMAND_MET, LOAD_BALANCER_SIZED, NETWORK_READY
 
 BUILT_SOON = timedelta(minutes=10)
 """How long the first build of a cluster may take before it is reported."""

@@ -31,7 +31,7 @@ from reconcilers.addressing import statusranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
-from reconcilers.metrics import IpamMetrics
+from reconcilers.metrics.counters import IpamMetrics
 from reconcilers.networkpool.pending_promises import Written
 from reconcilers.networkpool.protocol import Refusal
 from reconcilers.networkpool.status import NO_CAPACITY, TIERS

@@ -2,8 +2,13 @@
 
 from controller.conditions import Condition, find
 from reconcilers.api.reasons import PASSING_REASONS
-from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
-from reconcilers.tenantcluster.status import DEMAND_MET, LOAD_BALANCER_SIZED, NETWORK_READY
+from reconcilers.api.tenantcluster import (
+    DEMAND_MET,
+    LOAD_BALANCER_READY,
+    LOAD_BALANCER_SIZED,
+    NETWORK_READY,
+    TenantCluster,
+)
 
 _ORDER = (NETWORK_READY, LOAD_BALANCER_READY, DEMAND_MET, LOAD_BALANCER_SIZED)
 

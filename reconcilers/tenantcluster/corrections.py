@@ -6,7 +6,7 @@ from controller.events import Recorder
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.loadbalancers.port import Correction
-from reconcilers.metrics import IpamMetrics
+from reconcilers.metrics.counters import IpamMetrics
 
 
 class CorrectionReports:

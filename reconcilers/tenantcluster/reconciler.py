@@ -28,9 +28,11 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import (
     DELETING,
+    DEMAND_MET,
     FAILED,
     INSTALLING,
     LOAD_BALANCER_READY,
+    LOAD_BALANCER_SIZED,
     PROVISIONING,
     READY,
     TenantCluster,
@@ -73,7 +75,6 @@ from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.tenantcluster.release.markedranges import MarkedReleaser
 from reconcilers.tenantcluster.release.teardown import Teardown, VanishedClusters
 from reconcilers.tenantcluster.services import TenantServices
-from reconcilers.tenantcluster.status import LOAD_BALANCER_SIZED
 from reconcilers.tenantcluster.statuswriter import StatusWriter
 from reconcilers.tenantcluster.tenantpass import TenantPass, ranges_to_project
 
@@ -148,7 +149,7 @@ class TenantClusterReconciler:
         self._platform = platform
         self._projector = projector
         self._installer = installer
-        self._not_in_cloud_mode = (status.DEMAND_MET, LOAD_BALANCER_SIZED, installer.condition)
+        self._not_in_cloud_mode = (DEMAND_MET, LOAD_BALANCER_SIZED, installer.condition)
         """Types of conditions that do not apply in cloud mode."""
         self._marked = marked
         self._teardown = teardown

@@ -16,9 +16,12 @@ from controller.events import EventType
 from reconcilers.api import ipallocation, names
 from reconcilers.api.tenantcluster import (
     DELETING,
+    DEMAND_MET,
     FAILED,
     LOAD_BALANCER_READY,
+    NETWORK_READY,
     PROVISIONING,
+    TENANT_IDENTIFIED,
     TenantCluster,
 )
 from reconcilers.api.tenantcluster import READY as READY_PHASE
@@ -28,10 +31,6 @@ from reconcilers.reporting.conditions import READY, Finding, rendered, with_find
 from reconcilers.tenantcluster.allocations.requests import AllocationState
 from reconcilers.tenantcluster.networkstatus import status_change
 
-NETWORK_READY = "NetworkReady"
-DEMAND_MET = "LoadBalancerDemandMet"
-LOAD_BALANCER_SIZED = "LoadBalancerSized"
-TENANT_IDENTIFIED = "TenantIdentified"
 UNREADABLE_ALLOCATION = "UnreadableAllocation"
 """The reason while an allocation of the cluster cannot be read."""
 RECONCILING = "Reconciling"

@@ -11,8 +11,8 @@ from reconcilers.clusteraccess.clusteridentity import ClusterIdentity
 from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.clusteraccess.tenantkubeconfigs import OpenTransport
 from reconcilers.configuration.settings import Settings
-from reconcilers.gauges import Gauges
 from reconcilers.integrations.core.holders import AllHolders, SharesNetworkPools
+from reconcilers.metrics.objectgauges import Gauges
 from reconcilers.networkpool.orphans import OrphanCollector
 from reconcilers.tenantcluster.ownership.identity import TenantIdentities
 from reconcilers.tenantcluster.record.records import TenantRecords

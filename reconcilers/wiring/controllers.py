@@ -25,7 +25,12 @@ from reconcilers.api.ipallocation import ALLOCATED, POOL_INDEX, TENANT_INDEX, IP
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.resources import NETWORK_POOL, AllocationOutline
-from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.api.tenantcluster import (
+    DEMAND_MET,
+    LOAD_BALANCER_SIZED,
+    NETWORK_READY,
+    TenantCluster,
+)
 from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler, is_served
 from reconcilers.ipallocation.release import ReleaseCheck
@@ -41,7 +46,6 @@ from reconcilers.tenantcluster.provider import refers_to, wanted_provider
 from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.tenantcluster.release.teardown import VanishedClusters
 from reconcilers.tenantcluster.services import may_change_demand
-from reconcilers.tenantcluster.status import DEMAND_MET, LOAD_BALANCER_SIZED, NETWORK_READY
 from reconcilers.wiring.shared import Shared
 from reconcilers.wiring.tenants import tenant_parts
 

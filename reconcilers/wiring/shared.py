@@ -26,7 +26,7 @@ from reconcilers.api.resources import (
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteraccess.managementcaches import Caches
 from reconcilers.configuration.settings import Settings
-from reconcilers.metrics import IpamMetrics
+from reconcilers.metrics.counters import IpamMetrics
 from reconcilers.networkpool.offers import network_pool_spaces
 from reconcilers.spaces.announcing import OverlapAnnouncer
 from reconcilers.spaces.index import SpaceIndex

@@ -12,7 +12,7 @@ from reconcilers.configuration.settings import Settings
 from reconcilers.ipallocation.release import ReleaseCheck
 from reconcilers.loadbalancers.metallb.installation.installer import Installer
 from reconcilers.loadbalancers.port import LoadBalancerKind
-from reconcilers.metrics import IpamMetrics
+from reconcilers.metrics.counters import IpamMetrics
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
 from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.balancerwatch import BalancerWatches

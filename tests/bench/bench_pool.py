@@ -19,7 +19,7 @@ import structlog
 
 from allocator.addresses import address_text
 from reconcilers.api import names
-from reconcilers.gauges import Gauges
+from reconcilers.metrics.objectgauges import Gauges
 from reconcilers.webhooks.validators import AllocationValidator
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab, Replica

@@ -23,9 +23,8 @@ from reconcilers.api.resources import (
     SERVICE,
     TENANT_CLUSTER,
 )
-from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.api.tenantcluster import DEMAND_MET, NETWORK_READY, TenantCluster
 from reconcilers.cli.local.objects import delete
-from reconcilers.tenantcluster.status import DEMAND_MET, NETWORK_READY
 from reconcilers.ui.watched import READ_EVENTS
 from tests.contract.test_static_flow import HOME, SETTINGS, Site, _cluster, site
 from tests.edits import edit

@@ -38,7 +38,7 @@ ROOT = Path(controller.__file__).parent.parent
 PACKAGES = ("allocator", "controller", "reconcilers")
 LISTENERS = {
     "controller/cacheparts.py": "which allocations orphans are looked for among",
-    "reconcilers/gauges.py": "what metrics show of pools and allocations",
+    "reconcilers/metrics/objectgauges.py": "what metrics show of pools and allocations",
     "reconcilers/integrations/core/holders.py": "what integrations hold of pools: none runs",
     "reconcilers/networkpool/livelists.py": "which pools wait for a LIST: none does",
     "reconcilers/networkpool/owners.py": "who owns it, for the orphan collector",

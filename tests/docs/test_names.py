@@ -18,11 +18,11 @@ from reconcilers.api import crd
 from reconcilers.api.ipallocation import PREFER_DUAL_STACK, REQUIRE_DUAL_STACK, SINGLE_STACK
 from reconcilers.api.vocabulary import MARKS, WORDS
 from reconcilers.cli.main import COMMANDS, cli
-from reconcilers.gauges import POOL_GAUGES
 from reconcilers.health import controllers, pools, requests, tenants
 from reconcilers.integrations.core.gauges import GAUGES
 from reconcilers.integrations.kubermatic import views as kubermatic
 from reconcilers.integrations.vitistack import views as vitistack
+from reconcilers.metrics.objectgauges import POOL_GAUGES
 from tests.docs.text import (
     DOCUMENTS,
     ROOT,

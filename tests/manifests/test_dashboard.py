@@ -29,11 +29,10 @@ from envtest import ControlPlane
 from manifests import rendering
 from reconcilers.api import crd, names
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
-from reconcilers.api.tenantcluster import LOAD_BALANCER_READY
+from reconcilers.api.tenantcluster import DEMAND_MET, LOAD_BALANCER_READY
 from reconcilers.cli.managerflags import LEASE_NAME
 from reconcilers.configuration.settings import CLUSTER_API, KUBERMATIC, VITISTACK, Settings
 from reconcilers.integrations.clusterapi import crds
-from reconcilers.tenantcluster.status import DEMAND_MET
 from reconcilers.wiring import assemble
 from tests.contract.clusterapi.lab import IPAM, Lab
 from tests.contract.kubermatic.lab import Lab as KkpLab

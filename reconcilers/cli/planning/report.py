@@ -20,7 +20,7 @@ from reconcilers.addressing import poolgeometry, requestedranges, statusranges
 from reconcilers.addressmap.extents import figures
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, PENDING, IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolStatus
-from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.api.tenantcluster import NETWORK_READY, TenantCluster
 from reconcilers.cli.output import (
     GAP,
     Cell,
@@ -38,7 +38,6 @@ from reconcilers.cli.planning.ledger import Ledger
 from reconcilers.cli.reading.manifests import Manifests
 from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.wording import count_noun
-from reconcilers.tenantcluster.status import NETWORK_READY
 
 T = TypeVar("T")
 

@@ -26,7 +26,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.metrics import IpamMetrics
+from reconcilers.metrics.counters import IpamMetrics
 from reconcilers.reporting.releaselog import release_fields
 from reconcilers.tenantcluster.allocations.membership import members
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice

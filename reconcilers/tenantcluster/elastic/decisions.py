@@ -33,7 +33,7 @@ from reconcilers.addressing import requestedranges, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import Service
-from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.api.tenantcluster import LOAD_BALANCER_SIZED, TenantCluster
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.reporting.conditions import Finding
 from reconcilers.reporting.wording import count_addresses, count_noun
@@ -45,7 +45,7 @@ from reconcilers.tenantcluster.elastic.demand import (
     could_be_served,
 )
 from reconcilers.tenantcluster.networkstatus import RefusedGrowth
-from reconcilers.tenantcluster.status import LOAD_BALANCER_SIZED, demand_met
+from reconcilers.tenantcluster.status import demand_met
 
 SIZE_FIELD = "spec.networking.lbPoolSize"
 QUOTA_EXCEEDED = "QuotaExceeded"

@@ -17,7 +17,7 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.ipallocation.release import InUse, ReleaseCheck
-from reconcilers.metrics import IpamMetrics
+from reconcilers.metrics.counters import IpamMetrics
 from reconcilers.reporting.releaselog import release_fields
 from reconcilers.tenantcluster.allocations.membership import members
 

@@ -9,7 +9,7 @@ import pytest
 
 from allocator.addresses import address_text
 from controller.cache import Cache
-from reconcilers.gauges import Gauges
+from reconcilers.metrics.objectgauges import Gauges
 from reconcilers.networkpool import facts
 from reconcilers.promises.holdings import Facts, KeptHoldings
 from reconcilers.webhooks.validators import AllocationValidator

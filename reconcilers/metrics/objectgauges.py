@@ -25,6 +25,7 @@ from reconcilers.api.networkpool import NetworkPool, NetworkPoolStatus, exactly
 from reconcilers.api.providerconfig import FamilyCapacity, ProviderConfig
 from reconcilers.api.tenantcluster import (
     DELETING,
+    DEMAND_MET,
     FAILED,
     INSTALLING,
     LOAD_BALANCER_READY,
@@ -34,8 +35,7 @@ from reconcilers.api.tenantcluster import (
     UPDATING,
     TenantCluster,
 )
-from reconcilers.tenantcluster.status import DEMAND_MET
-from reconcilers.waitgauges import waiting_metrics
+from reconcilers.metrics.waitgauges import waiting_metrics
 
 POOL_GAUGES: tuple[tuple[str, str, Callable[[NetworkPoolStatus], int]], ...] = (
     ("total_ips", "Allocatable addresses.", lambda s: s.total),

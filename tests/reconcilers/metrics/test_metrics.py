@@ -9,7 +9,7 @@ import pytest
 from controller.errors import Invalid, NoAnswer
 from controller.manager import Manager
 from reconcilers.api import names
-from reconcilers.gauges import Gauges
+from reconcilers.metrics.objectgauges import Gauges
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, service
 from tests.reconcilers.lab import Lab

@@ -1,8 +1,8 @@
 """What happened to allocations, counted for Prometheus as it happens.
 
-The present state is not kept here: gauges.py reads it from the caches at each scrape, so that it
-can be neither stale nor left behind. Labels are names of pools, of which there are few;
-a pool's series go when the pool goes.
+The present state is not kept here: objectgauges.py reads it from the caches at each scrape, so it
+can be neither stale nor left behind. Labels are names of pools, of which there are few; a pool's
+series go when the pool goes.
 """
 
 from functools import cache

@@ -1,0 +1,1 @@
+"""Metrics of pools, allocations and tenants."""
