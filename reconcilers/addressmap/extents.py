@@ -21,7 +21,8 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Drawing
 from reconcilers.networkpool.statusjournal import settle_pool
-from reconcilers.networkpool.view import UnreadableObject, View
+from reconcilers.networkpool.view import View
+from reconcilers.promises.unreadable import UnreadableObject
 from reconcilers.reporting.conditions import READY
 
 ALL_SIZES = 1 << 130

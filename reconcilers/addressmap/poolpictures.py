@@ -23,11 +23,8 @@ from reconcilers.integrations.core.views import (
     every_pool,
 )
 from reconcilers.integrations.poolkinds import NETWORK_POOL_HOLDERS
-from reconcilers.networkpool.view import (
-    UnreadableObject,
-    is_terminating,
-    may_concern_pool,
-)
+from reconcilers.networkpool.view import may_concern_pool
+from reconcilers.promises.unreadable import UnreadableObject, is_terminating
 from reconcilers.spaces.offers import PoolName
 
 

@@ -38,7 +38,7 @@ from reconcilers.cli.output import GAP, Cell, Column, fitted, wrapped
 from reconcilers.cli.problems import EXIT_PROBLEM, Problem, say
 from reconcilers.health.explanation import unreadable_members_of
 from reconcilers.networkpool.owners import noted_uid
-from reconcilers.networkpool.view import UnreadableObject
+from reconcilers.promises.unreadable import UnreadableObject
 from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.wording import count_noun
 from reconcilers.tenantcluster.allocations.membership import is_foreign

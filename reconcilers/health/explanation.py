@@ -26,10 +26,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.networkpool.view import (
-    UnreadableObject,
-    describe_unreadable,
-)
+from reconcilers.promises.unreadable import UnreadableObject, describe_unreadable
 from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.wording import count_addresses, count_noun, name_with_count
 from reconcilers.tenantcluster.allocations.membership import is_foreign

@@ -35,9 +35,9 @@ from reconcilers.metrics.counters import IpamMetrics
 from reconcilers.networkpool.pending_promises import Written
 from reconcilers.networkpool.protocol import Refusal
 from reconcilers.networkpool.status import NO_CAPACITY, TIERS
-from reconcilers.networkpool.view import Unreadable
 from reconcilers.networkpool.window import MinuteWindow
 from reconcilers.promises.results import WriteResult
+from reconcilers.promises.unreadable import Unreadable
 from reconcilers.reporting.conditions import FOREIGN_MANAGER, READY
 from reconcilers.reporting.wording import count_noun
 from reconcilers.spaces.sharing import OVERLAPPING

@@ -57,19 +57,14 @@ from reconcilers.networkpool.protocol import (
     with_memory_kept,
 )
 from reconcilers.networkpool.statusjournal import memory, read_journal, settle_journal
-from reconcilers.networkpool.view import (
-    Behind,
-    ListUnderWay,
-    OtherHolders,
-    Reader,
-    Unreadable,
-    View,
-)
-from reconcilers.networkpool.waitlog import WaitLog
+from reconcilers.networkpool.view import OtherHolders, Reader, View
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Kept, PoolMemories, void_refused
+from reconcilers.promises.reading import Behind, ListUnderWay
 from reconcilers.promises.results import WriteResult
+from reconcilers.promises.unreadable import Unreadable
+from reconcilers.promises.waitlog import WaitLog
 from reconcilers.reporting.conditions import Finding
 from reconcilers.spaces.index import SpaceIndex
 

@@ -17,13 +17,9 @@ from reconcilers.api.networkpool import (
 from reconcilers.networkpool import problems
 from reconcilers.networkpool.protocol import Decision
 from reconcilers.networkpool.statusjournal import render_journal
-from reconcilers.networkpool.view import (
-    HOLDERS_UNKNOWN,
-    HeldRange,
-    Unreadable,
-    View,
-)
+from reconcilers.networkpool.view import HeldRange, View
 from reconcilers.poolnamespaces import NAMESPACE_NOT_ALLOWED, describe_refused_namespace
+from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, Unreadable
 from reconcilers.reporting.conditions import (
     FOREIGN_MANAGER,
     READY,

@@ -2,24 +2,18 @@
 
 from collections.abc import (
     Callable,
-    Collection,
     Container,
-    Hashable,
     Iterable,
     Mapping,
     Sequence,
 )
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-from typing_extensions import override
 
 from allocator import AddressRange
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
-from controller.codec import DecodeFailure
-from controller.meta import Key, Object
+from controller.meta import Key
 from controller.unreadables import UnreadableObjects
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -38,6 +32,15 @@ from reconcilers.promises.holdings import (
     Holdings,
     KeptHoldings,
     indexed_source,
+)
+from reconcilers.promises.reading import CacheWait, ListUnderWay
+from reconcilers.promises.unreadable import (
+    FINISH_DELETION,
+    Unreadable,
+    UnreadableHolders,
+    UnreadableObject,
+    is_terminating,
+    outline_of,
 )
 from reconcilers.reporting.wording import name_with_count
 
@@ -83,114 +86,6 @@ class View:
         return found if found is not None and found.metadata.uid == uid else None
 
 
-RETRY_SECONDS = 0.1
-"""After which a pass looks again at a cache that is behind."""
-LIST_SECONDS = 0.5
-"""After which a pass looks again for the LIST that it waits for."""
-
-
-class Behind(Exception):
-    """The pass cannot know yet what is held; try again after `after` seconds.
-
-    Args:
-        after: seconds.
-        reason: what the pass waits for, for the log.
-    """
-
-    def __init__(
-        self,
-        after: float = RETRY_SECONDS,
-        reason: str = "the cache has not read as far as the pool's promises",
-    ) -> None:
-        super().__init__(f"{reason}; trying again after {after} s")
-        self.after = after
-        self.reason = reason
-
-
-class ListUnderWay(Behind):
-    """A LIST is under way that began too early for the pool; the next one serves it."""
-
-    def __init__(self) -> None:
-        super().__init__(LIST_SECONDS, "a LIST of IPAllocations for other pools is under way")
-
-
-class CacheWait:
-    """Decides how long passes wait for a cache before they ask the server.
-
-    A LIST may show what a cache that is behind does not: an object that a person wrote, which no
-    promise announces. So a cache is used again only once it has read what the last LIST showed.
-
-    Args:
-        clock: the time.
-        seconds: to wait for what was written to each pool.
-    """
-
-    def __init__(self, clock: Clock, seconds: float) -> None:
-        self._clock = clock
-        self._seconds = seconds
-        self._since: dict[Hashable, float] = {}
-        self._listed: dict[Hashable, int] = {}
-        """By pool: the highest resourceVersion that its last LIST showed, until it is read."""
-
-    def note_list(self, pool: Hashable, objects: Iterable[Object]) -> None:
-        """Note what a LIST showed of a pool."""
-        self._listed[pool] = max((shown.metadata.revision for shown in objects), default=0)
-
-    def has_read_list(self, cache: Cache[Any], pool: Hashable) -> bool:
-        """Return whether a cache has read what the last LIST showed of a pool."""
-        return cache.position >= self._listed.get(pool, 0)
-
-    def has_read(self, cache: Cache[Any], revision: int, pool: Hashable) -> bool:
-        """Return whether a cache has read up to a revision; False if it is given up.
-
-        Args:
-            cache: what is waited for.
-            revision: up to which.
-            pool: whose pass waits.
-
-        Raises:
-            Behind: the cache may still get there.
-        """
-        if cache.position >= revision and self.has_read_list(cache, pool):
-            self.forget(pool)
-            return True
-        now = self._clock.monotonic()
-        if now - self._since.setdefault(pool, now) < self._seconds:
-            raise Behind
-        return False
-
-    def forget(self, pool: Hashable) -> None:
-        """Forget a pool, which is gone or has been waited for."""
-        self._since.pop(pool, None)
-        self._listed.pop(pool, None)
-
-
-class Unreadable(Exception):
-    """Some objects cannot be decoded, so what they hold of a pool is unknown.
-
-    Args:
-        message: which objects.
-    """
-
-    reason: ClassVar[str]
-    """Of the pool's condition Ready."""
-
-
-FINISH_DELETION = "correct it, or remove its finalizers once nothing uses its addresses"
-HOLDERS_UNKNOWN = "HoldersUnknown"
-"""The reason where objects that may hold addresses are unreadable."""
-
-
-def holders_unknown_message(why: str, effect: str = "nothing is handed out") -> str:
-    """Return the message of a pool while objects that may hold its addresses are unreadable.
-
-    Args:
-        why: which objects, and what a person has to do.
-        effect: what is put off until then.
-    """
-    return f"{effect} until it is known what these objects hold: {why}"
-
-
 class UnreadableAllocations(Unreadable):
     """Some IPAllocations of the pool cannot be decoded."""
 
@@ -198,97 +93,6 @@ class UnreadableAllocations(Unreadable):
 
     def __init__(self, names: tuple[str, ...]) -> None:
         super().__init__(f"IPAllocations that cannot be read: {name_with_count(names)}")
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class UnreadableObject:
-    """An object that cannot be decoded, and may hold addresses.
-
-    Args:
-        kind: its kind.
-        key: namespace and name.
-        terminating: whether it is being deleted, as far as its metadata can be decoded.
-    """
-
-    kind: str
-    key: Key
-    terminating: bool = False
-
-    @override
-    def __str__(self) -> str:
-        """Return which object it is, and what a person has to do."""
-        named = f"{self.kind} {self.key} cannot be read"
-        if self.terminating:
-            return f"{named} and is being deleted; {FINISH_DELETION}"
-        return f"{named}; correct or delete it"
-
-
-class UnreadableHolders(Unreadable):
-    """Objects of other kinds than IPAllocation cannot be decoded, and may hold addresses.
-
-    Args:
-        objects: at least one.
-    """
-
-    reason = HOLDERS_UNKNOWN
-
-    def __init__(self, objects: Collection[UnreadableObject]) -> None:
-        self.objects = tuple(sorted(objects))
-        """The objects, by kind and key."""
-        super().__init__(describe_unreadable(self.objects))
-
-
-def describe_unreadable(objects: Sequence[UnreadableObject]) -> str:
-    """Return a sentence for each of these objects; the first of them if there are many."""
-    return name_with_count(list(map(str, objects)), "; ")
-
-
-def is_terminating(failure: str) -> bool:
-    """Return whether an object that cannot be decoded is being deleted, by its metadata."""
-    metadata = failure.metadata if isinstance(failure, DecodeFailure) else None
-    return metadata is not None and metadata.terminating
-
-
-def check_holders(
-    unreadable: Mapping[str, Mapping[Key, str]],
-    may_concern: Callable[[Key, Object | None], bool],
-) -> None:
-    """Raise if objects that cannot be decoded may hold addresses of a pool.
-
-    Args:
-        unreadable: by kind, the objects that cannot be decoded, with the reason.
-        may_concern: returns, by an object's key and outline, whether it may hold some of the pool;
-            the outline is None where it cannot be decoded either.
-
-    Raises:
-        UnreadableHolders: some of them may.
-    """
-    objects = [
-        UnreadableObject(kind, key, is_terminating(failure))
-        for kind, failures in unreadable.items()
-        for key, failure in failures.items()
-        if may_concern(key, outline_of(failure))
-    ]
-    if objects:
-        raise UnreadableHolders(objects)
-
-
-def find_unreadable(check: Callable[[], None]) -> tuple[UnreadableObject, ...]:
-    """Return the objects for which a check raises; none if it does not.
-
-    Args:
-        check: a function that raises UnreadableHolders.
-    """
-    try:
-        check()
-    except UnreadableHolders as unreadable:
-        return unreadable.objects
-    return ()
-
-
-def outline_of(failure: str) -> Object | None:
-    """Return the outline of an object that cannot be decoded; None if that cannot be either."""
-    return failure.outline if isinstance(failure, DecodeFailure) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from reconcilers.api.resources import (
 )
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.configuration.settings import Settings
-from reconcilers.networkpool.view import UnreadableObject, describe_unreadable, outline_of
+from reconcilers.promises.unreadable import UnreadableObject, describe_unreadable, outline_of
 from reconcilers.providerconfig import evaluation
 from reconcilers.providerconfig.evaluation import Evaluation
 from reconcilers.reporting.conditions import Finding, rendered, with_findings

@@ -47,7 +47,7 @@ from reconcilers.clusteraccess.tenantfailures import (
 )
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.port import BalancerInstaller
-from reconcilers.networkpool.view import UnreadableObject, describe_unreadable
+from reconcilers.promises.unreadable import UnreadableObject, describe_unreadable
 from reconcilers.reporting.conditions import Finding
 from reconcilers.reporting.wording import count_noun
 from reconcilers.tenantcluster import status

@@ -21,7 +21,7 @@ from reconcilers.integrations.clusterapi.api import (
 from reconcilers.integrations.clusterapi.caches import check_readable
 from reconcilers.integrations.clusterapi.offers import offers_of
 from reconcilers.integrations.core.discovery import find_served
-from reconcilers.networkpool.view import UnreadableHolders
+from reconcilers.promises.unreadable import UnreadableHolders
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks.admission import webhook
 from reconcilers.webhooks.verdict import NOTHING, Verdict

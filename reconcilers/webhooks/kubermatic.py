@@ -9,7 +9,7 @@ from reconcilers.integrations.kubermatic import rules
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, POOLS, IPAMPool
 from reconcilers.integrations.kubermatic.offers import shared_addresses
 from reconcilers.integrations.kubermatic.reading import check_readable
-from reconcilers.networkpool.view import UnreadableHolders
+from reconcilers.promises.unreadable import UnreadableHolders
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks.admission import webhook
 from reconcilers.webhooks.verdict import NOTHING, Verdict

@@ -33,8 +33,9 @@ from reconcilers.api.resources import (
 )
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.networkpool.statusjournal import memory
-from reconcilers.networkpool.view import OtherHoldings, Reader, Unreadable, View
+from reconcilers.networkpool.view import OtherHoldings, Reader, View
 from reconcilers.poolnamespaces import describe_refused_namespace
+from reconcilers.promises.unreadable import Unreadable
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.tenantcluster.allocations.membership import is_foreign, members
 from reconcilers.tenantcluster.allocations.unreadable_members import (

@@ -38,7 +38,8 @@ from reconcilers.loadbalancers.port import LoadBalancerKind, WatchedKind
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.facts import concerns_pool, waits
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
-from reconcilers.networkpool.view import OtherHolders, outline_of
+from reconcilers.networkpool.view import OtherHolders
+from reconcilers.promises.unreadable import outline_of
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.reporting.conditions import FOREIGN_MANAGER, READY
 from reconcilers.tenantcluster.allocations.unreadable_members import UnreadableOwners

@@ -45,12 +45,11 @@ from reconcilers.networkpool.pending_promises import (
 )
 from reconcilers.networkpool.protocol import Decision, blockers, decide
 from reconcilers.networkpool.statusjournal import render_journal
-from reconcilers.networkpool.view import (
+from reconcilers.networkpool.view import UnreadableAllocations, View
+from reconcilers.promises.unreadable import (
     Unreadable,
-    UnreadableAllocations,
     UnreadableHolders,
     UnreadableObject,
-    View,
     describe_unreadable,
 )
 from reconcilers.providerconfig import evaluation

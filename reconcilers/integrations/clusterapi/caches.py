@@ -28,10 +28,10 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from reconcilers.integrations.clusterapi.statuses import record_of, shown_reason, waits
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.networkpool.view import check_holders
 from reconcilers.promises.holdings import Facts, Holder, Holdings
 from reconcilers.promises.journal import PromisedRange
 from reconcilers.promises.queue import TenantRow
+from reconcilers.promises.unreadable import check_holders
 
 KINDS: tuple[Resource[Any], ...] = (*api.POOLS, NETWORK_POOL)
 """All kinds of pools that claims may name."""

@@ -24,10 +24,10 @@ from reconcilers.integrations.clusterapi.caches import ClaimCaches, Standing, ho
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.clusterapi.statuses import shows
 from reconcilers.integrations.core.rules import Choice, Refusal, Refused, View, choose
-from reconcilers.networkpool.view import UnreadableObject
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.settling import settle
 from reconcilers.promises.shares import NO_LIMITS, Limits
+from reconcilers.promises.unreadable import UnreadableObject
 from reconcilers.reporting.conditions import READY, Finding
 
 

@@ -23,7 +23,7 @@ from reconcilers.integrations.clusterapi.caches import (
     pool_key,
 )
 from reconcilers.integrations.clusterapi.statuses import record_of
-from reconcilers.networkpool.view import find_unreadable
+from reconcilers.promises.unreadable import find_unreadable
 
 LABELS = ["kind", "namespace", "pool"]
 POOL_GAUGES: tuple[tuple[str, str, Callable[[PoolCounts], int]], ...] = (

@@ -23,8 +23,9 @@ from reconcilers.integrations.clusterapi.api import (
 from reconcilers.integrations.clusterapi.caches import check_readable, space_name, space_of
 from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.core.discovery import find_served
-from reconcilers.networkpool.view import HeldRange, OtherHoldings, find_unreadable
+from reconcilers.networkpool.view import HeldRange, OtherHoldings
 from reconcilers.promises.settling import settle
+from reconcilers.promises.unreadable import find_unreadable
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,10 +54,10 @@ from reconcilers.integrations.clusterapi.statuses import waits
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.passes import JournalReconciler
 from reconcilers.integrations.core.rules import Choice, Refusal, View
-from reconcilers.networkpool.view import HOLDERS_UNKNOWN, holders_unknown_message
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.results import WriteResult
+from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, holders_unknown_message
 from reconcilers.reporting.conditions import READY, Finding
 from reconcilers.reporting.wording import count_noun
 

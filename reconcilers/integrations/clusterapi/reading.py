@@ -34,7 +34,6 @@ from reconcilers.integrations.clusterapi.caches import (
 )
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.rules import View
-from reconcilers.networkpool.view import CacheWait
 from reconcilers.promises.holdings import (
     CHECK_SECONDS,
     Facts,
@@ -43,6 +42,7 @@ from reconcilers.promises.holdings import (
     indexed_source,
 )
 from reconcilers.promises.journal import Identity, Journal, Promise
+from reconcilers.promises.reading import CacheWait
 from reconcilers.promises.settling import settle
 
 CLAIMS = "claims"

@@ -43,8 +43,8 @@ from reconcilers.integrations.core.views import (
     every_pool,
     hide_unknown,
 )
-from reconcilers.networkpool.view import UnreadableObject, find_unreadable
 from reconcilers.promises.holdings import Facts, Holdings
+from reconcilers.promises.unreadable import UnreadableObject, find_unreadable
 from reconcilers.reporting.conditions import READY
 from reconcilers.spaces.offers import PoolName
 

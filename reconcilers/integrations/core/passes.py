@@ -21,8 +21,6 @@ from controller.errors import Conflict, NotFound
 from controller.meta import Key, Object, Version
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from reconcilers.configuration.settings import PoolSettings
-from reconcilers.networkpool.view import Behind, Unreadable
-from reconcilers.networkpool.waitlog import WaitLog
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import (
     ANNOTATION,
@@ -32,8 +30,11 @@ from reconcilers.promises.journal import (
     Promise,
 )
 from reconcilers.promises.keeping import Kept, PoolMemories, Void, void_refused
+from reconcilers.promises.reading import Behind
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.shares import Limits, no_tenant, tenant_of_namespace
+from reconcilers.promises.unreadable import Unreadable
+from reconcilers.promises.waitlog import WaitLog
 
 ATTEMPTS = 5
 """So often a pass begins anew before its key is queued again."""

@@ -15,7 +15,7 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.core.scopedlists import NotRead
-from reconcilers.networkpool.view import UnreadableObject
+from reconcilers.promises.unreadable import UnreadableObject
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import Offer, PoolName
 

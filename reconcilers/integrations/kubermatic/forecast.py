@@ -17,7 +17,7 @@ from reconcilers.integrations.kubermatic.holdings import Problem
 from reconcilers.integrations.kubermatic.planning import Content, Grant, plan
 from reconcilers.integrations.kubermatic.reading import POOL_INDEX, KubermaticCaches
 from reconcilers.integrations.kubermatic.views import DatacenterContents, contents_of
-from reconcilers.networkpool.view import (
+from reconcilers.promises.unreadable import (
     HOLDERS_UNKNOWN,
     UnreadableHolders,
     holders_unknown_message,

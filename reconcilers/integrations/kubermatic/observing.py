@@ -40,14 +40,9 @@ from reconcilers.integrations.core.serving import AllKindsIntegration
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, POOLS, IPAMAllocation
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, held, outlined
 from reconcilers.integrations.kubermatic.reports import ACTION
-from reconcilers.networkpool.view import (
-    Behind,
-    HeldRange,
-    OtherHolders,
-    OtherHoldings,
-    check_holders,
-    find_unreadable,
-)
+from reconcilers.networkpool.view import HeldRange, OtherHolders, OtherHoldings
+from reconcilers.promises.reading import Behind
+from reconcilers.promises.unreadable import check_holders, find_unreadable
 from reconcilers.spaces.announcing import OverlapAnnouncer
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName

@@ -61,14 +61,15 @@ from reconcilers.integrations.kubermatic.reading import (
 )
 from reconcilers.integrations.kubermatic.reports import RECONCILING_ERROR, Reports
 from reconcilers.integrations.kubermatic.spaces import NO_DATACENTERS, space_of
-from reconcilers.networkpool.view import HOLDERS_UNKNOWN, Behind, holders_unknown_message
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import MOST_RANGES, Journal, Promise
 from reconcilers.promises.keeping import Kept
+from reconcilers.promises.reading import Behind
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.settling import settle
+from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, holders_unknown_message
 from reconcilers.spaces.index import SpaceIndex
 
 log = structlog.get_logger(__name__)

@@ -30,7 +30,6 @@ from reconcilers.integrations.kubermatic.facts import (
     holdings_of,
     layouts_of,
 )
-from reconcilers.networkpool.view import CacheWait, check_holders
 from reconcilers.promises.holdings import (
     Facts,
     Holder,
@@ -39,6 +38,8 @@ from reconcilers.promises.holdings import (
     Source,
     indexed_source,
 )
+from reconcilers.promises.reading import CacheWait
+from reconcilers.promises.unreadable import check_holders
 
 POOL_INDEX = "pool"
 DATACENTER_INDEX = "datacenter"

@@ -48,7 +48,7 @@ from reconcilers.integrations.kubermatic.reading import (
 )
 from reconcilers.integrations.kubermatic.rules import host_bit_warnings
 from reconcilers.integrations.kubermatic.spaces import NO_DATACENTERS, DatacenterSpace, space_of
-from reconcilers.networkpool.view import UnreadableObject, find_unreadable
+from reconcilers.promises.unreadable import UnreadableObject, find_unreadable
 from reconcilers.reporting.wording import count_addresses
 from reconcilers.spaces.offers import PoolName
 

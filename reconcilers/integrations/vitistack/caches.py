@@ -37,14 +37,14 @@ from reconcilers.integrations.vitistack.api import (
     Static,
 )
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
-from reconcilers.networkpool.view import (
+from reconcilers.promises.holdings import Facts, Holder, Holdings
+from reconcilers.promises.journal import PromisedRange
+from reconcilers.promises.unreadable import (
     UnreadableObject,
     check_holders,
     is_terminating,
     outline_of,
 )
-from reconcilers.promises.holdings import Facts, Holder, Holdings
-from reconcilers.promises.journal import PromisedRange
 
 CONFIGURATION_INDEX = "configuration"
 NAMESPACE_INDEX = "namespace"

@@ -44,7 +44,7 @@ from reconcilers.integrations.vitistack.networks import Taking
 from reconcilers.integrations.vitistack.ranges import NetworkSpace
 from reconcilers.integrations.vitistack.views import NetworkContents, contents_of
 from reconcilers.integrations.vitistack.writing import given, refused
-from reconcilers.networkpool.view import (
+from reconcilers.promises.unreadable import (
     HOLDERS_UNKNOWN,
     UnreadableHolders,
     holders_unknown_message,

@@ -53,10 +53,10 @@ from reconcilers.integrations.vitistack.writing import (
     Writer,
     has_problem,
 )
-from reconcilers.networkpool.view import HOLDERS_UNKNOWN, holders_unknown_message
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.settling import settle
+from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, holders_unknown_message
 from reconcilers.spaces.index import SpaceIndex
 
 POOL_EXHAUSTED = "PoolExhausted"

@@ -28,7 +28,6 @@ from reconcilers.integrations.vitistack.caches import (
     space_name,
 )
 from reconcilers.integrations.vitistack.ranges import NetworkSpace
-from reconcilers.networkpool.view import CacheWait
 from reconcilers.promises.holdings import (
     CHECK_SECONDS,
     Facts,
@@ -36,6 +35,7 @@ from reconcilers.promises.holdings import (
     KeptHoldings,
     indexed_source,
 )
+from reconcilers.promises.reading import CacheWait
 
 
 class Reader:

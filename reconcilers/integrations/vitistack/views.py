@@ -45,9 +45,9 @@ from reconcilers.integrations.vitistack.caches import (
 )
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
 from reconcilers.integrations.vitistack.reading import Reader
-from reconcilers.networkpool.view import UnreadableObject, find_unreadable
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.settling import settle
+from reconcilers.promises.unreadable import UnreadableObject, find_unreadable
 from reconcilers.spaces.offers import PoolName
 
 METRICS = "butler_vitistack_network"

@@ -14,7 +14,7 @@ from controller.meta import Key, ObjectMeta
 from reconcilers.api import names
 from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation, TenantReference
 from reconcilers.api.resources import IP_ALLOCATION, AllocationOutline
-from reconcilers.networkpool.view import UnreadableObject, is_terminating, outline_of
+from reconcilers.promises.unreadable import UnreadableObject, is_terminating, outline_of
 from reconcilers.tenantcluster.allocations.membership import is_generated_name
 
 

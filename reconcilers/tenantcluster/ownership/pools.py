@@ -27,7 +27,7 @@ from reconcilers.clusteraccess.clusteridentity import is_of_another, management_
 from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.loadbalancers.ownernotes import owner_of
 from reconcilers.loadbalancers.port import MADE_BY_OTHERS, BalancerBlocked, Offer
-from reconcilers.networkpool.view import HOLDERS_UNKNOWN, describe_unreadable
+from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, describe_unreadable
 from reconcilers.tenantcluster.allocations.unreadable_members import (
     unreadable_members,
     unreadable_objects,

@@ -19,7 +19,7 @@ from reconcilers.configuration.settings import (
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.core.discovery import DEFINITIONS
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS
-from reconcilers.networkpool.waitlog import PATIENCE_SECONDS
+from reconcilers.promises.waitlog import PATIENCE_SECONDS
 from tests.reconcilers.test_sharing import NAMESPACE, Cluster, Replica
 
 CLAIMS = clusterapi.claims("v1beta2")

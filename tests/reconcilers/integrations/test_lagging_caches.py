@@ -21,7 +21,7 @@ from reconcilers.integrations.vitistack import caches as vitistack_caches
 from reconcilers.integrations.vitistack import reading as vitistack_reading
 from reconcilers.integrations.vitistack.ranges import NetworkSpace
 from reconcilers.networkpool import view
-from reconcilers.networkpool.view import Behind
+from reconcilers.promises.reading import Behind
 from tests.clock import VirtualClock
 from tests.reconcilers import make
 

@@ -17,8 +17,8 @@ from reconcilers.integrations.vitistack.caches import (
     VitistackCaches,
     namespace_of,
 )
-from reconcilers.networkpool import view
-from reconcilers.networkpool.view import UnreadableHolders
+from reconcilers.promises import unreadable as unreadables
+from reconcilers.promises.unreadable import UnreadableHolders
 
 OTHERS = 300
 Check = Callable[[], None]
@@ -82,13 +82,13 @@ def test_unreadable_objects_of_other_pools_are_not_looked_at(
     make_check: Callable[[], Check], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check, looks = make_check(), list[str]()
-    outline_of = view.outline_of
+    outline_of = unreadables.outline_of
 
     def counted(failure: str) -> Object | None:
         looks.append(failure)
         return outline_of(failure)
 
-    monkeypatch.setattr(view, "outline_of", counted)
+    monkeypatch.setattr(unreadables, "outline_of", counted)
     with pytest.raises(UnreadableHolders) as raised:
         check()
     assert [held.key for held in raised.value.objects] == [Key("p", "p")]

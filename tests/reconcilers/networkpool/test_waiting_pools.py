@@ -12,7 +12,8 @@ from controller.events import Recorder
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
-from reconcilers.networkpool.view import Behind, ListUnderWay, OtherHolders
+from reconcilers.networkpool.view import OtherHolders
+from reconcilers.promises.reading import Behind, ListUnderWay
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 

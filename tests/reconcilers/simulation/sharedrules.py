@@ -12,8 +12,8 @@ from reconcilers.integrations.clusterapi import networkpools
 from reconcilers.integrations.clusterapi.choosing import Chooser
 from reconcilers.integrations.clusterapi.networkpools import ClaimHolders, NetworkPoolClaims
 from reconcilers.integrations.clusterapi.reading import Reader
-from reconcilers.networkpool.view import CacheWait
 from reconcilers.promises.journal import Journal
+from reconcilers.promises.reading import CacheWait
 
 Patch = pytest.MonkeyPatch
 

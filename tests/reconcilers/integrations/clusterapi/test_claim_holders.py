@@ -9,7 +9,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.clusterapi.api import JOURNALS
 from reconcilers.integrations.clusterapi.networkpools import ABSENCE_SECONDS, ClaimHolders
 from reconcilers.integrations.core.holders import AllHolders
-from reconcilers.networkpool.view import Behind
+from reconcilers.promises.reading import Behind
 from tests.clock import VirtualClock
 from tests.reconcilers import make
 

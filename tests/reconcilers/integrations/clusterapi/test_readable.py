@@ -11,7 +11,7 @@ from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.api import PoolOutline, PoolOutlineSpec, PoolRef
 from reconcilers.integrations.clusterapi.caches import check_readable, space_of
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.networkpool.view import UnreadableHolders
+from reconcilers.promises.unreadable import UnreadableHolders
 
 POOLS = api.IN_CLUSTER_IP_POOL
 

@@ -27,7 +27,8 @@ from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.networkpool.view import Behind, OtherHolders
+from reconcilers.networkpool.view import OtherHolders
+from reconcilers.promises.reading import Behind
 from reconcilers.spaces.index import SpaceIndex
 from tests.reconcilers import make
 from tests.reconcilers.lab import Recorded

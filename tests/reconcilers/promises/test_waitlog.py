@@ -3,7 +3,7 @@
 from structlog.testing import capture_logs
 
 from controller.meta import Key
-from reconcilers.networkpool.waitlog import PATIENCE_SECONDS, REPEAT_SECONDS, WaitLog
+from reconcilers.promises.waitlog import PATIENCE_SECONDS, REPEAT_SECONDS, WaitLog
 from tests.clock import VirtualClock
 
 POOL = Key("butler-system", "lab")

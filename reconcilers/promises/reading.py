@@ -1,0 +1,94 @@
+"""How far a pass has to read before it may rely on a cache.
+
+A cache that lags is waited for, and replaced by a LIST if it stays behind. The position of a cache
+is what its watch or list delivered; own answers never move it, or a replica could believe to have
+read what it only wrote.
+"""
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+from controller.cache import Cache
+from controller.clock import Clock
+from controller.meta import Object
+
+RETRY_SECONDS = 0.1
+"""After which a pass looks again at a cache that is behind."""
+LIST_SECONDS = 0.5
+"""After which a pass looks again for the LIST that it waits for."""
+
+
+class Behind(Exception):
+    """The pass cannot know yet what is held; try again after `after` seconds.
+
+    Args:
+        after: seconds.
+        reason: what the pass waits for, for the log.
+    """
+
+    def __init__(
+        self,
+        after: float = RETRY_SECONDS,
+        reason: str = "the cache has not read as far as the pool's promises",
+    ) -> None:
+        super().__init__(f"{reason}; trying again after {after} s")
+        self.after = after
+        self.reason = reason
+
+
+class ListUnderWay(Behind):
+    """A LIST is under way that began too early for the pool; the next one serves it."""
+
+    def __init__(self) -> None:
+        super().__init__(LIST_SECONDS, "a LIST of IPAllocations for other pools is under way")
+
+
+class CacheWait:
+    """Decides how long passes wait for a cache before they ask the server.
+
+    A LIST may show what a cache that is behind does not: an object that a person wrote, which no
+    promise announces. So a cache is used again only once it has read what the last LIST showed.
+
+    Args:
+        clock: the time.
+        seconds: to wait for what was written to each pool.
+    """
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._since: dict[Hashable, float] = {}
+        self._listed: dict[Hashable, int] = {}
+        """By pool: the highest resourceVersion that its last LIST showed, until it is read."""
+
+    def note_list(self, pool: Hashable, objects: Iterable[Object]) -> None:
+        """Note what a LIST showed of a pool."""
+        self._listed[pool] = max((shown.metadata.revision for shown in objects), default=0)
+
+    def has_read_list(self, cache: Cache[Any], pool: Hashable) -> bool:
+        """Return whether a cache has read what the last LIST showed of a pool."""
+        return cache.position >= self._listed.get(pool, 0)
+
+    def has_read(self, cache: Cache[Any], revision: int, pool: Hashable) -> bool:
+        """Return whether a cache has read up to a revision; False if it is given up.
+
+        Args:
+            cache: what is waited for.
+            revision: up to which.
+            pool: whose pass waits.
+
+        Raises:
+            Behind: the cache may still get there.
+        """
+        if cache.position >= revision and self.has_read_list(cache, pool):
+            self.forget(pool)
+            return True
+        now = self._clock.monotonic()
+        if now - self._since.setdefault(pool, now) < self._seconds:
+            raise Behind
+        return False
+
+    def forget(self, pool: Hashable) -> None:
+        """Forget a pool, which is gone or has been waited for."""
+        self._since.pop(pool, None)
+        self._listed.pop(pool, None)

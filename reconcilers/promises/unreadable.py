@@ -1,0 +1,128 @@
+"""Objects that cannot be decoded, so that it is unknown what they hold of a pool."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from typing_extensions import override
+
+from controller.codec import DecodeFailure
+from controller.meta import Key, Object
+from reconcilers.reporting.wording import name_with_count
+
+
+class Unreadable(Exception):
+    """Some objects cannot be decoded, so what they hold of a pool is unknown.
+
+    Args:
+        message: which objects.
+    """
+
+    reason: ClassVar[str]
+    """Of the pool's condition Ready."""
+
+
+FINISH_DELETION = "correct it, or remove its finalizers once nothing uses its addresses"
+HOLDERS_UNKNOWN = "HoldersUnknown"
+"""The reason where objects that may hold addresses are unreadable."""
+
+
+def holders_unknown_message(why: str, effect: str = "nothing is handed out") -> str:
+    """Return the message of a pool while objects that may hold its addresses are unreadable.
+
+    Args:
+        why: which objects, and what a person has to do.
+        effect: what is put off until then.
+    """
+    return f"{effect} until it is known what these objects hold: {why}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class UnreadableObject:
+    """An object that cannot be decoded, and may hold addresses.
+
+    Args:
+        kind: its kind.
+        key: namespace and name.
+        terminating: whether it is being deleted, as far as its metadata can be decoded.
+    """
+
+    kind: str
+    key: Key
+    terminating: bool = False
+
+    @override
+    def __str__(self) -> str:
+        """Return which object it is, and what a person has to do."""
+        named = f"{self.kind} {self.key} cannot be read"
+        if self.terminating:
+            return f"{named} and is being deleted; {FINISH_DELETION}"
+        return f"{named}; correct or delete it"
+
+
+class UnreadableHolders(Unreadable):
+    """Objects of other kinds than IPAllocation cannot be decoded, and may hold addresses.
+
+    Args:
+        objects: at least one.
+    """
+
+    reason = HOLDERS_UNKNOWN
+
+    def __init__(self, objects: Collection[UnreadableObject]) -> None:
+        self.objects = tuple(sorted(objects))
+        """The objects, by kind and key."""
+        super().__init__(describe_unreadable(self.objects))
+
+
+def describe_unreadable(objects: Sequence[UnreadableObject]) -> str:
+    """Return a sentence for each of these objects; the first of them if there are many."""
+    return name_with_count(list(map(str, objects)), "; ")
+
+
+def is_terminating(failure: str) -> bool:
+    """Return whether an object that cannot be decoded is being deleted, by its metadata."""
+    metadata = failure.metadata if isinstance(failure, DecodeFailure) else None
+    return metadata is not None and metadata.terminating
+
+
+def check_holders(
+    unreadable: Mapping[str, Mapping[Key, str]],
+    may_concern: Callable[[Key, Object | None], bool],
+) -> None:
+    """Raise if objects that cannot be decoded may hold addresses of a pool.
+
+    Args:
+        unreadable: by kind, the objects that cannot be decoded, with the reason.
+        may_concern: returns, by an object's key and outline, whether it may hold some of the pool;
+            the outline is None where it cannot be decoded either.
+
+    Raises:
+        UnreadableHolders: some of them may.
+    """
+    objects = [
+        UnreadableObject(kind, key, is_terminating(failure))
+        for kind, failures in unreadable.items()
+        for key, failure in failures.items()
+        if may_concern(key, outline_of(failure))
+    ]
+    if objects:
+        raise UnreadableHolders(objects)
+
+
+def find_unreadable(check: Callable[[], None]) -> tuple[UnreadableObject, ...]:
+    """Return the objects for which a check raises; none if it does not.
+
+    Args:
+        check: a function that raises UnreadableHolders.
+    """
+    try:
+        check()
+    except UnreadableHolders as unreadable:
+        return unreadable.objects
+    return ()
+
+
+def outline_of(failure: str) -> Object | None:
+    """Return the outline of an object that cannot be decoded; None if that cannot be either."""
+    return failure.outline if isinstance(failure, DecodeFailure) else None
