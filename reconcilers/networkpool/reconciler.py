@@ -12,6 +12,7 @@ nothing new: its ranges are kept, earlier promises are written, and its figures 
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import structlog
 
@@ -440,15 +441,45 @@ class NetworkPoolReconciler:
         if count == 0:
             await remove_finalizer(self._client, NETWORK_POOL, pool, names.FINALIZER_POOL)
             return SETTLED
-        others = self._others.named(pool)
-        wanted = status.deleting(pool, count, self._clock.now(), others)
+        wanted = self._status_of_deleted(pool, view, count)
         if status.differs(pool.status, wanted):
-            pool = await self._client.patch_status(NETWORK_POOL, pool, wanted)
+            written = await self._client.patch_status(NETWORK_POOL, pool, wanted)
+            self._events.capacity.status_written(pool, written)
+            self._events.allocations.overlapping(pool, written)
+            pool = written
+        self._events.capacity.record_due(pool)
         journal = read_journal(pool)
         still_open = settle_journal(journal, view).promises
         due = self._due_promises(pool, journal, view, still_open)
         await self._keep(pool, due)
         return Blocked("Deleting", self._settings.requeue_deleting)
+
+    def _status_of_deleted(self, pool: NetworkPool, view: View, count: int) -> dict[str, Any]:
+        """Return the status of a pool whose deletion waits: figures stay current as far as known.
+
+        It has no journal: only a pass that hands out ranges drops promises.
+
+        Args:
+            pool: the pool.
+            view: its allocations.
+            count: how many objects the deletion waits for.
+        """
+        now = self._clock.now()
+        named = partial(self._others.named, pool)
+        waiting = status.waiting_for_holders(count, named())
+        is_foreign = self._foreign.of_pool(pool, view.holdings.last_foreign_write, now) is not None
+        if is_foreign or view.position < (memory(pool) or 0):
+            return status.without_figures(pool, waiting, now)
+        try:
+            geometry = self._specs.layouts(pool)
+            held = self._others.held(pool)
+        except InvalidPool as invalid:
+            return status.invalid(pool, invalid.messages, now, waiting)
+        except (Behind, Unreadable):
+            return status.without_figures(pool, waiting, now)
+        decision = decide(pool, view, geometry, 0, held, named)
+        overlapping = self._spaces.finding(layout_offers(pool, decision.layouts))
+        return status.current_figures(pool, view, decision, now, overlapping, waiting)
 
     async def _blockers(self, pool: NetworkPool) -> tuple[int, View]:
         """Return how many allocations block the pool's deletion, and the view that shows it.

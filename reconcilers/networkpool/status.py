@@ -151,6 +151,19 @@ def served(
         overlapping: whether other pools hand out the same addresses; None while that is not known.
         closed: condition Ready of a pool that hands out nothing; None if it hands out ranges.
     """
+    figures = current_figures(pool, view, decision, now, overlapping, closed)
+    return figures | render_journal(decision.journal)
+
+
+def current_figures(
+    pool: NetworkPool,
+    view: View,
+    decision: Decision,
+    now: datetime,
+    overlapping: Finding | None = None,
+    closed: Finding | None = None,
+) -> dict[str, Any]:
+    """Return what `served` returns, without the journal: a write of it leaves promises alone."""
     found = summary(view, decision)
     wrong = problems.findings(pool, view, decision, overlapping)
     alone = [problems.none_foreign()] if find(pool.status.conditions, FOREIGN_MANAGER) else []
@@ -164,7 +177,6 @@ def served(
         **found.counters(pool.status),
         "observedGeneration": pool.metadata.generation,
         "conditions": rendered(conditions),
-        **render_journal(decision.journal),
     }
 
 
@@ -250,22 +262,29 @@ def foreign_managed(
     return _conditions_only(pool, other.findings(pool), now)
 
 
-def deleting(
-    pool: NetworkPool, blockers: int, now: datetime, others: Iterable[HeldRange] = ()
-) -> dict[str, Any]:
-    """Return the status of a pool whose deletion waits for `blockers` allocations and claims.
+def waiting_for_holders(blockers: int, others: Iterable[HeldRange] = ()) -> Finding:
+    """Return condition Ready of a pool whose deletion waits for `blockers` allocations and claims.
 
     Args:
-        pool: the pool.
         blockers: how many there are.
-        now: the time.
         others: what others than IPAllocations hold of it; the condition names them.
     """
     message = f"waiting for {count_noun(blockers, 'active allocation')} to be released"
     holders = sorted(holding.text for holding in others if not holding.foreign)
     if holders:
         message += f", among them {name_with_count(holders)}"
-    return _conditions_only(pool, [Finding(READY, False, "Deleting", message)], now)
+    return Finding(READY, False, "Deleting", message)
+
+
+def without_figures(pool: NetworkPool, ready: Finding, now: datetime) -> dict[str, Any]:
+    """Return the status of a pool whose figures are not known: they stay as they are.
+
+    Args:
+        pool: the pool.
+        ready: its condition Ready.
+        now: the time.
+    """
+    return _conditions_only(pool, [ready], now)
 
 
 def _conditions_only(

@@ -184,8 +184,7 @@ class Forecast:
     def supply(self, pool: NetworkPool) -> Supply:
         """Return whether a pool with a sound spec hands out what it has free."""
         unreadable = self.find_unreadable(pool.metadata.key)
-        is_closed = pool.metadata.terminating or self._closed(pool) is not None
-        return Supply(not is_closed and unreadable is None, str(unreadable or ""))
+        return Supply(self._hands_out(pool) and unreadable is None, str(unreadable or ""))
 
     def _pass(self, pool: NetworkPool, layouts: Sequence[Layout]) -> tuple[View, Decision]:
         view = self._view(pool.metadata.key)
@@ -193,9 +192,13 @@ class Forecast:
             pool,
             view,
             layouts,
-            0 if self._closed(pool) is not None else self.settings.pool.batch,
+            self.settings.pool.batch if self._hands_out(pool) else 0,
             self.also_held.get(pool.metadata.key, ()),
         )
+
+    def _hands_out(self, pool: NetworkPool) -> bool:
+        """Return whether a pool with a sound spec hands out anything new."""
+        return not pool.metadata.terminating and self._closed(pool) is None
 
     def _closed(self, pool: NetworkPool) -> Finding | None:
         return status.closed_by_namespace(pool, self.settings.pool.namespaces)
@@ -203,24 +206,25 @@ class Forecast:
     def _write_pool_status(self, pool: NetworkPool) -> None:
         """Write a pool's status as it is once everything rests."""
         unreadable = self.find_unreadable(pool.metadata.key)
+        closed = self._closed(pool)
         if pool.metadata.terminating:
             count = blockers(pool, self._view(pool.metadata.key))
-            wanted = status.deleting(pool, count, self.now)
-            if unreadable is not None and not count:
-                wanted = status.unreadable(pool, unreadable, self.now)
-            self.ledger.pools.write_status(pool, wanted)
-            return
+            closed = status.waiting_for_holders(count)
+            if unreadable is not None and count:
+                wanted = status.without_figures(pool, closed, self.now)
+                self.ledger.pools.write_status(pool, wanted)
+                return
         try:
             layouts = poolgeometry.parse_layouts(pool.spec, self.settings.pool.max_addresses)
         except InvalidPool as invalid:
-            wanted = status.invalid(pool, invalid.messages, self.now, self._closed(pool))
+            wanted = status.invalid(pool, invalid.messages, self.now, closed)
             self.ledger.pools.write_status(pool, wanted)
             return
         if unreadable is not None:
             wanted = status.unreadable(pool, unreadable, self.now)
             self.ledger.pools.write_status(pool, wanted)
             return
-        self._write(pool, *self._pass(pool, layouts))
+        self._write(pool, *self._pass(pool, layouts), closed)
 
     def _view(self, pool: Key) -> View:
         allocations = self.ledger.allocations
@@ -257,14 +261,22 @@ class Forecast:
         others = decision.choice.refusals or decision.choice.more or decision.settled.promises
         return bool(others and (given or refused))
 
-    def _write(self, pool: NetworkPool, view: View, decision: Decision) -> None:
-        """Write the status of a pool that hands out ranges.
+    def _write(
+        self, pool: NetworkPool, view: View, decision: Decision, closed: Finding | None
+    ) -> None:
+        """Write the status of a pool whose spec is sound.
 
         Its memory (allocationsRevision) is a number of the server's; only one that was in the
         input is shown.
+
+        Args:
+            pool: the pool.
+            view: its allocations.
+            decision: what a pass hands out.
+            closed: condition Ready of a pool that hands out nothing; None if it hands out ranges.
         """
         overlapping = self.spaces.finding(layout_offers(pool, decision.layouts))
-        wanted = status.served(pool, view, decision, self.now, overlapping, self._closed(pool))
+        wanted = status.served(pool, view, decision, self.now, overlapping, closed)
         for name in ("assignments", "allocationsRevision"):
             wanted.pop(name, None)
         if pool.status.assignments:

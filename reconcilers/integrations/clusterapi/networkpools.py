@@ -143,7 +143,9 @@ class NetworkPoolClaims(PoolReconciler):
         """Leave the status to its own reconciler."""
 
     @override
-    async def _write_status(self, pool: Any, space: PoolSpace) -> None:
+    async def _write_status(
+        self, pool: Any, space: PoolSpace, ready: Finding | None = None
+    ) -> None:
         """Leave the status to its own reconciler."""
 
     def held(self, pool: NetworkPool, journal: Journal) -> Sequence[AddressRange]:

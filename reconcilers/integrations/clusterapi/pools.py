@@ -204,10 +204,19 @@ class PoolReconciler(JournalReconciler[Any]):
         with _writing_pool():
             await self._parts.statuses.write(self.kind, pool, None, ready)
 
-    async def _write_status(self, pool: Any, space: PoolSpace) -> None:
+    async def _write_status(
+        self, pool: Any, space: PoolSpace, ready: Finding | None = None
+    ) -> None:
+        """Write a pool's figures and conditions.
+
+        Args:
+            pool: the pool.
+            space: what it may hand out.
+            ready: its condition Ready; None for the one of a pool that serves.
+        """
         holdings = self._parts.reader.cached(self.kind, pool.metadata.key, space).holdings
         with _writing_pool():
-            await self._parts.statuses.served(self.kind, pool, space, holdings)
+            await self._parts.statuses.write_figures(self.kind, pool, space, holdings, ready)
 
     async def _with_memory(
         self, pool: Any, space: PoolSpace
@@ -311,7 +320,11 @@ class PoolReconciler(JournalReconciler[Any]):
                 await remove_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)
             return SETTLED
         message = f"{count_noun(count, 'IPAddress is', 'IPAddresses are')} in use"
-        await self._write_ready(pool, Finding(READY, False, "Deleting", message))
+        waiting = Finding(READY, False, "Deleting", message)
+        try:
+            await self._write_status(pool, self.geometry(pool), waiting)
+        except InvalidPool:
+            await self._write_ready(pool, waiting)
         return Blocked("Deleting", self._parts.settings.requeue_deleting)
 
     async def blockers(self, pool: Any) -> int:

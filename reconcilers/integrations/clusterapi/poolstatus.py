@@ -63,13 +63,27 @@ class PoolStatuses:
         self._without_conditions: set[str] = set()
         """The kinds whose definition drops conditions."""
 
-    async def served(
-        self, kind: Resource[Any], pool: Pool, space: PoolSpace, holdings: Holdings
+    async def write_figures(
+        self,
+        kind: Resource[Any],
+        pool: Pool,
+        space: PoolSpace,
+        holdings: Holdings,
+        ready: Finding | None = None,
     ) -> None:
-        """Write the status of a pool that claims are served from."""
+        """Write the whole status of a pool whose spec is sound.
+
+        Args:
+            kind: of the pool.
+            pool: as it was read.
+            space: what it may hand out.
+            holdings: what claims and IPAddresses hold of it.
+            ready: its condition Ready; None for the one of a pool that serves.
+        """
         overlapping = self._spaces.finding(offers_of(kind, pool))
         others = [overlapping] if overlapping is not None else []
-        await self.write(kind, pool, counts_of(space, holdings), readiness(space), *others)
+        counts = counts_of(space, holdings)
+        await self.write(kind, pool, counts, ready or readiness(space), *others)
         if overlapping is not None and not is_true(pool.status.conditions, OVERLAPPING):
             self._report(kind, pool, overlapping)
 

@@ -34,6 +34,6 @@ def test_messages_about_one_address_are_in_the_singular() -> None:
     pool, one = make.pool(), AddressRange.parse("10.40.0.0", "10.40.0.0")
     given = allocated_message(pool, [one], "as pinned")
     assert given == "allocated 1 IP: 10.40.0.0/32 from lab, as pinned"
-    deleting = status.deleting(pool, 1, make.EPOCH)
-    [condition] = deleting["conditions"]
-    assert condition["message"] == "waiting for 1 active allocation to be released"
+    assert (
+        status.waiting_for_holders(1).message == "waiting for 1 active allocation to be released"
+    )

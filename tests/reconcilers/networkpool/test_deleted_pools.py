@@ -1,0 +1,80 @@
+"""A NetworkPool that is being deleted: its figures stay current while it waits for its holders."""
+
+from typing import Any
+
+from controller.outcome import SETTLED, Blocked
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+
+DELETING = Blocked("Deleting", 10.0)
+
+
+async def _served(*names: str, **pool: Any) -> Lab:
+    """Return a site whose pool has served an allocation of 64 addresses for each name."""
+    lab = Lab()
+    lab.server.add("networkpools", make.pool(**pool))
+    for name in names:
+        lab.server.add("ipallocations", make.allocation(name, size=64))
+    await lab.pool()
+    await lab.pool()
+    return lab
+
+
+def _figures(lab: Lab) -> tuple[int, int, int, int]:
+    status = lab.see("networkpools", "lab")
+    return (
+        status["totalIPs"],
+        status["allocatedIPs"],
+        status["availableIPs"],
+        status["allocationCount"],
+    )
+
+
+def _reason(lab: Lab, kind: str) -> str:
+    return str(lab.condition("networkpools", "lab", kind)["reason"])
+
+
+async def test_what_is_released_is_free_in_the_figures_of_a_pool_that_is_being_deleted() -> None:
+    lab = await _served("a", "b", "c")
+    assert _figures(lab) == (256, 192, 64, 3)
+    assert lab.condition("networkpools", "lab", "CapacityWarning")["status"] == "True"
+    lab.server.delete("networkpools", "lab")
+    assert await lab.pool() == DELETING
+    assert _figures(lab) == (256, 192, 64, 3)
+    lab.server.vanish("ipallocations", "a")
+    assert await lab.pool() == DELETING
+    assert _figures(lab) == (256, 128, 128, 2)
+    assert lab.condition("networkpools", "lab", "CapacityWarning")["status"] == "False"
+    assert _reason(lab, "Ready") == "Deleting"
+    assert "PoolCapacityRecovered" in lab.recorded.reasons
+    lab.server.requests.clear()
+    await lab.pool()
+    assert lab.server.requests == []
+    for name in "bc":
+        lab.server.vanish("ipallocations", name)
+    assert await lab.pool() == SETTLED
+
+
+async def test_an_edit_of_the_spec_counts_while_the_deletion_waits() -> None:
+    lab = await _served("a")
+    lab.server.delete("networkpools", "lab")
+    await lab.pool()
+    lab.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/25"}})
+    assert await lab.pool() == DELETING
+    assert _figures(lab) == (128, 64, 64, 1)
+    lab.server.edit("networkpools", "lab", {"spec": {"cidr": "10.41.0.0/25"}})
+    assert await lab.pool() == DELETING
+    assert lab.condition("networkpools", "lab", "OutOfRange")["status"] == "True"
+    lab.server.edit("networkpools", "lab", {"spec": {"cidr": "nonsense"}})
+    assert await lab.pool() == DELETING
+    assert _reason(lab, "Stalled") == "ValidationFailed"
+    assert _reason(lab, "Ready") == "Deleting"
+
+
+async def test_figures_of_a_deleted_pool_drop_no_promise() -> None:
+    lab = await _served("a")
+    promised = lab.see("networkpools", "lab")["assignments"]
+    assert [one["name"] for one in promised] == ["a"]
+    lab.server.delete("networkpools", "lab")
+    assert await lab.pool() == DELETING
+    assert lab.see("networkpools", "lab")["assignments"] == promised
