@@ -24,6 +24,8 @@ ROLE_INITIAL = "initial"
 ROLE_GROWTH = "growth"
 
 LEASE_NAME = "butler-ipam"
+WEBHOOK_CONFIGURATION = "butler-ipam"
+"""The ValidatingWebhookConfiguration that registers the webhooks."""
 
 METALLB_POOL = "default-pool"
 METALLB_ADVERTISEMENT = "default"

@@ -11,9 +11,9 @@ from controller.leases import LEASES, Lease
 from controller.meta import Key, ObjectMeta
 from controller.resource import Resource
 from reconcilers.addressmap.audit import Finding, Severity, Subject
+from reconcilers.api.names import WEBHOOK_CONFIGURATION
 from reconcilers.health.report import AreaState, state_of
 from reconcilers.reporting.wording import count_noun
-from reconcilers.webhooks.configuration import NAME as WEBHOOK_CONFIGURATION
 
 APP_LABEL = "app.kubernetes.io/name"
 APP_NAMES = {"butler-controller", "butler-ipam"}

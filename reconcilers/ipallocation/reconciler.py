@@ -55,7 +55,6 @@ from reconcilers.api.networkpool import Assignment, NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.configuration.settings import AllocationSettings
 from reconcilers.ipallocation.release import InUse, ReleaseCheck
-from reconcilers.poolnamespaces import NAMESPACE_NOT_ALLOWED
 from reconcilers.reporting.conditions import (
     FOREIGN_MANAGER,
     READY,
@@ -65,6 +64,7 @@ from reconcilers.reporting.conditions import (
 )
 from reconcilers.reporting.poolreferences import describe_unreadable_pool
 from reconcilers.reporting.releaselog import release_fields
+from reconcilers.specrules.poolnamespaces import NAMESPACE_NOT_ALLOWED
 
 SHORTEST_LOOK = 2.0
 """Seconds between two looks at one that waits while its pool hands out ranges, at least: most are

@@ -18,7 +18,6 @@ from reconcilers.networkpool import problems
 from reconcilers.networkpool.protocol import Decision
 from reconcilers.networkpool.statusjournal import render_journal
 from reconcilers.networkpool.view import HeldRange, View
-from reconcilers.poolnamespaces import NAMESPACE_NOT_ALLOWED, describe_refused_namespace
 from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, Unreadable
 from reconcilers.reporting.conditions import (
     FOREIGN_MANAGER,
@@ -28,6 +27,7 @@ from reconcilers.reporting.conditions import (
     with_findings,
 )
 from reconcilers.reporting.wording import count_noun, name_with_count
+from reconcilers.specrules.poolnamespaces import NAMESPACE_NOT_ALLOWED, describe_refused_namespace
 
 STALLED = "Stalled"
 NO_CAPACITY = "NoCapacity"

@@ -17,7 +17,6 @@ from reconcilers.api.providerconfig import (
     ProviderConfig,
     ProviderNetwork,
 )
-from reconcilers.poolnamespaces import NAMESPACE_NOT_ALLOWED, describe_refused_namespace
 from reconcilers.reporting.conditions import READY, Finding
 from reconcilers.reporting.poolreferences import (
     absent_pools,
@@ -26,7 +25,8 @@ from reconcilers.reporting.poolreferences import (
     unreadable_pools,
 )
 from reconcilers.reporting.wording import count_noun
-from reconcilers.webhooks.providerconfig import review_spec
+from reconcilers.specrules.poolnamespaces import NAMESPACE_NOT_ALLOWED, describe_refused_namespace
+from reconcilers.specrules.providerspecs import review_provider
 
 REQUIRED_KEYS: Mapping[str, tuple[str, ...]] = {
     "harvester": ("kubeconfig",),
@@ -124,7 +124,7 @@ def validity(config: ProviderConfig) -> Finding | None:
 
     The rules are those of the webhook and of the schema, for what was stored without either.
     """
-    verdict = review_spec(config)
+    verdict = review_provider(config)
     if verdict.allowed:
         return None
     return Finding(READY, False, VALIDATION_FAILED, f"validation errors: {verdict.sentence()}")

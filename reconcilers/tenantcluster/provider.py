@@ -26,8 +26,8 @@ from controller.meta import Key
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
 from reconcilers.api.resources import BUTLER_CONFIG, ClusterOutline
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.poolnamespaces import NAMESPACE_NOT_ALLOWED, describe_refused_namespace
 from reconcilers.reporting.conditions import Finding
+from reconcilers.specrules.poolnamespaces import NAMESPACE_NOT_ALLOWED, describe_refused_namespace
 from reconcilers.tenantcluster.status import network_ready
 
 TEAM = "team"

@@ -31,6 +31,7 @@ from reconcilers.api.resources import (
 from reconcilers.clusteraccess.managementcaches import Caches
 from reconcilers.configuration.settings import Settings
 from reconcilers.spaces.index import SpaceIndex
+from reconcilers.specrules.verdict import NOTHING, Verdict, invalid
 from reconcilers.tenantcluster.provider import Providers
 from reconcilers.webhooks.releasing import review_release
 from reconcilers.webhooks.validators import (
@@ -42,7 +43,6 @@ from reconcilers.webhooks.validators import (
     Validator,
     list_nothing,
 )
-from reconcilers.webhooks.verdict import NOTHING, Verdict, invalid
 
 T = TypeVar("T", bound=Object)
 

@@ -23,8 +23,8 @@ from reconcilers.integrations.clusterapi.offers import offers_of
 from reconcilers.integrations.core.discovery import find_served
 from reconcilers.promises.unreadable import UnreadableHolders
 from reconcilers.spaces.index import SpaceIndex
+from reconcilers.specrules.verdict import NOTHING, Verdict
 from reconcilers.webhooks.admission import webhook
-from reconcilers.webhooks.verdict import NOTHING, Verdict
 
 
 class ClusterApiPoolValidator:

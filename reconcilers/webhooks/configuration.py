@@ -19,7 +19,7 @@ from reconcilers.integrations.kubermatic.api import POOLS as IPAM_POOLS
 from reconcilers.webhooks.admission import path
 from reconcilers.webhooks.releasing import ADDS_RELEASE_ANYWAY
 
-NAME = "butler-ipam"
+NAME = names.WEBHOOK_CONFIGURATION
 SERVICE = "butler-ipam-webhook"
 TIMEOUT_SECONDS = 10
 

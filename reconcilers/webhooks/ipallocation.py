@@ -1,6 +1,7 @@
 """What is refused of IPAllocations.
 
-    created   a range that is none; a request that its pool could never serve, even empty
+    created   a request that contradicts itself, or that its pool could never serve, even empty
+              (reconcilers/specrules/requestspecs.py)
     updated   any change of spec
 
 A pool that does not exist (it may come later), hands out nothing now, or is only full is worth a
@@ -12,28 +13,19 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
 from allocator import AddressRange, AllocatorError, InvalidPool, Layout
-from controller.errors import Cause
-from reconcilers import poolspec
 from reconcilers.addressing import familychoice, poolgeometry, requestedranges, statusranges
 from reconcilers.api.ipallocation import (
-    DISTINCT_FAMILIES,
-    ONE_BLOCK,
-    ONE_SIZE,
-    PINNED_ONCE,
-    POLICY_OF_TWO,
-    PREFER_DUAL_STACK,
-    REQUIRE_DUAL_STACK,
     IPAllocation,
-    IPAllocationSpec,
 )
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.api.tenantnetwork import MOST_SERVICES
 from reconcilers.networkpool.statusjournal import settle_pool
 from reconcilers.networkpool.view import View
-from reconcilers.poolnamespaces import describe_refused_namespace
 from reconcilers.reporting.wording import count_addresses
-from reconcilers.webhooks.verdict import Verdict, field, forbidden, invalid
+from reconcilers.specrules import requestspecs
+from reconcilers.specrules.poolnamespaces import describe_refused_namespace
+from reconcilers.specrules.verdict import Verdict, field, forbidden, invalid
 
 
 def created(
@@ -52,7 +44,7 @@ def created(
         max_addresses: the largest pool, in addresses.
         namespaces: the namespaces whose pools count; empty for all.
     """
-    alone = validated_alone(new)
+    alone = requestspecs.review_request(new)
     if not alone.allowed:
         return alone
     if pool is None:
@@ -66,35 +58,11 @@ def created(
     except InvalidPool as contradicting:
         what = f"NetworkPool {new.pool_key} hands out nothing until its spec is corrected"
         return Verdict.from_causes(warnings=[f"spec.poolRef.name: {what}: {contradicting}"])
-    impossible = poolspec.never(new, requestedranges.count_requested(new, pool), pool, geometry)
+    count = requestedranges.count_requested(new, pool)
+    impossible = requestspecs.find_impossibility(new, count, pool, geometry)
     if impossible is not None:
         return Verdict.from_causes([invalid(impossible.path, impossible.message)])
     return Verdict.from_causes(warnings=_waiting_warnings(new, pool, geometry, view))
-
-
-def validated_alone(new: IPAllocation) -> Verdict:
-    """Validate what a request says of itself, whatever pool it names."""
-    try:
-        requestedranges.parse_first_pin(new)
-    except AllocatorError as malformed:
-        return Verdict.from_causes([invalid(poolspec.pinned_path(new), str(malformed))])
-    return Verdict.from_causes(_contradictions(new.spec))
-
-
-def _contradictions(spec: IPAllocationSpec) -> Iterator[Cause]:
-    """Yield what the schema refuses of a spec, too, in the same words."""
-    dual = spec.ipFamilyPolicy in {PREFER_DUAL_STACK, REQUIRE_DUAL_STACK}
-    pinned = spec.pinnedRange is not None or bool(spec.pinnedRanges)
-    if spec.prefixLength is not None and (spec.count is not None or pinned):
-        yield forbidden(("spec", "prefixLength"), ONE_SIZE.message)
-    if spec.prefixLength is not None and dual:
-        yield forbidden(("spec", "prefixLength"), ONE_BLOCK.message)
-    if spec.pinnedRange is not None and spec.pinnedRanges:
-        yield forbidden(("spec", "pinnedRanges"), PINNED_ONCE.message)
-    if len(set(spec.ipFamilies)) < len(spec.ipFamilies):
-        yield invalid(("spec", "ipFamilies", 1), DISTINCT_FAMILIES.message)
-    if not dual and max(len(spec.ipFamilies), len(spec.pinnedRanges)) > 1:
-        yield invalid(("spec", "ipFamilyPolicy"), POLICY_OF_TWO.message)
 
 
 def updated(new: IPAllocation, old: IPAllocation | None) -> Verdict:
@@ -159,12 +127,12 @@ def _waiting_warnings(
         yield from _full(new, pool, asked, geometry)
         return
     if new.spec.count is not None and new.spec.count != pins[0].size:
-        named = field(poolspec.pinned_path(new)).removeprefix("spec.")
+        named = field(requestspecs.locate_pins(new)).removeprefix("spec.")
         yield f"spec.count: ignored, as {named} names {count_addresses(pins[0].size)}"
     for (name, held), (number, wanted) in product(_held(pool, view()), enumerate(pins)):
         if held.overlaps(wanted):
             what = f"{wanted.text} is not free now: IPAllocation {name} has {held.text}"
-            yield f"{field(poolspec.pinned_path(new, number))}: {what}; the request waits"
+            yield f"{field(requestspecs.locate_pins(new, number))}: {what}; the request waits"
             return
 
 

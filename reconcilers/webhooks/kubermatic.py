@@ -11,8 +11,8 @@ from reconcilers.integrations.kubermatic.offers import shared_addresses
 from reconcilers.integrations.kubermatic.reading import check_readable
 from reconcilers.promises.unreadable import UnreadableHolders
 from reconcilers.spaces.index import SpaceIndex
+from reconcilers.specrules.verdict import NOTHING, Verdict
 from reconcilers.webhooks.admission import webhook
-from reconcilers.webhooks.verdict import NOTHING, Verdict
 
 
 class IPAMPoolValidator:

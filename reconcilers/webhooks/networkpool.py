@@ -1,6 +1,6 @@
 """What is refused of NetworkPools.
 
-    created   a spec that contradicts itself
+    created   a spec that contradicts itself (reconcilers/specrules/poolspecs.py)
     updated   that; a CIDR without all of the old one; ranges that leave out, or reservations that
               take, addresses that allocations or claims hold or were promised. Of addresses that
               another platform allocates by itself there is a warning: to leave them out is how a
@@ -20,7 +20,6 @@ from itertools import islice
 from allocator import AddressRange, InvalidCIDR, InvalidPool, Layout
 from allocator.addresses import Span, address_text, minus, quoted
 from controller.errors import Cause
-from reconcilers import poolspec
 from reconcilers.addressing import poolgeometry, statusranges
 from reconcilers.addressing.poolgeometry import Reservation
 from reconcilers.api.ipallocation import ALLOCATED, RELEASED, IPAllocation
@@ -28,10 +27,11 @@ from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.networkpool.offers import layout_offers
 from reconcilers.networkpool.statusjournal import settle_pool
 from reconcilers.networkpool.view import HeldRange, View
-from reconcilers.poolspec import SECONDARY, SPEC, Path
 from reconcilers.reporting.wording import count_noun
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.webhooks.verdict import Verdict, about, bounded, field, forbidden, invalid
+from reconcilers.specrules import poolspecs
+from reconcilers.specrules.poolspecs import SECONDARY, SPEC
+from reconcilers.specrules.verdict import Path, Verdict, about, bounded, field, forbidden, invalid
 
 MOST_NAMED = 5
 """So many objects of another platform whose addresses are left out are named in warnings."""
@@ -45,12 +45,12 @@ def created(new: NetworkPool, spaces: SpaceIndex, max_addresses: int) -> Verdict
         spaces: what pools of all kinds hand out.
         max_addresses: the largest pool, in addresses.
     """
-    faults = poolspec.faults(new.spec, max_addresses)
+    faults = poolspecs.find_pool_faults(new.spec, max_addresses)
     causes = [invalid(fault.path, fault.message) for fault in faults]
     warnings = [*_deprecated(new)]
     if not faults:
         geometry = poolgeometry.parse_layouts(new.spec, max_addresses)
-        warnings += [about(one) for one in poolspec.spec_warnings(new.spec, geometry)]
+        warnings += [about(one) for one in poolspecs.list_pool_warnings(new.spec, geometry)]
         warnings += _overlap_warnings(new, geometry, spaces)
     return Verdict.from_causes(causes, warnings)
 
@@ -179,7 +179,7 @@ def _overlap_warnings(
     pool: NetworkPool, geometry: Sequence[Layout], spaces: SpaceIndex
 ) -> Iterator[str]:
     """Warn of pools that share addresses: allowed for separate sites and NAT, else a mistake."""
-    for (at, _), layout in zip(poolspec.blocks(pool.spec), geometry, strict=True):
+    for (at, _), layout in zip(poolspecs.list_blocks(pool.spec), geometry, strict=True):
         sentence = spaces.sharing(layout_offers(pool, [layout])).sentence
         if sentence:
             yield f"{field((*at, 'cidr'))}: {sentence}"
@@ -187,8 +187,8 @@ def _overlap_warnings(
 
 def _shrunk(new: NetworkPool, old: NetworkPool) -> Iterator[Cause]:
     """Yield a cause for each new CIDR that does not contain the old one."""
-    olds = dict(poolspec.blocks(old.spec))
-    for at, block in poolspec.blocks(new.spec):
+    olds = dict(poolspecs.list_blocks(old.spec))
+    for at, block in poolspecs.list_blocks(new.spec):
         if at in olds:
             yield from _shrunk_cidr((*at, "cidr"), block.cidr, olds[at].cidr)
 
@@ -300,7 +300,7 @@ def _left_out(
         _geometry(old, max_addresses),
         poolgeometry.parse_layouts(new.spec, max_addresses),
     )
-    places = [at for at, _ in poolspec.blocks(new.spec)]
+    places = [at for at, _ in poolspecs.list_blocks(new.spec)]
     for holder in holders:
         had = [holder.range] if before is None else _had(before, holder.range)
         if not had:
@@ -341,13 +341,13 @@ def _field_of_ranges(at: Path, block: NetworkPoolSpec) -> Path:
 
 
 def _outside(new: NetworkPool, at: Path, holder: str, address: str) -> _LeftOut:
-    block = dict(poolspec.blocks(new.spec)).get(at)
+    block = dict(poolspecs.list_blocks(new.spec)).get(at)
     return _LeftOut(at if block is None else _field_of_ranges(at, block), holder, address)
 
 
 def _reserved(new: NetworkPool, at: Path, after: Layout, holder: str, address: int) -> _LeftOut:
     """Return which reservation covers an allocation's address."""
-    block = dict(poolspec.blocks(new.spec))[at]
+    block = dict(poolspecs.list_blocks(new.spec))[at]
     pairs = zip(poolgeometry.list_reservations(block), after.reserved, strict=True)
     reservation = next(one for one, parsed in pairs if parsed.contains(address))
     text = address_text(address, after.family)

@@ -18,7 +18,7 @@ from controller.webhooks import AdmissionRequest
 from controller.webhooks.review import UserInfo
 from reconcilers.api import names
 from reconcilers.api.resources import TENANT_CLUSTER
-from reconcilers.webhooks.verdict import Verdict
+from reconcilers.specrules.verdict import Verdict
 
 VERB = "release"
 ROLE = "butler-ipam-release"

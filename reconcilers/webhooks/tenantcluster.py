@@ -1,7 +1,8 @@
 """What is refused of TenantClusters.
 
-    created, updated   a load-balancer pool that is none; another provider once addresses were
-                       given, as those are of the old one's pools
+    created, updated   a load-balancer pool that is none (reconcilers/specrules/tenantspecs.py);
+                       another provider once addresses were given, as those are of the old one's
+                       pools
 
 What the provider makes of the wish is worth a warning: a size above its quota is cut to it.
 Deletion is never refused: teardown sees to its order.
@@ -10,18 +11,17 @@ Deletion is never refused: teardown sees to its order.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from allocator import AddressRange, read_range
-from controller.errors import Cause
+from allocator import AddressRange
 from controller.meta import Key
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName, offer_of
-from reconcilers.webhooks.verdict import Verdict, forbidden, invalid
+from reconcilers.specrules import tenantspecs
+from reconcilers.specrules.verdict import Verdict, forbidden
 
 REFERENCE = ("spec", "providerConfigRef")
-POOL = ("spec", "networking", "loadBalancerPool")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +51,12 @@ def review_spec(new: TenantCluster, provision: Provision, spaces: SpaceIndex) ->
         provision: which ProviderConfig counts for it.
         spaces: what pools of all kinds hand out.
     """
-    manual = new.networking.loadBalancerPool
-    causes: list[Cause] = []
+    verdict = tenantspecs.review_tenant(new)
     warnings = [*_provider_warnings(new, provision)]
-    if manual is not None:
-        parsed = read_range(manual.start, manual.end)
-        if isinstance(parsed, str):
-            causes.append(invalid(POOL, parsed))
-        else:
-            warnings += _by_hand(new, parsed, provision, spaces)
-    return Verdict.from_causes(causes, warnings)
+    manual = tenantspecs.parse_manual_pool(new)
+    if isinstance(manual, AddressRange):
+        warnings += _by_hand(new, manual, provision, spaces)
+    return Verdict(verdict.causes, tuple(warnings))
 
 
 def moved(

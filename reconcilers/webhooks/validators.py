@@ -34,9 +34,11 @@ from reconcilers.api.resources import (
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.networkpool.statusjournal import memory
 from reconcilers.networkpool.view import OtherHoldings, Reader, View
-from reconcilers.poolnamespaces import describe_refused_namespace
 from reconcilers.promises.unreadable import Unreadable
 from reconcilers.spaces.index import SpaceIndex
+from reconcilers.specrules import providerspecs
+from reconcilers.specrules.poolnamespaces import describe_refused_namespace
+from reconcilers.specrules.verdict import NOTHING, Verdict, forbidden, refused_namespace
 from reconcilers.tenantcluster.allocations.membership import is_foreign, members
 from reconcilers.tenantcluster.allocations.unreadable_members import (
     unreadable_in_list,
@@ -50,7 +52,6 @@ from reconcilers.tenantcluster.provider import (
 )
 from reconcilers.webhooks import ipallocation, networkpool, providerconfig, tenantcluster
 from reconcilers.webhooks.tenantcluster import Provision
-from reconcilers.webhooks.verdict import NOTHING, Verdict, forbidden, refused_namespace
 
 T_contra = TypeVar("T_contra", contravariant=True)
 
@@ -385,12 +386,12 @@ class ProviderValidator:
     async def created(self, new: ProviderConfig) -> Verdict:
         """Validate a new one."""
         refused = refused_namespace(new.metadata.namespace, self._namespaces)
-        return refused or providerconfig.review_spec(new)
+        return refused or providerspecs.review_provider(new)
 
     async def updated(self, new: ProviderConfig, old: ProviderConfig | None) -> Verdict:  # noqa: ARG002 - it must be sound, whatever it was
         """Validate an edit."""
         refused = refused_namespace(new.metadata.namespace, self._namespaces)
-        return refused or providerconfig.review_spec(new)
+        return refused or providerspecs.review_provider(new)
 
     async def deleted(self, old: ProviderConfig) -> Verdict:
         """Validate a deletion."""

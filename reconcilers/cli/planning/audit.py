@@ -11,11 +11,9 @@ from typing import Any
 
 from allocator import AddressRange, Layout
 from controller.meta import Key
-from reconcilers import poolspec
 from reconcilers.addressing import poolgeometry, requestedranges, statusranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.api.poolrules import TOGETHER
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.reading.findings import Findings, Step, path_of
@@ -24,11 +22,9 @@ from reconcilers.configuration.settings import Settings
 from reconcilers.networkpool.offers import layout_offers
 from reconcilers.reporting.wording import count_noun
 from reconcilers.spaces.index import SpaceIndex
+from reconcilers.specrules import poolspecs, providerspecs, requestspecs, tenantspecs
+from reconcilers.specrules.verdict import Verdict, refused_namespace
 from reconcilers.tenantcluster.provider import ProviderUnreadable
-from reconcilers.webhooks import providerconfig, tenantcluster
-from reconcilers.webhooks.ipallocation import validated_alone
-from reconcilers.webhooks.tenantcluster import Provision
-from reconcilers.webhooks.verdict import Verdict, refused_namespace
 
 _MANY = 20
 """How many overlaps of one pool are named one by one."""
@@ -77,13 +73,10 @@ class Audit:
         for key, layouts in self._layouts.items():
             self._held(key, layouts)
         for provider in self._read.providers:
-            self._causes(provider, providerconfig.review_spec(provider.object))
+            self._causes(provider, providerspecs.review_provider(provider.object))
             self._provider(provider, known)
         for tenant in self._read.tenants:
-            self._causes(
-                tenant,
-                tenantcluster.review_spec(tenant.object, Provision(None, None), SpaceIndex()),
-            )
+            self._causes(tenant, tenantspecs.review_tenant(tenant.object))
 
     def references(self, find_provider: Callable[[TenantCluster], ProviderConfig | None]) -> None:
         """Check which ProviderConfig each TenantCluster gets.
@@ -128,16 +121,13 @@ class Audit:
 
     def _pool(self, manifest: Manifest[NetworkPool]) -> None:
         spec, limit = manifest.object.spec, self._settings.pool.max_addresses
-        faults = poolspec.faults(spec, limit)
-        tenant = spec.tenantAllocation
-        if tenant is not None and (tenant.start is None) != (tenant.end is None):
-            faults = [poolspec.Remark(poolspec.TENANT, TOGETHER.message)]
+        faults = poolspecs.find_pool_faults(spec, limit)
         for fault in faults:
             self._error(manifest, fault.path, fault.message)
         if faults:
             return
         layouts = self._layouts[manifest.key] = poolgeometry.parse_layouts(spec, limit)
-        for found in poolspec.spec_warnings(spec, layouts):
+        for found in poolspecs.list_pool_warnings(spec, layouts):
             self._warning(manifest, found.path, found.message)
 
     def _pools_among_each_other(self) -> None:
@@ -145,7 +135,7 @@ class Audit:
         for manifest in self._read.pools:
             layouts = self._layouts.get(manifest.key, ())
             for (at, _), layout in zip(
-                poolspec.blocks(manifest.object.spec), layouts, strict=False
+                poolspecs.list_blocks(manifest.object.spec), layouts, strict=False
             ):
                 offers = layout_offers(manifest.object, [layout])
                 if sentence := self._spaces.sharing(offers).sentence:
@@ -156,13 +146,13 @@ class Audit:
         if pool is None:
             what = f"names {self._absent('NetworkPool', allocation.pool_key)}"
             self._error(manifest, ("spec", "poolRef", "name"), what)
-        self._causes(manifest, validated_alone(allocation))
+        self._causes(manifest, requestspecs.review_request(allocation))
         self._check_range(manifest)
         layouts = self._layouts.get(allocation.pool_key)
         if pool is None or layouts is None or statusranges.find_held_range(allocation) is not None:
             return
         count = requestedranges.count_requested(allocation, pool)
-        impossible = poolspec.never(allocation, count, pool, layouts)
+        impossible = requestspecs.find_impossibility(allocation, count, pool, layouts)
         if impossible is None:
             return
         # A request that is too large may fit after an edit of the pool; an address never moves.

@@ -34,11 +34,11 @@ from reconcilers.integrations.core.discovery import LOOK_AGAIN_SECONDS
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.networkpool.statusjournal import memory, settle_pool
 from reconcilers.networkpool.view import HeldRange, OtherHolders, Reader
-from reconcilers.poolnamespaces import describe_refused_namespace
 from reconcilers.promises.journal import Journal, ranges_of
 from reconcilers.promises.reading import Behind
 from reconcilers.promises.settling import settle
 from reconcilers.reporting.conditions import FOREIGN_MANAGER, Finding
+from reconcilers.specrules.poolnamespaces import describe_refused_namespace
 
 UNKNOWN_RETRY = 0.5
 ABSENCE_SECONDS = 4 * LOOK_AGAIN_SECONDS

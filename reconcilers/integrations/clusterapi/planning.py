@@ -45,11 +45,11 @@ from reconcilers.integrations.clusterapi.statuses import message_of, record_of
 from reconcilers.integrations.clusterapi.views import PoolContents, pools_of
 from reconcilers.integrations.core.rules import Grant, View
 from reconcilers.integrations.core.views import Planned
-from reconcilers.poolnamespaces import describe_refused_namespace
 from reconcilers.promises.journal import MOST_RANGES
 from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, Unreadable, UnreadableHolders
 from reconcilers.reporting.conditions import READY, Finding, with_findings
 from reconcilers.spaces.index import SpaceIndex
+from reconcilers.specrules.poolnamespaces import describe_refused_namespace
 
 Held = Callable[[NetworkPool], Sequence[AddressRange]]
 """Returns what IPAllocations hold of a NetworkPool; raises Unreadable if that is unknown."""

@@ -10,8 +10,8 @@ from controller.webhooks.review import GroupVersionKind, GroupVersionResource
 from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.specrules.verdict import Verdict, forbidden
 from reconcilers.webhooks.admission import handler, same_spec
-from reconcilers.webhooks.verdict import Verdict, forbidden
 from tests.reconcilers import make
 
 NO = Verdict.from_causes([forbidden(("spec", "cidr"), "no")], ["mind"])

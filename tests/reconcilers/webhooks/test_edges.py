@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from allocator import AddressRange, Layout, PoolExhausted, Space, name_edge_addresses
 from reconcilers.addressing import poolgeometry
 from reconcilers.networkpool.offers import offers_of
+from reconcilers.specrules.verdict import Verdict
 from reconcilers.webhooks import networkpool
-from reconcilers.webhooks.verdict import Verdict
 from tests.reconcilers import make
 
 LIMIT = 1 << 20

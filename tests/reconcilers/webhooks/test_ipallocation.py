@@ -6,8 +6,8 @@ import pytest
 
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
+from reconcilers.specrules.verdict import Verdict
 from reconcilers.webhooks import ipallocation
-from reconcilers.webhooks.verdict import Verdict
 from tests.reconcilers import make
 
 LIMIT = 1 << 20

@@ -9,8 +9,8 @@ from allocator import AddressRange
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool.protocol import blockers
 from reconcilers.networkpool.view import HeldRange
+from reconcilers.specrules.verdict import MOST_CAUSES, Verdict
 from reconcilers.webhooks import networkpool
-from reconcilers.webhooks.verdict import MOST_CAUSES, Verdict
 from tests.reconcilers import make
 
 LIMIT = 1 << 20

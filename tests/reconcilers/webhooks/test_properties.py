@@ -11,8 +11,8 @@ from allocator import Family, InvalidPool
 from reconcilers.addressing import poolgeometry
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
+from reconcilers.specrules.verdict import Verdict
 from reconcilers.webhooks import networkpool
-from reconcilers.webhooks.verdict import Verdict
 from tests.reconcilers import make
 
 BASES: dict[Family, int] = {4: int(IPv4Address("10.0.0.0")), 6: int(IPv6Address("fd00::ffc0"))}

@@ -11,8 +11,8 @@ from controller.webhooks import AdmissionRequest, Allowed, Answer, Denied
 from controller.webhooks.review import GroupVersionKind, GroupVersionResource, UserInfo
 from reconcilers.api import names
 from reconcilers.api.resources import TENANT_CLUSTER
+from reconcilers.specrules.verdict import NOTHING, Verdict
 from reconcilers.webhooks import admission, releasing
-from reconcilers.webhooks.verdict import NOTHING, Verdict
 
 Json = dict[str, Any]
 MARK = {names.ANNOTATION_RELEASE_ANYWAY: "true"}

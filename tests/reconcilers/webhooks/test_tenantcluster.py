@@ -6,10 +6,10 @@ import pytest
 
 from controller.meta import Key
 from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.specrules.verdict import Verdict
 from reconcilers.tenantcluster.provider import DefaultUnknown
 from reconcilers.webhooks import tenantcluster
 from reconcilers.webhooks.tenantcluster import Provision
-from reconcilers.webhooks.verdict import Verdict
 from tests.reconcilers import make
 
 IPAM = make.provider("lab", name="onprem", quota={"maxLoadBalancerIPs": 4})

@@ -1,13 +1,24 @@
-"""What the rules say of a write: causes to refuse it, and warnings."""
+"""What the rules say of an object: causes to refuse it, and warnings."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 from controller.errors import Cause
-from reconcilers.poolnamespaces import describe_refused_namespace
-from reconcilers.poolspec import Path, Remark
 from reconcilers.reporting.wording import count_noun
+from reconcilers.specrules.poolnamespaces import describe_refused_namespace
+
+Path = tuple[str | int, ...]
+"""Where something is in an object: `("spec", "reserved", 0, "cidr")`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A sentence about a field."""
+
+    path: Path
+    message: str
+
 
 INVALID = "FieldValueInvalid"
 FORBIDDEN = "FieldValueForbidden"
