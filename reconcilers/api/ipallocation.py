@@ -306,6 +306,11 @@ class IPAllocation:
         )
 
     @property
+    def is_marked(self) -> bool:
+        """Whether its range is marked for release, and the mark can be withdrawn: not deleted."""
+        return self.releasing and not self.metadata.terminating
+
+    @property
     def requested_at(self) -> datetime:
         """When it was first asked for: a re-creation carries the first request's time along.
 

@@ -77,7 +77,7 @@ DEMAND = {
     " LoadBalancerReady",
     "AddressesUnused": "False: addresses of the tenant are free and MetalLB does not assign them",
     "QuotaExceeded": "False: growing would go above maxLoadBalancerIPs",
-    "PoolExhausted": "False: no pool has growthIncrement addresses in a row",
+    "PoolExhausted": "False: no pool has as many addresses in a row as are needed",
     "GrownInVain": "False: growing did not help; the tenant's own events say why",
     "SizeReached": "False: the tenant is static, and every address of it is in use",
 }

@@ -26,7 +26,8 @@ class InUse:
 
     Args:
         why: what is waited for.
-        by_service: whether a Service there shows an address of the range.
+        by_service: whether a Service there shows an address of the range, or lost one because
+            the range was taken out.
         is_asked: whether the tenant was asked now; if not, `why` is remembered by this process.
     """
 

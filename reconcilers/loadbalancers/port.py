@@ -265,12 +265,14 @@ class ServiceView:
         obstacle: why no address of ours can serve it, apart from its families; None if one can.
         sharing_key: Services with one key may share an address; empty if it has none.
         requirements: what else decides whether an offer serves it, as the backend writes it.
+        fixed_addresses: the addresses that it asks for; empty if any will do.
     """
 
     keeps_range: bool
     obstacle: Obstacle | None = None
     sharing_key: str = ""
     requirements: str = ""
+    fixed_addresses: Sequence[AddressRange] = ()
 
 
 Serves = Callable[[Service], ServiceView]

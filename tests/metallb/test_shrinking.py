@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from controller.meta import Key
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from tests.metallb.site import HOME, POOL, entry, site
 from tests.numbers import Note
@@ -12,6 +14,11 @@ from tests.polling import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
 
+SLOW_GROWTH = (
+    "--growth-when-exhausted=5s",
+    "--shrink-after=5s",
+    "--tenant-requeue-deleting=200ms",
+)
 QUICK = ("--growth-when-exhausted=1s", "--shrink-after=5s", "--tenant-requeue-deleting=200ms")
 
 
@@ -51,3 +58,40 @@ async def test_a_range_without_services_goes_back_and_services_keep_their_addres
             shown = recording.records.shown_by(tenant.key, Key("default", name))
             assert shown == {address}, "it never had another"
         record_property("shrink", recording.summary())
+
+
+@pytest.mark.usefixtures("counting_metallb")
+async def test_a_range_that_a_service_needs_as_it_is_taken_out_comes_back_to_the_tenant(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path) as here, here.controllers(*SLOW_GROWTH):
+        sizes = {"initialPoolSize": 1, "growthIncrement": 1}
+        await here.offer("10.40.0.0/28", allocationMode="elastic", **sizes)
+        await here.create_cluster("a")
+        await here.ready("a")
+        tenant = here.tenants["a"]
+        await tenant.serve("one")
+        await tenant.served("one")
+        await tenant.serve("two")
+        kept = (await tenant.served("one", "two"))["one"]
+        idle = entry(await here.allocated("team-a-lb-1"))
+        before = await here.allocation("team-a-lb-1")
+        assert before is not None
+        await tenant.stop_serving("two")
+        await until(lambda: here.allocation("team-a-lb-1"), _is_out_of_use)
+        with tenant.frozen():
+            await until(tenant.entries, lambda entries: idle not in entries)
+            await tenant.serve("three")
+        addresses = await tenant.served("one", "three")
+        assert addresses["one"] == kept
+        assert f"{addresses['three']}-{addresses['three']}" == idle
+        after = await here.allocation("team-a-lb-1")
+        assert after is not None
+        assert after.metadata.uid == before.metadata.uid, "it was never released"
+
+
+def _is_out_of_use(allocation: IPAllocation | None) -> bool:
+    """Return whether it is noted on an allocation that no Service uses it."""
+    return (
+        allocation is not None and names.ANNOTATION_IDLE_SINCE in allocation.metadata.annotations
+    )

@@ -4,6 +4,7 @@ Sources: MetalLB's documentation of its annotations and of sharing; Kubernetes' 
 spec.loadBalancerClass.
 """
 
+from reconcilers.addressing.addresstexts import parse_ends
 from reconcilers.api.resources import Service
 from reconcilers.loadbalancers.metallb.projection import POOL_NAME
 from reconcilers.loadbalancers.port import OTHER_CLASS, Obstacle, ServiceView
@@ -12,6 +13,8 @@ _POOL = ("metallb.io/address-pool", "metallb.universe.tf/address-pool")
 _ADDRESSES = ("metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalancerIPs")
 _SHARING = ("metallb.io/allow-shared-ip", "metallb.universe.tf/allow-shared-ip")
 _LONGEST = 80
+_MOST_FIXED = 2
+"""MetalLB gives a Service one address of each family."""
 
 
 def view_service(service: Service, ours: str) -> ServiceView:
@@ -36,7 +39,14 @@ def view_service(service: Service, ours: str) -> ServiceView:
     elif fixed:
         obstacle = Obstacle("FixedAddress", f"the address {_short(fixed)}")
     key = _annotation(service, _SHARING)
-    return ServiceView(is_ours, obstacle, key, requirements=f"{pool}|{key}")
+    requested = (parse_ends(ip, ip) for ip in map(str.strip, fixed.split(",", _MOST_FIXED)))
+    return ServiceView(
+        is_ours,
+        obstacle,
+        sharing_key=key,
+        requirements=f"{pool}|{key}",
+        fixed_addresses=tuple(address for address in requested if address is not None),
+    )
 
 
 def _short(text: str) -> str:

@@ -106,8 +106,7 @@ class RangeFacts:
     @property
     def can_stay(self) -> bool:
         """Whether its range is marked to be released, and the mark can be withdrawn."""
-        is_deleted = self.allocation.metadata.terminating
-        return self.is_releasing and not is_deleted and self.has_range
+        return self.allocation.is_marked and self.has_range
 
 
 @dataclass(frozen=True, slots=True)
@@ -643,7 +642,7 @@ def decide_fixed_size(facts: SizeFacts, target: TargetSize) -> FixedSize:
         is_too_large = part.has_range and part.size > surplus
         if not surplus or not part.is_growth or is_too_large:
             continue
-        if facts.is_used(part):
+        if facts.is_used(part) or _may_be_needed(facts, part):
             is_used = True
             continue
         release.append(part.allocation)
@@ -657,6 +656,21 @@ def decide_fixed_size(facts: SizeFacts, target: TargetSize) -> FixedSize:
         surplus=surplus,
         is_surplus_used=is_used,
         missing=max(0, size - facts.held) if is_settled and is_stuck else 0,
+    )
+
+
+def _may_be_needed(facts: SizeFacts, part: RangeFacts) -> bool:
+    """Return whether a Service that has just begun to wait needs an address of an allocation.
+
+    The load balancer is about to assign one. If the range left now, the Service would lose it.
+    """
+    waiting = facts.demand.waiting
+    long = {service.metadata.uid for service in facts.waiting_long}
+    others = [other for other in facts.staying if other.uid != part.uid]
+    free = _count_free(facts, others)
+    return part.has_range and any(
+        service.metadata.uid not in long and not could_be_served(service, free)
+        for service in waiting
     )
 
 
@@ -796,7 +810,7 @@ def describe_size(facts: SizeFacts, change: SizeChange, created: Created) -> Siz
         demand = _describe_growth(facts, change.growth, created)
         refused = _refused_growth(facts, demand, facts.increment)
     else:
-        demand = _describe_static_demand(facts, change)
+        demand = _describe_static_demand(facts, change, created)
         if change.fixed is not None:
             size = _describe_fixed_size(facts, change.fixed, created)
             missing = max(0, change.fixed.target.addresses - facts.held)
@@ -859,20 +873,27 @@ def _describe_met_demand(unserved: int, elsewhere: Sequence[Elsewhere]) -> Findi
     )
 
 
-def _describe_static_demand(facts: SizeFacts, change: SizeChange) -> Finding:
+def _describe_static_demand(facts: SizeFacts, change: SizeChange, created: Created) -> Finding:
     """Return the condition of a static tenant that says whether its Services have addresses."""
     due = facts.waiting_long
     if not due:
         return _describe_met_demand(0, facts.elsewhere)
     marked = {mark.allocation.metadata.uid for mark in change.mark}
-    parts = tuple(part for part in facts.ranges if part.uid not in marked)
-    obstacle = find_growth_obstacle(replace(facts, ranges=parts), due)
+    kept = replace(facts, ranges=tuple(part for part in facts.ranges if part.uid not in marked))
+    obstacle = find_growth_obstacle(kept, due)
     if obstacle is not None:
         return obstacle
+    waiting = f"{count_noun(len(due), 'Service')} without an address"
+    if created.refusal:
+        return demand_met(False, POOL_EXHAUSTED, f"{waiting}; cannot grow: {created.refusal}")
+    if change.fixed is not None and kept.held < change.fixed.target.addresses:
+        # Also in the pass that withdraws a mark: its range is not back in the tenant yet.
+        missing = change.fixed.target.addresses - kept.held
+        return demand_met(False, GROWING, f"{waiting}; a range of {missing} is added")
     return demand_met(
         False,
         "SizeReached",
-        f"{count_noun(len(due), 'Service')} without an address, and every address of the tenant"
+        f"{waiting}, and every address of the tenant"
         f" is in use; the tenant is static: raise {SIZE_FIELD}, or delete Services",
     )
 

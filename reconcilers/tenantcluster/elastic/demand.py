@@ -157,7 +157,7 @@ class DemandReader:
         self._users += ((address, str(service.metadata.key)) for address in shown)
         if view.keeps_range:
             self._used.update(shown)
-        if not _is_without(service):
+        if not is_without_address(service):
             return
         # Each list has a limit of its own: Services that growth cannot help may stay for ever.
         elsewhere = _elsewhere(service, view, self._families)
@@ -228,7 +228,7 @@ def addresses(service: Service) -> Sequence[AddressRange]:
     return [one for one in found if one is not None]
 
 
-def _is_without(service: Service) -> bool:
+def is_without_address(service: Service) -> bool:
     """Return whether a Service should have an address and shows none.
 
     An ingress with nothing but a hostname is no address: no load balancer of ours writes one.

@@ -4,14 +4,18 @@ The check runs where the shard of the pool is, so its memory outlives the pass o
 is lost with the process, which begins each wait anew: rather too long than too short.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.resources import Service
 from reconcilers.loadbalancers.port import BalancerMemory
 
 FORGET_SECONDS = 3_600.0
 """Seconds without a check after which an allocation is forgotten."""
+MOST_SERVICES = 5_000
+"""How many Services are remembered for one allocation."""
 UNRESOLVED_SECONDS = 120.0
 """How long a record counts: an API server gives up a request after a minute (--request-timeout),
 and the process that sent it gives up before."""
@@ -31,35 +35,36 @@ class SecretReads:
 
 
 @dataclass(slots=True)
-class BoundedWaits:
-    """Waits for a balancer that cannot show whether it still hands out the range of an allocation.
+class BoundedWait:
+    """The wait for a balancer that cannot show whether it still hands out an allocation's range.
 
-    Each is for one state: the resourceVersion at which the allocation was marked, and the version
-    of the offers. A wait that has elapsed stays so, because a pass asks twice: before and after
-    its projection. A wait is forgotten when it was not asked for during an hour; the next call
-    starts it anew.
+    A wait is for one state: the resourceVersion at which the allocation was marked, and the
+    version of the offers. Another state begins the wait anew, also if the same state returns
+    later: the balancer may have read other offers in between. A wait that has elapsed stays
+    elapsed, because a pass asks twice: before and after its projection. It is forgotten after an
+    hour without a check.
     """
 
-    _waits: dict[tuple[int, str, int], tuple[float, float]] = field(default_factory=dict)
-    """When each began, and when it was last asked for, in monotonic seconds."""
+    _state: tuple[int, str, int] | None = None
+    _began_at: float = 0.0
+    _checked_at: float = 0.0
 
     def has_elapsed(self, state: tuple[int, str, int], seconds: float, now: float) -> bool:
-        """Return whether so many seconds have passed since the first call with this state.
+        """Return whether so many seconds have passed since the state was first seen.
 
         Args:
-            state: what is waited for; the first call with it starts its wait.
+            state: what is waited for; another state than at the last call starts the wait anew.
             seconds: how long the wait is.
             now: monotonic seconds.
         """
-        recent = {one: at for one, at in self._waits.items() if now - at[1] < FORGET_SECONDS}
-        since, _ = recent.get(state, (now, now))
-        recent[state] = (since, now)
-        self._waits = recent
-        return now - since >= seconds
+        if state != self._state or now - self._checked_at >= FORGET_SECONDS:
+            self._state, self._began_at = state, now
+        self._checked_at = now
+        return now - self._began_at >= seconds
 
     def clear(self) -> None:
-        """Forget all waits: the balancer may hand out the range after all."""
-        self._waits = {}
+        """Forget the wait: the balancer may hand out the range after all."""
+        self._state = None
 
 
 @dataclass(slots=True)
@@ -87,22 +92,52 @@ class SeenCreations:
 
 
 @dataclass(slots=True)
+class EarlierWaits:
+    """The Services that waited for an address at the first check of a marked allocation.
+
+    It is lost with the process. Then the next check is the first one, and a Service that lost its
+    address before it waits for growth.
+    """
+
+    _mark: str | None = None
+    _uids: frozenset[str] | None = frozenset()
+
+    def find_newcomers(self, mark: str, services: Iterable[Service]) -> list[Service]:
+        """Return the waiting Services that did not wait at the first check of this mark.
+
+        Args:
+            mark: the value of the annotation that marks the allocation.
+            services: those that wait now.
+        """
+        waiting = list(services)
+        if mark != self._mark:
+            uids = frozenset(service.metadata.uid for service in waiting)
+            self._mark, self._uids = mark, uids if len(uids) <= MOST_SERVICES else None
+        known = self._uids
+        if known is None:  # a tenant decides how many Services it has
+            return []
+        return [service for service in waiting if service.metadata.uid not in known]
+
+
+@dataclass(slots=True)
 class AllocationMemory:
     """What is remembered of one allocation that is being released.
 
     Args:
         checked_at: when it was last checked, in monotonic seconds.
         held_since: since when the tenant of a deleted cluster holds it up; None if it does not.
-        waits: the bounded waits for a balancer that cannot show what it hands out.
+        wait: the bounded wait for a balancer that cannot show what it hands out.
         creations: the records of creations in the tenant that were seen on it.
         balancer: what the adapter of the balancer remembers of its release.
+        earlier_waits: the Services that waited for an address before its range left the tenant.
     """
 
     checked_at: float
     held_since: float | None = None
-    waits: BoundedWaits = field(default_factory=BoundedWaits)
+    wait: BoundedWait = field(default_factory=BoundedWait)
     creations: SeenCreations = field(default_factory=SeenCreations)
     balancer: BalancerMemory = field(default_factory=BalancerMemory)
+    earlier_waits: EarlierWaits = field(default_factory=EarlierWaits)
 
 
 @dataclass(slots=True)

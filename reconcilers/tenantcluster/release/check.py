@@ -46,9 +46,10 @@ from reconcilers.tenantcluster.allocations.membership import is_foreign
 from reconcilers.tenantcluster.elastic.demand import SERVICES_PER_TURN, addresses
 from reconcilers.tenantcluster.ownership.identity import IS_MANAGEMENT
 from reconcilers.tenantcluster.ownership.pools import SHARED
-from reconcilers.tenantcluster.record.gate import AllocationMemory, BoundedWaits, SecretReads
+from reconcilers.tenantcluster.record.gate import AllocationMemory, BoundedWait, SecretReads
 from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.tenantcluster.release.creationnote import AllocationCreationNote
+from reconcilers.tenantcluster.release.lost_addresses import find_service_in_need
 from reconcilers.tenantcluster.release.teardown import VanishedClusters
 
 Ranges = Sequence[AddressRange]
@@ -345,10 +346,22 @@ class TenantReleaseCheck(ReleaseCheck):
         balancer = self._kind.of(client, memory.balancer)
         reading = await balancer.read()
         management = await self._tenants.management()
-        user = await self._find_user(client, given)
+        services = await _list_services(client)
+        user = await self._find_user(services, given)
         if user is not None:
             shown = f"Service {user.metadata.key} still shows an address of the range"
             return InUse(shown, by_service=True)
+        if allocation.is_marked:
+            service = await find_service_in_need(
+                services,
+                given,
+                mark=allocation.metadata.annotations[names.ANNOTATION_RELEASING],
+                earlier=memory.earlier_waits,
+                offers=reading.targets.values(),
+                serves=self._kind.serves,
+            )
+            if service is not None:
+                return InUse(f"Service {service.metadata.key} needs the range", by_service=True)
         withdrawal = Withdrawal(
             spans=given,
             mark=mark,
@@ -356,33 +369,30 @@ class TenantReleaseCheck(ReleaseCheck):
             owner=owner_note(allocation, management),
             note=AllocationCreationNote(self._client, allocation, memory.creations, self._clock),
         )
-        return self._judge(await balancer.acknowledgement(reading, withdrawal), mark, memory.waits)
+        return self._judge(await balancer.acknowledgement(reading, withdrawal), mark, memory.wait)
 
-    def _judge(self, answer: Acknowledgement, mark: int, waits: BoundedWaits) -> Released | InUse:
+    def _judge(self, answer: Acknowledgement, mark: int, wait: BoundedWait) -> Released | InUse:
         """Return what an answer of the balancer means for the range.
 
         Args:
             answer: of the balancer.
             mark: the resourceVersion at which the allocation was marked.
-            waits: of the allocation, for a balancer that cannot show what it hands out.
+            wait: of the allocation, for a balancer that cannot show what it hands out.
         """
         if isinstance(answer, Proven):
             return Released(answer.how)
         if isinstance(answer, NotYet):
-            waits.clear()
+            wait.clear()
             return InUse(answer.why, by_service=answer.is_used)
         seconds, now = self._kind.wait, self._clock.monotonic()
-        if waits.has_elapsed((mark, *answer.version), seconds, now):
+        if wait.has_elapsed((mark, *answer.version), seconds, now):
             return Released(answer.then)
         return InUse(f"giving {self._kind.title} {seconds:g} s {answer.purpose}")
 
-    async def _find_user(self, client: Client, given: Ranges) -> Service | None:
+    async def _find_user(self, services: Sequence[Service], given: Ranges) -> Service | None:
         """Return a Service whose address keeps one of the ranges; None if there is none."""
-        page = await client.list(SERVICE)
-        if page.unreadable:
-            raise MalformedAnswer(f"Services that cannot be read: {sorted(page.unreadable)}")
         # A tenant decides how many Services it has; other tenants are served in between.
-        for number, service in enumerate(page.items, 1):
+        for number, service in enumerate(services, 1):
             if number % SERVICES_PER_TURN == 0:
                 await checkpoint()
             shown = product(given, addresses(service))
@@ -390,6 +400,14 @@ class TenantReleaseCheck(ReleaseCheck):
             if is_user and self._kind.serves(service).keeps_range:
                 return service
         return None
+
+
+async def _list_services(client: Client) -> Sequence[Service]:
+    """Return all Services of a tenant, read live."""
+    page = await client.list(SERVICE)
+    if page.unreadable:
+        raise MalformedAnswer(f"Services that cannot be read: {sorted(page.unreadable)}")
+    return page.items
 
 
 def _succeeds(one: IPAllocation, deleted: IPAllocation) -> bool:

@@ -73,9 +73,7 @@ class MarkedReleaser:
 
     def _marked(self, tenant: TenantCluster) -> list[IPAllocation]:
         return [
-            allocation
-            for allocation in members(self._allocations, tenant)
-            if allocation.releasing and not allocation.metadata.terminating
+            allocation for allocation in members(self._allocations, tenant) if allocation.is_marked
         ]
 
     async def _conclude(self, allocation: IPAllocation) -> bool:

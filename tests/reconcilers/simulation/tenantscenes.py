@@ -12,7 +12,7 @@ from controller.meta import Key
 from reconcilers.api import names
 from tests.clock import settle
 from tests.reconcilers import make
-from tests.reconcilers.balancer import Balancer, service
+from tests.reconcilers.balancer import Balancer, address_of, service
 from tests.reconcilers.lab import Replica
 from tests.reconcilers.simulation import tenantlaws
 from tests.reconcilers.simulation.chaos import undisturbed
@@ -199,6 +199,24 @@ async def in_use_again(yard: Yard) -> str | None:
         await yard.project(yard.other)
         await yard.clock.advance(2)
     return yard.verdict() or tenantlaws.unmet(yard.server, {"a": yard.tenants["a"]})
+
+
+async def taken_as_it_left(yard: Yard) -> str | None:
+    """A Service takes an address of what shrink has marked, after the tenant was last read."""
+    tenant = yard.tenants["a"]
+    yard.hold_range("team-a-lb-1", SECOND)
+    for _ in range(2):  # The offer is created empty, and filled then.
+        await yard.project(yard.one)
+    service(tenant, "x")
+    mark = {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}
+    yard.server.edit("ipallocations", "team-a-lb-1", {"metadata": {"annotations": mark}})
+    await yard.project(yard.one, write_of_pool("PATCH"), wait=True)
+    service(tenant, "y")
+    assert address_of(tenant, "y") == SECOND
+    await yard.arrive()
+    for _ in range(3):
+        await yard.project(yard.one)
+    return yard.verdict() or (None if address_of(tenant, "y") else "a Service lost its address")
 
 
 async def read_before_a_pause(yard: Yard) -> str | None:

@@ -16,6 +16,7 @@ from tests.reconcilers.simulation.memorytenancy import MemoryTenancy, MemoryYard
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part
 from tests.reconcilers.simulation.switch import check_scene
 from tests.reconcilers.simulation.tenancy import COUNTING, FAMILIES, FORCE, SETTINGS, Faults
+from tests.reconcilers.simulation.tenantrules import losses_unseen
 from tests.reconcilers.simulation.tenantscenes import Scene, played
 
 GIVEN = "may be given away"
@@ -53,6 +54,12 @@ def test_without_a_rule_of_the_port_a_scene_ends_badly_and_with_it_well(rule: st
         patch.setattr(MemoryTenancy, "rules", Rules(**{rule: False}))
 
     check_scene(switch_off, lambda: played(SWITCHES[rule], MemoryYard), GIVEN, rule)
+
+
+def test_a_service_that_takes_an_address_as_it_is_taken_out_keeps_or_regains_one() -> None:
+    check_scene(
+        losses_unseen, lambda: played(scenes.taken_as_it_left, MemoryYard), "lost its address"
+    )
 
 
 def test_a_balancer_that_shows_nothing_is_waited_for_and_then_believed(

@@ -103,6 +103,12 @@ SCENES: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], Scene, str]] 
         scenes.in_use_again,
         "on its way out for ever",
     ),
+    "lost": (
+        "shrink leaves what a Service took as it was taken out",
+        rules.losses_unseen,
+        scenes.taken_as_it_left,
+        "a Service lost its address",
+    ),
     "delete": (
         "a pool is deleted as it was read",
         rules.pools_deleted_blindly,

@@ -5,13 +5,27 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconcilers.tenantcluster.elastic.decisions import TargetSize, decide_fixed_size
+from reconcilers.api import names
+from reconcilers.tenantcluster.elastic.decisions import (
+    Created,
+    RangeFacts,
+    SizeFacts,
+    TargetSize,
+    decide_fixed_size,
+    decide_size,
+    describe_size,
+)
 from reconcilers.tenantcluster.reconciler import NAMING_SECONDS
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer
 from tests.reconcilers.platform import Platform
 from tests.reconcilers.server import Server
-from tests.reconcilers.tenantcluster.elastic.facts import load_balancer, range_facts, size_facts
+from tests.reconcilers.tenantcluster.elastic.facts import (
+    LONG,
+    load_balancer,
+    range_facts,
+    size_facts,
+)
 from tests.reconcilers.tenantcluster.elastic.site import (
     TENANT,
     balancer_ranges,
@@ -348,3 +362,60 @@ async def test_services_that_the_quota_leaves_waiting_are_counted_without_anothe
         await become_ready(platform, tenant, "a", "b", "c", "d")
         assert demand_condition(platform) == ("False", "QuotaExceeded")
         assert _status(platform)["network"]["loadBalancer"]["servicesWaiting"] == 2
+
+
+def _describe_demand(facts: SizeFacts, created: Created | None = None) -> tuple[str, str]:
+    change = decide_size(facts)
+    finding = describe_size(facts, change, created or Created()).demand
+    return finding.reason, finding.message
+
+
+def _static_facts(
+    *parts: RangeFacts, size: int, waits: bool = True, waited: float = LONG
+) -> SizeFacts:
+    """Return facts of a static tenant whose first range of one address is in use."""
+    first = make.allocation("team-a-lb", size=1, held=("10.40.0.0", "10.40.0.0"))
+    services = [load_balancer("served", "10.40.0.0")]
+    services += [load_balancer("waits")] if waits else []
+    return size_facts(
+        [range_facts(first, is_growth=False), *parts],
+        services,
+        waited={"uid-waits": waited},
+        is_elastic=False,
+        target=TargetSize(size, size),
+    )
+
+
+def _added_range(*, is_marked: bool = False) -> RangeFacts:
+    annotations = {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"} if is_marked else {}
+    ends = ("10.40.0.8", "10.40.0.8")
+    allocation = make.allocation("team-a-lb-1", size=1, held=ends, annotations=annotations)
+    return range_facts(allocation)
+
+
+def test_nobody_is_asked_to_raise_a_size_while_its_range_is_being_added() -> None:
+    reason, message = _describe_demand(_static_facts(size=2))
+    assert reason == "Growing"
+    assert "a range of 1 is added" in message
+    request = range_facts(make.allocation("team-a-lb-1", size=1), in_pool=None)
+    assert _describe_demand(_static_facts(request, size=2))[0] == "Growing"
+    assert _describe_demand(_static_facts(size=1))[0] == "SizeReached"
+
+
+def test_nobody_is_asked_to_raise_a_size_in_the_pass_that_withdraws_a_mark() -> None:
+    facts = _static_facts(_added_range(is_marked=True), size=2)
+    assert decide_size(facts).withdraw
+    assert _describe_demand(facts)[0] == "Growing"
+
+
+def test_where_no_pool_has_room_for_the_size_the_demand_condition_says_so() -> None:
+    reason, message = _describe_demand(_static_facts(size=2), Created(refusal="lab is full"))
+    assert reason == "PoolExhausted"
+    assert "lab is full" in message
+
+
+def test_a_smaller_size_waits_for_a_service_that_has_just_begun_to_wait() -> None:
+    facts = _static_facts(_added_range(), size=1, waited=2.0)
+    assert decide_size(facts).mark == ()
+    assert decide_size(_static_facts(_added_range(), size=1, waits=False)).mark
+    assert decide_size(_static_facts(_added_range(), size=1)).mark, "no range helps it"

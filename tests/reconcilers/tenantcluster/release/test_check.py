@@ -11,7 +11,7 @@ from reconcilers.api import names
 from reconcilers.configuration.settings import Settings
 from reconcilers.ipallocation.release import InUse, Released
 from tests.reconcilers import make
-from tests.reconcilers.lab import Lab
+from tests.reconcilers.lab import TENANT_KINDS, Lab
 from tests.reconcilers.server import Json, Server
 
 METALLB = "metallb-system"
@@ -115,6 +115,22 @@ async def test_a_metallb_whose_kinds_are_gone_is_given_a_while_to_see_that() -> 
     _service(tenant, "10.40.0.3")
     assert isinstance(await _ask(lab), InUse)
     tenant.vanish("services", "web", namespace="default")
+    assert isinstance(await _ask(lab), Released)
+
+
+async def test_a_wait_for_kinds_that_are_gone_does_not_count_when_they_go_again() -> None:
+    lab = Lab(Settings())
+    lab.server.add("tenantclusters", make.tenant(annotations=BEGUN))
+    tenant = lab.tenant_server("a", ("services", "namespaces"))
+    assert "giving MetalLB 10 s" in _why(await _ask(lab))
+    await lab.clock.advance(9)
+    tenant.served = TENANT_KINDS
+    _pool(tenant, "10.40.0.8-10.40.0.15")
+    assert "giving MetalLB 10 s" in _why(await _ask(lab))
+    await lab.clock.advance(9)
+    tenant.served = ("services", "namespaces")
+    assert "giving MetalLB 10 s" in _why(await _ask(lab))
+    await lab.clock.advance(10)
     assert isinstance(await _ask(lab), Released)
 
 

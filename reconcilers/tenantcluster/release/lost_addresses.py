@@ -1,0 +1,108 @@
+"""Services that lose an address because shrink takes its range out of the tenant.
+
+Before the range leaves the load balancer, the Services are read. Between that read and the write
+of the offers, a Service can take an address of the range. The load balancer then clears the
+address. The allocation still holds the range at that time, so its mark can be withdrawn, and the
+Service gets an address within the next pass.
+
+No load balancer says which Service lost an address. So each Service counts that began to wait
+since the first read, and that no free address of the tenant can serve. It counts once for each
+mark, so a Service that no range helps does not keep a range for ever.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+
+from anyio.lowlevel import checkpoint
+
+from allocator import AddressRange
+from reconcilers.addressing.addresstexts import parse_cidr_or_span
+from reconcilers.api.resources import Service
+from reconcilers.loadbalancers.port import Offer, Serves
+from reconcilers.tenantcluster.elastic.demand import (
+    SERVICES_PER_TURN,
+    AddressCounter,
+    addresses,
+    could_be_served,
+    is_without_address,
+)
+from reconcilers.tenantcluster.record.gate import EarlierWaits
+
+MOST_ENTRIES = 4_096
+"""How many ranges of the tenant's offers are searched for free addresses."""
+
+
+async def find_service_in_need(
+    services: Sequence[Service],
+    spans: Sequence[AddressRange],
+    *,
+    mark: str,
+    earlier: EarlierWaits,
+    offers: Iterable[Offer],
+    serves: Serves,
+) -> Service | None:
+    """Return a Service that may have lost an address of a marked range; None if there is none.
+
+    Args:
+        services: all Services of the tenant.
+        spans: the ranges of the marked allocation.
+        mark: the value of the annotation that marks it.
+        earlier: the Services that waited before.
+        offers: the addresses that the tenant's load balancer may hand out.
+        serves: returns a Service as the load balancer sees it.
+    """
+    waiting: list[Service] = []
+    shown: list[AddressRange] = []
+    for number, service in enumerate(services, 1):
+        shown += addresses(service)
+        if is_without_address(service):
+            waiting.append(service)
+        if number % SERVICES_PER_TURN == 0:
+            await checkpoint()
+    newcomers = earlier.find_newcomers(mark, waiting)
+    if not newcomers:
+        return None
+    free_elsewhere = _count_free(offers, spans, shown)
+    released = _count_sizes(spans)
+    for number, service in enumerate(newcomers, 1):
+        view = serves(service)
+        asks_for_range = any(
+            span.overlaps(address) for span, address in product(spans, view.fixed_addresses)
+        )
+        needs_range = (
+            view.obstacle is None
+            and could_be_served(service, released)
+            and not could_be_served(service, free_elsewhere)
+        )
+        if view.keeps_range and (asks_for_range or needs_range):
+            return service
+        if number % SERVICES_PER_TURN == 0:
+            await checkpoint()
+    return None
+
+
+def _count_free(
+    offers: Iterable[Offer], spans: Sequence[AddressRange], shown: Iterable[AddressRange]
+) -> dict[int, int]:
+    """Return how many addresses of the offers no Service shows, by family.
+
+    Args:
+        offers: the addresses that the load balancer may hand out.
+        spans: ranges that do not count.
+        shown: the addresses of Services.
+    """
+    entries = [entry for offer in offers for entry in offer.entries[:MOST_ENTRIES]]
+    counter, free = AddressCounter(set(shown)), {4: 0, 6: 0}
+    for entry in entries[:MOST_ENTRIES]:
+        span = parse_cidr_or_span(entry)
+        if span is not None and not any(map(span.overlaps, spans)):
+            free[span.family] += span.size - counter.count_in(span)
+    return free
+
+
+def _count_sizes(spans: Iterable[AddressRange]) -> dict[int, int]:
+    """Return how many addresses ranges have, by family."""
+    sizes = {4: 0, 6: 0}
+    for span in spans:
+        sizes[span.family] += span.size
+    return sizes

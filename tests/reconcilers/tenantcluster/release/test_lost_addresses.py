@@ -1,0 +1,110 @@
+"""Which Services count as having lost an address of a range that shrink took out of the tenant."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from controller.meta import ObjectMeta
+from reconcilers.addressing.addresstexts import parse_cidr_or_span
+from reconcilers.api.resources import Service
+from reconcilers.loadbalancers.port import Offer
+from reconcilers.tenantcluster.record.gate import MOST_SERVICES, EarlierWaits
+from reconcilers.tenantcluster.release.lost_addresses import find_service_in_need
+from tests.reconcilers.tenantcluster.elastic.facts import KIND, load_balancer
+
+FIRST, RANGE = "10.40.0.0-10.40.0.0", "10.40.0.8-10.40.0.9"
+MARK = "2026-01-01T00:00:00Z"
+FULL = load_balancer("served", "10.40.0.0")
+
+
+async def _name_in_need(
+    earlier: EarlierWaits,
+    *services: Service,
+    mark: str = MARK,
+    offered: Sequence[str] = (FIRST,),
+) -> str | None:
+    spans = [span for span in [parse_cidr_or_span(RANGE)] if span is not None]
+    found = await find_service_in_need(
+        services,
+        spans,
+        mark=mark,
+        earlier=earlier,
+        offers=[Offer(ObjectMeta(name="default-pool"), "IPAddressPool", tuple(offered), True)],
+        serves=KIND.serves,
+    )
+    return found.metadata.name if found is not None else None
+
+
+def _annotated(service: Service, annotations: Mapping[str, str]) -> Service:
+    return replace(service, metadata=replace(service.metadata, annotations=annotations))
+
+
+async def test_a_service_that_began_to_wait_since_the_first_check_needs_the_range() -> None:
+    earlier = EarlierWaits()
+    assert await _name_in_need(earlier, FULL) is None
+    assert await _name_in_need(earlier, FULL, load_balancer("web")) == "web"
+
+
+async def test_a_service_that_waited_at_the_first_check_does_not_keep_the_range() -> None:
+    earlier = EarlierWaits()
+    for _ in range(3):
+        assert await _name_in_need(earlier, FULL, load_balancer("web")) is None
+
+
+async def test_a_service_counts_once_for_each_mark() -> None:
+    earlier = EarlierWaits()
+    assert await _name_in_need(earlier, FULL) is None
+    assert await _name_in_need(earlier, FULL, load_balancer("web")) == "web"
+    assert await _name_in_need(earlier, FULL, load_balancer("web"), mark="later") is None
+    assert await _name_in_need(earlier, FULL, load_balancer("web"), mark="later") is None
+
+
+async def test_a_service_that_a_free_address_elsewhere_serves_does_not_need_the_range() -> None:
+    earlier = EarlierWaits()
+    offered = ("10.40.0.0-10.40.0.1",)
+    assert await _name_in_need(earlier, FULL, offered=offered) is None
+    assert await _name_in_need(earlier, FULL, load_balancer("web"), offered=offered) is None
+
+
+async def test_free_addresses_of_the_range_itself_serve_nobody_while_it_is_taken_out() -> None:
+    earlier = EarlierWaits()
+    offered = (FIRST, RANGE)
+    assert await _name_in_need(earlier, FULL, offered=offered) is None
+    assert await _name_in_need(earlier, FULL, load_balancer("web"), offered=offered) == "web"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "name"),
+    [
+        ({"metallb.io/loadBalancerIPs": "10.40.0.9"}, "web"),
+        ({"metallb.io/loadBalancerIPs": "fd00::1, 10.40.0.9"}, "web"),
+        ({"metallb.io/loadBalancerIPs": "10.40.0.7"}, None),
+        ({"metallb.io/loadBalancerIPs": "nonsense"}, None),
+        ({"metallb.io/address-pool": "default-pool"}, "web"),
+        ({"metallb.io/address-pool": "theirs"}, None),
+    ],
+)
+async def test_what_a_service_asks_for_decides_whether_it_needs_the_range(
+    annotations: Mapping[str, str], name: str | None
+) -> None:
+    earlier = EarlierWaits()
+    assert await _name_in_need(earlier, FULL) is None
+    asking = _annotated(load_balancer("web"), annotations)
+    assert await _name_in_need(earlier, FULL, asking) == name
+
+
+async def test_services_of_another_class_or_family_do_not_need_the_range() -> None:
+    earlier = EarlierWaits()
+    assert await _name_in_need(earlier, FULL) is None
+    other_class = load_balancer("web", cls="other")
+    other_family = load_balancer("six")
+    other_family = replace(other_family, spec=replace(other_family.spec, ipFamilies=("IPv6",)))
+    assert await _name_in_need(earlier, FULL, other_class, other_family) is None
+
+
+async def test_of_more_services_than_are_remembered_none_keeps_the_range() -> None:
+    earlier = EarlierWaits()
+    waiting = [load_balancer(f"web-{number}") for number in range(MOST_SERVICES + 1)]
+    assert await _name_in_need(earlier, *waiting) is None
+    assert await _name_in_need(earlier, *waiting, load_balancer("late")) is None
