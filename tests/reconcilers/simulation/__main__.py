@@ -26,7 +26,7 @@ from tests.reconcilers.simulation.memorytenancy import MemoryTenancy
 from tests.reconcilers.simulation.networkchaos import NetworkRun
 from tests.reconcilers.simulation.sharedpools import SharedRun
 from tests.reconcilers.simulation.sharedtenancy import SharedTenancy
-from tests.reconcilers.simulation.tenancy import COUNTING, FAMILIES, FORCE, Tenancy
+from tests.reconcilers.simulation.tenancy import COUNTING, FAMILIES, FORCE, WAITING, Tenancy
 
 _RUNS: dict[str, type[Run]] = {
     "claims": ClaimRun,
@@ -67,6 +67,11 @@ def main() -> int:
     parser.add_argument(
         "--families", action="store_true", help="a pool of two families, and who asks for either"
     )
+    parser.add_argument(
+        "--waiting",
+        action="store_true",
+        help="the balancer shows nothing and is waited for; its kinds come and go",
+    )
     asked = parser.parse_args()
     with always_checked() as differences:
         failed = _played(asked)
@@ -95,6 +100,7 @@ def _played(asked: argparse.Namespace) -> int:
         else:
             faults = FORCE if asked.force else COUNTING if asked.counting else None
             faults = FAMILIES if asked.families else faults
+            faults = WAITING if asked.waiting else faults
             model = SharedTenancy if asked.shards else _TENANCIES[asked.model]
             verdict = model(seed, faults).play(silent=asked.to is not None)
         if verdict or asked.to is None:

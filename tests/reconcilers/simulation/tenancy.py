@@ -11,7 +11,7 @@ import asyncio
 import base64
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, ClassVar, Protocol, cast
 
@@ -54,6 +54,7 @@ class Faults:
         counting: whether MetalLB counts its pools' addresses, and goes by old ones after a pause;
             else it reads at once.
         families: whether pool and clusters have both families, and Services ask for either.
+        kinds: whether the balancer's kinds go from a tenant for a while, with all objects.
         calm: whether what follows the run is checked, too.
         settings: the controllers'.
     """
@@ -67,6 +68,7 @@ class Faults:
     force: bool = False
     counting: bool = False
     families: bool = False
+    kinds: bool = False
     calm: bool = True
     settings: Settings = SETTINGS
 
@@ -77,6 +79,14 @@ COUNTING = Faults(use=0.2, trouble=0.1, counting=True)
 """MetalLB stands still now and then, and goes by what it had read before when it goes on."""
 FAMILIES = Faults(use=0.15, trouble=0.06, families=True)
 """A pool of two families, clusters that require both, Services that want one or both."""
+WAIT = 3.0
+WAITING = Faults(
+    use=0.15,
+    trouble=0.08,
+    kinds=True,
+    settings=replace(SETTINGS, tenant=replace(SETTINGS.tenant, metallb_wait=WAIT)),
+)
+"""A balancer that shows nothing is waited for, also while its kinds come and go."""
 _ASKED: tuple[dict[str, Any], ...] = (
     {},
     {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv6"]},
@@ -242,6 +252,8 @@ class Tenancy:
             options.append(self._toggle_secret)
         if self.faults.clusters:
             options.append(self._toggle_cluster)
+        if self.faults.kinds:
+            options.append(self._toggle_kinds)
         self.random.choice(options)()
 
     def _restart(self) -> None:
@@ -280,6 +292,23 @@ class Tenancy:
             self.server.vanish("secrets", f"{name}-admin-kubeconfig", namespace="team")
         else:
             self._make_secret(name)
+
+    def _toggle_kinds(self) -> None:
+        """Remove the balancer's kinds from a tenant with all their objects, or bring them back."""
+        name = self.random.choice(TENANTS)
+        if self.tenants[name].served == self.served:
+            self.remove_kinds(name)
+        else:
+            self.tenants[name].served = self.served
+
+    def remove_kinds(self, name: str) -> None:
+        """Remove the balancer's kinds from a tenant with all their objects."""
+        tenant = self.tenants[name]
+        for kind in set(self.served) - _KEPT_KINDS:
+            for stored in tenant.all(kind):
+                meta = stored["metadata"]
+                tenant.vanish(kind, meta["name"], namespace=meta["namespace"])
+        tenant.served = tuple(kind for kind in self.served if kind in _KEPT_KINDS)
 
     def _toggle_cluster(self) -> None:
         name = self.random.choice(TENANTS)
@@ -331,6 +360,7 @@ class Tenancy:
         self.down.clear()
         for name in TENANTS:
             self._make_secret(name)
+            self.tenants[name].served = self.served
         for balancer in self.balancers.values():
             balancer.resume()
         for place in range(len(self.replicas)):
@@ -380,5 +410,7 @@ class Tenancy:
         await settle()
 
 
+_KEPT_KINDS = {"services", "namespaces"}
+"""What a tenant serves whatever its balancer is."""
 _RESTED = 5
 """Looks without a change after which it is at rest: long enough for shrink to be over."""

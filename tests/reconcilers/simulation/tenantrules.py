@@ -23,6 +23,7 @@ from reconcilers.tenantcluster import projector
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
 from reconcilers.tenantcluster.elastic import changes
 from reconcilers.tenantcluster.projector import Projector
+from reconcilers.tenantcluster.record.gate import BoundedWait
 from reconcilers.tenantcluster.release import check as release_check
 from reconcilers.tenantcluster.release.check import Ranges, TenantReleaseCheck
 from reconcilers.tenantcluster.release.markedranges import MarkedReleaser
@@ -236,6 +237,33 @@ def losses_unseen(mp: Patch) -> None:
         return None
 
     mp.setattr(release_check, "find_service_in_need", none_in_need)
+
+
+def waits_consumed(mp: Patch) -> None:
+    """A bounded wait that has elapsed begins anew at the next check."""
+    has_elapsed = BoundedWait.has_elapsed
+
+    def forgetful(
+        self: BoundedWait, state: tuple[int, str, int], seconds: float, now: float
+    ) -> bool:
+        elapsed = has_elapsed(self, state, seconds, now)
+        if elapsed:
+            self.clear()
+        return elapsed
+
+    mp.setattr(BoundedWait, "has_elapsed", forgetful)
+
+
+def waits_kept(mp: Patch) -> None:
+    """A bounded wait goes on while the balancer is in another state."""
+    began: dict[tuple[int, tuple[int, str, int]], float] = {}
+
+    def lasting(
+        self: BoundedWait, state: tuple[int, str, int], seconds: float, now: float
+    ) -> bool:
+        return now - began.setdefault((id(self), state), now) >= seconds
+
+    mp.setattr(BoundedWait, "has_elapsed", lasting)
 
 
 def pools_deleted_blindly(mp: Patch) -> None:

@@ -17,7 +17,7 @@ from tests.reconcilers.lab import Replica
 from tests.reconcilers.simulation import tenantlaws
 from tests.reconcilers.simulation.chaos import undisturbed
 from tests.reconcilers.simulation.routes import Packet
-from tests.reconcilers.simulation.tenancy import Faults, Tenancy
+from tests.reconcilers.simulation.tenancy import WAIT, Faults, Tenancy
 
 Late = Callable[[Packet], bool]
 TENANT = Key("team", "a")
@@ -271,6 +271,37 @@ async def put_back_by_a_person(yard: Yard) -> str | None:
         meta, change = offer["metadata"], {"spec": {"entries": entries}}
         tenant.edit("addressoffers", meta["name"], change, namespace=meta["namespace"])
     await yard.work(yard.other, yard.other.allocations, make.key("team-a-lb-1"), nothing)
+    return yard.verdict()
+
+
+async def kinds_gone_twice(yard: Yard) -> str | None:
+    """The balancer's kinds go, come back with an older backup, and go again.
+
+    The process reads the range out of the backup, and stands still from then on.
+    """
+    tenant, balancer = yard.tenants["a"], yard.balancers["a"]
+    yard.hold_range("team-a-lb-1", SECOND)
+    for _ in range(2):  # The offer is created empty, and filled then.
+        await yard.project(yard.one)
+    service(tenant, "x")
+    backup = tenant.all("addressoffers")
+    key = make.key("team-a-lb-1")
+    yard.remove_kinds("a")
+    yard.server.delete("ipallocations", "team-a-lb-1")
+    await yard.work(yard.other, yard.other.allocations, key, nothing)
+    await yard.clock.advance(WAIT - 1)
+    tenant.served = yard.served
+    for offer in backup:
+        meta = {name: offer["metadata"][name] for name in ("name", "namespace", "annotations")}
+        tenant.add("addressoffers", {"metadata": meta, "spec": offer["spec"]})
+    balancer.paused = True
+    await yard.project(yard.other)
+    await yard.work(yard.other, yard.other.allocations, key, nothing)
+    yard.remove_kinds("a")
+    await yard.clock.advance(WAIT - 1)
+    await yard.work(yard.other, yard.other.allocations, key, nothing)
+    service(tenant, "y")
+    balancer.resume()
     return yard.verdict()
 
 

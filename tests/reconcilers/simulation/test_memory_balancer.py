@@ -15,8 +15,15 @@ from tests.reconcilers.simulation import tenantscenes as scenes
 from tests.reconcilers.simulation.memorytenancy import MemoryTenancy, MemoryYard
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part
 from tests.reconcilers.simulation.switch import check_scene
-from tests.reconcilers.simulation.tenancy import COUNTING, FAMILIES, FORCE, SETTINGS, Faults
-from tests.reconcilers.simulation.tenantrules import losses_unseen
+from tests.reconcilers.simulation.tenancy import (
+    COUNTING,
+    FAMILIES,
+    FORCE,
+    SETTINGS,
+    WAITING,
+    Faults,
+)
+from tests.reconcilers.simulation.tenantrules import losses_unseen, waits_kept
 from tests.reconcilers.simulation.tenantscenes import Scene, played
 
 GIVEN = "may be given away"
@@ -38,8 +45,14 @@ SWITCHES: dict[str, Scene] = {
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize(
     ("faults", "options"),
-    [(Faults(), ""), (FORCE, "--force"), (COUNTING, "--counting"), (FAMILIES, "--families")],
-    ids=["plain", "vanishing", "often paused", "families"],
+    [
+        (Faults(), ""),
+        (FORCE, "--force"),
+        (COUNTING, "--counting"),
+        (FAMILIES, "--families"),
+        (WAITING, "--waiting"),
+    ],
+    ids=["plain", "vanishing", "often paused", "families", "waiting"],
 )
 def test_no_address_is_offered_wrongly_and_every_one_is_released(
     faults: Faults, options: str, part: int
@@ -60,6 +73,14 @@ def test_a_service_that_takes_an_address_as_it_is_taken_out_keeps_or_regains_one
     check_scene(
         losses_unseen, lambda: played(scenes.taken_as_it_left, MemoryYard), "lost its address"
     )
+
+
+def test_an_earlier_wait_for_kinds_that_are_gone_does_not_shorten_a_later_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(MemoryTenancy, "rules", Rules(shows_acknowledgement=False))
+    yard = partial(MemoryYard, faults=WAITING)
+    check_scene(waits_kept, lambda: played(scenes.kinds_gone_twice, yard), GIVEN)
 
 
 def test_a_balancer_that_shows_nothing_is_waited_for_and_then_believed(

@@ -17,7 +17,7 @@ from tests.reconcilers.simulation.laws import SPANS
 from tests.reconcilers.simulation.model import NAMESPACE
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part
 from tests.reconcilers.simulation.sharedtenancy import SharedTenancy
-from tests.reconcilers.simulation.tenancy import COUNTING, FAMILIES, FORCE, Tenancy
+from tests.reconcilers.simulation.tenancy import COUNTING, FAMILIES, FORCE, WAITING, Tenancy
 
 SHARDED = Plan(replicas=3, shards=2)
 
@@ -66,6 +66,14 @@ def test_no_address_is_projected_wrongly_where_metallb_uses_an_older_configurati
     part: int,
 ) -> None:
     _check_tenants(partial(Tenancy, faults=COUNTING), part, "--counting")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_address_is_projected_wrongly_where_metallb_shows_nothing_and_its_kinds_go(
+    part: int,
+) -> None:
+    _check_tenants(partial(Tenancy, faults=WAITING), part, "--waiting")
 
 
 @pytest.mark.slow

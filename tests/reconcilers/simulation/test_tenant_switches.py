@@ -17,7 +17,7 @@ from tests.numbers import Note
 from tests.reconcilers.simulation import tenantrules as rules
 from tests.reconcilers.simulation import tenantscenes as scenes
 from tests.reconcilers.simulation.switch import Switch, check, check_scene
-from tests.reconcilers.simulation.tenancy import FORCE, Faults, Tenancy
+from tests.reconcilers.simulation.tenancy import FORCE, WAITING, Faults, Tenancy
 from tests.reconcilers.simulation.tenantscenes import Scene, played
 
 _STORM = Faults(calm=False)
@@ -37,6 +37,13 @@ SWITCHES = {
         GIVEN,
         replace(FORCE, calm=False),
         seed=356,
+    ),
+    "elapsed": Switch(
+        "a wait that has elapsed stays so",
+        rules.waits_consumed,
+        "on its way out for ever",
+        WAITING,
+        seed=2,
     ),
     "shrink": Switch("shrink asks before it takes", rules.deleted_unmarked, GIVEN, _STORM, 12),
 }
