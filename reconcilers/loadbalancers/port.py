@@ -331,6 +331,10 @@ class LoadBalancer(Protocol):
         """Read all offers live. What it proves is older than anything that is read afterwards."""
         ...
 
+    async def read_targets(self) -> BalancerReading:
+        """Read live only the offers that a projection would write; that proves no withdrawal."""
+        ...
+
     async def project(self, wanted: Projection, confirm: Confirm, permit: Permit) -> None:
         """Make the tenant hold what `wanted` says, writing only what differs.
 

@@ -439,7 +439,7 @@ class Projector:
 
     async def _require_admitted(self, tenant: TenantCluster, balancer: LoadBalancer) -> None:
         """Raise BalancerBlocked if the balancer is missing, or its offers must not be written."""
-        reading = await balancer.read()
+        reading = await balancer.read_targets()
         if not reading.is_served:
             raise BalancerBlocked(self._kind.missing_reason, reading.missing)
         for offer in reading.targets.values():

@@ -125,6 +125,14 @@ class MetalLBBalancer(LoadBalancer):
         return PoolReading(targets, pools=pools)
 
     @override
+    async def read_targets(self) -> BalancerReading:
+        try:
+            pool = await self._metallb().pool()
+        except BalancerBlocked as missing:
+            return BalancerReading({}, missing.message)
+        return BalancerReading({} if pool is None else {POOL_NAME: offer_of(pool)})
+
+    @override
     async def project(self, wanted: Projection, confirm: Confirm, permit: Permit) -> None:
         self._upkeep.begin()
         await self._metallb().project(wanted, confirm, permit)

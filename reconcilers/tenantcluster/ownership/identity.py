@@ -78,7 +78,7 @@ class TenantIdentities(TenantGuard):
 
     async def _first(self, rivals: Sequence[TenantCluster], client: Client) -> Key:
         """Return which of several clusters that lead to the same one goes first."""
-        reading = await self._kind.of(client, BalancerMemory()).read()
+        reading = await self._kind.of(client, BalancerMemory()).read_targets()
         found: set[Key] = set()
         for offer in reading.targets.values():
             owner = owner_of(offer)

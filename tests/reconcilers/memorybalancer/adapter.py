@@ -108,6 +108,10 @@ class MemoryBalancer(LoadBalancer):
         return OfferReading(targets, offer=offer)
 
     @override
+    async def read_targets(self) -> BalancerReading:
+        return await self.read()
+
+    @override
     async def project(self, wanted: Projection, confirm: Confirm, permit: Permit) -> None:
         live = await self._find()
         if live is None and not wanted.entries:

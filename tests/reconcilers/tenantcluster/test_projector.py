@@ -325,3 +325,11 @@ async def test_a_cluster_whose_tenant_does_not_answer_stays_ready_and_says_that_
     await lab.cluster()
     found = lab.condition("tenantclusters", "a", "Ready", "team")
     assert (found["reason"], found["message"]) == ("Ready", "Cluster is ready")
+
+
+async def test_a_first_projection_lists_no_pools_of_the_tenant() -> None:
+    nodes = make.allocation("team-a-nodes", kind="nodes", held=("10.40.0.8", "10.40.0.12"))
+    lab, tenant = _lab(make.allocation("team-a-lb", held=HELD), nodes, phase="Installing")
+    await lab.cluster()
+    assert _pool(tenant)["spec"]["addresses"] == ["10.40.0.0-10.40.0.7"]
+    assert tenant.count(verb="list", plural="ipaddresspools") == 0

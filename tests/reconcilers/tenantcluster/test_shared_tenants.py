@@ -89,6 +89,14 @@ async def test_of_two_clusters_in_one_tenant_the_second_waits_and_says_for_whom(
     assert lab.recorded.events.count(("Warning", "TenantShared", said)) == 1
 
 
+async def test_which_cluster_goes_first_is_decided_without_a_list_of_the_tenants_pools() -> None:
+    lab, tenant = await _both()
+    asked = len(tenant.requests)
+    assert await lab.cluster("b") == Blocked("TenantShared", 30.0)
+    reads = [r for r in tenant.requests[asked:] if r.fits(plural="ipaddresspools")]
+    assert {request.verb for request in reads} == {"get"}
+
+
 async def test_the_second_waits_where_metallb_is_missing_too() -> None:
     lab, tenant = _lab()
     tenant.served = ("services", "namespaces")
