@@ -63,7 +63,7 @@ from reconcilers.reporting.conditions import (
     with_findings,
 )
 from reconcilers.reporting.poolreferences import describe_unreadable_pool
-from reconcilers.reporting.releaselog import release_fields
+from reconcilers.reporting.releaselog import GONE, release_fields
 from reconcilers.specrules.poolnamespaces import NAMESPACE_NOT_ALLOWED
 
 SHORTEST_LOOK = 2.0
@@ -297,6 +297,17 @@ def released_status(allocation: IPAllocation, now: datetime) -> dict[str, Any]:
         "releasedAt": rfc3339(now),
         "conditions": _conditions(allocation, GIVEN_BACK, now),
     }
+
+
+def describe_unreleased(gone: IPAllocation) -> dict[str, str] | None:
+    """Return the fields of a log line about an allocation that went without our release.
+
+    A person who removes its finalizer brings that about. None if it held nothing, or if its
+    release has a line.
+    """
+    if not statusranges.list_held_ranges(gone) or shows(gone, RELEASED, GIVEN_BACK):
+        return None
+    return release_fields(gone, f"{GONE}, and its tenant was not asked")
 
 
 def _conditions(allocation: IPAllocation, finding: Finding, now: datetime) -> list[dict[str, Any]]:

@@ -1,7 +1,13 @@
 """What a log line says of a range that is released, or of a request that is withdrawn."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Generic, TypeVar
 
+import anyio
+import structlog
+
+from controller.cache import Cache, Change
+from controller.meta import Object
 from reconcilers.addressing.statusranges import list_held_ranges
 from reconcilers.api.ipallocation import IPAllocation
 
@@ -37,3 +43,52 @@ def release_fields(allocation: IPAllocation, reason: str) -> dict[str, str]:
         "tenant": str(allocation.spec.tenantClusterRef.key),
         **holder_fields(f"IPAllocation {key}", held, str(allocation.pool_key), reason),
     }
+
+
+GONE = "it is gone"
+"""The reason of a release that another program or a person brought about by a deletion."""
+T = TypeVar("T", bound=Object)
+_log = structlog.get_logger(__name__)
+
+
+class GoneHolders(Generic[T]):
+    """Logs each object of a kind that is gone and held addresses until then.
+
+    A cache shows each deletion once. A pass compares what it sees with what the pass before saw,
+    so an object that comes and goes between two passes would have no line.
+
+    Args:
+        event: the line without its fields.
+        describe: returns the fields of the line; None for an object that held nothing of ours.
+        logged: the uids of objects whose release has a line, added before they are deleted. They
+            are removed once the objects are gone.
+    """
+
+    def __init__(
+        self,
+        event: str,
+        describe: Callable[[T], Mapping[str, str] | None],
+        logged: set[str] | None = None,
+    ) -> None:
+        self._event = event
+        self._describe = describe
+        self._logged = set() if logged is None else logged
+
+    def log(self, change: Change[T]) -> None:
+        """Log the object that a change of the cache shows to be gone, unless it has a line."""
+        old, new = change.old, change.new
+        if old is None or (new is not None and new.metadata.uid == old.metadata.uid):
+            return
+        is_logged = old.metadata.uid in self._logged
+        self._logged.discard(old.metadata.uid)
+        fields = None if is_logged else self._describe(old)
+        if fields is not None:
+            _log.info(self._event, **fields)
+
+    async def run(self, cache: Cache[T]) -> None:
+        """Log what goes from a cache until cancelled."""
+        cache.subscribe(self.log)
+        try:
+            await anyio.sleep_forever()
+        finally:
+            cache.unsubscribe(self.log)

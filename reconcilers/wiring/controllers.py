@@ -32,7 +32,11 @@ from reconcilers.api.tenantcluster import (
     TenantCluster,
 )
 from reconcilers.clusteraccess.tenantclients import TenantClients
-from reconcilers.ipallocation.reconciler import IPAllocationReconciler, is_served
+from reconcilers.ipallocation.reconciler import (
+    IPAllocationReconciler,
+    describe_unreleased,
+    is_served,
+)
 from reconcilers.ipallocation.release import ReleaseCheck
 from reconcilers.loadbalancers.port import LoadBalancerKind, WatchedKind
 from reconcilers.networkpool.events import PoolEvents
@@ -42,6 +46,7 @@ from reconcilers.networkpool.view import OtherHolders
 from reconcilers.promises.unreadable import outline_of
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.reporting.conditions import FOREIGN_MANAGER, READY
+from reconcilers.reporting.releaselog import GoneHolders
 from reconcilers.tenantcluster.allocations.unreadable_members import UnreadableOwners
 from reconcilers.tenantcluster.provider import refers_to, wanted_provider
 from reconcilers.tenantcluster.record.records import TenantRecords
@@ -156,6 +161,16 @@ def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
         found = allocations.get(key)
         return None if found is None else found.pool_key
 
+    shards = shared.manager.shards
+
+    def describe_gone(gone: IPAllocation) -> dict[str, str] | None:
+        is_here = shards is None or shards.holds(gone.pool_key)
+        return describe_unreleased(gone) if is_here else None
+
+    async def log_gone() -> None:
+        await GoneHolders("released IPAllocation", describe_gone).run(allocations)
+
+    shared.manager.add_service("gone-ipallocations", log_gone, leader_only=shards is None)
     shared.manager.controller(
         "ipallocation",
         reconciler.reconcile,

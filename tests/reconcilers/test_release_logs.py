@@ -6,13 +6,29 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 
 import reconcilers
-from reconcilers.configuration.settings import KUBERMATIC, Settings
+from controller.resource import Resource
+from reconcilers.configuration.settings import KUBERMATIC, VITISTACK, Settings, VitistackSettings
+from reconcilers.integrations.clusterapi.api import PAUSED
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, KINDS, POOLS
+from reconcilers.integrations.vitistack import api as vitistack
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer
+from tests.reconcilers.integrations.clusterapi.test_unreadable import (
+    ADDRESSES,
+    CLAIMS,
+    SERVED,
+    WITH_CLAIMS,
+    address_of,
+    claim,
+    pool,
+)
+from tests.reconcilers.integrations.clusterapi.test_unreadable import (
+    POOLS as CLAIM_POOLS,
+)
 from tests.reconcilers.integrations.unreadable import Site, site
 from tests.reconcilers.networkpool.test_orphans import _lab, _orphan
 from tests.reconcilers.tenantcluster.elastic.site import become_ready, elastic_platform
@@ -76,6 +92,31 @@ async def test_an_allocation_that_was_deleted_by_hand_is_logged_in_full() -> Non
     assert line["reason"] == "no Service has it"
 
 
+async def test_an_allocation_whose_finalizer_a_person_removed_is_logged_once() -> None:
+    platform, tenant = elastic_platform()
+    Balancer(tenant)
+    with capture_logs() as lines:
+        async with platform.running():
+            await become_ready(platform, tenant, "one")
+            server = platform.server
+            [name] = [
+                found["metadata"]["name"]
+                for found in server.all("ipallocations")
+                if found["spec"]["type"] == "loadbalancer"
+            ]
+            held = server.see("ipallocations", name)["status"]["startAddress"]
+            server.vanish("ipallocations", name)
+            await platform.clock.advance(5)
+            server.delete("tenantclusters", "a", namespace="team")
+            await platform.clock.advance(60)
+            assert not server.all("ipallocations")
+    [line] = [line for line in lines if line["event"] == "released IPAllocation"]
+    assert line.keys() >= FIELDS
+    assert line["allocation"] == f"butler-system/{name}"
+    assert line["range"].startswith(held)
+    assert line["reason"] == "it is gone, and its tenant was not asked"
+
+
 @asynccontextmanager
 async def _kkp_cluster_with_addresses() -> AsyncIterator[Site]:
     """KKP's IPAMPool p, and the allocation in it of cluster a."""
@@ -111,6 +152,117 @@ async def test_an_ipamallocation_that_becomes_unreadable_is_not_logged_as_releas
             await place.edit(ALLOCATIONS, "p", {"spec": {"type": 7}}, "cluster-a")
             await place.home.pass_by(5)
     assert not [line for line in lines if line["event"] == "released IPAMAllocation"]
+
+
+@asynccontextmanager
+async def _machine_with_address(*, provider: str = "us") -> AsyncIterator[Site]:
+    """Network p of vitistack with a provider, and IPAllocation a in it with 10.0.0.9."""
+    settings = Settings(integration=(VITISTACK,), vitistack=VitistackSettings(provider="us"))
+    async with site(settings, *vitistack.KINDS) as place:
+        static = {"ipv4CIDR": "10.0.0.0/28", "ipv4Gateway": "10.0.0.1", "ttlSeconds": 86400}
+        spec = {"ipAllocation": {"type": "static", "provider": provider, "static": static}}
+        ready = {"provisioningPhase": "Ready"}
+        await place.make(vitistack.NETWORKS, "p", spec, status=ready)
+        request = {"networkNamespaceName": "p", "networkConfigurationName": "no-a"}
+        status = {"phase": "Allocated", "address": "10.0.0.9"}
+        await place.make(vitistack.ALLOCATIONS, "a", request, status=status)
+        await place.home.pass_by(5)
+        yield place
+
+
+def _released_by_vitistack(lines: list[Any]) -> list[Any]:
+    return [line for line in lines if line["event"] == "released IPAllocation of vitistack"]
+
+
+async def test_an_ipallocation_of_vitistack_that_a_person_deletes_is_logged_in_full() -> None:
+    async with _machine_with_address() as place:
+        with capture_logs() as lines:
+            await place.delete(vitistack.ALLOCATIONS, "a")
+            await place.home.pass_by(5)
+    [line] = _released_by_vitistack(lines)
+    namespace = line["pool"].partition(" ")[2].partition("/")[0]
+    assert {name: line[name] for name in ("holder", "range", "pool", "reason")} == {
+        "holder": f"ipallocations.vitistack.io {namespace}/a",
+        "range": "10.0.0.9",
+        "pool": f"NetworkNamespace {namespace}/p",
+        "reason": "it is gone",
+    }
+
+
+async def test_an_ipallocation_of_vitistack_that_was_released_before_has_no_second_line() -> None:
+    async with _machine_with_address() as place:
+        with capture_logs() as lines:
+            released = {"status": {"phase": "Released", "address": None}}
+            await place.edit(vitistack.ALLOCATIONS, "a", released)
+            await place.delete(vitistack.ALLOCATIONS, "a")
+            await place.home.pass_by(5)
+    assert _released_by_vitistack(lines) == []
+
+
+async def test_an_ipallocation_of_another_provider_of_vitistack_is_not_logged() -> None:
+    async with _machine_with_address(provider="them") as place:
+        with capture_logs() as lines:
+            await place.delete(vitistack.ALLOCATIONS, "a")
+            await place.home.pass_by(5)
+    assert _released_by_vitistack(lines) == []
+
+
+@asynccontextmanager
+async def _claim_with_address() -> AsyncIterator[Site]:
+    """Pool p of Cluster API, and claim a, which has 10.0.0.10."""
+    async with site(WITH_CLAIMS, *SERVED) as place:
+        await pool(place, "p", 0)
+        await claim(place, "a", "p")
+        await place.home.pass_by(5)
+        assert address_of(place, "a") == "10.0.0.10"
+        yield place
+
+
+def _released_to_claims(lines: list[Any]) -> list[tuple[str, str, str]]:
+    events = ("releasing IPAddress", "released IPAddress", "released IPAddressClaim")
+    found = [line for line in lines if line["event"] in events]
+    return [(line["event"], line["range"], line["reason"]) for line in found]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "event"),
+    [
+        ((ADDRESSES, CLAIMS), "released IPAddressClaim"),
+        ((CLAIMS, ADDRESSES), "released IPAddress"),
+    ],
+    ids=["the claim last", "the IPAddress last"],
+)
+async def test_an_address_whose_objects_a_person_removes_by_force_is_logged_once(
+    kinds: tuple[Resource[Any], Resource[Any]], event: str
+) -> None:
+    async with _claim_with_address() as place:
+        paused = {"metadata": {"annotations": {PAUSED: ""}}}
+        await place.edit(CLAIM_POOLS, "p", paused)  # so the IPAddress is not made again
+        with capture_logs() as lines:
+            for kind in kinds:
+                await place.remove(kind, "a")
+            await place.home.pass_by(90)
+            assert not place.see(ADDRESSES, "a")
+    assert _released_to_claims(lines) == [(event, "10.0.0.10/24", "it is gone")]
+
+
+async def test_the_release_of_a_deleted_claim_is_logged_once() -> None:
+    async with _claim_with_address() as place:
+        with capture_logs() as lines:
+            await place.delete(CLAIMS, "a")
+            await place.home.pass_by(90)
+            assert not place.see(ADDRESSES, "a")
+    released = [("releasing IPAddress", "10.0.0.10/24", "its claim is deleted")]
+    assert _released_to_claims(lines) == released
+
+
+async def test_an_ipaddress_that_comes_back_for_its_claim_is_not_logged_as_released() -> None:
+    async with _claim_with_address() as place:
+        with capture_logs() as lines:
+            await place.remove(ADDRESSES, "a")
+            await place.home.pass_by(30)
+            assert address_of(place, "a") == "10.0.0.10"
+    assert _released_to_claims(lines) == []
 
 
 HOLDER_KINDS = ("IP_ALLOCATION,", "ALLOCATIONS,", "self._caches.address_kind,", "kind, Version")

@@ -25,7 +25,7 @@ from reconcilers.integrations.clusterapi.api import (
     IPAddressClaim,
 )
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of
-from reconcilers.reporting.releaselog import holder_fields
+from reconcilers.integrations.clusterapi.gonelog import release_fields
 
 _log = structlog.get_logger(__name__)
 
@@ -314,10 +314,10 @@ class Answers:
             ControllerError: a request failed.
         """
         kind, spec = self._caches.address_kind, address.spec
-        holder = f"IPAddressClaim {Key(address.metadata.namespace, spec.claimRef.name)}"
-        pool = f"{spec.poolRef.kind} {spec.poolRef.name}"
-        fields = holder_fields(holder, [f"{spec.address}/{spec.prefix}"], pool, reason)
+        claim = Key(address.metadata.namespace, spec.claimRef.name)
+        fields = release_fields(claim, spec.poolRef, spec.address, spec.prefix, reason)
         _log.info("releasing IPAddress", address=str(address.metadata.key), **fields)
+        self._caches.logged.add(address.metadata.uid)
         try:
             left: IPAddress | None = address
             if not address.metadata.terminating:

@@ -5,7 +5,7 @@ All reconcilers ask here, so that no event of some other object serves a paused 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
@@ -215,6 +215,8 @@ class ClaimCaches:
         pools: the pools by kind name; only of the kinds that are served.
         claim_kind: the kind of claims, in the version that is used.
         address_kind: the kind of addresses, in that version.
+        logged: the uids of claims and IPAddresses whose release has a log line, until they are
+            gone.
     """
 
     claims: Cache[IPAddressClaim]
@@ -223,6 +225,7 @@ class ClaimCaches:
     pools: Mapping[str, Cache[Any]]
     claim_kind: Resource[IPAddressClaim]
     address_kind: Resource[IPAddress]
+    logged: set[str] = field(default_factory=set)
 
     @property
     def synced(self) -> bool:

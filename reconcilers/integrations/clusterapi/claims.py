@@ -11,6 +11,7 @@ has its address?                    keep the IPAddress as it has to be
 Addresses are handed out by the passes over pools (`pools.py`).
 """
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -50,6 +51,7 @@ from reconcilers.integrations.clusterapi.caches import (
     kind_of,
     pool_key,
 )
+from reconcilers.integrations.clusterapi.gonelog import GoneAddresses
 from reconcilers.integrations.clusterapi.restoredclaims import RESTORED_SECONDS
 from reconcilers.integrations.clusterapi.statuses import Record, record_of, shows, with_ready
 from reconcilers.reporting.conditions import READY, Finding
@@ -67,10 +69,16 @@ class ClaimReconciler:
         caches: the caches.
         recorder: takes the events.
         clock: the time.
+        works_on: returns whether this replica works on the shard of a pool; None for all shards.
     """
 
     def __init__(
-        self, client: Client, caches: ClaimCaches, recorder: Recorder, clock: Clock
+        self,
+        client: Client,
+        caches: ClaimCaches,
+        recorder: Recorder,
+        clock: Clock,
+        works_on: Callable[[Key], bool] | None = None,
     ) -> None:
         self._client = client
         self._caches = caches
@@ -86,6 +94,9 @@ class ClaimReconciler:
         """
         caches.claims.subscribe(self._note_move)
         caches.addresses.subscribe(self._note_orphan)
+        gone = GoneAddresses(caches, works_on)
+        caches.claims.subscribe(gone.of_claims.log)
+        caches.addresses.subscribe(gone.of_addresses.log)
 
     async def reconcile(self, key: Key) -> Outcome:
         """Reconcile one claim and the IPAddress of its name."""
@@ -209,6 +220,7 @@ class ClaimReconciler:
             since = claim.metadata.deletionTimestamp
             assert since is not None, "the claim is being deleted"
             await self._release(address, pool, since, "its claim is deleted")
+            self._caches.logged.add(claim.metadata.uid)
         await remove_finalizer(self._client, self._caches.claim_kind, claim, CLAIM_FINALIZER)
         return SETTLED
 

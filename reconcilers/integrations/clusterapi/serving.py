@@ -198,7 +198,14 @@ class ClusterApi(Integration[Served]):
                 concurrency=self._settings.concurrency,
                 forget=reconciler.forget,
             )
-        claim_reconciler = ClaimReconciler(client, caches, self._recorder, self._clock)
+        shards = self._manager.shards
+        claim_reconciler = ClaimReconciler(
+            client,
+            caches,
+            self._recorder,
+            self._clock,
+            works_on=None if shards is None else shards.holds,
+        )
         extension.controller(
             "clusterapi-claim",
             claim_reconciler.reconcile,

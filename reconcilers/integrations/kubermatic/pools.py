@@ -15,7 +15,6 @@ import structlog
 from typing_extensions import override
 
 from allocator import AddressRange, InvalidPool
-from controller.cache import Change
 from controller.client import Client
 from controller.clock import Clock
 from controller.errors import ControllerError
@@ -70,6 +69,7 @@ from reconcilers.promises.reading import Behind
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.settling import settle
 from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, holders_unknown_message
+from reconcilers.reporting.releaselog import GONE, GoneHolders
 from reconcilers.spaces.index import SpaceIndex
 
 log = structlog.get_logger(__name__)
@@ -116,8 +116,13 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         self._allocations = Allocations(client, clock, settings)
         self._logged: set[str] = set()
         """The uids of allocations whose deletion was logged; they may still be seen."""
+        gone = GoneHolders[IPAMAllocation](
+            "released IPAMAllocation",  # KKP deletes most of them
+            lambda allocation: None if allocation.empty else release_fields(allocation, GONE),
+            self._logged,
+        )
         self._kept = KeptClusters(caches, clock, settings.contents_check)
-        caches.allocations.subscribe(self._log_released)
+        caches.allocations.subscribe(gone.log)
 
     @override
     def _is_left_alone(self, pool: IPAMPool) -> bool:
@@ -281,16 +286,6 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
             if result is WriteResult.REFUSED:
                 shares.defer(grant.cluster.metadata, now)
         return any(result is not WriteResult.REFUSED for _, result in results)
-
-    def _log_released(self, change: Change[IPAMAllocation]) -> None:
-        """Log an allocation with addresses that is gone; KKP deletes most of them."""
-        old, new = change.old, change.new
-        if old is None or (new is not None and new.metadata.uid == old.metadata.uid):
-            return
-        is_logged = old.metadata.uid in self._logged
-        self._logged.discard(old.metadata.uid)
-        if not old.empty and not is_logged:
-            log.info("released IPAMAllocation", **release_fields(old, "it is gone"))
 
     async def _make(
         self, pool: IPAMPool, view: View, decided: Decided

@@ -44,12 +44,15 @@ from reconcilers.integrations.vitistack.caches import (
 from reconcilers.integrations.vitistack.ranges import space_of
 from reconcilers.integrations.vitistack.writing import (
     ACTION,
+    RELEASE,
     Writer,
     expiry,
     lifetime,
     of_network,
     release,
+    release_fields,
 )
+from reconcilers.reporting.releaselog import GONE, GoneHolders
 
 RETRY = 0.2
 SOONEST = 1.0
@@ -104,6 +107,13 @@ class AllocationReconciler:
         self._writer = writer
         self._recorder = recorder
         self._clock = clock
+        caches.allocations.subscribe(GoneHolders(RELEASE, self._describe_gone).log)
+
+    def _describe_gone(self, gone: IPAllocation) -> dict[str, str] | None:
+        """Return the fields of the log line about an IPAllocation that went with its address."""
+        network = self._caches.network_of(gone)
+        is_ours = network is None or self._caches.is_ours(network)
+        return release_fields(gone, GONE) if gone.holds and is_ours else None
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring one IPAllocation up to date."""

@@ -50,6 +50,8 @@ from reconcilers.spaces.sharing import OVERLAPPING
 _log = structlog.get_logger(__name__)
 
 ACTION = "Allocating"
+RELEASE = "released IPAllocation of vitistack"
+"""The log line about each release."""
 ALLOCATION_FAILED = "AllocationFailed"
 LONGEST_SECONDS = 100 * 365 * 86_400
 """An address is given for so long at most, a hundred years."""
@@ -112,12 +114,16 @@ async def release(client: Client, allocation: IPAllocation, why: str) -> IPAlloc
         ControllerError: the write failed.
     """
     written = await client.patch_status(ALLOCATIONS, allocation, released(why))
+    _log.info(RELEASE, **release_fields(allocation, why))
+    return written
+
+
+def release_fields(allocation: IPAllocation, why: str) -> dict[str, str]:
+    """Return the fields of a log line about an IPAllocation that gives its address back."""
     address = allocation.status.address
     holder = f"{ALLOCATIONS.full_name} {allocation.metadata.key}"
     pool = f"NetworkNamespace {allocation.network}"
-    fields = holder_fields(holder, [address] if address else (), pool, why)
-    _log.info("released IPAllocation of vitistack", **fields)
-    return written
+    return holder_fields(holder, [address] if address else (), pool, why)
 
 
 def refused(one: IPAllocation, problem: Problem) -> dict[str, Any]:
