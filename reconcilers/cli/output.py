@@ -159,9 +159,10 @@ def wrapped_lines(text: str, indent: str = "") -> list[str]:
     """Return a line as lines that fit the terminal; those after the first are indented.
 
     Args:
-        text: the line.
+        text: the line; control characters in it are shown as escapes.
         indent: what the further lines begin with.
     """
+    text = escape_text(text)
     room = terminal_width()
     if room is None:
         return [text]

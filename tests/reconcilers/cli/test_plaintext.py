@@ -84,8 +84,10 @@ def controls(printed: str) -> list[str]:
         ("map",),
         ("check",),
         ("whois", "10.94.0.1"),
+        ("explain", "tc/team/shop"),
+        ("explain", "ipa/butler-system/odd"),
     ],
-    ids=lambda command: command[0],
+    ids=" ".join,
 )
 def test_no_command_prints_control_characters_of_objects(
     tmp_path: Path, command: tuple[str, ...], output: str
