@@ -141,7 +141,7 @@ def from_manifests(
         namespaces: those whose NetworkPools hand out addresses; empty for all.
     """
     found = Found(
-        objects.from_bodies((body for body in bodies if objects.is_known(body)), namespace),
+        objects.from_bodies((body for body in bodies if objects.is_known(body)), namespace, now),
         _of_manifests(bodies, KUBERMATIC, namespace, now),
         _of_manifests(bodies, VITISTACK, namespace, now),
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import count
 from typing import Any
 
@@ -22,7 +23,12 @@ from reconcilers.integrations.clusterapi.caches import (
     cluster_index,
     space_of,
 )
-from reconcilers.integrations.core.objects import SPACE_INDEX, decode_failure, filled
+from reconcilers.integrations.core.objects import (
+    SPACE_INDEX,
+    decode_failure,
+    filled,
+    stamped_metadata,
+)
 from reconcilers.integrations.core.scopedlists import ScopedLists
 
 UNREADABLE = "it cannot be decoded"
@@ -144,14 +150,16 @@ def is_known(body: Mapping[str, Any]) -> bool:
     return (_group(body), body.get("kind")) in _MODELS
 
 
-def from_bodies(bodies: Iterable[Mapping[str, Any]], namespace: str) -> Objects:
+def from_bodies(bodies: Iterable[Mapping[str, Any]], namespace: str, now: datetime) -> Objects:
     """Return the objects of manifests; what a server fills in is filled in.
 
+    Objects without a creationTimestamp count as created now, in the order of the manifests.
     Where no Cluster is among them, those that claims name are taken to be there.
 
     Args:
         bodies: of kinds that are known here.
         namespace: of those that name none.
+        now: the time.
     """
     found, numbers = Objects(), count(1)
     clusters: list[Cluster] = []
@@ -164,7 +172,7 @@ def from_bodies(bodies: Iterable[Mapping[str, Any]], namespace: str) -> Objects:
         kind, number = str(body["kind"]), next(numbers)
         resource = _MODELS[_group(body), kind]
         given = body.get("metadata") or {}
-        meta = {"uid": f"planned-{kind}-{number}", "resourceVersion": str(number)} | dict(given)
+        meta = stamped_metadata(given, kind, number, now)
         meta["namespace"] = (given.get("namespace") or namespace) if resource.namespaced else ""
         key = Key(meta["namespace"], str(meta.get("name", "")))
         try:

@@ -6,7 +6,7 @@ oldest claim first.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -75,7 +75,7 @@ class Plan:
 
     def run(self) -> list[Planned]:
         """Serve all claims; return what became of those that had nothing."""
-        waiting = [self._admitted(number, claim) for number, claim in enumerate(self._waiting())]
+        waiting = [self._admitted(claim) for claim in self._waiting()]
         reasons: dict[Key, Finding] = {}
         for pool in list(pools_of(self.caches)):
             self._serve_pool(pool, reasons)
@@ -86,14 +86,10 @@ class Plan:
         found = [one for one in claims if record_of(one) is None and not one.metadata.terminating]
         return sorted(found, key=lambda one: one.metadata.revision)
 
-    def _admitted(self, number: int, claim: IPAddressClaim) -> IPAddressClaim:
-        """Return a claim with the finalizer, and with an age if it has none."""
-        meta = claim.metadata
-        changed = replace(
-            meta,
-            finalizers=tuple(dict.fromkeys((*meta.finalizers, CLAIM_FINALIZER))),
-            creationTimestamp=meta.creationTimestamp or self.now + timedelta(microseconds=number),
-        )
+    def _admitted(self, claim: IPAddressClaim) -> IPAddressClaim:
+        """Return a claim with the finalizer."""
+        finalizers = tuple(dict.fromkeys((*claim.metadata.finalizers, CLAIM_FINALIZER)))
+        changed = replace(claim.metadata, finalizers=finalizers)
         return self._write(replace(claim, metadata=changed))
 
     def _write(self, claim: IPAddressClaim) -> IPAddressClaim:

@@ -130,6 +130,25 @@ def as_it_is(body: Body) -> Body:
     return body
 
 
+def stamped_metadata(
+    given: Mapping[str, Any], kind: str, number: int, now: datetime
+) -> dict[str, Any]:
+    """Return a manifest's metadata with the uid, version and time that a server would fill in.
+
+    Args:
+        given: the manifest's metadata; a field that is null counts as absent, as on a server.
+        kind: of the manifest.
+        number: of the manifest among all; a later manifest counts as created later.
+        now: the time.
+    """
+    return {
+        "uid": f"planned-{kind}-{number}",
+        "resourceVersion": str(number),
+        "creationTimestamp": (now + timedelta(microseconds=number)).isoformat(),
+        **{name: value for name, value in given.items() if value is not None},
+    }
+
+
 def from_bodies(
     bodies: Iterable[Body],
     kinds: Sequence[Resource[Any]],
@@ -154,12 +173,7 @@ def from_bodies(
         if resource is None:
             continue
         number, given = next(numbers), dict(body.get("metadata") or {})
-        meta = {
-            "uid": f"planned-{resource.kind}-{number}",
-            "resourceVersion": str(number),
-            "creationTimestamp": (now + timedelta(microseconds=number)).isoformat(),
-            **given,
-        }
+        meta = stamped_metadata(given, resource.kind, number, now)
         meta["namespace"] = (given.get("namespace") or namespace) if resource.namespaced else ""
         key = Key(meta["namespace"], str(meta.get("name", "")))
         try:

@@ -94,6 +94,19 @@ def test_the_page_shows_pools_of_claims_beside_network_pools(tmp_path: Path) -> 
     assert "10.0.0.999" in shown["InClusterIPPool b/broken"]["fault"]
 
 
+@pytest.mark.parametrize("metadata", [{}, {"creationTimestamp": None}], ids=["absent", "null"])
+def test_the_page_shows_requests_that_no_server_has_stamped(
+    tmp_path: Path, metadata: dict[str, None]
+) -> None:
+    waiting = claim("waits", "p"), claim("second", "p")
+    for request in waiting:
+        request["metadata"] = {"name": request["metadata"]["name"], "namespace": "b", **metadata}
+    found = asked(tmp_path, "map --html -", ip_pool("p", "10.0.0.10-10.0.0.13"), *waiting)
+    shown = of_page(found.out)["InClusterIPPool b/p"]
+    names = [request["allocation"] for request in shown["requests"]]
+    assert names == ["b/ipaddressclaim/waits", "b/ipaddressclaim/second"]
+
+
 @pytest.mark.parametrize(
     ("pool", "named", "said"),
     [
