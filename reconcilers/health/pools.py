@@ -50,7 +50,7 @@ def pool_findings(objects: Objects, largest_free: Mapping[Key, int]) -> Iterator
         yield from _network_pool(pool)
     yield from _no_room(objects, largest_free)
     yield from _other_pools(objects.integrations)
-    yield from _requests_of_other_kinds(objects)
+    yield from _requests_of_other_kinds(objects, largest_free)
 
 
 def _network_pool(pool: NetworkPool) -> Iterator[Finding]:
@@ -118,12 +118,17 @@ def _other_pools(views: Views) -> Iterator[Finding]:
             yield Finding("RequestsWait", "error", subject, f"{number}{part}; nothing is free")
 
 
-def _requests_of_other_kinds(objects: Objects) -> Iterator[Finding]:
-    """Yield the full NetworkPools for which requests of other platforms wait."""
+def _requests_of_other_kinds(
+    objects: Objects, largest_free: Mapping[Key, int]
+) -> Iterator[Finding]:
+    """Yield the full NetworkPools for which requests of other platforms wait.
+
+    A pool of which not everything could be read is not called full.
+    """
     for key, requests in sorted(objects.integrations.requests.items()):
         pool = objects.pools.get(key)
         waiting = [request for request in requests if not statusranges.list_held_ranges(request)]
-        if pool is None or not waiting or pool.status.available:
+        if pool is None or not waiting or largest_free.get(key) != 0:
             continue
         number = count_noun(len(waiting), "request waits", "requests wait")
         names = [request.metadata.name for request in waiting]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
+from controller.meta import Key
 from reconcilers.addressmap.audit import Finding, Subject
 from reconcilers.addressmap.extents import picture
 from reconcilers.addressmap.objects import Objects
@@ -354,10 +355,20 @@ def test_requests_of_other_kinds_that_wait_are_counted_and_named() -> None:
     waiting = [make.allocation(f"claim-{number}", size=1) for number in range(5)]
     views = Views(requests={lab.metadata.key: waiting})
     objects = Objects({lab.metadata.key: lab}, {}, {}, {}, integrations=views)
-    sentences = [finding.sentence for finding in pool_findings(objects, {})]
+    sentences = [finding.sentence for finding in pool_findings(objects, {lab.metadata.key: 0})]
     assert sentences == [
         "5 requests wait for an address (claim-0, claim-1, claim-2, and 2 more); nothing is free"
     ]
+
+
+@pytest.mark.parametrize("largest_free", [{}, {Key("butler-system", "lab"): 4}])
+def test_a_pool_that_is_not_known_to_be_full_is_not_called_full(
+    largest_free: dict[Key, int],
+) -> None:
+    lab = make.pool("lab", "10.40.0.0/30")
+    views = Views(requests={lab.metadata.key: [make.allocation("claim-0", size=1)]})
+    objects = Objects({lab.metadata.key: lab}, {}, {}, {}, integrations=views)
+    assert list(pool_findings(objects, largest_free)) == []
 
 
 def test_the_names_of_findings_have_the_group_of_their_kind(tmp_path: Path) -> None:
