@@ -26,6 +26,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.integrations.core.objects import filled
 from reconcilers.promises.unreadable import UnreadableObject, describe_unreadable
 from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.wording import count_addresses, count_noun, name_with_count
@@ -34,6 +35,7 @@ from reconcilers.tenantcluster.allocations.requests import load_balancer_count, 
 from reconcilers.tenantcluster.allocations.unreadable_members import unreadable_in_list
 from reconcilers.tenantcluster.provider import (
     ProviderUnreadable,
+    chosen,
     describe_absent,
     wanted_provider,
 )
@@ -151,12 +153,12 @@ def _describe_absent_provider(tenant: TenantCluster, objects: Objects) -> str:
 def _provider_of(
     tenant: TenantCluster, objects: Objects
 ) -> ProviderConfig | ProviderUnreadable | None:
-    """Return a cluster's ProviderConfig; the default of the namespace if it names none."""
-    wanted = wanted_provider(tenant, names.DEFAULT_NAMESPACE, None)
-    key = wanted or _DEFAULT_PROVIDER
-    if (PROVIDER_CONFIG.kind, key) in objects.unreadable:
-        return ProviderUnreadable(key)
-    return objects.providers.get(key)
+    """Return a cluster's ProviderConfig, chosen as the controllers choose it; None for none."""
+    configs = filled(PROVIDER_CONFIG, objects.providers.values(), objects.unreadable)
+    try:
+        return chosen(tenant, configs, names.DEFAULT_NAMESPACE, None)
+    except ProviderUnreadable as unreadable:
+        return unreadable
 
 
 def unreadable_members_of(tenant: TenantCluster, objects: Objects) -> Sequence[UnreadableObject]:

@@ -158,6 +158,16 @@ def test_a_cluster_is_told_which_provider_config_it_names_and_that_it_does_not_e
     assert "names ProviderConfig butler-system/gone, which does not exist" in lines
 
 
+def test_a_cluster_that_names_no_provider_config_is_told_of_the_first_of_the_namespace(
+    tmp_path: Path,
+) -> None:
+    later, first = _provider("other"), _provider("lab")
+    later["metadata"]["name"], first["metadata"]["name"] = "west", "east"
+    lines = _lines(tmp_path, "shop", pool("lab", "10.1.0.0/24"), later, first, cluster("shop"))
+    assert "ProviderConfig butler-system/east, mode static" in lines
+    assert "1. NetworkPool butler-system/lab: 5 node addresses; 256 IPv4" in lines
+
+
 @pytest.mark.parametrize(
     "name",
     [
