@@ -38,5 +38,5 @@ def owner_of(obj: Object) -> Key | None:
     matter here: it is for people.
     """
     noted = obj.metadata.annotations.get(names.ANNOTATION_PROJECTION_OWNER, "")
-    found = _NOTE.fullmatch(noted)
-    return Key(found["namespace"], found["name"]) if found is not None else None
+    match = _NOTE.fullmatch(noted)
+    return Key(match["namespace"], match["name"]) if match is not None else None

@@ -56,7 +56,7 @@ class BalancerWatches:
         """What is watched, with its caches."""
 
     def of(self, key: Key) -> WatchedOffers:
-        """Return what is watched in a tenant."""
+        """Return the watched objects of a tenant."""
         return _WatchedTenant(key, self.watches, self.kinds)
 
     def close(self, key: Key) -> None:
@@ -82,6 +82,6 @@ class _WatchedTenant(WatchedOffers):
     def get(self, resource: Resource[K], key: Key) -> K | None:
         for watched, kind in self._kinds:
             if watched.resource is resource and (cache := kind.cache(self._key)) is not None:
-                found = cache.get(key)
-                return found if isinstance(found, resource.type) else None
+                obj = cache.get(key)
+                return obj if isinstance(obj, resource.type) else None
         return None

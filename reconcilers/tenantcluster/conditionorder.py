@@ -18,7 +18,7 @@ def worst_condition(cluster: TenantCluster) -> Condition | None:
 
     None if the cluster has no condition yet.
     """
-    shown = [found for kind in _ORDER if (found := find(cluster.status.conditions, kind))]
+    shown = [condition for kind in _ORDER if (condition := find(cluster.status.conditions, kind))]
     false = [condition for condition in shown if condition.status == "False"]
     lasting = [condition for condition in false if condition.reason not in PASSING_REASONS]
     return next(iter([*lasting, *false, *shown]), None)

@@ -123,12 +123,16 @@ def findings(
                 "warning",
                 f"others have set {', '.join(offer.edited)} in its pool; a controller corrects it",
             )
-    for one in demand_of(
+    for unmet in demand_of(
         inside.services, inside.kind.serves, families(members) or familychoice.FAMILY_NAMES
     ).elsewhere:
-        if one.reason != OTHER_CLASS:
-            who = f"Service {one.service.metadata.key}"
-            yield "TenantServiceWaits", "warning", f"{who} has no address: it asks for {one.asks}"
+        if unmet.reason != OTHER_CLASS:
+            who = f"Service {unmet.service.metadata.key}"
+            yield (
+                "TenantServiceWaits",
+                "warning",
+                f"{who} has no address: it asks for {unmet.asks}",
+            )
     if inside.stale is not None:
         cause = f": {inside.stale}" if inside.stale else "; its controller may not be running"
         yield (
@@ -157,7 +161,9 @@ def _find_shared(inside: Inside, members: Sequence[IPAllocation]) -> str:
         owner = owner_of(offer)
         if is_of_another(offer, inside.management):
             return elsewhere_message(offer)
-        if owner is not None and any(owner != one.spec.tenantClusterRef.key for one in members):
+        if owner is not None and any(
+            owner != member.spec.tenantClusterRef.key for member in members
+        ):
             return shared_message(owner)
     return ""
 
@@ -166,9 +172,9 @@ def _used_but_free(
     services: Sequence[Service], members: Sequence[IPAllocation], spaces: Sequence[AddressRange]
 ) -> Iterator[str]:
     """Yield the addresses that Services show although no allocation of the tenant holds them."""
-    held = [span for one in members for span in statusranges.list_held_ranges(one)]
+    held_spans = [span for member in members for span in statusranges.list_held_ranges(member)]
     for service in services:
         for address in addresses(service):
             ours = any(space.overlaps(address) for space in spaces)
-            if ours and not any(span.overlaps(address) for span in held):
+            if ours and not any(span.overlaps(address) for span in held_spans):
                 yield f"{address.start_text} ({service.metadata.key})"

@@ -123,7 +123,7 @@ def network_status(  # noqa: PLR0913 - the parts of a status
     """
     before = tenant.status.network or TenantNetwork()
     quota = provider.spec.networking.quota
-    waiting = [_waiting(state, provider, network_ready) for state in states if not state.served]
+    waiting = [_waiting(state, provider, network_ready) for state in states if not state.is_served]
     if growth is not None:
         waiting.append(_waiting_growth(growth, provider))
     elif is_unread:
@@ -252,8 +252,10 @@ def _all_ranges(
 def _addresses(members: Iterable[IPAllocation], kind: str) -> int:
     """Return how many addresses of a type and of each family are held, at most an int32."""
     of_kind = (allocation for allocation in members if allocation.spec.type == kind)
-    held = map(statusranges.list_held_ranges, of_kind)
-    return capped(sum(max((span.size for span in spans), default=0) for spans in held))
+    spans_by_allocation = map(statusranges.list_held_ranges, of_kind)
+    return capped(
+        sum(max((span.size for span in spans), default=0) for spans in spans_by_allocation)
+    )
 
 
 def _waiting(

@@ -136,16 +136,16 @@ class Projector:
         self._tenants = tenants
 
     def wanted(self, tenant: TenantCluster) -> Projection:
-        """Return what the tenant's pool should hold, as the cache shows it.
+        """Return the projection for a tenant, as the cache shows it.
 
         Its `needed` covers what earlier clusters of that name left in it, too.
         """
-        found = self._allocations.by_index(TENANT_INDEX, str(tenant.metadata.key))
+        allocations_of_name = self._allocations.by_index(TENANT_INDEX, str(tenant.metadata.key))
         wanted = projection(members(self._allocations, tenant), self._allocations.position)
-        return replace(wanted, needed=latest_mark(found))
+        return replace(wanted, needed=latest_mark(allocations_of_name))
 
     async def _owned(self, tenant: TenantCluster) -> Projection:
-        """Return what the pool should hold, with the note for whom it is.
+        """Return the projection for a tenant, with the note that names its owner.
 
         Raises:
             ControllerError: the management cluster did not answer.
@@ -153,16 +153,17 @@ class Projector:
         owner = owner_note(tenant, await self._tenants.management())
         return replace(self.wanted(tenant), owner=owner)
 
-    def held(self, tenant: TenantCluster) -> list[str]:
+    def list_projected(self, tenant: TenantCluster) -> list[str]:
         """Return the load-balancer allocations that may have ranges in the tenant, by name.
 
         Empty where nothing was ever projected: then there is nothing to wait for.
         """
         if not tenant.projection_begun:
             return []
-        found = members(self._allocations, tenant)
         return sorted(
-            one.metadata.name for one in found if one.spec.type == names.TYPE_LOADBALANCER
+            member.metadata.name
+            for member in members(self._allocations, tenant)
+            if member.spec.type == names.TYPE_LOADBALANCER
         )
 
     def is_missing(self, projected: Finding) -> bool:
@@ -326,13 +327,13 @@ class Projector:
         memory.lost_history = LostHistoryLook(now + pause, pause)
         page = await self._client.list(IP_ALLOCATION)
         key = tenant.metadata.key
-        mine = [
-            one
-            for one in page.items
-            if one.spec.tenantClusterRef.key == key and not is_foreign(one, tenant)
+        members_listed = [
+            allocation
+            for allocation in page.items
+            if allocation.spec.tenantClusterRef.key == key and not is_foreign(allocation, tenant)
         ]
         wanted = await self._owned(tenant)
-        confirmed = projection(mine, wanted.basis)
+        confirmed = projection(members_listed, wanted.basis)
         if page.unreadable or confirmed.entries != wanted.entries:
             return
         try:
@@ -450,18 +451,18 @@ class Projector:
             await self._claims.require(tenant, offer)
 
     async def _confirmed(self, tenant: TenantCluster) -> Projection:
-        """Return what the tenant should hold, each of its allocations read live, now.
+        """Return the projection for a tenant, with each of its allocations read live.
 
         One by one, as they are few: a LIST would return those of all tenants.
         """
-        found = []
+        live = []
         for known in members(self._allocations, tenant):
             if known.spec.type != names.TYPE_LOADBALANCER:
                 continue
             with _as_management_error(), suppress(NotFound):
-                found.append(await self._client.get(IP_ALLOCATION, known.metadata.key))
-        mine = [a for a in found if not is_foreign(a, tenant)]
-        return projection(mine, self._allocations.position)
+                live.append(await self._client.get(IP_ALLOCATION, known.metadata.key))
+        members_live = [a for a in live if not is_foreign(a, tenant)]
+        return projection(members_live, self._allocations.position)
 
 
 def is_behind(projected: Finding) -> bool:

@@ -313,7 +313,9 @@ def _unreadable(
     if fallback in configs or fallback in unreadable:
         return fallback if fallback in unreadable else None
     of_namespace = {key for key in unreadable if key.namespace == default_namespace}
-    present = {one.metadata.key for one in configs if _namespace(one) == default_namespace}
+    present = {
+        config.metadata.key for config in configs if _namespace(config) == default_namespace
+    }
     first = min(of_namespace | present, default=None)
     return first if first in of_namespace else None
 

@@ -214,7 +214,7 @@ class TenantClusterReconciler:
             await self._projector.assume_begun(now.current)
         else:
             await self._withdraw_requests(now)
-            if not self._projector.held(now.tenant):
+            if not self._projector.list_projected(now.tenant):
                 return await self._leave_alone(now)
             await self._marked.withdraw_used(now.tenant)
         await self._project(now)
@@ -370,7 +370,7 @@ class TenantClusterReconciler:
         return Blocked("Deleting", self._settings.requeue_deleting)
 
     async def _project_again(self, current: CurrentCluster) -> Finding:
-        """Write what the tenant should hold, if something was written there before."""
+        """Project the tenant's ranges again, if something was projected before."""
         memory = self._records.of(current.tenant).projection
         return await self._projector.project(current, memory)
 
@@ -461,7 +461,7 @@ class TenantClusterReconciler:
         now.record.elastic = ElasticMemory()
         self._services.close(now.key)
         await self._requester.withdraw(now.tenant)
-        if kept := self._projector.held(now.tenant):
+        if kept := self._projector.list_projected(now.tenant):
             message = f"{now.network_ready.message}; load-balancer IPs from before are kept: "
             now.network_ready = status.network_ready(True, "Ready", message + ", ".join(kept))
 
@@ -541,7 +541,7 @@ class TenantClusterReconciler:
     def _network_status(
         self, now: TenantPass, *, is_sized: bool, is_naming_due: bool = False
     ) -> TenantNetwork:
-        """Return what status.network should say of a cluster.
+        """Return the new status.network of a cluster.
 
         Args:
             now: the pass.

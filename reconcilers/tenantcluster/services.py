@@ -85,7 +85,7 @@ def may_change_demand(change: Change[Service]) -> bool:
 
 
 def _relevant(service: Service | None) -> object:
-    """Return what is read of a Service; None if it neither is nor was a load balancer."""
+    """Return the parts of a Service that count; None if it neither is nor was a load balancer."""
     if service is None:
         return None
     balanced = service.spec.type == LOAD_BALANCER or service.status.loadBalancer.ingress

@@ -246,7 +246,7 @@ def addresses(states: Sequence[AllocationState]) -> Finding:
         if state.refusal is not None:
             return network_ready(False, state.refusal.reason, state.refusal.message)
     for state in states:
-        if not state.served:
+        if not state.is_served:
             return _waiting(state)
     balancer = next((s for s in states if s.kind == names.TYPE_LOADBALANCER), None)
     if balancer is None or balancer.allocation is None:

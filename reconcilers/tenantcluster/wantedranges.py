@@ -9,17 +9,17 @@ from reconcilers.loadbalancers.port import Projection
 
 
 def projection(members: Sequence[IPAllocation], position: int) -> Projection:
-    """Return what the tenant of `members` should hold.
+    """Return the projection for the tenant of `members`.
 
     Ranges that are being given back are left out. The order is that of creation, so that what
     is handed out first stays first; the ranges of one allocation are in its own order.
     """
     balancers = [a for a in members if a.spec.type == names.TYPE_LOADBALANCER]
-    given = [a for a in balancers if a.status.phase == ALLOCATED and not a.releasing]
+    projected = [a for a in balancers if a.status.phase == ALLOCATED and not a.releasing]
     entries = [
-        f"{found.start_text}-{found.end_text}"
-        for one in sorted(given, key=_age)
-        for found in statusranges.list_held_ranges(one)
+        f"{span.start_text}-{span.end_text}"
+        for allocation in sorted(projected, key=_age)
+        for span in statusranges.list_held_ranges(allocation)
     ]
     return Projection(tuple(entries), position, latest_mark(balancers))
 
@@ -27,11 +27,11 @@ def projection(members: Sequence[IPAllocation], position: int) -> Projection:
 def latest_mark(allocations: Iterable[IPAllocation]) -> int:
     """Return the lowest basis at which every marked range of these is left out."""
     marks = [
-        one.metadata.revision
-        for one in allocations
-        if one.spec.type == names.TYPE_LOADBALANCER
-        and one.releasing
-        and statusranges.find_held_range(one)
+        allocation.metadata.revision
+        for allocation in allocations
+        if allocation.spec.type == names.TYPE_LOADBALANCER
+        and allocation.releasing
+        and statusranges.find_held_range(allocation)
     ]
     return max(marks, default=0)
 

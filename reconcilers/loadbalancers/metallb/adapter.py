@@ -280,7 +280,7 @@ def may_be_edited(change: Change[IPAddressPool] | Change[L2Advertisement]) -> bo
 
 
 def _written(obj: IPAddressPool | L2Advertisement | None) -> object:
-    """Return what we write of an object; None if it does not exist."""
+    """Return the parts of an object that we write; None if it does not exist."""
     if obj is None:
         return None
     read = counted(obj.status) if isinstance(obj, IPAddressPool) else None

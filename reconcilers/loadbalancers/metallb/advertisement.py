@@ -69,11 +69,11 @@ class Advertiser:
     async def _apply(self, live: L2Advertisement | None, wanted: Projection) -> None:
         """Create ours, or add the pool to one of others."""
         known = self._upkeep.advertised
-        edited = f"{L2_ADVERTISEMENT.kind} {ADVERTISEMENT_NAME} (deleted)"
+        edit = f"{L2_ADVERTISEMENT.kind} {ADVERTISEMENT_NAME} (deleted)"
         if live is not None:
-            edited = described(live, L2_ADVERTISEMENT.kind, ["ipAddressPools"])
+            edit = described(live, L2_ADVERTISEMENT.kind, ["ipAddressPools"])
         if known:
-            self._refuse_contested(edited)
+            self._require_correction_due(edit)
         pools = [*(live.spec.ipAddressPools if live is not None else ()), POOL_NAME]
         marks = {"labels": LABELS, "annotations": basis_annotation(wanted)} if not live else {}
         applied = await self._client.apply(
@@ -87,7 +87,7 @@ class Advertiser:
         if live is None:
             self._upkeep.own_advertisement = applied.metadata.uid
         if known:
-            self._upkeep.note_correction(L2_ADVERTISEMENT.kind, edited, self._now)
+            self._upkeep.note_correction(L2_ADVERTISEMENT.kind, edit, self._now)
 
     async def _correct(self, live: L2Advertisement, wanted: Projection) -> None:
         """Write ours as it was, where others have changed it."""
@@ -95,21 +95,21 @@ class Advertiser:
         self._upkeep.own_advertisement = live.metadata.uid
         ours = AdvertisementSpec(ipAddressPools=(POOL_NAME,))
         fields = [
-            one.name
-            for one in dataclasses.fields(ours)
-            if getattr(live.spec, one.name) != getattr(ours, one.name)
+            field.name
+            for field in dataclasses.fields(ours)
+            if getattr(live.spec, field.name) != getattr(ours, field.name)
         ]
         bare = [] if is_ours(live) else ["annotations"]
         if not fields and not bare:
             return
-        edited = described(live, L2_ADVERTISEMENT.kind, [*fields, *bare])
-        self._refuse_contested(edited)
+        edit = described(live, L2_ADVERTISEMENT.kind, [*fields, *bare])
+        self._require_correction_due(edit)
         spec = dict.fromkeys(fields) | {"ipAddressPools": [POOL_NAME]}
         patch = {"metadata": {"annotations": basis_annotation(wanted)}, "spec": spec}
         await self._client.patch(L2_ADVERTISEMENT, Version.from_object(live), patch)
-        self._upkeep.note_correction(L2_ADVERTISEMENT.kind, edited, self._now)
+        self._upkeep.note_correction(L2_ADVERTISEMENT.kind, edit, self._now)
 
-    def _refuse_contested(self, edited: str) -> None:
-        """Raise BalancerBlocked while a correction of what was edited has to wait."""
-        if not self._upkeep.may_correct(edited, self._now):
+    def _require_correction_due(self, edit: str) -> None:
+        """Raise BalancerBlocked while an edit that others repeat is not written back yet."""
+        if not self._upkeep.may_correct(edit, self._now):
             raise BalancerBlocked(CONTESTED, self._upkeep.contest(self._now))

@@ -38,7 +38,7 @@ class Upkeep:
     corrections: list[Correction] = field(default_factory=list)
     _number: int = 0
     _last: float = 0.0
-    _what: str = ""
+    _description: str = ""
     _waiting: bool = False
 
     def begin(self) -> None:
@@ -49,32 +49,32 @@ class Upkeep:
         """Note that nothing of ours is kept there from now on."""
         self.entries, self.advertised, self.own_advertisement = None, False, ""
 
-    def may_correct(self, what: str, now: float) -> bool:
+    def may_correct(self, description: str, now: float) -> bool:
         """Return whether an edit may be written back now.
 
         Args:
-            what: what was edited.
+            description: what was edited.
             now: monotonic seconds.
         """
-        self._what = what
+        self._description = description
         self._waiting = now < self._last + self._pause
         return not self._waiting
 
-    def note_correction(self, kind: str, what: str, now: float) -> None:
+    def note_correction(self, kind: str, description: str, now: float) -> None:
         """Note that an edit was written back."""
         if now >= self._quiet_at:
             self._number = 0
-        self._number, self._last, self._what = self._number + 1, now, what
+        self._number, self._last, self._description = self._number + 1, now, description
         self._waiting = False
-        self.corrections.append(Correction(kind, what))
+        self.corrections.append(Correction(kind, description))
 
     def contest(self, now: float) -> str:
-        """Return what another writer keeps changing; empty if none does."""
+        """Describe what another writer keeps changing; empty if none does."""
         if not self._waiting and (self._number < MANY or now >= self._quiet_at):
             return ""
         return (
-            f"another writer in the tenant keeps changing {self._what}; it is written back ever"
-            f" less often, at last every {LONGEST_PAUSE / 60:.0f} min"
+            f"another writer in the tenant keeps changing {self._description}; it is written back"
+            f" ever less often, at last every {LONGEST_PAUSE / 60:.0f} min"
         )
 
     def due_in(self, now: float) -> float | None:
@@ -95,7 +95,7 @@ class Upkeep:
 
 
 def described(obj: IPAddressPool | L2Advertisement, kind: str, fields: Iterable[str]) -> str:
-    """Return what was edited, and by whom as far as the API server knows.
+    """Describe an edit, and its writer as far as the API server knows.
 
     Args:
         obj: as it was found.
@@ -103,10 +103,10 @@ def described(obj: IPAddressPool | L2Advertisement, kind: str, fields: Iterable[
         fields: those of its spec that differ from ours.
     """
     theirs = [
-        one
-        for one in obj.metadata.managedFields
-        if not one.subresource and one.manager != names.TENANT_FIELD_MANAGER
+        entry
+        for entry in obj.metadata.managedFields
+        if not entry.subresource and entry.manager != names.TENANT_FIELD_MANAGER
     ]
-    last = max(theirs, key=lambda one: one.time, default=None)
+    last = max(theirs, key=lambda entry: entry.time, default=None)
     by = f" by {last.manager}" if last is not None and last.manager else ""
     return f"{kind} {obj.metadata.name} ({', '.join(fields)}{by})"

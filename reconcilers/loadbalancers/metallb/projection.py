@@ -51,9 +51,9 @@ def basis_of(pool: IPAddressPool) -> int:
     return max(_position(carried.get(name, "")) for name in marks)
 
 
-def _position(text: str) -> int:
+def _position(value: str) -> int:
     """Return the resourceVersion that a tenant's annotation has; 0 if it is none."""
-    return int(text) if len(text) <= _MOST_DIGITS and text.isdecimal() else 0
+    return int(value) if len(value) <= _MOST_DIGITS and value.isdecimal() else 0
 
 
 class MetalLB:
@@ -139,10 +139,11 @@ class MetalLB:
             self._upkeep.clear()
             if live is None:
                 return
-        if live is not None and not await self._is_permitted(live, wanted, permit):
+        if live is not None and not await self._may_go_on(live, wanted, permit):
             return
-        edited = self._edited(live, wanted)
-        self._refuse_contested(edited, wanted)
+        edit = self._describe_edit(live, wanted)
+        if edit and self._has_written(wanted):
+            self._require_correction_due(edit)
         if live is None:
             live = await self._create(wanted)
         if basis_of(live) > wanted.basis:
@@ -151,8 +152,8 @@ class MetalLB:
             await self._delete_ours(live, wanted)
             return
         await self._write(live, wanted, confirm)
-        if edited:
-            self._upkeep.note_correction(IP_ADDRESS_POOL.kind, edited, self._now)
+        if edit:
+            self._upkeep.note_correction(IP_ADDRESS_POOL.kind, edit, self._now)
         self._upkeep.entries = wanted.entries
 
     async def _write(
@@ -161,7 +162,7 @@ class MetalLB:
         wanted: Projection,
         confirm: Confirm,
     ) -> None:
-        """Write what differs between the pool and `wanted`."""
+        """Write the differences between the pool and `wanted`."""
         if is_empty(live):
             await self._fill(live, wanted, await confirm())
         elif live.spec.edited and is_ours(live):
@@ -169,47 +170,58 @@ class MetalLB:
         elif self._differs(live, wanted):
             await self._apply(live, wanted)
 
-    def _refuse_contested(self, edited: str, wanted: Projection) -> None:
-        """Raise BalancerBlocked while nothing but an edit by others is to be written back."""
-        news = self._upkeep.entries != wanted.entries
-        if edited and not news and not self._upkeep.may_correct(edited, self._now):
-            raise BalancerBlocked(CONTESTED, self._upkeep.contest(self._now))
+    def _has_written(self, wanted: Projection) -> bool:
+        """Return whether this process has already made the pool hold these ranges."""
+        return self._upkeep.entries == wanted.entries
 
-    def _edited(self, live: IPAddressPool | None, wanted: Projection) -> str:
-        """Return which fields of our pool others changed; empty if none.
+    def _describe_edit(self, live: IPAddressPool | None, wanted: Projection) -> str:
+        """Describe how others changed our pool; empty if they did not.
 
-        Empty too where `wanted` is new: that is written at once, whatever others do.
+        Other addresses are an edit only if this process has written these ranges before. Otherwise
+        they are the last state of ours. A pool without effect, and one with a marked range, are
+        written in any case, so they are no edit either.
         """
-        known = self._upkeep.entries == wanted.entries
+        has_written = self._has_written(wanted)
         if live is None:
-            return f"IPAddressPool {POOL_NAME} (deleted)" if known else ""
-        if is_empty(live) or basis_of(live) < wanted.needed or not (known or is_ours(live)):
+            return f"IPAddressPool {POOL_NAME} (deleted)" if has_written else ""
+        is_write_due = is_empty(live) or basis_of(live) < wanted.needed
+        is_of_others = not is_ours(live) and not has_written
+        if is_write_due or is_of_others:
             return ""
-        fields = list(live.spec.edited) if is_ours(live) else ["annotations"]
-        if known and live.spec.addresses != wanted.entries:
-            fields.insert(0, "addresses")
+        fields: list[str] = []
+        if has_written and live.spec.addresses != wanted.entries:
+            fields.append("addresses")
+        # Without our annotations it is not known which of its fields others have set.
+        fields += live.spec.edited if is_ours(live) else ["annotations"]
         return described(live, IP_ADDRESS_POOL.kind, fields) if fields else ""
 
-    async def _is_permitted(
+    def _require_correction_due(self, edit: str) -> None:
+        """Raise BalancerBlocked while an edit that others repeat is not written back yet."""
+        if not self._upkeep.may_correct(edit, self._now):
+            raise BalancerBlocked(CONTESTED, self._upkeep.contest(self._now))
+
+    async def _may_go_on(
         self,
         live: IPAddressPool,
         wanted: Projection,
         permit: Permit,
     ) -> bool:
-        """Return whether the pool may be written; false where nothing needs to be.
+        """Return whether the projection goes on with the pool that is there.
 
         Raises:
-            BalancerBlocked: it may not, and ranges were to be written into it.
+            BalancerBlocked: the pool must not be written, and there are ranges to write.
         """
         try:
             await permit(offer_of(live))
-        except BalancerBlocked as blocked:
-            others = blocked.reason == MADE_BY_OTHERS
-            if not wanted.entries:
-                return others  # what is left of ours beside it goes
-            if others:
-                await self._note_seen(live, wanted)
-            raise
+        except BalancerBlocked as refusal:
+            is_of_another_tool = refusal.reason == MADE_BY_OTHERS
+            if wanted.entries:
+                if is_of_another_tool:
+                    await self._note_seen(live, wanted)
+                raise
+            # There is nothing to write. Our L2Advertisement may still stand beside a pool of
+            # another tool, and goes. Objects of another TenantCluster stay as they are.
+            return is_of_another_tool
         return True
 
     @staticmethod
@@ -228,7 +240,7 @@ class MetalLB:
         await self._client.patch(IP_ADDRESS_POOL, Version.from_object(live), patch)
 
     async def _apply(self, live: IPAddressPool, wanted: Projection) -> None:
-        """Write what `wanted` says over the pool as it was read, and over it alone.
+        """Apply `wanted` to the pool at the version that was read.
 
         Raises:
             Conflict: the pool changed since it was read, or is gone.
@@ -291,7 +303,7 @@ class MetalLB:
             await self._client.patch(IP_ADDRESS_POOL, Version.from_object(pool), patch)
 
     async def overwrite(self, live: IPAddressPool, wanted: Projection) -> None:
-        """Write what `wanted` says over a pool that was written in another history.
+        """Apply `wanted` to a pool that was written in another history.
 
         Raises:
             Conflict: the pool changed since it was read, or is gone.

@@ -143,12 +143,12 @@ def _has_counted(pool: IPAddressPool | None, wanted: Projection) -> bool:
     """Return whether MetalLB has counted as many addresses in a pool as are wanted there."""
     if pool is None or pool.spec.addresses != wanted.entries:
         return False
-    found = [
+    spans = [
         span
-        for one in wanted.entries
-        if (span := addresstexts.parse_cidr_or_span(one)) is not None
+        for entry in wanted.entries
+        if (span := addresstexts.parse_cidr_or_span(entry)) is not None
     ]
-    return counted(pool.status) in metallb_counts(found)
+    return counted(pool.status) in metallb_counts(spans)
 
 
 def _is_uncounted(pool: IPAddressPool | None, wanted: Projection) -> bool:

@@ -49,8 +49,8 @@ def view_service(service: Service, ours: str) -> ServiceView:
     )
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+def _short(value: str) -> str:
+    return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…"
 
 
 def _annotation(service: Service, either: tuple[str, str]) -> str:

@@ -91,7 +91,7 @@ class Step(Enum):
 def next_step(
     pools: Mapping[str, IPAddressPool], mark: int, basis: int, management: str = ""
 ) -> Step:
-    """Return what comes next, as MetalLB's pools show it.
+    """Return the next step of the proof, as MetalLB's pools show it.
 
     The marker carries the basis that was true when it was written: every range that was marked at
     or before that was out of our pool. One above the present basis is of a history that the
@@ -146,29 +146,31 @@ def marker_size(marker: IPAddressPool) -> int | None:
     """Return how many addresses the marker has; None if it is not as we write it."""
     if len(marker.spec.addresses) != 1 or marker.spec.autoAssign:
         return None
-    found = _MARKER_ENTRY.fullmatch(marker.spec.addresses[0])
-    return int(found["size"]) if found is not None else None
+    match = _MARKER_ENTRY.fullmatch(marker.spec.addresses[0])
+    return int(match["size"]) if match is not None else None
 
 
 def marker_entry(pools: Mapping[str, IPAddressPool], basis: int) -> str:
-    """Return what the marker is to hold: another number of addresses than it has, if it has any.
+    """Return the marker's next range: of another number of addresses than it has, if it has any.
 
     The first block for documentation that no other pool overlaps, as MetalLB would refuse that.
     """
     marker = pools.get(MARKER)
     before = {marker_size(marker), counted(marker.status)} if marker is not None else set()
     sizes = (1 + (basis + offset) % _LARGEST for offset in range(len(before) + 1))
-    size = next(one for one in sizes if one not in before)
+    size = next(candidate for candidate in sizes if candidate not in before)
     others = list(_others(pools))
     entries = [f"{block}.1-{block}.{size}" for block in _BLOCKS]
-    free = [one for one in entries if not _overlaps_any(f"{one.rpartition('.')[0]}.254", others)]
+    free = [
+        entry for entry in entries if not _overlaps_any(f"{entry.rpartition('.')[0]}.254", others)
+    ]
     return next(iter(free), entries[0])
 
 
 def _marker_content(
     pools: Mapping[str, IPAddressPool], basis: int, owner: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return what the marker is to carry next."""
+    """Return the marker's next annotations and spec."""
     annotations = {names.ANNOTATION_PROJECTION_BASIS: str(basis), **owner}
     spec = {"addresses": [marker_entry(pools, basis)], "autoAssign": False}
     return {"metadata": {"annotations": annotations}, "spec": spec}
@@ -190,7 +192,7 @@ def _others(pools: Mapping[str, IPAddressPool]) -> Iterable[AddressRange]:
 
 def _overlaps_any(entry: str, others: Iterable[AddressRange]) -> bool:
     ours = addresstexts.parse_cidr_or_span(entry)
-    return ours is not None and any(ours.overlaps(one) for one in others)
+    return ours is not None and any(ours.overlaps(span) for span in others)
 
 
 def refusal(pools: Mapping[str, IPAddressPool]) -> str:
@@ -199,23 +201,24 @@ def refusal(pools: Mapping[str, IPAddressPool]) -> str:
     MetalLB has more reasons than these: those that it has for a single pool are rare, as API
     server and webhook refuse such a pool, and two that overlap each other are what is met.
     """
-    found: list[tuple[int, int, int, str]] = []
+    extents: list[tuple[int, int, int, str]] = []
     for name, pool in sorted(pools.items()):
         if not pool.spec.addresses:
             return f"IPAddressPool {_short(name)} has no addresses"
-        for text in pool.spec.addresses[: MOST_ENTRIES - len(found)]:
-            span = addresstexts.parse_cidr_or_span(text)
+        for entry in pool.spec.addresses[: MOST_ENTRIES - len(extents)]:
+            span = addresstexts.parse_cidr_or_span(entry)
             if span is None:
-                return f"IPAddressPool {_short(name)} has {_short(text)!r}, which is no range"
-            found.append((span.family, span.first, span.last, name))
-    for (family, _, last, one), (other_family, first, _, other) in pairwise(sorted(found)):
-        if family == other_family and first <= last:
-            return f"IPAddressPools {' and '.join(map(_short, sorted((one, other))))} overlap"
+                return f"IPAddressPool {_short(name)} has {_short(entry)!r}, which is no range"
+            extents.append((span.family, span.first, span.last, name))
+    for (family, _, last, name), (next_family, first, _, next_name) in pairwise(sorted(extents)):
+        if family == next_family and first <= last:
+            both = " and ".join(map(_short, sorted((name, next_name))))
+            return f"IPAddressPools {both} overlap"
     return ""
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _SHORT else f"{text[:_SHORT]}…"
+def _short(value: str) -> str:
+    return value if len(value) <= _SHORT else f"{value[:_SHORT]}…"
 
 
 class Uptake:
@@ -332,7 +335,7 @@ def _unshown(pools: Mapping[str, IPAddressPool], note: CreationNote) -> NotYet |
 
 
 async def configuration_error(client: Client, namespace: str) -> str:
-    """Return what MetalLB's controller reports as wrong with its pools; empty if nothing is.
+    """Return the error that MetalLB's controller reports of its pools; empty if there is none.
 
     Each speaker has a ConfigurationState of its own, which reports problems of its node's
     announcements. They do not keep the controller from reading pools.

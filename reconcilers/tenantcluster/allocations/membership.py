@@ -24,8 +24,8 @@ def members(allocations: Cache[IPAllocation], tenant: TenantCluster) -> list[IPA
 
     An allocation stamped with another uid belongs to an earlier cluster of the same name.
     """
-    found = allocations.by_index(TENANT_INDEX, str(tenant.metadata.key))
-    return sorted((a for a in found if not is_foreign(a, tenant)), key=_by_age)
+    allocations_of_name = allocations.by_index(TENANT_INDEX, str(tenant.metadata.key))
+    return sorted((a for a in allocations_of_name if not is_foreign(a, tenant)), key=_by_age)
 
 
 def is_foreign(allocation: IPAllocation, tenant: TenantCluster) -> bool:
@@ -74,10 +74,10 @@ def _canonical(tenant: TenantCluster, kind: str) -> set[str]:
 
 
 def initial(
-    found: Iterable[IPAllocation], tenant: TenantCluster, kind: str
+    allocations: Iterable[IPAllocation], tenant: TenantCluster, kind: str
 ) -> IPAllocation | None:
     """Return the first allocation of type `kind` that counts as the tenant's own, if any."""
-    of_kind = [a for a in found if a.spec.type == kind]
+    of_kind = [a for a in allocations if a.spec.type == kind]
     staying = [a for a in of_kind if not a.metadata.terminating]
     if kind == names.TYPE_NODES and staying:
         of_kind = staying  # the others hold their ranges until these have them
@@ -119,9 +119,9 @@ def successor_name(tenant: TenantCluster, deleted: IPAllocation) -> str:
     return _hashed(tenant, deleted.spec.type, deleted.metadata.uid)
 
 
-def _hashed(tenant: TenantCluster, kind: str, what: str) -> str:
+def _hashed(tenant: TenantCluster, kind: str, hashed_value: str) -> str:
     meta = tenant.metadata
-    suffix = f"-{_SUFFIX[kind]}-{names.short_hash(what)}"
+    suffix = f"-{_SUFFIX[kind]}-{names.short_hash(hashed_value)}"
     return names.shortened(f"{meta.namespace}-{meta.name}", names.NAME_MAX - len(suffix)) + suffix
 
 
@@ -153,7 +153,7 @@ def free_name(
     own = f"{tenant.metadata.key} {tenant.metadata.uid}"
     more = (_hashed(tenant, kind, f"{own} {number}") for number in count(1))
     free = (
-        one for one in chain(first, more) if _is_usable(tenant, kind, taken_by, namespace, one)
+        name for name in chain(first, more) if _is_usable(tenant, kind, taken_by, namespace, name)
     )
     return next(free)
 
@@ -189,8 +189,8 @@ def free_growth_name(tenant: TenantCluster, taken_by: Cache[IPAllocation], names
 
 
 def _is_own(allocation: IPAllocation, tenant: TenantCluster, kind: str) -> bool:
-    served = (allocation.spec.tenantClusterRef.key, allocation.spec.type)
-    return served == (tenant.metadata.key, kind) and not is_foreign(allocation, tenant)
+    holder = (allocation.spec.tenantClusterRef.key, allocation.spec.type)
+    return holder == (tenant.metadata.key, kind) and not is_foreign(allocation, tenant)
 
 
 def repairs(allocation: IPAllocation, tenant: TenantCluster, uid: str = "") -> dict[str, Any]:
@@ -216,13 +216,13 @@ def repairs(allocation: IPAllocation, tenant: TenantCluster, uid: str = "") -> d
 
 
 def asked_families(spec: IPAllocationSpec | Networking) -> dict[str, Any]:
-    """Return what is said of families, as the spec of a new allocation has it."""
-    found: dict[str, Any] = {}
+    """Return the fields about families for the spec of a new allocation."""
+    fields: dict[str, Any] = {}
     if spec.ipFamilyPolicy is not None:
-        found["ipFamilyPolicy"] = spec.ipFamilyPolicy
+        fields["ipFamilyPolicy"] = spec.ipFamilyPolicy
     if spec.ipFamilies:
-        found["ipFamilies"] = list(spec.ipFamilies)
-    return found
+        fields["ipFamilies"] = list(spec.ipFamilies)
+    return fields
 
 
 def request(

@@ -140,8 +140,8 @@ class PoolForecast:
         placed = self._placed.pop(name, None)
         if placed is None:
             return
-        for space, one in product(self._spaces, placed):
-            self._try(partial(space.release, one))
+        for space, span in product(self._spaces, placed):
+            self._try(partial(space.release, span))
         self._place_queue()
 
     def drop(self, allocation: IPAllocation) -> None:
@@ -221,14 +221,14 @@ class PoolForecast:
             self._leave_queue(uid)
 
     def _leave_queue(self, uid: str) -> None:
-        found = self._unplaced.pop(uid, None)
-        if found is not None:
-            self._queue.remove(row(found), (*place(found), uid))
+        request = self._unplaced.pop(uid, None)
+        if request is not None:
+            self._queue.remove(row(request), (*place(request), uid))
 
     def _hold(self, uid: str, exact: tuple[AddressRange, ...]) -> None:
-        for space, one in product(self._spaces, exact):
-            if space.layout.family == one.family or len(self._spaces) == 1:
-                self._try(partial(space.pin, one))
+        for space, span in product(self._spaces, exact):
+            if space.layout.family == span.family or len(self._spaces) == 1:
+                self._try(partial(space.pin, span))
         self._placed[uid] = exact
 
     def _try(self, change: Callable[[], object]) -> None:
@@ -239,10 +239,10 @@ class PoolForecast:
 
     def _exact(self, allocation: IPAllocation) -> tuple[AddressRange, ...]:
         """Return the ranges that an allocation holds, or was promised and may still get."""
-        held = statusranges.list_held_ranges(allocation)
+        spans = statusranges.list_held_ranges(allocation)
         promise = self._promised.get(allocation.metadata.uid)
-        if held or promise is None:
-            return held
+        if spans or promise is None:
+            return spans
         still_open = allocation.metadata.revision <= int(promise.resourceVersion)
         return statusranges.list_promised_ranges(promise) if still_open else ()
 
@@ -394,8 +394,8 @@ class PoolChoice:
         """
         if pool in self._pools.unreadable:
             return True
-        found = self._pools.get(pool)
-        return found is not None and not found.metadata.terminating
+        stored = self._pools.get(pool)
+        return stored is not None and not stored.metadata.terminating
 
     def _candidates(self, provider: ProviderConfig) -> Iterator[NetworkPool]:
         """Yield a provider's pools that exist and are not deleted, in order of preference.
@@ -424,8 +424,8 @@ class PoolChoice:
             geometry = poolgeometry.parse_layouts(pool.spec, self._max_addresses)
         except InvalidPool:
             return None
-        found = self._allocations.by_index(POOL_INDEX, str(key))
-        forecast = PoolForecast(pool, geometry, found, self._allocations.position)
+        allocations = self._allocations.by_index(POOL_INDEX, str(key))
+        forecast = PoolForecast(pool, geometry, allocations, self._allocations.position)
         for name, (count, asked) in self._reserved.get(key, {}).items():
             forecast.reserve(name, count, asked)
         self._forecasts[key] = forecast

@@ -82,7 +82,7 @@ class Refusal:
         return tuple(sorted({pool.count for pool in present}))
 
     @property
-    def text(self) -> str:
+    def sentence(self) -> str:
         """The request and what each pool has: "needs 70 node addresses in a row; lab: …"."""
         return "; ".join([f"needs {self._request}", *map(self._pool_text, self.pools)])
 
@@ -94,8 +94,8 @@ class Refusal:
             return f"no configured pool exists: {absent}"
         key = self.provider.metadata.key
         if self.reason == POOL_UNREADABLE:
-            return f"no pool of ProviderConfig {key} can be chosen: {self.text}"
-        return f"no pool of ProviderConfig {key} has room: {self.text}"
+            return f"no pool of ProviderConfig {key} can be chosen: {self.sentence}"
+        return f"no pool of ProviderConfig {key} has room: {self.sentence}"
 
     @property
     def _request(self) -> str:

@@ -65,9 +65,9 @@ def moving(tenant: TenantCluster) -> dict[str, Moving]:
     noted = tenant.metadata.annotations.get(names.ANNOTATION_MOVING, "{}")
     try:
         return {
-            name: one
-            for name, one in msgspec.json.decode(noted, type=dict[str, Moving]).items()
-            if datetime.fromisoformat(one.since).tzinfo is not None
+            name: request
+            for name, request in msgspec.json.decode(noted, type=dict[str, Moving]).items()
+            if datetime.fromisoformat(request.since).tzinfo is not None
         }
     except (msgspec.MsgspecError, ValueError):
         return {}
@@ -95,13 +95,13 @@ async def remove_moved(
         Conflict: the cluster changed since it was read.
     """
     noted = moving(current.tenant)
-    left = {
+    remaining = {
         name: entry
         for name, entry in noted.items()
         if not _is_recreated(entry, allocations.get(Key(namespace, name)))
     }
-    if left != noted:
-        await _write(current, left)
+    if remaining != noted:
+        await _write(current, remaining)
 
 
 def _is_recreated(entry: Moving, allocation: IPAllocation | None) -> bool:
@@ -109,8 +109,8 @@ def _is_recreated(entry: Moving, allocation: IPAllocation | None) -> bool:
 
 
 async def _write(current: CurrentCluster, noted: Mapping[str, Moving]) -> None:
-    text = msgspec.json.encode(noted).decode() if noted else None
-    await current.annotate({names.ANNOTATION_MOVING: text})
+    annotation = msgspec.json.encode(noted).decode() if noted else None
+    await current.annotate({names.ANNOTATION_MOVING: annotation})
 
 
 class Requester:
@@ -154,22 +154,25 @@ class Requester:
             Conflict: the cache is behind; the pass ends, and begins again once it has caught up.
             ControllerError: a create or delete failed.
         """
-        for one in wanted:
-            if one.existing is None:
+        for request in wanted:
+            if request.existing is None:
                 continue
-            if one.kind == names.TYPE_NODES and one.existing.metadata.terminating:
-                await self._replace(current.tenant, one.existing)
+            if request.kind == names.TYPE_NODES and request.existing.metadata.terminating:
+                await self._replace(current.tenant, request.existing)
             else:
-                await self._move_if_stuck(current, provider, one.count, one.existing)
-        missing = [one for one in wanted if one.existing is None]
+                await self._move_if_stuck(current, provider, request.count, request.existing)
+        missing = [request for request in wanted if request.existing is None]
         created = [
             state
             for group in groups(current.tenant, missing)
             for state in await self._create_all(current.tenant, provider, group)
         ]
         await remove_moved(current, self._allocations, provider.metadata.namespace)
-        found = {state.kind: state for state in created}
-        return [found.get(one.kind) or AllocationState(one.kind, one.existing) for one in wanted]
+        created_by_kind = {state.kind: state for state in created}
+        return [
+            created_by_kind.get(request.kind) or AllocationState(request.kind, request.existing)
+            for request in wanted
+        ]
 
     async def withdraw(self, tenant: TenantCluster) -> None:
         """Delete the tenant's requests that hold no range: it is served in another way now.
@@ -180,11 +183,15 @@ class Requester:
             Conflict: one changed since it was read; begin again.
             ControllerError: a delete failed.
         """
-        for one in members(self._allocations, tenant):
-            idle = statusranges.find_held_range(one) is None and not one.spec.is_pinned
-            if idle and not one.metadata.terminating:
-                _log.info("request withdrawn", **release_fields(one, "the mode is not ipam"))
-                await self._client.delete(IP_ALLOCATION, Version.from_object(one))
+        for allocation in members(self._allocations, tenant):
+            idle = (
+                statusranges.find_held_range(allocation) is None and not allocation.spec.is_pinned
+            )
+            if idle and not allocation.metadata.terminating:
+                _log.info(
+                    "request withdrawn", **release_fields(allocation, "the mode is not ipam")
+                )
+                await self._client.delete(IP_ALLOCATION, Version.from_object(allocation))
 
     async def grow(
         self, tenant: TenantCluster, provider: ProviderConfig, number: int, count: int
@@ -201,10 +208,10 @@ class Requester:
             Conflict: the cache is behind; the pass ends, and begins again once it has caught up.
             ControllerError: a create failed.
         """
-        for made in range(number):
+        for number_created in range(number):
             new = self._planner.growth(tenant, provider, count)
             if new is None:
-                return made
+                return number_created
             with self._choice.reserved(new.pool, new.count, tenant.networking):
                 created = await self._create(tenant, new)
             self._metrics.grown(created.pool_key)
@@ -260,12 +267,12 @@ class Requester:
         Their addresses are kept from other choices until the cache shows the allocations.
         """
         with ExitStack() as reserved:
-            found = self._planner.new_allocations(tenant, provider, group, reserved)
-            if isinstance(found, Refusal):
-                return self._planner.states_of_refused(provider, group, found)
+            planned = self._planner.new_allocations(tenant, provider, group, reserved)
+            if isinstance(planned, Refusal):
+                return self._planner.states_of_refused(provider, group, planned)
             return [
                 AllocationState(wanted.kind, await self._create(tenant, new))
-                for wanted, new in zip(group, found, strict=True)
+                for wanted, new in zip(group, planned, strict=True)
             ]
 
     async def _create(self, tenant: TenantCluster, new: NewAllocation) -> IPAllocation:
@@ -278,9 +285,9 @@ class Requester:
         except AlreadyExists:
             _log.info("allocation exists, waiting for the cache to show it", allocation=new.name)
             raise
-        what = "LB" if created.spec.type == names.TYPE_LOADBALANCER else "node"
+        type_name = "LB" if created.spec.type == names.TYPE_LOADBALANCER else "node"
         pool = new.pool.metadata.name
-        _log.info(f"created {what} IPAllocation", allocation=new.name, pool=pool)
+        _log.info(f"created {type_name} IPAllocation", allocation=new.name, pool=pool)
         return created
 
     async def _replace(self, tenant: TenantCluster, deleted: IPAllocation) -> None:
@@ -292,8 +299,8 @@ class Requester:
             Conflict: it was asked for, and the cache does not show that yet.
             ControllerError: the create failed.
         """
-        held = statusranges.find_held_range(deleted)
-        if held is None:
+        span = statusranges.find_held_range(deleted)
+        if span is None:
             return
         body = self._planner.successor(tenant, deleted)
         created = await self._client.create(IP_ALLOCATION, deleted.metadata.namespace, body)
@@ -303,7 +310,7 @@ class Requester:
             "Warning",
             "NodeAddressesDeleted",
             f"IPAllocation {deleted.metadata.name} was deleted, and the machines are there: asking"
-            f" for {held.start_text}-{held.end_text} again as {created.metadata.name}",
+            f" for {span.start_text}-{span.end_text} again as {created.metadata.name}",
             action="Reconcile",
             related=(IP_ALLOCATION, created),
         )

@@ -85,7 +85,7 @@ class AllocationState:
     count: int = 0
 
     @property
-    def served(self) -> bool:
+    def is_served(self) -> bool:
         """Whether the allocation holds its range and is not being released."""
         return (
             self.allocation is not None
@@ -134,12 +134,12 @@ def _new_allocation(
 
 
 def groups(tenant: TenantCluster, missing: Sequence[Wanted]) -> list[list[Wanted]]:
-    """Return which of the allocations that a cluster lacks are created together or not at all.
+    """Return the missing allocations in groups; a group is created together or not at all.
 
     All of them until it is Ready: one that held load-balancer addresses while it waits for node
     addresses would keep them from others, and two such clusters could wait for each other forever.
     """
-    return [[one] for one in missing] if tenant.is_ready else [list(missing)]
+    return [[request] for request in missing] if tenant.is_ready else [list(missing)]
 
 
 def count_in_any_pool(count: int) -> Callable[[NetworkPool], int]:
@@ -153,7 +153,7 @@ class RequestPlanner:
     def __init__(self, allocations: Cache[IPAllocation], choice: PoolChoice) -> None:
         self._allocations = allocations
         self._without_range = CachePart(
-            allocations, lambda one: statusranges.find_held_range(one) is None
+            allocations, lambda allocation: statusranges.find_held_range(allocation) is None
         )
         self._choice = choice
 
@@ -166,9 +166,9 @@ class RequestPlanner:
         `backfill_nodes`: adopting a running installation must not take addresses by surprise.
         """
         network = provider.spec.networking
-        found = membership.members(self._allocations, tenant)
-        nodes = membership.initial(found, tenant, names.TYPE_NODES)
-        balancer = membership.initial(found, tenant, names.TYPE_LOADBALANCER)
+        allocations = membership.members(self._allocations, tenant)
+        nodes = membership.initial(allocations, tenant, names.TYPE_NODES)
+        balancer = membership.initial(allocations, tenant, names.TYPE_LOADBALANCER)
         wanted = []
         lb_count = load_balancer_count(tenant, network)
         if lb_count or balancer is not None:
@@ -220,9 +220,9 @@ class RequestPlanner:
     ) -> list[AllocationState]:
         """Return the states of allocations that no pool can serve together."""
         with ExitStack() as reserved:
-            found = self.new_allocations(tenant, provider, group, reserved)
+            result = self.new_allocations(tenant, provider, group, reserved)
         return self.states_of_refused(
-            provider, group, found if isinstance(found, Refusal) else None
+            provider, group, result if isinstance(result, Refusal) else None
         )
 
     def states_of_refused(
@@ -285,18 +285,18 @@ class RequestPlanner:
         It goes before all that wait for that pool by now, so that no other is handed the range in
         between; who comes later is younger.
         """
-        held, meta = statusranges.list_held_ranges(deleted), deleted.metadata
-        assert held, "only what holds a range is asked for again"
-        rivals = (one for one in self._without_range if one.pool_key == deleted.pool_key)
-        waiting = [one.requested_at for one in rivals]
+        spans, meta = statusranges.list_held_ranges(deleted), deleted.metadata
+        assert spans, "only the range of an allocation that holds one is requested again"
+        rivals = (rival for rival in self._without_range if rival.pool_key == deleted.pool_key)
+        waiting = [rival.requested_at for rival in rivals]
         first = min([deleted.requested_at, *waiting]) - timedelta(seconds=1)
         name, pool = membership.successor_name(tenant, deleted), deleted.spec.poolRef.name
-        body = membership.request(tenant, deleted.spec.type, name, pool, capped(held[0].size))
+        body = membership.request(tenant, deleted.spec.type, name, pool, capped(spans[0].size))
         body["metadata"]["annotations"] |= {
             names.ANNOTATION_REPLACES: meta.uid,
             names.ANNOTATION_REQUESTED_AT: first.isoformat(),
         }
-        pins = [{"startAddress": one.start_text, "endAddress": one.end_text} for one in held]
+        pins = [{"startAddress": span.start_text, "endAddress": span.end_text} for span in spans]
         body["spec"] |= {"pinnedRange": pins[0]} if len(pins) == 1 else {"pinnedRanges": pins}
         kept = {name: value for name, value in body["spec"].items() if not name.startswith("ipF")}
         body["spec"] = kept | membership.asked_families(deleted.spec)

@@ -136,7 +136,7 @@ def _may_be_of(key: Key, failure: str, tenant: Key) -> bool:
 
 
 def _read_reference(failure: str) -> TenantReference | None:
-    """Return what the allocation says of its TenantCluster; None if that cannot be decoded."""
+    """Return the allocation's reference to its TenantCluster; None if it cannot be decoded."""
     outline = outline_of(failure)
     if not isinstance(outline, AllocationOutline):
         return None

@@ -76,7 +76,7 @@ async def carry_out(
     if not is_stuck and number == change.create:
         return Created(number)
     refusal = requester.growth_refusal(current.tenant, provider, change.addresses)
-    return Created(number, is_stuck, refusal.text)
+    return Created(number, is_stuck, refusal.sentence)
 
 
 async def withdraw_marks(client: Client, marked: Iterable[IPAllocation]) -> None:

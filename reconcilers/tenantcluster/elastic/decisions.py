@@ -243,7 +243,7 @@ class SizeFacts:
         return any(map(self.demand.in_use, part.spans))
 
     def have_waited(self, seconds: float, services: Iterable[Service]) -> list[Service]:
-        """Return those of `services` that have waited for at least so long."""
+        """Return the Services that have waited for at least so many seconds."""
         return [service for service in services if self._waited(service) >= seconds]
 
     def seconds_until(self, seconds: float, services: Iterable[Service]) -> list[float]:
@@ -268,9 +268,9 @@ class SizeFacts:
 
 def size_of(allocation: IPAllocation, otherwise: int) -> int:
     """Return how many addresses of a family an allocation holds, or asks for, or `otherwise`."""
-    held = statusranges.list_held_ranges(allocation)
-    if held:
-        return max(span.size for span in held)
+    spans = statusranges.list_held_ranges(allocation)
+    if spans:
+        return max(span.size for span in spans)
     try:
         pinned = requestedranges.parse_first_pin(allocation)
     except AllocatorError:
@@ -436,7 +436,7 @@ class SizeChange:
 
 
 def decide_size(facts: SizeFacts) -> SizeChange:
-    """Return what to change: an elastic tenant follows its Services, a static one its spec."""
+    """Decide the change: an elastic tenant follows its Services, a static one its spec."""
     after = facts.settings.growth_after
     others = (unmet.service for unmet in facts.demand.elsewhere)
     # status.network counts a Service by then, also one that growth did not help.
@@ -554,7 +554,7 @@ def find_growth_obstacle(facts: SizeFacts, due: Sequence[Service]) -> Finding | 
 
 
 def decide_shrink(facts: SizeFacts, growth: Growth) -> Shrink:
-    """Return which growth allocations are out of use, and which of those are released now.
+    """Return the growth allocations that are out of use, and those to release now.
 
     Nothing is decided while the load balancer is not known to have the ranges.
     """
@@ -624,21 +624,21 @@ def _parse_disuse(allocation: IPAllocation, now: datetime) -> datetime | None:
 
 
 def decide_fixed_size(facts: SizeFacts, target: TargetSize) -> FixedSize:
-    """Return what brings a static tenant to its size.
+    """Return the changes that bring a static tenant to its size.
 
     A request that holds no range yet is withdrawn before any range is released, and asked for
     again if that is too much.
     """
     size, staying = target.addresses, facts.staying
-    held = sum(part.size for part in staying)
-    if held < size:
-        return _add_fixed_range(facts, FixedSize(target, held, add=size - held))
-    surplus = held - size
+    total = sum(part.size for part in staying)
+    if total < size:
+        return _add_fixed_range(facts, FixedSize(target, total, add=size - total))
+    surplus = total - size
     release: list[IPAllocation] = []
     is_used = False
     requests = [part for part in staying if not part.has_range]
-    served = [part for part in staying if part.has_range]
-    for part in (*reversed(requests), *reversed(served)):
+    with_range = [part for part in staying if part.has_range]
+    for part in (*reversed(requests), *reversed(with_range)):
         is_too_large = part.has_range and part.size > surplus
         if not surplus or not part.is_growth or is_too_large:
             continue
@@ -651,7 +651,7 @@ def decide_fixed_size(facts: SizeFacts, target: TargetSize) -> FixedSize:
     is_settled = not release and not surplus
     return FixedSize(
         target,
-        held,
+        total,
         release=tuple(release),
         surplus=surplus,
         is_surplus_used=is_used,
@@ -703,7 +703,7 @@ class Supply:
 
 
 def measure_supply(facts: SizeFacts) -> Supply:
-    """Return what there is for Services that wait; marks that can be withdrawn are withdrawn.
+    """Return the supply for Services that wait, with marked ranges whose mark can be withdrawn.
 
     Once the load balancer has had the first range as long as a Service has to wait, what is unused
     of it does not help the Services that still wait.
@@ -750,7 +750,7 @@ def _count_free(facts: SizeFacts, parts: Iterable[RangeFacts]) -> dict[int, int]
 
 
 def _beyond_free(facts: SizeFacts, due: Sequence[Service]) -> list[Service]:
-    """Return those of the waiting Services that the free addresses could not serve."""
+    """Return the waiting Services that the free addresses could not serve."""
     if facts.is_balancer_absent:
         return list(due)
     free = _count_free(facts, facts.staying)
@@ -832,9 +832,9 @@ def _describe_growth(facts: SizeFacts, growth: Growth, created: Created) -> Find
     if created.refusal:
         return demand_met(False, POOL_EXHAUSTED, f"{waiting}; cannot grow: {created.refusal}")
     if growth.is_over_quota:
-        held = facts.held_until_gone + created.number * facts.increment
+        total = facts.held_until_gone + created.number * facts.increment
         message = (
-            f"{waiting}; growing by {facts.increment}: quota would be exceeded, {held} of"
+            f"{waiting}; growing by {facts.increment}: quota would be exceeded, {total} of"
             f" {facts.quota} are held"
         )
         return demand_met(False, QUOTA_EXCEEDED, message)
@@ -919,12 +919,12 @@ def _describe_fixed_size(facts: SizeFacts, fixed: FixedSize, created: Created) -
     """Return the condition of a static tenant that asks for a size."""
     target, size = fixed.target, fixed.target.addresses
     is_changing = bool(fixed.add or fixed.withdraw or fixed.is_release_awaited)
-    held = fixed.held if is_changing or fixed.release or fixed.surplus else facts.held
-    asked = f"{target.description}, {count_noun(held, 'is held', 'are held')}"
+    total = fixed.held if is_changing or fixed.release or fixed.surplus else facts.held
+    asked = f"{target.description}, {count_noun(total, 'is held', 'are held')}"
     if created.refusal:
         return _sized(False, POOL_EXHAUSTED, f"{asked}; cannot grow: {created.refusal}")
-    if held < size:
-        message = f"{asked}; a range of {size - held} is added"
+    if total < size:
+        message = f"{asked}; a range of {size - total} is added"
         if fixed.is_release_awaited:
             message += " once the tenant has released those that are deleted"
         return _sized(False, GROWING, message)

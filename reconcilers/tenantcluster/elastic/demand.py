@@ -84,14 +84,14 @@ class Demand:
         object.__setattr__(self, "_used_counter", AddressCounter(self.used))
         object.__setattr__(self, "_shown_counter", AddressCounter(self.shown))
 
-    def in_use(self, held: AddressRange) -> int:
+    def in_use(self, span: AddressRange) -> int:
         """Return how many addresses of a range are in use."""
-        return self._used_counter.count_in(held)
+        return self._used_counter.count_in(span)
 
-    def unassigned(self, held: Iterable[AddressRange]) -> dict[int, int]:
+    def unassigned(self, spans: Iterable[AddressRange]) -> dict[int, int]:
         """Return how many addresses of some ranges no Service has, by family."""
         free = {4: 0, 6: 0}
-        for span in held:
+        for span in spans:
             free[span.family] += span.size - self._shown_counter.count_in(span)
         return free
 
@@ -151,7 +151,7 @@ class DemandReader:
         self._users: list[tuple[AddressRange, str]] = []
 
     def add(self, service: Service) -> None:
-        """Note what one Service shows, or what it waits for."""
+        """Add the addresses that a Service shows, or its request for one."""
         shown, view = addresses(service), self._serves(service)
         self._shown.update(shown)
         self._users += ((address, str(service.metadata.key)) for address in shown)
@@ -184,7 +184,7 @@ class DemandReader:
 
 
 def demand_of(services: Iterable[Service], serves: Serves, families: Collection[int]) -> Demand:
-    """Return what `services` show, at once; for programs with nothing else to do.
+    """Return the demand that Services show, at once; for programs with nothing else to do.
 
     Args:
         services: all of a tenant's.
@@ -200,7 +200,7 @@ def demand_of(services: Iterable[Service], serves: Serves, families: Collection[
 async def read_demand(
     services: Iterable[Service], serves: Serves, families: Collection[int]
 ) -> Demand:
-    """Return what `services` show; other tasks run in between.
+    """Return the demand that Services show; other tasks run in between.
 
     Args:
         services: all of a tenant's.
@@ -217,15 +217,21 @@ async def read_demand(
 
 def families(members: Iterable[IPAllocation]) -> set[Family]:
     """Return of which families a tenant has addresses."""
-    balancers = (one for one in members if one.spec.type == names.TYPE_LOADBALANCER)
-    return {held.family for one in balancers for held in statusranges.list_held_ranges(one)}
+    balancers = (
+        allocation for allocation in members if allocation.spec.type == names.TYPE_LOADBALANCER
+    )
+    return {
+        span.family
+        for allocation in balancers
+        for span in statusranges.list_held_ranges(allocation)
+    }
 
 
 def addresses(service: Service) -> Sequence[AddressRange]:
     """Return the addresses that a Service has, without what cannot be parsed."""
-    shown = (one.ip for one in service.status.loadBalancer.ingress if one.ip)
-    found = (addresstexts.parse_ends(ip, ip) for ip in shown)
-    return [one for one in found if one is not None]
+    shown = (ingress.ip for ingress in service.status.loadBalancer.ingress if ingress.ip)
+    parsed = (addresstexts.parse_ends(ip, ip) for ip in shown)
+    return [address for address in parsed if address is not None]
 
 
 def is_without_address(service: Service) -> bool:
@@ -236,7 +242,7 @@ def is_without_address(service: Service) -> bool:
     return (
         service.spec.type == LOAD_BALANCER
         and not service.metadata.terminating
-        and not any(one.ip for one in service.status.loadBalancer.ingress)
+        and not any(ingress.ip for ingress in service.status.loadBalancer.ingress)
     )
 
 

@@ -130,7 +130,7 @@ class SizeObserver:
         services: Sequence[Service],
         memory: ElasticMemory,
     ) -> SizeFacts:
-        """Return what the size of a tenant is decided from; note which Services wait.
+        """Return the facts for a decision on a tenant's size; note since when Services wait.
 
         Args:
             tenant: the cluster.
@@ -197,7 +197,7 @@ class SizeObserver:
     async def _read_demand(
         self, tenant: TenantCluster, provider: ProviderConfig, services: Sequence[Service]
     ) -> Demand:
-        """Return what a tenant's Services need, by the families that the tenant has or can get.
+        """Return the demand of a tenant's Services, by the families that it has or can get.
 
         The families that growth would add are worked out only if a Service needs a family that
         the tenant lacks, because that reads all pools.

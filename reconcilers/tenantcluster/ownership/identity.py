@@ -69,21 +69,21 @@ class TenantIdentities(TenantGuard):
             )
         key = tenant.metadata.key
         known = map(self._clusters.get, self._noted.get(identity, set()) - {key})
-        rivals = [one for one in known if one is not None]
+        rivals = [cluster for cluster in known if cluster is not None]
         if not rivals:
             return
-        first = await self._first([tenant, *rivals], client)
+        first = await self._find_first([tenant, *rivals], client)
         if first != key:
             raise TenantUnavailable(SHARED, shared_message(first))
 
-    async def _first(self, rivals: Sequence[TenantCluster], client: Client) -> Key:
-        """Return which of several clusters that lead to the same one goes first."""
+    async def _find_first(self, rivals: Sequence[TenantCluster], client: Client) -> Key:
+        """Return the key of the cluster that goes first of several that lead to the same one."""
         reading = await self._kind.of(client, BalancerMemory()).read_targets()
-        found: set[Key] = set()
+        holding_clusters: set[Key] = set()
         for offer in reading.targets.values():
             owner = owner_of(offer)
-            found |= {owner} if owner is not None else holders(offer, self._allocations)
-        standing = [one for one in rivals if one.metadata.key in found]
+            holding_clusters |= {owner} if owner is not None else holders(offer, self._allocations)
+        standing = [cluster for cluster in rivals if cluster.metadata.key in holding_clusters]
         return min(standing or rivals, key=_order).metadata.key
 
     def _note(self, change: Change[TenantCluster]) -> None:

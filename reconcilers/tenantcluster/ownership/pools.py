@@ -104,10 +104,10 @@ class PoolClaims:
 
     def _require_unambiguous(self, key: Key, offer: Offer) -> None:
         if offer.is_made_by_us:
-            found = holders(offer, self._allocations)
-            if found and key not in found:
-                raise BalancerBlocked(SHARED, shared_message(min(found)))
-            if key not in found and self._allocations.unreadable:
+            holding_clusters = holders(offer, self._allocations)
+            if holding_clusters and key not in holding_clusters:
+                raise BalancerBlocked(SHARED, shared_message(min(holding_clusters)))
+            if key not in holding_clusters and self._allocations.unreadable:
                 raise BalancerBlocked(HOLDERS_UNKNOWN, self._unknown_message(offer))
             return
         if not may_be_taken_over(offer, self._allocations.by_index(TENANT_INDEX, str(key))):
@@ -132,9 +132,11 @@ def may_be_taken_over(offer: Offer, members: Iterable[IPAllocation]) -> bool:
     if offer.is_made_by_us:
         return True
     spans = _spans(offer)
-    held = [span for one in members for span in _held(one)]
+    held_spans = [span for member in members for span in _list_balancer_ranges(member)]
     all_known = bool(spans) and len(spans) == len(offer.entries)
-    return all_known and all(any(one.contains(span) for one in held) for span in spans)
+    return all_known and all(
+        any(held_span.contains(span) for held_span in held_spans) for span in spans
+    )
 
 
 def holders(offer: Offer, allocations: Iterable[IPAllocation]) -> set[Key]:
@@ -144,23 +146,26 @@ def holders(offer: Offer, allocations: Iterable[IPAllocation]) -> set[Key]:
     """
     starts: list[tuple[int, int]] = []
     ends: list[tuple[int, int]] = []
-    for span in sorted(_spans(offer), key=lambda one: (one.family, one.first)):
+    for span in sorted(_spans(offer), key=lambda span: (span.family, span.first)):
         end = (span.family, span.last)
         starts.append((span.family, span.first))
         ends.append(max(end, ends[-1]) if ends else end)
-    found = set()
-    for one in allocations:
-        for held in _held(one):
-            number = bisect_right(starts, (held.family, held.last))
-            if number and ends[number - 1] >= (held.family, held.first):
-                found.add(one.spec.tenantClusterRef.key)
-    return found
+    clusters = set()
+    for allocation in allocations:
+        for held_span in _list_balancer_ranges(allocation):
+            number = bisect_right(starts, (held_span.family, held_span.last))
+            if number and ends[number - 1] >= (held_span.family, held_span.first):
+                clusters.add(allocation.spec.tenantClusterRef.key)
+    return clusters
 
 
 def _spans(offer: Offer) -> list[AddressRange]:
-    found = (addresstexts.parse_cidr_or_span(text) for text in offer.entries[:_MOST_ENTRIES])
-    return [span for span in found if span is not None]
+    parsed = (addresstexts.parse_cidr_or_span(entry) for entry in offer.entries[:_MOST_ENTRIES])
+    return [span for span in parsed if span is not None]
 
 
-def _held(one: IPAllocation) -> tuple[AddressRange, ...]:
-    return statusranges.list_held_ranges(one) if one.spec.type == names.TYPE_LOADBALANCER else ()
+def _list_balancer_ranges(allocation: IPAllocation) -> tuple[AddressRange, ...]:
+    """Return the ranges of an allocation of load-balancer addresses; none of other types."""
+    if allocation.spec.type != names.TYPE_LOADBALANCER:
+        return ()
+    return statusranges.list_held_ranges(allocation)

@@ -84,7 +84,7 @@ class SeenCreations:
         record = allocation.metadata.annotations.get(names.ANNOTATION_MARKER_CREATION)
         if record is None:
             return False
-        recent = {one: at for one, at in self._seen.items() if now - at[1] < FORGET_SECONDS}
+        recent = {known: at for known, at in self._seen.items() if now - at[1] < FORGET_SECONDS}
         since, _ = recent.get(record, (now, now))
         recent[record] = since, now
         self._seen = recent
@@ -152,7 +152,7 @@ class GateMemory:
     _allocations: dict[str, AllocationMemory] = field(default_factory=dict)
 
     def of_allocation(self, uid: str, now: float) -> AllocationMemory:
-        """Return what is remembered of an allocation; create it at the first check.
+        """Return the memory of an allocation; create it at the first check.
 
         Args:
             uid: of the allocation.

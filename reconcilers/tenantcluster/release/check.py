@@ -118,7 +118,7 @@ class TenantReleaseCheck(ReleaseCheck):
         return await self._check_until_grace(present, allocation, mark)
 
     def _memory(self, allocation: IPAllocation) -> AllocationMemory:
-        """Return what is remembered of an allocation, in the record of the cluster that it is of.
+        """Return the memory of an allocation, in the record of its cluster.
 
         That is the cluster whose uid is noted on it, also while another one has the name.
         """
@@ -148,7 +148,10 @@ class TenantReleaseCheck(ReleaseCheck):
         """
         owner = str(deleted.spec.tenantClusterRef.key)
         known = self._allocations.by_index(TENANT_INDEX, owner)
-        key = next((one.metadata.key for one in known if _succeeds(one, deleted)), None)
+        key = next(
+            (allocation.metadata.key for allocation in known if _succeeds(allocation, deleted)),
+            None,
+        )
         # Last, as it reads all allocations of the pool.
         if key is None or not self._is_servable(deleted):
             return False
@@ -163,8 +166,8 @@ class TenantReleaseCheck(ReleaseCheck):
         Not while the pool, or an allocation that may hold some of it, cannot be read: then the
         pool hands out nothing.
         """
-        pool, held = self._pools.get(deleted.pool_key), statusranges.list_held_ranges(deleted)
-        if pool is None or pool.metadata.terminating or not held:
+        pool, spans = self._pools.get(deleted.pool_key), statusranges.list_held_ranges(deleted)
+        if pool is None or pool.metadata.terminating or not spans:
             return False
         if deleted.pool_key in self._pools.unreadable:
             return False
@@ -177,12 +180,12 @@ class TenantReleaseCheck(ReleaseCheck):
         )
         others = (
             span
-            for one in self._allocations.by_index(POOL_INDEX, str(deleted.pool_key))
-            if one.metadata.uid != deleted.metadata.uid
-            for span in statusranges.list_held_ranges(one)
+            for allocation in self._allocations.by_index(POOL_INDEX, str(deleted.pool_key))
+            if allocation.metadata.uid != deleted.metadata.uid
+            for span in statusranges.list_held_ranges(allocation)
         )
-        taken = (one for one in (*reserved, *others) if one is not None)
-        return not any(one.overlaps(its) for one, its in product(taken, held))
+        obstacles = (span for span in (*reserved, *others) if span is not None)
+        return not any(obstacle.overlaps(span) for obstacle, span in product(obstacles, spans))
 
     async def _check_vanished(
         self, allocation: IPAllocation, mark: int, present: TenantCluster | None
@@ -321,15 +324,21 @@ class TenantReleaseCheck(ReleaseCheck):
     ) -> Released | InUse:
         """Read the cluster that the kubeconfig leads to, if it is the one that has the range."""
         async with self._tenants.client(tenant, guarded=guarded) as client:
-            if self._leads_elsewhere(tenant) or _was_elsewhere(tenant, allocation):
+            if self._has_moved(tenant) or _was_elsewhere(tenant, allocation):
                 return InUse(ELSEWHERE)
             return await self._inspect(client, allocation, given, mark)
 
-    def _leads_elsewhere(self, tenant: TenantCluster) -> bool:
-        """Return whether the client leads to another cluster than what was written there says."""
-        noted = tenant.metadata.annotations.get(names.ANNOTATION_TENANT_IDENTITY)
-        identity = self._tenants.identity(tenant)
-        return bool(noted and identity) and noted != identity
+    def _has_moved(self, tenant: TenantCluster) -> bool:
+        """Return whether the kubeconfig leads to another cluster than the last projection went to.
+
+        The last projection noted the identity of its cluster on the TenantCluster. If either
+        identity is unknown, the cluster counts as the same.
+        """
+        projected_to = tenant.metadata.annotations.get(names.ANNOTATION_TENANT_IDENTITY)
+        leads_to = self._tenants.identity(tenant)
+        if not projected_to or not leads_to:
+            return False
+        return projected_to != leads_to
 
     async def _inspect(
         self, client: Client, allocation: IPAllocation, given: Ranges, mark: int
@@ -372,7 +381,7 @@ class TenantReleaseCheck(ReleaseCheck):
         return self._judge(await balancer.acknowledgement(reading, withdrawal), mark, memory.wait)
 
     def _judge(self, answer: Acknowledgement, mark: int, wait: BoundedWait) -> Released | InUse:
-        """Return what an answer of the balancer means for the range.
+        """Judge by an answer of the balancer whether the range is released.
 
         Args:
             answer: of the balancer.
@@ -410,15 +419,16 @@ async def _list_services(client: Client) -> Sequence[Service]:
     return page.items
 
 
-def _succeeds(one: IPAllocation, deleted: IPAllocation) -> bool:
+def _succeeds(allocation: IPAllocation, deleted: IPAllocation) -> bool:
     """Return whether an allocation waits for nothing but the range of a deleted one."""
-    meta = one.metadata
-    ready = find(one.status.conditions, READY)
+    meta = allocation.metadata
+    ready = find(allocation.status.conditions, READY)
     return (
         meta.annotations.get(names.ANNOTATION_REPLACES) == deleted.metadata.uid
         and not meta.terminating
-        and one.spec.is_pinned
-        and set(requestedranges.parse_pins(one)) == set(statusranges.list_held_ranges(deleted))
+        and allocation.spec.is_pinned
+        and set(requestedranges.parse_pins(allocation))
+        == set(statusranges.list_held_ranges(deleted))
         and ready is not None
         and ready.reason == "PinnedRangeConflict"
     )
@@ -429,9 +439,9 @@ def _was_elsewhere(tenant: TenantCluster, allocation: IPAllocation) -> bool:
     moved = tenant.metadata.annotations.get(names.ANNOTATION_TENANT_MOVED)
     if moved is None:
         return False
-    made = allocation.metadata.creationTimestamp
+    created = allocation.metadata.creationTimestamp
     try:
-        return made is None or made <= datetime.fromisoformat(moved)
+        return created is None or created <= datetime.fromisoformat(moved)
     except (TypeError, ValueError):
         return True  # a person wrote something else: then all of them may be there
 

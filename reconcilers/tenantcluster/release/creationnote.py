@@ -61,7 +61,7 @@ class AllocationCreationNote(CreationNote):
             could not be read, or has a record of another process that still counts.
         """
         try:
-            live = await self._held()
+            live = await self._find_holder()
             if live is None or self._creations.may_arrive(live, self._clock.monotonic()):
                 return False
             self._value = live.metadata.resourceVersion
@@ -83,7 +83,7 @@ class AllocationCreationNote(CreationNote):
             read. One that was only written meanwhile keeps the record.
         """
         try:
-            live = await self._held()
+            live = await self._find_holder()
             if live is None:
                 return False
             if live.metadata.annotations.get(names.ANNOTATION_MARKER_CREATION) == self._value:
@@ -97,7 +97,7 @@ class AllocationCreationNote(CreationNote):
             return False
         return True
 
-    async def _held(self) -> IPAllocation | None:
+    async def _find_holder(self) -> IPAllocation | None:
         """Return the IPAllocation by a live read; None if it is gone, or holds nothing any more.
 
         One that is released goes without another look at its record.

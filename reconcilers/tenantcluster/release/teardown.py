@@ -92,13 +92,15 @@ class VanishedClusters:
         The one whose allocations were written last comes last.
         """
         present = self._clusters.get(key)
-        left: dict[str, list[IPAllocation]] = {}
+        by_uid: dict[str, list[IPAllocation]] = {}
         for allocation in self._allocations.by_index(TENANT_INDEX, str(key)):
             uid = allocation.metadata.annotations.get(names.ANNOTATION_TENANT_UID)
             if uid and (present is None or present.metadata.uid != uid):
-                left.setdefault(uid, []).append(allocation)
-        ordered = sorted(left.items(), key=lambda pair: max(a.metadata.revision for a in pair[1]))
-        return [(self._known(key, uid), found) for uid, found in ordered]
+                by_uid.setdefault(uid, []).append(allocation)
+        ordered = sorted(
+            by_uid.items(), key=lambda pair: max(a.metadata.revision for a in pair[1])
+        )
+        return [(self._known(key, uid), allocations) for uid, allocations in ordered]
 
     def is_needed(self, record: TenantRecord) -> bool:
         """Return whether an allocation exists that is, or may be, of the cluster of a record."""
@@ -159,29 +161,29 @@ class Teardown:
             Conflict: one changed since it was read; begin again.
             ControllerError: a delete failed; the others were tried all the same.
         """
-        found = members(self._allocations, tenant)
-        await self._delete(found, "the TenantCluster is being deleted")
-        return sum(one.spec.type == names.TYPE_LOADBALANCER for one in found)
+        allocations = members(self._allocations, tenant)
+        await self._delete(allocations, "the TenantCluster is being deleted")
+        return sum(allocation.spec.type == names.TYPE_LOADBALANCER for allocation in allocations)
 
     async def delete_leftovers(
-        self, vanished: TenantCluster, left: Iterable[IPAllocation]
+        self, vanished: TenantCluster, leftovers: Iterable[IPAllocation]
     ) -> None:
-        """Delete what a cluster left behind if a live read shows that it is gone.
+        """Delete the allocations of a vanished cluster if a live read shows that it is gone.
 
         Raises:
             Conflict: an allocation changed since it was read; begin again.
             ControllerError: the read or a delete failed.
         """
         meta = vanished.metadata
-        going = [one for one in left if not one.metadata.terminating]
-        if going and await LiveOwners(self._client).is_gone(meta.key, meta.uid):
+        undeleted = [allocation for allocation in leftovers if not allocation.metadata.terminating]
+        if undeleted and await LiveOwners(self._client).is_gone(meta.key, meta.uid):
             _log.info("TenantCluster was removed before its finalizer", uid=meta.uid)
-            await self._delete(going, "the TenantCluster is gone")
+            await self._delete(undeleted, "the TenantCluster is gone")
 
-    async def _delete(self, found: Iterable[IPAllocation], reason: str) -> None:
+    async def _delete(self, allocations: Iterable[IPAllocation], reason: str) -> None:
         """Delete all of these allocations, then raise the first error, if there was one."""
         failures = []
-        for allocation in found:
+        for allocation in allocations:
             if allocation.metadata.terminating:
                 continue
             fields = release_fields(allocation, reason)

@@ -83,25 +83,28 @@ def parse(data: Mapping[str, str]) -> Bundle:
     Raises:
         InvalidBundle: it is none.
     """
-    texts = [(name, text) for name, text in sorted(data.items()) if text.strip()]
+    texts = [(name, yaml_text) for name, yaml_text in sorted(data.items()) if yaml_text.strip()]
     if not texts:
         raise InvalidBundle("it is empty; put MetalLB's manifests into an entry of it")
-    if sum(len(text.encode()) for _, text in texts) > MAX_BYTES:
+    if sum(len(yaml_text.encode()) for _, yaml_text in texts) > MAX_BYTES:
         raise InvalidBundle(f"it has more than {MAX_BYTES} bytes")
-    found = [manifest for name, text in texts for manifest in _manifests(name, text)]
-    if not found:
+    objects = [manifest for name, yaml_text in texts for manifest in _manifests(name, yaml_text)]
+    if not objects:
         raise InvalidBundle("it has no objects; put MetalLB's manifests into an entry of it")
-    if len(found) > MAX_OBJECTS:
-        raise InvalidBundle(f"it has {len(found)} objects, more than {MAX_OBJECTS}")
+    if len(objects) > MAX_OBJECTS:
+        raise InvalidBundle(f"it has {len(objects)} objects, more than {MAX_OBJECTS}")
     digest = sha256("\0".join(part for pair in texts for part in pair).encode()).hexdigest()
-    ordered = sorted(found, key=lambda one: _FIRST.index(one.kind) if one.first else len(_FIRST))
+    ordered = sorted(
+        objects,
+        key=lambda manifest: _FIRST.index(manifest.kind) if manifest.first else len(_FIRST),
+    )
     return Bundle(digest[:16], tuple(ordered))
 
 
-def _manifests(entry: str, text: str) -> Iterator[Manifest]:
+def _manifests(entry: str, yaml_text: str) -> Iterator[Manifest]:
     try:
-        _refuse_aliases_and_depth(entry, text)
-        documents = list(yaml.load_all(text, Loader=_Loader))
+        _refuse_aliases_and_depth(entry, yaml_text)
+        documents = list(yaml.load_all(yaml_text, Loader=_Loader))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark is not None else ""
@@ -111,9 +114,9 @@ def _manifests(entry: str, text: str) -> Iterator[Manifest]:
             yield _manifest(f"entry {entry!r}, document {number}", document)
 
 
-def _refuse_aliases_and_depth(entry: str, text: str) -> None:
+def _refuse_aliases_and_depth(entry: str, yaml_text: str) -> None:
     depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
+    for event in yaml.parse(yaml_text, Loader=_Loader):
         if isinstance(event, yaml.AliasEvent):
             raise InvalidBundle(f"entry {entry!r}: YAML aliases are not accepted; write it out")
         if isinstance(event, yaml.CollectionStartEvent):

@@ -165,12 +165,12 @@ class Installer(BalancerInstaller):
         now, last = self._clock.monotonic(), known.attempt
         if last is not None and now < last.due:
             return last.finding
-        found = await self._install(tenant, known, annotate, missing=True)
-        if found is not None:
+        finding = await self._install(tenant, known, annotate, missing=True)
+        if finding is not None:
             times = last.times if last is not None else 0
             pause = min(FIRST_PAUSE * 2 ** min(times, 10), LONGEST_PAUSE)
-            known.attempt = InstallationAttempt(times + 1, now + pause, found)
-        return found
+            known.attempt = InstallationAttempt(times + 1, now + pause, finding)
+        return finding
 
     async def _install(
         self,
@@ -220,12 +220,12 @@ class Installer(BalancerInstaller):
         if self._read is not None and now - self._read[0] < BUNDLE_SECONDS:
             return self._read[1]
         try:
-            found = await self._client.get(CONFIG_MAP, self._key)
+            stored = await self._client.get(CONFIG_MAP, self._key)
         except NotFound:
             raise InvalidBundle("it does not exist; create it, or name another one") from None
         except Forbidden:
             raise InvalidBundle("it may not be read; allow `get` on it") from None
-        bundle = parse(found.data)
+        bundle = parse(stored.data)
         self._read = (now, bundle)
         return bundle
 
@@ -237,7 +237,7 @@ class Installer(BalancerInstaller):
         objects = _BundleObjects(client, self._settings.metallb_namespace)
         if applied == bundle.digest and not missing and await objects.all_exist(bundle):
             return False
-        first = [one for one in bundle.manifests if one.first]
+        first = [manifest for manifest in bundle.manifests if manifest.first]
         for manifest in first:
             await objects.apply(manifest)
         for manifest in first:
@@ -287,8 +287,8 @@ class _BundleObjects:
         if manifest.kind != "CustomResourceDefinition":
             return
         resource = await self._resource(manifest)
-        found = await self._client.get(resource, self._key(resource, manifest))
-        if not is_true(found.status.conditions or (), "Established"):
+        definition = await self._client.get(resource, self._key(resource, manifest))
+        if not is_true(definition.status.conditions or (), "Established"):
             raise _NotYet(f"{manifest} to be established")
 
     def _key(self, resource: Resource[Applied], manifest: Manifest) -> Key:
@@ -299,11 +299,11 @@ class _BundleObjects:
     async def _resource(self, manifest: Manifest) -> Resource[Applied]:
         wanted = (manifest.api_version, manifest.kind)
         if wanted not in self._resources:
-            found = await self._client.find_kind(manifest.api_version, manifest.kind)
-            if found is None:
+            served_kind = await self._client.find_kind(manifest.api_version, manifest.kind)
+            if served_kind is None:
                 raise _NotYet(f"the tenant to serve {manifest.kind} of {manifest.api_version}")
             group, _, version = manifest.api_version.rpartition("/")
-            plural, namespaced = found
+            plural, namespaced = served_kind
             self._resources[wanted] = Resource(
                 group, version, manifest.kind, plural, Applied, namespaced
             )

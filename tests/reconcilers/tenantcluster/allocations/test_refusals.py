@@ -34,7 +34,7 @@ def test_pools_of_different_defaults_each_say_how_many_they_are_asked_for() -> N
         PoolRefusal("small", 5, "largest free block 4"),
         PoolRefusal("large", 20, "largest free block 16"),
     )
-    assert refusal.text == (
+    assert refusal.sentence == (
         "needs node addresses in a row; small (5 in a row): largest free block 4; large (20 in a"
         " row): largest free block 16"
     )
@@ -53,7 +53,10 @@ def test_what_the_cluster_gets_at_the_same_time_is_named() -> None:
     refusal = _refusal(
         PoolRefusal("lab", 5, "largest free block 0"), beside="8 load-balancer addresses"
     )
-    assert "needs 5 node addresses in a row, beside 8 load-balancer addresses; lab" in refusal.text
+    assert (
+        "needs 5 node addresses in a row, beside 8 load-balancer addresses; lab"
+        in refusal.sentence
+    )
 
 
 @pytest.mark.parametrize(
