@@ -210,9 +210,9 @@ IMMUTABLE = Rule(
     reason=FORBIDDEN,
 )
 
+_PINS_LISTED = "has(self.pinnedRanges) && size(self.pinnedRanges) > 0"
 ONE_SIZE = Rule(
-    "!has(self.prefixLength) || !(has(self.count) || has(self.pinnedRange)"
-    " || has(self.pinnedRanges))",
+    f"!has(self.prefixLength) || !(has(self.count) || has(self.pinnedRange) || ({_PINS_LISTED}))",
     "prefixLength stands instead of count and pinnedRange: give one of them",
     ".prefixLength",
     FORBIDDEN,
@@ -243,7 +243,7 @@ POLICY_OF_TWO = POLICY_OF_TWO_FAMILIES._replace(
 )
 _IS_IPV6 = "startAddress.contains(':')"
 PINNED_ONCE = Rule(
-    "!has(self.pinnedRanges) || (!has(self.pinnedRange) && (size(self.pinnedRanges) < 2"
+    f"!({_PINS_LISTED}) || (!has(self.pinnedRange) && (size(self.pinnedRanges) < 2"
     f" || self.pinnedRanges[0].{_IS_IPV6} != self.pinnedRanges[1].{_IS_IPV6}))",
     "pinnedRanges has one range of each family, and stands instead of pinnedRange",
     ".pinnedRanges",

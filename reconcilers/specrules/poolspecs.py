@@ -14,6 +14,7 @@ from allocator import (
     pool_faults,
 )
 from reconcilers.addressing import addresstexts, poolgeometry
+from reconcilers.api.fields import IS_ADDRESS
 from reconcilers.api.networkpool import NetworkPoolSpec
 from reconcilers.api.poolrules import GATEWAY_FAMILY, TOGETHER
 from reconcilers.specrules.verdict import Path, Remark
@@ -43,7 +44,9 @@ def find_pool_faults(spec: NetworkPoolSpec, max_addresses: int) -> list[Remark]:
         for at, block in list_blocks(spec)
         for remark in _find_block_faults(at, block, max_addresses)
     ]
-    if spec.gateway and (":" in spec.gateway) != (":" in spec.cidr):
+    if spec.gateway and addresstexts.parse_ends(spec.gateway, spec.gateway) is None:
+        found.append(Remark((*SPEC, "gateway"), IS_ADDRESS.message))
+    elif spec.gateway and (":" in spec.gateway) != (":" in spec.cidr):
         found.append(Remark((*SPEC, "gateway"), GATEWAY_FAMILY.message))
     if found:
         return found

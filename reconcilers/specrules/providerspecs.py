@@ -11,8 +11,13 @@ from controller.errors import Cause
 from reconcilers.api.providerconfig import (
     CLOUDS,
     ELASTIC,
+    HAS_POOLS,
     IPAM,
     LOCAL,
+    NEEDS_CREDENTIALS,
+    NEEDS_SETTINGS,
+    NO_IPAM_IN_CLOUDS,
+    TEAM_NAMED,
     LoadBalancerSizing,
     ProviderConfig,
     ProviderConfigSpec,
@@ -37,8 +42,7 @@ def review_provider(new: ProviderConfig) -> Verdict:
 def _credentials(spec: ProviderConfigSpec) -> Iterator[Cause]:
     reference = spec.credentialsRef
     if spec.provider != LOCAL and (reference is None or not reference.name):
-        what = "credentialsRef with a non-empty name is required for all providers except local"
-        yield required(("spec", "credentialsRef"), what)
+        yield required(("spec", "credentialsRef"), NEEDS_CREDENTIALS.message)
 
 
 def _settings(spec: ProviderConfigSpec) -> Iterator[Cause]:
@@ -47,8 +51,7 @@ def _settings(spec: ProviderConfigSpec) -> Iterator[Cause]:
         return
     settings = getattr(spec, spec.provider)
     if settings is None:
-        what = f"{spec.provider} settings are required when provider is {quoted(spec.provider)}"
-        yield required(("spec", spec.provider), what)
+        yield required(("spec", spec.provider), NEEDS_SETTINGS[spec.provider].message)
         return
     for name in IDENTIFIERS[spec.provider]:
         if not getattr(settings, name):
@@ -59,8 +62,7 @@ def _settings(spec: ProviderConfigSpec) -> Iterator[Cause]:
 def _scope(spec: ProviderConfigSpec) -> Iterator[Cause]:
     scope = spec.scope
     if scope is not None and scope.type == "team" and scope.teamRef is None:
-        what = 'teamRef is required when scope type is "team"'
-        yield required(("spec", "scope", "teamRef"), what)
+        yield required(("spec", "scope", "teamRef"), TEAM_NAMED.message)
 
 
 def _network(spec: ProviderConfigSpec) -> Iterator[Cause]:
@@ -68,11 +70,9 @@ def _network(spec: ProviderConfigSpec) -> Iterator[Cause]:
     if network.mode != IPAM:
         return
     if spec.provider in CLOUDS:
-        what = "IPAM mode is not supported for cloud providers"
-        yield forbidden(("spec", "network", "mode"), what)
+        yield forbidden(("spec", "network", "mode"), NO_IPAM_IN_CLOUDS.message)
     if not network.poolRefs:
-        what = 'at least one poolRef is required when network mode is "ipam"'
-        yield required(("spec", "network", "poolRefs"), what)
+        yield required(("spec", "network", "poolRefs"), HAS_POOLS.message)
 
 
 def initial_size(sizing: LoadBalancerSizing) -> tuple[str, int]:

@@ -17,6 +17,7 @@ from reconcilers.api.ipallocation import (
     DISTINCT_FAMILIES,
     ONE_BLOCK,
     ONE_SIZE,
+    PINNED_FAMILY,
     PINNED_ONCE,
     POLICY_OF_TWO,
     PREFER_DUAL_STACK,
@@ -55,6 +56,14 @@ def _find_contradictions(spec: IPAllocationSpec) -> Iterator[Cause]:
         yield invalid(("spec", "ipFamilies", 1), DISTINCT_FAMILIES.message)
     if not dual and max(len(spec.ipFamilies), len(spec.pinnedRanges)) > 1:
         yield invalid(("spec", "ipFamilyPolicy"), POLICY_OF_TWO.message)
+    elif not dual and spec.ipFamilies and not _is_pinned_in(spec, spec.ipFamilies[0]):
+        yield invalid(("spec", "ipFamilies"), PINNED_FAMILY.message)
+
+
+def _is_pinned_in(spec: IPAllocationSpec, family: str) -> bool:
+    """Return whether every range that a spec pins is of a family."""
+    pins = (*spec.pinnedRanges, *([spec.pinnedRange] if spec.pinnedRange is not None else []))
+    return all((":" in pin.startAddress) == (family == "IPv6") for pin in pins)
 
 
 class _Pin(NamedTuple):

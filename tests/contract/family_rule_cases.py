@@ -117,6 +117,16 @@ REFUSED: Mapping[str, tuple[str, Json, str, str]] = {
     ),
 }
 ACCEPTED: Mapping[str, tuple[str, Json]] = {
+    "a prefix length beside an empty list of pinned ranges": (
+        "IPAllocation",
+        request(prefixLength=28, pinnedRanges=[]),
+    ),
+    "a pinned range beside an empty list of pinned ranges": (
+        "IPAllocation",
+        request(
+            pinnedRange={"startAddress": "10.0.0.3", "endAddress": "10.0.0.9"}, pinnedRanges=[]
+        ),
+    ),
     "a pool of two families": (
         "NetworkPool",
         pool(
