@@ -1,0 +1,113 @@
+"""A namespace over its ResourceQuota: its claims wait, others of the same pool are served."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from tests.contract.clusterapi.lab import IPAM, Lab, condition
+from tests.contract.product import Server
+from tests.polling import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+
+ADDRESSES = f"count/ipaddresses.{IPAM}"
+PROBE = "count/configmaps"
+RESYNC = 60.0
+"""Seconds after which a refused write is tried again."""
+
+
+class Quota:
+    """The ResourceQuota of a namespace.
+
+    It writes the status as kube-controller-manager does, which does not run here: admission denies
+    everything that a quota counts until its status has figures.
+
+    Args:
+        admin: the administrator's client.
+        namespace: the namespace.
+    """
+
+    def __init__(self, admin: httpx.AsyncClient, namespace: str) -> None:
+        self._admin = admin
+        self._path = f"/api/v1/namespaces/{namespace}"
+
+    async def create(self, **hard: str) -> None:
+        """Create the quota; nothing is used yet."""
+        spec = {"hard": hard}
+        body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}}
+        answer = await self._admin.post(f"{self._path}/resourcequotas", json=body | {"spec": spec})
+        assert answer.status_code == 201, answer.text
+        await self._patch("/status", {"status": spec | {"used": dict.fromkeys(hard, "0")}})
+
+    async def change(self, **hard: str) -> None:
+        """Change limits of the quota."""
+        await self._patch("", {"spec": {"hard": hard}})
+        await self._patch("/status", {"status": {"hard": hard}})
+
+    async def is_enforced(self) -> bool:
+        """Return whether the API server denies a second ConfigMap, of which one is allowed."""
+
+        async def deny() -> bool | None:
+            metadata = {"generateName": "probe-"}
+            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+            answer = await self._admin.post(f"{self._path}/configmaps", json=body)
+            created.append(answer.is_success)
+            if "exceeded quota" in answer.text:
+                return True
+            return False if sum(created) > 1 else None
+
+        created: list[bool] = []
+        return bool(await until(deny, lambda verdict: verdict is not None))
+
+    async def _patch(self, subresource: str, patch: dict[str, Any]) -> None:
+        headers = {"Content-Type": "application/merge-patch+json"}
+        path = f"{self._path}/resourcequotas/q{subresource}"
+        answer = await self._admin.patch(path, json=patch, headers=headers)
+        assert answer.status_code == 200, answer.text
+
+
+@pytest_asyncio.fixture(loop_scope="package")
+async def other(server: Server) -> AsyncIterator[Lab]:
+    """A namespace without quota."""
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": "other-"}}
+    created = (await server.admin.post("/api/v1/namespaces", json=body)).json()
+    yield Lab(server.admin, created["metadata"]["name"])
+
+
+async def test_a_namespace_over_its_quota_keeps_no_other_from_addresses_and_is_served_when_raised(
+    lab: Lab, other: Lab
+) -> None:
+    quota = Quota(lab.admin, lab.namespace)
+    await quota.create(**{ADDRESSES: "1", PROBE: "1"})
+    if not await quota.is_enforced():
+        pytest.skip("this API server does not enforce ResourceQuotas")
+    kind, pool = "GlobalInClusterIPPool", f"shared-{lab.namespace}"
+    await lab.pool(pool, "10.0.0.10-10.0.0.19", kind=kind)
+    await lab.claim("first", pool, kind)
+    await lab.served("first")
+    for name in ("a", "b", "c"):
+        await lab.claim(name, pool, kind)
+    for name in ("a", "b", "c"):
+        said = await lab.says(name, "AllocationFailed")
+        assert f"exceeded quota: q, requested: {ADDRESSES}=1" in condition(said)["message"]
+    for name in ("x", "y", "z"):
+        await other.claim(name, pool, kind)
+    served = [await other.served(name) for name in ("x", "y", "z")]
+    assert [condition(await lab.find("IPAddressClaim", name))["status"] for name in "abc"] == (
+        ["False"] * 3
+    )
+
+    await quota.change(**{ADDRESSES: "4"})
+    for name in ("a", "b", "c"):
+        await lab.until(
+            "IPAddressClaim",
+            name,
+            lambda claim: condition(claim).get("status") == "True",
+            seconds=2 * RESYNC,
+        )
+        served.append(await lab.served(name))
+    assert len(set(served)) == 6
+    await lab.counts(pool, (10, 7, 3, 0), kind)
