@@ -90,7 +90,8 @@ SIZED = {
     "PoolExhausted": "False: no pool has room for the further range; the message says what each"
     " has",
     "QuotaExceeded": "False: the size is above maxLoadBalancerIPs, which applies",
-    "AddressesInUse": "False: Services use addresses of every range that could be released",
+    "AddressesInUse": "False: Services use or wait for addresses of every range that could be"
+    " released",
     "RangeNotDivisible": "False: each range that could be released has more addresses than are"
     " too many",
 }

@@ -389,7 +389,7 @@ class FixedSize:
         is_release_awaited: whether a range is added once deleted ones are released.
         release: allocations to release.
         surplus: addresses above the size that cannot be released now.
-        is_surplus_used: whether Services use all that could otherwise be released.
+        is_surplus_used: whether Services use or wait for all that could otherwise be released.
         missing: addresses that are requested, and that no pool gives; 0 for none.
     """
 
@@ -949,7 +949,9 @@ def _describe_surplus(fixed: FixedSize, asked: str) -> Finding:
         asked: what the spec asks for, and what is held.
     """
     if fixed.is_surplus_used:
-        message = f"{asked}; Services use addresses of every range that could be released"
+        message = (
+            f"{asked}; Services use or wait for addresses of every range that could be released"
+        )
         return _sized(False, "AddressesInUse", message)
     remedy = "raise maxLoadBalancerIPs" if fixed.target.is_cut else "set the size"
     message = (
