@@ -9,13 +9,20 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from allocator import AllocatorError, InvalidPool, RequestRefused, Space
 from envtest.schema import CompiledSchema
 from reconcilers.addressing import familychoice, poolgeometry, rangetaking, requestedranges
 from reconcilers.api import crd, names
 from reconcilers.api.fields import IS_ADDRESS
-from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.ipallocation import (
+    DISTINCT_FAMILIES,
+    ONE_BLOCK,
+    ONE_SIZE,
+    PINNED_ONCE,
+    IPAllocation,
+)
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.poolrules import GATEWAY_FAMILY, TOGETHER
 from reconcilers.api.providerconfig import ProviderConfig
@@ -34,14 +41,21 @@ from tests.reconcilers.specrules.specs import (
 KINDS: tuple[type, ...] = (NetworkPool, IPAllocation, ProviderConfig, TenantCluster)
 SCHEMAS = {kind: CompiledSchema.compile(crd.structural_schema(kind)) for kind in KINDS}
 LIMIT = 1 << 20
+LIMITS = st.sampled_from([48, LIMIT])
+"""The largest IPv4 pool, in addresses; some of those that are drawn have 64."""
 MANY = settings(deadline=None, max_examples=150)
 
 SERVED_ALL_THE_SAME = {GATEWAY_FAMILY.message, IS_ADDRESS.message, TOGETHER.message}
 """Faults that do not make a stored NetworkPool invalid. A gateway outside its CIDR reserves
 nothing. Beside ranges, start and end have no effect."""
+TAKEN_ALL_THE_SAME = {
+    rule.message for rule in (ONE_SIZE, ONE_BLOCK, DISTINCT_FAMILIES, PINNED_ONCE)
+}
+"""Contradictions that the controller resolves in a stored IPAllocation. A pinned range counts
+before a prefix length, and that before a count; a family that is named twice is one."""
 CRD_ALONE = ("spec.tenantAllocation", "spec.tenantAllocation.start", "spec.tenantAllocation.end")
 """Fields that only the CRD judges where ranges are given: start and end have no effect then."""
-BEYOND_CEL = ("straddles ranges[",)
+BEYOND_CEL = ("straddles ranges[", "pool too large")
 """Parts of the messages about faults that the rules find and CEL does not."""
 
 
@@ -64,18 +78,31 @@ def crd_faults(kind: type, spec: Json) -> list[str]:
     return [fault.field for fault in SCHEMAS[kind].validate(new, None)]
 
 
+def pool_faults(spec: Json, limit: int) -> list[str]:
+    """Return for what the webhook refuses a new pool."""
+    pool: NetworkPool = decoded(NetworkPool, spec)
+    return [fault.message for fault in poolspecs.find_pool_faults(pool.spec, limit)]
+
+
+def refused_by_controller(spec: Json, limit: int) -> str:
+    """Return why the controller hands out nothing of a stored pool; empty if it does."""
+    pool: NetworkPool = decoded(NetworkPool, spec)
+    try:
+        poolgeometry.parse_layouts(pool.spec, limit)
+    except InvalidPool as invalid:
+        return str(invalid)
+    return ""
+
+
 @pytest.mark.slow
 @MANY
-@given(POOL_SPECS)
-def test_a_pool_is_admitted_if_and_only_if_its_controller_serves_it(spec: Json) -> None:
-    pool: NetworkPool = decoded(NetworkPool, spec)
+@given(POOL_SPECS, LIMITS)
+def test_a_pool_is_admitted_if_and_only_if_its_controller_serves_it(
+    spec: Json, limit: int
+) -> None:
     by_crd = crd_faults(NetworkPool, spec)
-    by_rules = [fault.message for fault in poolspecs.find_pool_faults(pool.spec, LIMIT)]
-    try:
-        poolgeometry.parse_layouts(pool.spec, LIMIT)
-        by_controller = ""
-    except InvalidPool as invalid:
-        by_controller = str(invalid)
+    by_rules = pool_faults(spec, limit)
+    by_controller = refused_by_controller(spec, limit)
     if by_controller:
         assert by_rules, "the controller refuses what the rules admit"
     has_ranges = bool(spec.get("tenantAllocation", {}).get("ranges"))
@@ -84,6 +111,44 @@ def test_a_pool_is_admitted_if_and_only_if_its_controller_serves_it(spec: Json) 
     beyond = all(any(part in message for part in BEYOND_CEL) for message in by_rules)
     assert by_crd or not by_rules or beyond, "the rules refuse what the CRD admits"
     assert by_controller or set(by_rules) <= SERVED_ALL_THE_SAME
+
+
+_RANGES = {"ranges": [{"start": "10.0.0.1", "end": "10.0.0.9"}]}
+_BLOCK = {"cidr": "10.0.0.0/26"}
+EXCEPTIONS: dict[str, tuple[Json, tuple[bool, bool, bool]]] = {
+    "a gateway that is no address": (_BLOCK | {"gateway": "10.0.0"}, (True, True, False)),
+    "a gateway of the other family": (_BLOCK | {"gateway": "fd00::1"}, (True, True, False)),
+    "start without end beside ranges": (
+        _BLOCK | {"tenantAllocation": _RANGES | {"start": "10.0.0.1"}},
+        (True, True, False),
+    ),
+    "start after end beside ranges": (
+        _BLOCK | {"tenantAllocation": _RANGES | {"start": "10.0.0.9", "end": "10.0.0.1"}},
+        (True, False, False),
+    ),
+    "a reservation over an end of a range": (
+        _BLOCK | {"tenantAllocation": _RANGES, "reserved": [{"cidr": "10.0.0.8/29"}]},
+        (False, True, True),
+    ),
+    "a pool above the limit": ({"cidr": "10.0.0.0/8"}, (False, True, True)),
+}
+"""By name: the spec of a pool, and whether the CRD, the rules and the controller refuse it."""
+
+
+@pytest.mark.parametrize("name", EXCEPTIONS)
+def test_each_exception_is_refused_by_the_layers_that_the_page_names(name: str) -> None:
+    spec, refused = EXCEPTIONS[name]
+    assert refused == (
+        bool(crd_faults(NetworkPool, spec)),
+        bool(pool_faults(spec, LIMIT)),
+        bool(refused_by_controller(spec, LIMIT)),
+    )
+
+
+def test_settings_of_a_cloud_that_is_not_the_provider_are_judged_by_the_crd_alone() -> None:
+    spec = {"provider": "local", "aws": {"region": ""}}
+    assert crd_faults(ProviderConfig, spec) == ["spec.aws.region"]
+    assert providerspecs.review_provider(decoded(ProviderConfig, spec)).allowed
 
 
 POOLS = (
@@ -116,7 +181,9 @@ def test_a_request_is_admitted_if_and_only_if_an_empty_pool_serves_it(
     except AllocatorError as error:
         refused = error
     if not alone.allowed:
-        return  # the API server stores none of these
+        faults = {cause.message for cause in alone.causes}
+        assert refused is not None or not faults.isdisjoint(TAKEN_ALL_THE_SAME)
+        return
     count = requestedranges.count_requested(request, pool)
     impossible = requestspecs.find_impossibility(request, count, pool, layouts)
     lacks_family = isinstance(
