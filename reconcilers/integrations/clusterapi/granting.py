@@ -29,12 +29,12 @@ from reconcilers.integrations.clusterapi.caches import ClaimCaches
 from reconcilers.integrations.clusterapi.choosing import blocks_of
 from reconcilers.integrations.clusterapi.claimevents import ClaimEvents, Reported
 from reconcilers.integrations.clusterapi.statuses import message_of, shows, with_ready
-from reconcilers.integrations.core.refusedwrites import RefusedWrites, result_beside_promise
 from reconcilers.integrations.core.rules import Refusal
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Kept, refused_message
+from reconcilers.promises.refusedwrites import RefusedWrites, result_beside_promise
 from reconcilers.promises.results import WriteResult, check_voided
 from reconcilers.reporting.conditions import READY, Finding
 

@@ -31,9 +31,9 @@ from reconcilers.integrations.clusterapi.api import (
     IPAddressClaim,
 )
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key
-from reconcilers.integrations.core.refusedwrites import RefusedWrites
 from reconcilers.integrations.core.rules import Choice, View
 from reconcilers.promises.journal import Promise
+from reconcilers.promises.refusedwrites import RefusedWrites
 
 PATIENCE_SECONDS = 60.0
 

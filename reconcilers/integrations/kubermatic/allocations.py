@@ -22,7 +22,6 @@ from controller.meta import OwnerReference, Version
 from reconcilers.api import names
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.core.owners import owner_reference, rendered_owner
-from reconcilers.integrations.core.refusedwrites import RefusedWrites
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     GROUP,
@@ -37,6 +36,7 @@ from reconcilers.integrations.kubermatic.planning import Grant
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.journal import Promise, PromisedRange
 from reconcilers.promises.keeping import Kept
+from reconcilers.promises.refusedwrites import RefusedWrites
 from reconcilers.promises.results import WriteResult, check_voided
 from reconcilers.reporting.releaselog import holder_fields
 

@@ -22,7 +22,6 @@ from controller.meta import Key
 from controller.outcome import Again, Outcome
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.core.passes import JournalReconciler
-from reconcilers.integrations.core.refusedwrites import result_beside_promise
 from reconcilers.integrations.core.rules import needs_fence
 from reconcilers.integrations.kubermatic.allocations import (
     Allocations,
@@ -66,6 +65,7 @@ from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import MOST_RANGES, Journal, Promise
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.reading import Behind
+from reconcilers.promises.refusedwrites import result_beside_promise
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.settling import settle
 from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, holders_unknown_message

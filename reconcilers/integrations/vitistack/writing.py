@@ -21,7 +21,6 @@ from controller.errors import (
 )
 from controller.events import Recorder
 from reconcilers.configuration.settings import PoolSettings
-from reconcilers.integrations.core.refusedwrites import RefusedWrites
 from reconcilers.integrations.vitistack.api import (
     ALLOCATED,
     ALLOCATIONS,
@@ -41,6 +40,7 @@ from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Kept, refused_message
+from reconcilers.promises.refusedwrites import RefusedWrites
 from reconcilers.promises.results import WriteResult, check_voided
 from reconcilers.reporting.conditions import Finding, rendered, with_findings
 from reconcilers.reporting.releaselog import holder_fields

@@ -71,7 +71,7 @@ class RefusedWrites:
             if result is WriteResult.UNKNOWN:
                 raise
             if result is WriteResult.REFUSED:
-                self._note(meta, error)
+                self.note_refused(meta, error)
             return None
 
     def wait_of(self, meta: ObjectMeta) -> float | None:
@@ -84,7 +84,8 @@ class RefusedWrites:
         waits = map(self.wait_of, metas if self._until else ())
         return min((wait for wait in waits if wait is not None), default=None)
 
-    def _note(self, meta: ObjectMeta, error: ControllerError) -> None:
+    def note_refused(self, meta: ObjectMeta, error: ControllerError) -> None:
+        """Note that the API server refused a write of an object for good."""
         now = self._clock.monotonic()
         self._until = {uid: until for uid, until in self._until.items() if until > now}
         self._until[meta.uid] = now + self._resync
