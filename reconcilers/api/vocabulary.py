@@ -122,12 +122,11 @@ WORDS: Mapping[str, Words] = {
                 {
                     "Ready": "True, phase Allocated: the message has the range, its pool, and"
                     " the free block that it was taken out of when it was chosen",
-                    "Reconciling": "False, phase Pending: the pool was not reconciled yet",
                     "PoolNotFound": "False, phase Pending: the pool does not exist",
                     "PoolUnreadable": "False, phase Pending: the pool cannot be read; correct or"
                     " delete it",
-                    "PoolNotReady": "False, phase Pending: the pool hands out nothing; the"
-                    " message has its own reason",
+                    "PoolNotReady": "False, phase Pending: the pool hands out nothing, or is"
+                    " being deleted; the message has the reason of the pool",
                     "AllocationFailed": "False, phase Pending: the API server refused to store the"
                     " range; the message has its sentence, and it is tried again each minute",
                     **{

@@ -56,17 +56,12 @@ class PoolSettings:
 class AllocationSettings:
     """Intervals of IPAllocations."""
 
-    pending_after: float = 0.7
-    """How long an allocation may wait to be served at once before it is marked Pending."""
-    pending_in_burst: float = 300.0
-    """The same while its pool hands out ranges and has room for it, or before the first pass over
-    its pool: it waits behind others."""
+    requeue_stale: float = 0.7
+    """After a write from an outdated cache; the event that updates the cache comes first."""
     requeue_pending: float = 15.0
-    """Backstop for Pending ones."""
-    requeue_failed: float = 30.0
-    """Backstop for Failed ones."""
-    requeue_allocated: float = 300.0
-    """Backstop for Allocated ones."""
+    """Backstop while the pool is missing, unreadable or being deleted."""
+    requeue_idle: float = 300.0
+    """Backstop for allocations that hold a range, or wait for the pass over their pool."""
     requeue_releasing: float = 5.0
     """Between two checks whether the tenant has released the range of a deleted one."""
 

@@ -420,6 +420,12 @@ class PoolEvents:
         self.allocations = AllocationEvents(recorder, clock, self._metrics)
         self.capacity = CapacityEvents(recorder, clock, interval)
 
+    def status_written(self, before: NetworkPool, after: NetworkPool) -> None:
+        """Record what a write of a pool's status changed."""
+        self.capacity.status_written(before, after)
+        self.allocations.foreign_manager(before, after)
+        self.allocations.overlapping(before, after)
+
     def forget(self, pool: Key) -> None:
         """Forget a pool that is gone."""
         self.capacity.forget(pool)

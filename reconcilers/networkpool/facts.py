@@ -7,12 +7,13 @@ from controller.conditions import find
 from controller.meta import Key
 from reconcilers.addressing import familychoice, statusranges
 from reconcilers.api import names
-from reconcilers.api.ipallocation import ALLOCATED, FAILED, IPAllocation
+from reconcilers.api.ipallocation import ALLOCATED, FAILED, PENDING, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.promises.holdings import Facts, Holder, Holdings, Place
 from reconcilers.promises.journal import PromisedRange
 from reconcilers.promises.queue import Row, TenantRow
 from reconcilers.promises.statuswrites import last_foreign_write
+from reconcilers.reporting.allocationstatus import POOL_NOT_READY
 from reconcilers.reporting.conditions import READY
 
 KIND = IP_ALLOCATION.kind
@@ -38,12 +39,14 @@ def place(allocation: IPAllocation) -> Place:
     return allocation.requested_at, holder_of(allocation)
 
 
-def shown_refusal(allocation: IPAllocation) -> tuple[str, str] | None:
-    """Return the reason and the message of the refusal that a status shows, if it shows one."""
-    ready = find(allocation.status.conditions, READY)
-    if allocation.status.phase != FAILED or ready is None or ready.status != "False":
+def shown_answer(allocation: IPAllocation) -> tuple[str, str, str] | None:
+    """Return phase, reason and message by which a pool answered a request; None if it did not."""
+    phase, ready = allocation.status.phase, find(allocation.status.conditions, READY)
+    if ready is None or ready.status != "False":
         return None
-    return ready.reason, ready.message
+    if phase == FAILED or (phase == PENDING and ready.reason == POOL_NOT_READY):
+        return phase, ready.reason, ready.message
+    return None
 
 
 def row(allocation: IPAllocation) -> Row:
@@ -56,7 +59,7 @@ def row(allocation: IPAllocation) -> Row:
     if spec.is_pinned or statusranges.list_held_ranges(allocation):
         return allocation.metadata.key
     asked = (spec.type, spec.count, spec.prefixLength, spec.ipFamilyPolicy, spec.ipFamilies)
-    return TenantRow(tenant_of(allocation), (asked, shown_refusal(allocation)))
+    return TenantRow(tenant_of(allocation), (asked, shown_answer(allocation)))
 
 
 def tenant_of(allocation: IPAllocation) -> str:

@@ -44,6 +44,7 @@ from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Kept, refused_message
 from reconcilers.promises.results import WriteResult
 from reconcilers.reporting import dualstack
+from reconcilers.reporting.allocationstatus import POOL_NOT_READY, waiting_status
 from reconcilers.reporting.conditions import READY, Finding, rendered, with_findings
 
 T = TypeVar("T")
@@ -89,6 +90,12 @@ class AllocationWriter:
     async def refuse(self, refusals: Sequence[Refusal], now: datetime) -> list[Written]:
         """Mark each refused allocation Failed, with the reason."""
         return await self.write([(r.allocation, refused_status(r, now)) for r in refusals])
+
+    async def report(
+        self, allocations: Sequence[IPAllocation], ready: Finding, now: datetime
+    ) -> list[Written]:
+        """Mark each allocation Pending, with the reason; return the results, in order."""
+        return await self.write([(a, waiting_status(a, PENDING, ready, now)) for a in allocations])
 
     async def void_refused(
         self, refused: Sequence[Kept[IPAllocation]], now: datetime
@@ -204,26 +211,13 @@ def _families_status(
 def refused_status(refusal: Refusal, now: datetime) -> dict[str, Any]:
     """Return the status of an allocation that cannot be served now."""
     failed = Finding(READY, False, refusal.reason, refusal.message)
-    return _waiting_status(refusal.allocation, FAILED, failed, now)
+    return waiting_status(refusal.allocation, FAILED, failed, now)
 
 
 def refused_write_status(kept: Kept[IPAllocation], now: datetime) -> dict[str, Any]:
     """Return the status that voids a promise whose write was refused for good."""
     failed = Finding(READY, False, WRITE_REFUSED, refused_message(kept.why, now))
-    return _waiting_status(kept.request, PENDING, failed, now)
-
-
-def _waiting_status(
-    allocation: IPAllocation, phase: str, ready: Finding, now: datetime
-) -> dict[str, Any]:
-    generation = allocation.metadata.generation
-    return {
-        "phase": phase,
-        "observedGeneration": generation,
-        "conditions": rendered(
-            with_findings(allocation.status.conditions, [ready], generation, now)
-        ),
-    }
+    return waiting_status(kept.request, PENDING, failed, now)
 
 
 def new_refusals(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:
@@ -253,8 +247,8 @@ def void_status(allocation: IPAllocation, now: datetime) -> dict[str, Any]:
         f"NetworkPool {allocation.spec.poolRef.name} had lost track of its promises;"
         f" those made before {now.isoformat()} are void"
     )
-    ready = Finding(READY, False, "PoolNotReady", message)
-    return _waiting_status(allocation, PENDING, ready, now)
+    ready = Finding(READY, False, POOL_NOT_READY, message)
+    return waiting_status(allocation, PENDING, ready, now)
 
 
 async def raise_fence(

@@ -27,10 +27,10 @@ from allocator import (
     Space,
 )
 from reconcilers.addressing import familychoice, rangetaking
-from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.ipallocation import FAILED, IPAllocation
 from reconcilers.api.networkpool import MAX_ASSIGNMENTS, NetworkPool
 from reconcilers.networkpool.choicewords import describe_choice
-from reconcilers.networkpool.facts import KIND, shown_refusal
+from reconcilers.networkpool.facts import KIND, shown_answer
 from reconcilers.networkpool.statusjournal import memory, read_journal, settle_journal
 from reconcilers.networkpool.view import Named, View
 from reconcilers.promises.holdings import Holder
@@ -124,7 +124,7 @@ class Refusal:
     @property
     def is_new(self) -> bool:
         """Whether the allocation's status does not show it yet."""
-        return shown_refusal(self.allocation) != (self.reason, self.message)
+        return shown_answer(self.allocation) != (FAILED, self.reason, self.message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ from reconcilers.api.networkpool import MAX_ASSIGNMENTS, NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.networkpool import status
+from reconcilers.networkpool.blockreports import BlockReports
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.facts import tenant_of
 from reconcilers.networkpool.offers import layout_offers, network_pool_spaces
@@ -58,6 +59,7 @@ from reconcilers.networkpool.protocol import (
     with_memory_kept,
 )
 from reconcilers.networkpool.statusjournal import memory, read_journal, settle_journal
+from reconcilers.networkpool.statuswriter import PoolStatusWriter
 from reconcilers.networkpool.view import OtherHolders, Reader, View
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import Journal, Promise
@@ -66,7 +68,7 @@ from reconcilers.promises.reading import Behind, ListUnderWay
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.unreadable import Unreadable
 from reconcilers.promises.waitlog import WaitLog
-from reconcilers.reporting.conditions import Finding
+from reconcilers.reporting.conditions import FOREIGN_MANAGER, Finding
 from reconcilers.spaces.index import SpaceIndex
 
 _log = structlog.get_logger(__name__)
@@ -113,6 +115,8 @@ class NetworkPoolReconciler:
         self._specs = PoolSpecs(pools, settings.max_addresses)
         self._spaces = spaces or network_pool_spaces(pools, settings.max_addresses)
         self._writer = AllocationWriter(client, settings.width)
+        self._statuses = PoolStatusWriter(client, events)
+        self._reports = BlockReports(self._statuses, self._writer, clock, settings)
         self._memories = PoolMemories(
             clock, settings.foreign_patience, settings.resync, MAX_ASSIGNMENTS
         )
@@ -185,18 +189,29 @@ class NetworkPoolReconciler:
             return await self._block_foreign(pool, other)
         wait = self._not_before.get(pool.metadata.key, 0.0) - self._clock.monotonic()
         if memory(pool) is None and wait > 0:
-            return Blocked(OUTDATED, wait)
+            return await self._block(pool, OUTDATED, wait)
         pool, view = await self._with_memory(pool)
         return await self._serve(pool, view, geometry, closed)
+
+    async def _block(self, pool: NetworkPool, reason: str, after: float | None = None) -> Outcome:
+        """Report on the allocations that wait for a pool why it hands out nothing.
+
+        Args:
+            pool: as it was written last; its conditions report why.
+            reason: the same in one word, for logs.
+            after: seconds until the next look at the pool; None if only a change calls for it.
+        """
+        more = await self._reports.report(pool, self._reader.cached(pool.metadata.key))
+        if more is not None and (after is None or more < after):
+            return Blocked(reason, more)
+        return Blocked(reason, after)
 
     async def _block_foreign(self, pool: NetworkPool, other: ForeignManager) -> Outcome:
         """Hand out nothing until the other controller has stopped writing; say so on the pool."""
         now = self._clock.now()
-        wanted = status.foreign_managed(pool, other, now)
-        if status.differs(pool.status, wanted):
-            written = await self._client.patch_status(NETWORK_POOL, pool, wanted)
-            self._events.allocations.foreign_manager(pool, written)
-        return Blocked("ForeignManager", other.stopped_in(now, self._settings.foreign_silence))
+        written = await self._statuses.write(pool, status.foreign_managed(pool, other, now))
+        after = other.stopped_in(now, self._settings.foreign_silence)
+        return await self._block(written, FOREIGN_MANAGER, after)
 
     async def _with_finalizer(self, pool: NetworkPool) -> NetworkPool:
         return await add_finalizer(self._client, NETWORK_POOL, pool, names.FINALIZER_POOL)
@@ -248,8 +263,10 @@ class NetworkPoolReconciler:
         refusals = new_refusals(decision.choice.refusals)
         refused = await self._writer.refuse(refusals, self._clock.now())
         self._events.allocations.served(pool, written, refusals, refused)
+        more = await self._reports.report(pool, view, journal.promises)
         results = [*(entry.result for entry in kept), *(write.result for write in refused)]
-        return self._next(pool, decision, kept, is_unknown=WriteResult.UNKNOWN in results)
+        is_unknown = WriteResult.UNKNOWN in results
+        return self._next(pool, decision, kept, is_unknown=is_unknown, report=more)
 
     async def _write_pool(
         self, pool: NetworkPool, view: View, decision: Decision, closed: Finding | None
@@ -265,21 +282,15 @@ class NetworkPoolReconciler:
         """
         overlapping = self._spaces.finding(layout_offers(pool, decision.layouts))
         wanted = status.served(pool, view, decision, self._clock.now(), overlapping, closed)
-        if not (
-            decision.choice.grants
-            or new_refusals(decision.choice.refusals)
-            or status.differs(pool.status, wanted)
-            or self._should_drop_settled(pool, decision)
-        ):
-            return pool, decision.stored
         if decision.choice.grants:
             promises = [grant.promise for grant in decision.choice.grants]
             self._memories.memory_of(pool).due.add_own(promises, self._clock.monotonic())
-        written = with_memory_kept(await self._client.patch_status(NETWORK_POOL, pool, wanted))
-        self._events.capacity.status_written(pool, written)
-        self._events.allocations.foreign_manager(pool, written)
-        self._events.allocations.overlapping(pool, written)
-        return written, decision.journal
+        has_answers = bool(decision.choice.grants or new_refusals(decision.choice.refusals))
+        is_due = has_answers or self._should_drop_settled(pool, decision)
+        written = await self._statuses.write(pool, wanted, is_due=is_due)
+        if written is pool:
+            return pool, decision.stored
+        return with_memory_kept(written), decision.journal
 
     def _should_drop_settled(self, pool: NetworkPool, decision: Decision) -> bool:
         """Return whether settled promises are to be dropped by a write of their own.
@@ -348,6 +359,7 @@ class NetworkPoolReconciler:
         kept: Sequence[Kept[IPAllocation]],
         *,
         is_unknown: bool,
+        report: float | None,
     ) -> Outcome:
         """Return when the next pass is due.
 
@@ -356,6 +368,7 @@ class NetworkPoolReconciler:
             decision: of this pass.
             kept: what became of the promises that it wrote.
             is_unknown: whether it is not known of some write if it took effect.
+            report: seconds until further allocations are told why the pool hands out nothing.
         """
         done = {
             entry.promise.identity
@@ -378,7 +391,7 @@ class NetworkPoolReconciler:
         promise = memory.due.next_in(unwritten, now)
         deferral = memory.shares.next_in(now)
         event = self._events.capacity.record_due(pool)
-        waits = (rest, promise, deferral, event)
+        waits = (rest, promise, deferral, event, report)
         return Again(min(wait for wait in waits if wait is not None))
 
     async def _report_unknown(self, pool: NetworkPool, behind: Behind) -> None:
@@ -387,13 +400,18 @@ class NetworkPoolReconciler:
         Another replica may know what is held, or wait for something else; see WaitLog.
         """
         key, message = pool.metadata.key, status.unknown_holders(behind.reason).message
-        should_report = self._waits.should_report(key, status.shown_unknown(pool), message)
-        if pool.metadata.terminating or not should_report:
+        shown = status.shown_unknown(pool)
+        should_report = self._waits.should_report(key, shown, message)
+        if pool.metadata.terminating or not (should_report or shown == message):
             return
-        wanted = status.holders_unknown(pool, behind.reason, self._clock.now())
         try:
-            await self._client.patch_status(NETWORK_POOL, pool, wanted)
-            self._waits.note_reported(key, message)
+            if should_report:
+                wanted = status.holders_unknown(pool, behind.reason, self._clock.now())
+                pool = await self._statuses.write(pool, wanted)
+                self._waits.note_reported(key, message)
+            # Another replica that knows what is held may be about to keep these promises.
+            promises = read_journal(pool).promises
+            await self._reports.report(pool, self._reader.cached(key), promises)
         except (Conflict, NotFound) as error:
             _log.info("A pool changed before its status was written", error=str(error))
 
@@ -401,17 +419,15 @@ class NetworkPoolReconciler:
         self, pool: NetworkPool, problems: tuple[str, ...], closed: Finding | None
     ) -> Outcome:
         wanted = status.invalid(pool, problems, self._clock.now(), closed)
-        if status.differs(pool.status, wanted):
-            await self._client.patch_status(NETWORK_POOL, pool, wanted)
-        return Blocked("ValidationFailed")
+        return await self._block(await self._statuses.write(pool, wanted), "ValidationFailed")
 
     async def _block_unreadable(self, pool: NetworkPool, unreadable: Unreadable) -> Outcome:
         """Hand out nothing while what some objects hold is unknown; say so on the pool."""
         wanted = status.unreadable(pool, unreadable, self._clock.now())
-        if status.differs(pool.status, wanted):
-            pool = await self._client.patch_status(NETWORK_POOL, pool, wanted)
-            self._events.allocations.unreadable(pool, unreadable)
-        return Blocked(unreadable.reason, self._settings.resync)
+        written = await self._statuses.write(pool, wanted)
+        if written is not pool:
+            self._events.allocations.unreadable(written, unreadable)
+        return await self._block(written, unreadable.reason, self._settings.resync)
 
     async def _block_dropped(self, pool: NetworkPool) -> Outcome:
         """Hand out nothing while the definition in force keeps no memory; say so on the pool.
@@ -419,12 +435,13 @@ class NetworkPoolReconciler:
         A fence writes every waiting allocation, and each of these writes brings the next pass: so
         the next attempt is not before some time has passed, whatever happens meanwhile.
         """
-        wanted = status.definition_outdated(pool, self._clock.now())
-        if status.differs(pool.status, wanted):
-            pool = await self._client.patch_status(NETWORK_POOL, pool, wanted)
-            self._events.allocations.definition_outdated(pool)
+        written = await self._statuses.write(
+            pool, status.definition_outdated(pool, self._clock.now())
+        )
+        if written is not pool:
+            self._events.allocations.definition_outdated(written)
         self._not_before[pool.metadata.key] = self._clock.monotonic() + self._settings.resync
-        return Blocked(OUTDATED, self._settings.resync)
+        return await self._block(written, OUTDATED, self._settings.resync)
 
     async def _reconcile_deleted(self, pool: NetworkPool) -> Outcome:
         """Keep earlier promises; take the finalizer off when nothing holds or is promised a range.
@@ -441,12 +458,7 @@ class NetworkPoolReconciler:
         if count == 0:
             await remove_finalizer(self._client, NETWORK_POOL, pool, names.FINALIZER_POOL)
             return SETTLED
-        wanted = self._status_of_deleted(pool, view, count)
-        if status.differs(pool.status, wanted):
-            written = await self._client.patch_status(NETWORK_POOL, pool, wanted)
-            self._events.capacity.status_written(pool, written)
-            self._events.allocations.overlapping(pool, written)
-            pool = written
+        pool = await self._statuses.write(pool, self._status_of_deleted(pool, view, count))
         self._events.capacity.record_due(pool)
         journal = read_journal(pool)
         still_open = settle_journal(journal, view).promises

@@ -296,7 +296,7 @@ def _conditions_only(
     return {"observedGeneration": generation, "conditions": rendered(conditions)}
 
 
-def differs(status: NetworkPoolStatus, wanted: dict[str, Any]) -> bool:
+def differs(status: NetworkPoolStatus, wanted: Mapping[str, Any]) -> bool:
     """Return whether `wanted` differs from the status, apart from its promises.
 
     Settled promises go with the next write and are no reason for one, except after a quiet minute

@@ -45,7 +45,7 @@ from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.view import OtherHolders
 from reconcilers.promises.unreadable import outline_of
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
-from reconcilers.reporting.conditions import FOREIGN_MANAGER, READY
+from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.releaselog import GoneHolders
 from reconcilers.tenantcluster.allocations.unreadable_members import UnreadableOwners
 from reconcilers.tenantcluster.provider import refers_to, wanted_provider
@@ -183,7 +183,7 @@ def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
                 unreadable=lambda allocation: [allocation],
             ),
             Watch(
-                informers.pools, find_unserved, serving_changed, unreadable=find_unserved_by_key
+                informers.pools, find_unserved, existence_changed, unreadable=find_unserved_by_key
             ),
             # A cluster's status changes once the projection without a deleted range was written.
             # A release reads a cluster live that the cache does not show.
@@ -400,17 +400,14 @@ def is_known_served(change: Change[IPAllocation]) -> bool:
     return change.old is None and change.new is not None and is_served(change.new)
 
 
-def serving_changed(change: Change[NetworkPool]) -> bool:
-    """Return whether a pool appeared, went, or began or ceased to serve."""
-    return _serving(change.old) != _serving(change.new)
+def existence_changed(change: Change[NetworkPool]) -> bool:
+    """Return whether a pool appeared, went, or began to be deleted."""
+    return _is_there(change.old) != _is_there(change.new)
 
 
-def _serving(pool: NetworkPool | None) -> tuple[bool, ...]:
-    if pool is None:
-        return ()
-    conditions = pool.status.conditions
-    states = (is_true(conditions, kind) for kind in (READY, FOREIGN_MANAGER))
-    return (pool.metadata.terminating, *states)
+def _is_there(pool: NetworkPool | None) -> bool:
+    """Return whether a pool exists and is not being deleted."""
+    return pool is not None and not pool.metadata.terminating
 
 
 def has_more_room(change: Change[NetworkPool]) -> bool:

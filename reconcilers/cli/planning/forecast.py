@@ -24,6 +24,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import (
     ALLOCATED,
     FAILED,
+    PENDING,
     POOL_INDEX,
     IPAllocation,
 )
@@ -34,8 +35,9 @@ from reconcilers.api.tenantcluster import PROVISIONING, READY, TenantCluster
 from reconcilers.cli.planning.ledger import Ledger
 from reconcilers.cli.reading.manifests import UNBORN
 from reconcilers.configuration.settings import Settings
-from reconcilers.ipallocation.reconciler import pending_status, waiting_for
+from reconcilers.ipallocation.poolproblems import find_pool_problem
 from reconcilers.networkpool import status
+from reconcilers.networkpool.blockreports import find_block
 from reconcilers.networkpool.offers import layout_offers
 from reconcilers.networkpool.pending_promises import (
     at_version,
@@ -53,6 +55,7 @@ from reconcilers.promises.unreadable import (
     describe_unreadable,
 )
 from reconcilers.providerconfig import evaluation
+from reconcilers.reporting.allocationstatus import waiting_status
 from reconcilers.reporting.conditions import Finding, rendered, with_findings
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
@@ -289,10 +292,20 @@ class Forecast:
             held = statusranges.find_held_range(allocation) is not None and phase == ALLOCATED
             if allocation.metadata.terminating or held or phase == FAILED:
                 continue
-            reason = waiting_for(allocation, self.ledger.pools.cache)
-            patch = pending_status(allocation, reason, self.now)
-            if rendered(allocation.status.conditions) != patch["conditions"]:
-                self.ledger.allocations.write_status(allocation, patch)
+            if (reason := self._reason_to_wait(allocation)) is not None:
+                status_then = waiting_status(allocation, PENDING, reason, self.now)
+                if rendered(allocation.status.conditions) != status_then["conditions"]:
+                    self.ledger.allocations.write_status(allocation, status_then)
+
+    def _reason_to_wait(self, allocation: IPAllocation) -> Finding | None:
+        """Return condition Ready of an allocation that its pool does not answer; None if it does.
+
+        The pool may be missing, or hand out nothing.
+        """
+        pools = self.ledger.pools.cache
+        problem = find_pool_problem(allocation.pool_key, pools)
+        pool = pools.get(allocation.pool_key)
+        return problem or (None if pool is None else find_block(pool))
 
     def provider_of(self, tenant: TenantCluster) -> ProviderConfig | None:
         """Return the ProviderConfig that counts for `tenant`; None if there is none.

@@ -1,4 +1,4 @@
-"""The life of one request: finalizer, Pending with the reason, and Released at the end."""
+"""The life of one request: finalizer, Pending while no pool can serve it, Released at the end."""
 
 from dataclasses import replace
 from typing import Any
@@ -55,79 +55,54 @@ async def test_a_pool_that_is_missing_is_reported_at_once() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("pool", "message"),
-    [
-        (
-            make.pool(
-                status={
-                    "conditions": [
-                        READY[0] | {"status": "False", "reason": "ValidationFailed"},
-                    ]
-                }
-            ),
-            "NetworkPool butler-system/lab is not ready: ValidationFailed",
-        ),
-        (
-            make.pool(deletionTimestamp="2026-01-01T00:00:00Z"),
-            "NetworkPool butler-system/lab is being deleted",
-        ),
-    ],
-)
-async def test_a_pool_that_does_not_serve_is_reported_at_once(pool: Any, message: str) -> None:
-    lab = _lab(make.allocation("a"), pool=pool)
+async def test_a_pool_that_is_being_deleted_is_reported_at_once() -> None:
+    lab = _lab(make.allocation("a"), pool=make.pool(deletionTimestamp="2026-01-01T00:00:00Z"))
     assert await lab.allocation("a") == Blocked("PoolNotReady", 15.0)
-    assert lab.condition("ipallocations", "a", "Ready")["message"] == message
-
-
-async def test_an_allocation_that_can_be_served_at_once_is_never_pending() -> None:
-    lab = _lab(make.allocation("a"), pool=_serving(largestFreeBlock=256, availableIPs=256))
-    outcome = await lab.allocation("a")
-    assert isinstance(outcome, Again)
-    await lab.clock.advance(0.6)
-    await lab.allocation("a")
-    assert lab.see("ipallocations", "a").get("phase") is None
-    await lab.pool()
-    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
-    assert [h.object["status"]["phase"] for h in lab.server.history[-1:]] == ["Allocated"]
-
-
-async def test_an_allocation_that_waits_is_pending_within_a_second() -> None:
-    lab = _lab(make.allocation("a"), pool=_serving())
-    outcome = await lab.allocation("a")
-    assert isinstance(outcome, Again)
-    assert outcome.after < 1
-    await lab.clock.advance(outcome.after)
-    assert await lab.allocation("a") == Blocked("Reconciling", 15.0)
-    assert lab.see("ipallocations", "a")["phase"] == "Pending"
     ready = lab.condition("ipallocations", "a", "Ready")
-    assert ready["message"] == "waiting for NetworkPool butler-system/lab to assign a range"
+    assert ready["message"] == "NetworkPool butler-system/lab is being deleted"
     lab.server.requests.clear()
     await lab.allocation("a")
-    assert lab.server.requests == [], "said once is enough"
+    assert lab.server.requests == [], "it was reported before"
 
 
-async def test_a_promised_allocation_is_left_alone() -> None:
-    waiting = make.allocation("a")
-    lab = _lab(waiting, pool=_serving())
-    version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
-    entry = make.listed(make.promise(waiting, "10.40.0.0", "10.40.0.7", version=version))
-    lab.server.edit("networkpools", "lab", {"status": {"assignments": [entry]}})
-    await lab.clock.advance(30)
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        READY,
+        [],
+        [READY[0] | {"status": "False", "reason": "ValidationFailed"}],
+        [*READY, READY[0] | {"type": "ForeignManager"}],
+    ],
+    ids=["serves", "was not reconciled yet", "hands out nothing", "is left to another controller"],
+)
+async def test_an_allocation_whose_pool_exists_is_left_to_the_pass_over_the_pool(
+    conditions: Any,
+) -> None:
+    lab = _lab(make.allocation("a"), pool=make.pool(status={"conditions": conditions}))
     for _ in range(2):
-        assert await lab.allocation("a") == Again(15.0)
+        assert await lab.allocation("a") == Again(300.0)
+        await lab.clock.advance(300)
     assert lab.server.requests == []
+
+
+async def test_an_allocation_that_the_pool_serves_is_written_once_and_never_pending() -> None:
+    lab = _lab(make.allocation("a"), pool=_serving(largestFreeBlock=256, availableIPs=256))
+    await lab.allocation("a")
+    await lab.pool()
+    await lab.allocation("a")
+    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
+    assert lab.server.count(verb="patch", plural="ipallocations") == 1
 
 
 @pytest.mark.parametrize(
     ("allocation", "seconds"),
     [
         (make.allocation("a", held=("10.40.0.0", "10.40.0.7")), 300.0),
-        (make.allocation("a", phase="Failed"), 30.0),
+        (make.allocation("a", phase="Failed"), 300.0),
     ],
     ids=["Allocated", "Failed"],
 )
-async def test_allocations_that_wait_for_others_are_reconciled_periodically(
+async def test_allocations_that_need_nothing_are_reconciled_now_and_then(
     allocation: Any, seconds: float
 ) -> None:
     lab = _lab(allocation, pool=_serving())
@@ -260,140 +235,3 @@ async def test_an_allocation_that_is_gone_meanwhile_is_no_error() -> None:
     assert await lab.allocation("a") == Again(0.7)
     lab.flow()
     assert await lab.allocation("a") == SETTLED
-
-
-_ROOMY = {"largestFreeBlock": 256, "availableIPs": 256}
-
-
-async def _shows_pending(lab: Lab, name: str, seconds: float) -> bool:
-    """Look as often as the outcomes ask for `seconds`; return whether it shows Pending then."""
-    until = lab.clock.monotonic() + seconds
-    while lab.clock.monotonic() < until:
-        outcome = await lab.allocation(name)
-        if isinstance(outcome, Blocked):
-            break
-        assert isinstance(outcome, Again)
-        await lab.clock.advance(min(outcome.after, until - lab.clock.monotonic()))
-    return lab.see("ipallocations", name).get("phase") == "Pending"
-
-
-@pytest.mark.parametrize(
-    "pool",
-    [
-        _serving(),
-        _serving(**_ROOMY),
-        make.pool(status=_ROOMY | {"conditions": READY, "allocationsRevision": ""}),
-        make.pool(status={"conditions": [READY[0] | {"type": "ForeignManager"}]}),
-        None,
-    ],
-    ids=["full", "stuck though there is room", "without memory", "foreign manager", "missing"],
-)
-async def test_whatever_it_waits_for_shows_within_a_second(pool: Any) -> None:
-    lab = _lab(make.allocation("a"), pool=pool)
-    assert await _shows_pending(lab, "a", 1.0)
-
-
-@pytest.mark.parametrize(("seconds", "pending"), [(60.0, False), (330.0, True)])
-async def test_an_allocation_of_a_new_pool_is_not_pending_before_minutes_have_passed(
-    seconds: float, pending: bool
-) -> None:
-    lab = _lab(make.allocation("a"), pool=make.pool(status={"allocationsRevision": ""}))
-    assert await _shows_pending(lab, "a", seconds) == pending
-
-
-async def test_a_waiting_allocation_is_not_pending_while_its_pool_makes_progress() -> None:
-    busy = make.allocation("busy")
-    lab = _lab(make.allocation("a"), busy, pool=_serving(**_ROOMY))
-    version = lab.server.see("ipallocations", "busy")["metadata"]["resourceVersion"]
-    uid = lab.server.see("ipallocations", "busy")["metadata"]["uid"]
-    await lab.allocation("a")
-    entry = make.listed(make.promise(busy, "10.40.0.0", "10.40.0.7", version=version))
-    lab.server.edit("networkpools", "lab", {"status": {"assignments": [entry | {"uid": uid}]}})
-    assert not await _shows_pending(lab, "a", 4.0)
-    assert await _shows_pending(lab, "a", 4.1), "but not for ever"
-
-
-async def test_one_that_was_first_looked_at_during_a_batch_is_not_pending_while_it_lasts() -> None:
-    busy = make.allocation("busy")
-    lab = _lab(make.allocation("a"), busy, pool=_serving(**_ROOMY))
-    meta = lab.server.see("ipallocations", "busy")["metadata"]
-    made = make.promise(busy, "10.40.0.0", "10.40.0.7", version=meta["resourceVersion"])
-    entry = make.listed(made) | {"uid": meta["uid"]}
-    lab.server.edit("networkpools", "lab", {"status": {"assignments": [entry]}})
-    assert not await _shows_pending(lab, "a", 2.0)
-    assert await _shows_pending(lab, "a", 7.0), "a promise that is never kept is no progress"
-
-
-async def test_one_that_waits_behind_thousands_is_not_pending_and_hardly_looked_at() -> None:
-    others = [make.allocation(f"other-{number:03}") for number in range(100)]
-    lab = _lab(make.allocation("a"), *others, pool=_serving(**_ROOMY))
-    served = []
-    for other in others:
-        meta = lab.server.see("ipallocations", other.metadata.name)["metadata"]
-        made = make.promise(other, "10.40.0.0", "10.40.0.7", version=meta["resourceVersion"])
-        served.append(make.listed(made) | {"uid": meta["uid"]})
-    await lab.allocation("a")
-    lab.server.edit("networkpools", "lab", {"status": {"assignments": served}})
-    looks, due = 0, 0.0
-    for second in range(100):
-        # A slow server: one promise of a large batch is kept in a second.
-        lab.server.edit("ipallocations", f"other-{second:03}", {"status": {"phase": "Allocated"}})
-        if due <= second:
-            outcome = await lab.allocation("a")
-            assert isinstance(outcome, Again)
-            looks, due = looks + 1, second + outcome.after
-        await lab.clock.advance(1.0)
-    assert lab.see("ipallocations", "a").get("phase") is None
-    assert looks < 15
-
-
-async def test_one_that_waits_in_a_burst_is_not_looked_at_while_nothing_can_be_seen() -> None:
-    lab = _lab(make.allocation("a"), pool=_serving(**_ROOMY))
-    assert await lab.allocation("a") == Again(0.7), "nothing was handed out yet"
-    lab.server.edit("networkpools", "lab", {"status": {"allocatedIPs": 1}})
-    await lab.clock.advance(0.7)
-    assert await lab.allocation("a") == Again(2.0)
-
-
-async def test_a_waiting_allocation_is_pending_once_its_pool_makes_no_progress() -> None:
-    lab = _lab(make.allocation("a"), pool=_serving(**_ROOMY))
-    await lab.allocation("a")
-    lab.server.edit("networkpools", "lab", {"status": {"allocatedIPs": 1}})
-    assert not await _shows_pending(lab, "a", 4.0), "the next write of the pool may take so long"
-    assert await _shows_pending(lab, "a", 4.1)
-
-
-async def test_a_pool_left_to_another_controller_is_named_as_the_reason() -> None:
-    foreign = make.pool(status={"conditions": [*READY, READY[0] | {"type": "ForeignManager"}]})
-    lab = _lab(make.allocation("a"), pool=foreign)
-    assert await lab.allocation("a") == Blocked("PoolNotReady", 15.0)
-    ready = lab.condition("ipallocations", "a", "Ready")
-    assert ready["message"] == "NetworkPool butler-system/lab is not ready: ForeignManager"
-
-
-async def test_requests_deleted_while_they_wait_leave_no_memory_behind() -> None:
-    lab = _lab(pool=_serving(largestFreeBlock=0))
-    for number in range(3):
-        name = f"a{number}"
-        lab.server.add("ipallocations", make.allocation(name))
-        await lab.allocation(name)
-        await lab.clock.advance(1)
-        await lab.allocation(name)
-        assert lab.see("ipallocations", name)["phase"] == "Pending"
-        lab.server.delete("ipallocations", name)
-        await lab.allocation(name)
-        assert not lab.server.has("ipallocations", name)
-        await lab.allocation(name)
-    assert not lab.allocations._waiting_since
-
-
-async def test_a_request_that_is_made_again_under_its_name_waits_anew() -> None:
-    lab = _lab(make.allocation("a"), pool=_serving(largestFreeBlock=0))
-    await lab.allocation("a")
-    await lab.clock.advance(0.5)
-    lab.server.vanish("ipallocations", "a")
-    lab.server.add("ipallocations", make.allocation("a", uid="another"))
-    await lab.allocation("a")
-    await lab.clock.advance(0.5)
-    await lab.allocation("a")
-    assert lab.see("ipallocations", "a").get("phase") is None

@@ -134,7 +134,7 @@ SWITCHES = {
         seed=10,
     ),
     "6a": Switch("a promise is kept until it is settled", rules.never_kept, BOTH, _QUIET, seed=34),
-    "6b": Switch("a higher version settles", rules.kept_until_fulfilled, WAITS, _CALMED, seed=0),
+    "6b": Switch("a higher version settles", rules.kept_until_fulfilled, WAITS, _CALMED, seed=20),
     "6d": Switch(
         "what settled a promise raises the revision",
         rules.revision_not_raised,

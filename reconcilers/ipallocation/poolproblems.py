@@ -1,0 +1,29 @@
+"""Why an IPAllocation waits if the pool that it names cannot serve any request. Pure functions."""
+
+from controller.cache import Cache
+from controller.meta import Key
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.reporting.allocationstatus import POOL_NOT_READY
+from reconcilers.reporting.conditions import READY, Finding
+from reconcilers.reporting.poolreferences import describe_unreadable_pool
+
+
+def find_pool_problem(key: Key, pools: Cache[NetworkPool]) -> Finding | None:
+    """Return condition Ready of an allocation whose pool is missing, deleted or unreadable.
+
+    Args:
+        key: of the pool that the allocation names.
+        pools: all pools.
+
+    Returns:
+        None if the pool can be read and is not being deleted. Then the pass over the pool reports
+        on its allocations.
+    """
+    if key in pools.unreadable:
+        return Finding(READY, False, "PoolUnreadable", describe_unreadable_pool(key))
+    pool = pools.get(key)
+    if pool is None:
+        return Finding(READY, False, "PoolNotFound", f"NetworkPool {key} does not exist")
+    if pool.metadata.terminating:
+        return Finding(READY, False, POOL_NOT_READY, f"NetworkPool {key} is being deleted")
+    return None

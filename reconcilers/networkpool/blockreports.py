@@ -1,0 +1,143 @@
+"""Reports on the allocations of a pool why the pool hands out nothing.
+
+The reason follows from the conditions of the pool, and is a word without names of objects: it must
+not change with each object that is repaired. Thousands of allocations may wait, so they are
+written in batches, and a pass finds the ones to write by their rows: equal requests that show
+equal reasons.
+
+Another replica may have read more and may serve the pool. So the version of the pool is checked
+before anything is written to its allocations.
+"""
+
+from collections.abc import Collection, Iterator
+from itertools import islice
+
+from controller.clock import Clock
+from controller.conditions import find, is_true
+from controller.meta import Key
+from reconcilers.api.ipallocation import PENDING, IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.configuration.settings import PoolSettings
+from reconcilers.networkpool.pending_promises import AllocationWriter
+from reconcilers.networkpool.statuswriter import PoolStatusWriter
+from reconcilers.networkpool.view import View
+from reconcilers.promises.due import RETRY
+from reconcilers.promises.journal import Promise
+from reconcilers.promises.queue import TenantRow
+from reconcilers.promises.refusedwrites import RefusedWrites
+from reconcilers.promises.results import WriteResult
+from reconcilers.reporting.allocationstatus import POOL_NOT_READY, shows
+from reconcilers.reporting.conditions import FOREIGN_MANAGER, READY, Finding
+from reconcilers.specrules.poolnamespaces import NAMESPACE_NOT_ALLOWED
+
+
+def find_block(pool: NetworkPool) -> Finding | None:
+    """Return condition Ready of the allocations that wait for a pool that hands out nothing.
+
+    Returns:
+        None if the pool hands out ranges, no pass has reported on it yet, or it is being deleted:
+        that is reported by the pass over each allocation.
+    """
+    conditions, key = pool.status.conditions, pool.metadata.key
+    if pool.metadata.terminating:
+        return None
+    if is_true(conditions, FOREIGN_MANAGER):
+        return _describe_block(key, FOREIGN_MANAGER)
+    ready = find(conditions, READY)
+    if ready is None or ready.status == "True":
+        return None
+    is_sentence = ready.reason == NAMESPACE_NOT_ALLOWED
+    return _describe_block(key, ready.message if is_sentence else ready.reason)
+
+
+def _describe_block(pool: Key, why: str) -> Finding:
+    return Finding(READY, False, POOL_NOT_READY, f"NetworkPool {pool} is not ready: {why}")
+
+
+class BlockReports:
+    """Writes to allocations that wait why their pool hands out nothing.
+
+    Args:
+        statuses: checks the version of pools.
+        writer: writes the statuses of allocations.
+        clock: the time.
+        settings: how many allocations a pass writes, and when a refused write is tried again.
+    """
+
+    def __init__(
+        self,
+        statuses: PoolStatusWriter,
+        writer: AllocationWriter,
+        clock: Clock,
+        settings: PoolSettings,
+    ) -> None:
+        self._statuses = statuses
+        self._writer = writer
+        self._clock = clock
+        self._batch = settings.batch
+        self._refused = RefusedWrites(clock, settings.resync)
+
+    async def report(
+        self, pool: NetworkPool, view: View, promises: Collection[Promise] = ()
+    ) -> float | None:
+        """Write to a batch of the allocations that wait for a pool why it hands out nothing.
+
+        Args:
+            pool: as it was written last.
+            view: its allocations.
+            promises: that may still be kept; their allocations are left out.
+
+        Returns:
+            In how many seconds to call again; None if all allocations show it.
+
+        Raises:
+            Conflict: the pool has changed since it was read.
+            ControllerError: the version of the pool could not be checked.
+        """
+        finding = find_block(pool)
+        if finding is None:
+            return None
+        due = list(islice(self._find_due(view, finding, promises), self._batch + 1))
+        if due:
+            await self._statuses.check_version(pool)
+        written = await self._writer.report(due[: self._batch], finding, self._clock.now())
+        for write in written:
+            if write.result is WriteResult.REFUSED and write.error is not None:
+                self._refused.note_refused(write.allocation.metadata, write.error)
+        if any(write.result is WriteResult.UNKNOWN for write in written):
+            return RETRY
+        if len(due) > self._batch:
+            return 0.0
+        uninformed = find_uninformed(view, finding, promises)
+        return self._refused.next_in(allocation.metadata for allocation in uninformed)
+
+    def _find_due(
+        self, view: View, finding: Finding, promises: Collection[Promise]
+    ) -> Iterator[IPAllocation]:
+        """Yield the allocations to write: not those whose write was refused a while ago."""
+        for allocation in find_uninformed(view, finding, promises):
+            if self._refused.wait_of(allocation.metadata) is None:
+                yield allocation
+
+
+def find_uninformed(
+    view: View, finding: Finding, promises: Collection[Promise] = ()
+) -> Iterator[IPAllocation]:
+    """Yield the allocations that wait, and do not show yet why; by rows, each row oldest first.
+
+    Args:
+        view: the allocations of the pool.
+        finding: what they are to show.
+        promises: whose allocations are left out.
+    """
+    promised = {promise.uid for promise in promises}
+    for row, places in view.holdings.queue.items():
+        for _, holder in places:
+            allocation = view.find(holder.key)
+            if allocation is None or holder.key in view.unreadable:
+                continue
+            if shows(allocation, PENDING, finding):
+                if isinstance(row, TenantRow):
+                    break  # all of the row show the same
+            elif allocation.metadata.uid not in promised:
+                yield allocation

@@ -1,0 +1,157 @@
+"""What allocations show while their pool hands out nothing, and when that is written."""
+
+from typing import Any
+
+import pytest
+
+from controller.errors import Invalid
+from controller.outcome import Blocked
+from reconcilers.configuration.settings import PoolSettings, Settings
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab, Replica
+from tests.reconcilers.platform import Platform
+
+UNSOUND = ["10.99.0.0/28"]
+"""Reserved, and outside of the pool."""
+NOT_READY = "NetworkPool butler-system/lab is not ready: ValidationFailed"
+SMALL = Settings(pool=PoolSettings(batch=4))
+
+
+def _lab(*allocations: Any, settings: Settings | None = None) -> Lab:
+    lab = Lab(settings)
+    lab.server.add("networkpools", make.pool(reserved=UNSOUND))
+    for allocation in allocations:
+        lab.server.add("ipallocations", allocation)
+    return lab
+
+
+def _shown(lab: Lab, name: str) -> tuple[Any, Any, Any]:
+    ready = lab.condition("ipallocations", name, "Ready")
+    phase = lab.see("ipallocations", name).get("phase")
+    return phase, ready.get("reason"), ready.get("message")
+
+
+def _mend(lab: Lab) -> None:
+    lab.server.edit("networkpools", "lab", {"spec": {"reserved": []}})
+
+
+@pytest.mark.parametrize("phase", [None, "Pending", "Failed"])
+async def test_an_allocation_shows_in_the_same_pass_why_its_pool_hands_out_nothing(
+    phase: str | None,
+) -> None:
+    lab = _lab(make.allocation("a", phase=phase))
+    assert await lab.pool() == Blocked("ValidationFailed")
+    assert _shown(lab, "a") == ("Pending", "PoolNotReady", NOT_READY)
+
+
+async def test_a_reason_is_written_once_and_replaced_when_the_pool_serves_again() -> None:
+    lab = _lab(make.allocation("a"), make.allocation("huge", size=1000))
+    await lab.pool()
+    lab.server.requests.clear()
+    await lab.pool()
+    assert lab.server.requests == []
+    _mend(lab)
+    await lab.pool()
+    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
+    assert _shown(lab, "huge")[:2] == ("Failed", "PoolExhausted")
+
+
+async def test_an_allocation_without_our_finalizer_is_not_written() -> None:
+    lab = _lab(make.allocation("a", finalizers=[]))
+    await lab.pool()
+    assert lab.server.count(verb="patch", plural="ipallocations") == 0
+
+
+async def test_many_allocations_are_written_in_batches_by_passes_that_follow_at_once() -> None:
+    lab = _lab(*(make.allocation(f"a{number}") for number in range(10)), settings=SMALL)
+    outcomes = [await lab.pool() for _ in range(3)]
+    at_once = Blocked("ValidationFailed", 0.0)
+    assert outcomes == [at_once, at_once, Blocked("ValidationFailed")]
+    assert {_shown(lab, f"a{number}") for number in range(10)} == {
+        ("Pending", "PoolNotReady", NOT_READY)
+    }
+    assert lab.server.count(verb="patch", plural="ipallocations") == 10
+
+
+async def test_a_refused_write_keeps_no_other_allocation_waiting_and_is_retried_later() -> None:
+    names = [f"a{number}" for number in range(10)]
+    lab = _lab(*map(make.allocation, names), settings=SMALL)
+    for name in names[:4]:
+        lab.server.fail(Invalid(422, "Invalid", "no"), times=1, verb="patch", name=name)
+    for _ in range(3):
+        await lab.pool()
+    assert [_shown(lab, name)[0] for name in names] == [None] * 4 + ["Pending"] * 6
+    lab.server.requests.clear()
+    outcome = await lab.pool()
+    assert lab.server.requests == []
+    assert isinstance(outcome, Blocked)
+    assert outcome.after is not None
+    await lab.clock.advance(outcome.after)
+    await lab.pool()
+    assert [_shown(lab, name)[0] for name in names] == ["Pending"] * 10
+
+
+async def test_a_replica_with_an_old_view_of_the_pool_overwrites_no_answer_of_another() -> None:
+    lab = _lab(make.allocation("a", size=1000))
+    old = Replica(lab)
+    await lab.pool()
+    old.hold("networkpools")
+    _mend(lab)
+    await lab.pool()
+    answer = _shown(lab, "a")
+    assert answer[:2] == ("Failed", "PoolExhausted")
+    await old.pools.reconcile(make.key("lab"))
+    assert _shown(lab, "a") == answer
+
+
+async def test_two_leaders_do_not_write_in_turn() -> None:
+    lab = _lab(make.allocation("a"), make.allocation("b"))
+    second = Replica(lab)
+    for _ in range(2):
+        await lab.pool()
+        await second.pools.reconcile(make.key("lab"))
+        await lab.allocation("a")
+        await second.allocations.reconcile(make.key("a"))
+    assert lab.server.count(verb="patch", plural="ipallocations") == 2
+
+
+async def test_the_reason_of_a_missing_pool_is_replaced_once_there_is_one() -> None:
+    lab = Lab()
+    lab.server.add("ipallocations", make.allocation("a"))
+    await lab.allocation("a")
+    assert _shown(lab, "a")[1] == "PoolNotFound"
+    lab.server.add("networkpools", make.pool(reserved=UNSOUND))
+    for _ in range(2):
+        await lab.pool()
+        await lab.allocation("a")
+    assert _shown(lab, "a") == ("Pending", "PoolNotReady", NOT_READY)
+
+
+async def test_allocations_of_a_pool_that_is_deleted_show_that_and_nothing_in_turn() -> None:
+    lab = _lab(make.allocation("a"), make.allocation("b", held=("10.40.0.0", "10.40.0.7")))
+    await lab.pool()
+    lab.server.delete("networkpools", "lab")
+    for _ in range(3):
+        await lab.pool()
+        await lab.allocation("a")
+    assert _shown(lab, "a")[2] == "NetworkPool butler-system/lab is being deleted"
+    assert lab.server.count(verb="patch", plural="ipallocations", name="a") == 2
+
+
+@pytest.mark.parametrize("number", [1, 300, 1000])
+async def test_a_burst_costs_two_writes_for_each_allocation(number: int) -> None:
+    platform = Platform()
+    platform.server.add("networkpools", make.pool(cidr="10.40.0.0/16"))
+    async with platform.running():
+        await platform.clock.advance(1)
+        platform.server.requests.clear()
+        for index in range(number):
+            allocation = make.allocation(f"a{index:04}", tenant="x/y", size=4, finalizers=[])
+            platform.server.add("ipallocations", allocation)
+        await platform.clock.advance(20)
+    phases = {platform.phase("ipallocations", f"a{index:04}") for index in range(number)}
+    assert phases == {"Allocated"}
+    writes = platform.server.count(verb="patch", plural="ipallocations")
+    assert writes == 2 * number
+    pool_writes = platform.server.count(verb="patch", plural="networkpools")
+    assert (writes + pool_writes) / number <= 2.1 + 2 / number
