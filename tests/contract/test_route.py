@@ -1,25 +1,28 @@
 """The route of one event: which of our modules run from a watch's bytes to the status write.
 
-ARCHITECTURE.md walks that route. The event is the creation of an IPAllocation without our
-finalizer, as `kubectl create` makes one. It passes two controllers: that of IPAllocations adds the
-finalizer, that of NetworkPools hands out the range. A profiler notes each function of ours that is
-called until the API server has answered the write of the range.
+ARCHITECTURE.md walks that route. The event is the creation of a request without our finalizer, as
+`kubectl create` makes one: an IPAllocation, a claim on a NetworkPool, or a claim on an in-cluster
+pool. A profiler notes each function of ours that is called until the API server has answered the
+write of the range to the request.
 
-All controllers run, wired as `butler-ipam run` wires them. Of the others some hear of the event,
-too, and note something; they are named here, and are not on the way to the write.
+All controllers run, wired as `butler-ipam run` wires them. Other modules hear of the event, too,
+and note something; they are named here, and are not on the way to the write.
 """
 
+import json
 import re
 import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import anyio
 import httpx
+import pytest
 from typing_extensions import override
 
 import controller
@@ -30,9 +33,10 @@ from controller.options import ManagerOptions
 from controller.transport import NO_QUERY, Transport
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api import names
-from reconcilers.api.crd import crds
 from reconcilers.configuration.settings import Settings
+from reconcilers.integrations.clusterapi.crds import crds as clusterapi_crds
 from reconcilers.wiring import assemble
+from tests.contract.product import install_kinds
 
 ROOT = Path(controller.__file__).parent.parent
 PACKAGES = ("allocator", "controller", "reconcilers")
@@ -48,12 +52,95 @@ LISTENERS = {
 """What else hears of the event, and what each keeps of it."""
 NAMESPACE = names.DEFAULT_NAMESPACE
 HOME = f"/apis/{names.API_VERSION}/namespaces/{NAMESPACE}"
-STATUS = f"{HOME}/ipallocations/one/status"
+CLAIMS = f"/apis/ipam.cluster.x-k8s.io/v1beta2/namespaces/{NAMESPACE}/ipaddressclaims"
+IP_POOLS = f"/apis/ipam.cluster.x-k8s.io/v1alpha2/namespaces/{NAMESPACE}/inclusterippools"
 LIMIT = 60.0
 CREATED = b'"name":"one"'
 
+Json = dict[str, Any]
 RESUMED = 3
 """The bits of the operand of RESUME that are set when a coroutine or a generator goes on."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request whose event is followed, and the pool that serves it.
+
+    Args:
+        section: the heading in ARCHITECTURE.md of what is different for this kind of request.
+        collection: the path of the requests.
+        body: the request.
+        pool_collection: the path of the pools.
+        pool: the pool.
+        is_served: returns whether the answer to a status write shows that the request is served.
+        integration: the integrations that are on.
+    """
+
+    section: str
+    collection: str
+    body: Json
+    pool_collection: str
+    pool: Json
+    is_served: Callable[[Json], bool]
+    integration: tuple[str, ...] = ()
+
+
+NETWORK_POOL = {
+    "apiVersion": names.API_VERSION,
+    "kind": "NetworkPool",
+    "metadata": {"name": "lab"},
+    "spec": {"cidr": "10.40.0.0/24"},
+}
+
+
+def claim_on(group: str, kind: str) -> Json:
+    """Return a claim on a pool."""
+    return {
+        "apiVersion": "ipam.cluster.x-k8s.io/v1beta2",
+        "kind": "IPAddressClaim",
+        "metadata": {"name": "one"},
+        "spec": {"poolRef": {"apiGroup": group, "kind": kind, "name": "lab"}},
+    }
+
+
+ALLOCATION_ROUTE = Request(
+    "An IPAllocation",
+    f"{HOME}/ipallocations",
+    {
+        "apiVersion": names.API_VERSION,
+        "kind": "IPAllocation",
+        "metadata": {"name": "one"},
+        "spec": {
+            "poolRef": {"name": "lab"},
+            "tenantClusterRef": {"name": "a", "namespace": "team"},
+            "type": "nodes",
+            "count": 3,
+        },
+    },
+    f"{HOME}/networkpools",
+    NETWORK_POOL,
+    lambda allocation: allocation["status"].get("phase") == "Allocated",
+)
+CLAIM_ROUTE = Request(
+    "A claim",
+    CLAIMS,
+    claim_on(names.GROUP, "NetworkPool"),
+    f"{HOME}/networkpools",
+    NETWORK_POOL,
+    lambda claim: "addressRef" in claim["status"],
+    ("clusterapi",),
+)
+IN_CLUSTER_ROUTE = replace(
+    CLAIM_ROUTE,
+    body=claim_on("ipam.cluster.x-k8s.io", "InClusterIPPool"),
+    pool_collection=IP_POOLS,
+    pool={
+        "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2",
+        "kind": "InClusterIPPool",
+        "metadata": {"name": "lab"},
+        "spec": {"addresses": ["10.40.0.0/24"], "prefix": 24},
+    },
+)
 
 
 class Reached:
@@ -72,16 +159,18 @@ class Reached:
 
 
 class Observed(Transport):
-    """A transport that calls `written` when the status of an allocation was written."""
+    """A transport that calls `written` when a request was served by a write of its status."""
 
-    def __init__(self, inner: Transport) -> None:
+    def __init__(self, inner: Transport, request: Request) -> None:
         self._inner = inner
+        self._status = f"{request.collection}/one/status"
+        self._is_served = request.is_served
         self.written: Callable[[], None] = lambda: None
 
     @override
     async def request(self, method: str, path: str, **options: Any) -> bytes:
         answer = await self._inner.request(method, path, **options)
-        if (method, path) == ("PATCH", STATUS) and b'"Allocated"' in answer:
+        if (method, path) == ("PATCH", self._status) and self._is_served(json.loads(answer)):
             self.written()
         return answer
 
@@ -130,11 +219,11 @@ def profiled(reached: Reached, sent: bytes) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def all_controllers(transport: Transport) -> AsyncIterator[None]:
+async def all_controllers(transport: Transport, settings: Settings) -> AsyncIterator[None]:
     """Run the controllers as `butler-ipam run` does."""
     clock = SystemClock()
     manager = Manager(transport, clock=clock, options=ManagerOptions())
-    tenants = assemble(manager, clock, Settings())
+    tenants = assemble(manager, clock, settings)
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run)
         yield
@@ -142,41 +231,39 @@ async def all_controllers(transport: Transport) -> AsyncIterator[None]:
     await tenants.aclose()
 
 
-async def create(admin: httpx.AsyncClient, path: str, kind: str, body: dict[str, Any]) -> None:
-    """Create an object of ours."""
-    whole = {"apiVersion": names.API_VERSION, "kind": kind} | body
-    answer = await admin.post(f"{HOME}/{path}", json=whole)
+async def create(admin: httpx.AsyncClient, collection: str, body: Json) -> None:
+    """Create an object."""
+    answer = await admin.post(collection, json=body)
     assert answer.status_code == 201, answer.text
 
 
-async def pool_is_ready(admin: httpx.AsyncClient) -> None:
-    """Wait until the pool has been served once: what it does but once is no part of the route."""
+async def serve_once(admin: httpx.AsyncClient, request: Request) -> None:
+    """Wait until the pool has served another request: what it does but once is no part of it."""
+    first = request.body | {"metadata": {"name": "first"}}
+    await create(admin, request.collection, first)
     with anyio.fail_after(LIMIT):
         while True:
-            pool = (await admin.get(f"{HOME}/networkpools/lab")).json()
-            found = pool.get("status", {}).get("conditions", [])
-            if any((one["type"], one["status"]) == ("Ready", "True") for one in found):
+            shown = (await admin.get(f"{request.collection}/first")).json()
+            if "status" in shown and request.is_served(shown):
                 return
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [ALLOCATION_ROUTE, CLAIM_ROUTE, IN_CLUSTER_ROUTE],
+    ids=["allocation", "claim", "in-cluster"],
+)
 async def test_an_event_passes_the_modules_that_the_document_names_in_their_order(
-    plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
+    request_: Request, plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    await plane.install_crds(crds())
+    await install_kinds(plane, "clusterapi", clusterapi_crds())
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     assert (await admin.post("/api/v1/namespaces", json=namespace)).status_code == 201
-    pool = {"metadata": {"name": "lab"}, "spec": {"cidr": "10.40.0.0/24"}}
-    await create(admin, "networkpools", "NetworkPool", pool)
-    spec = {
-        "poolRef": {"name": "lab"},
-        "tenantClusterRef": {"name": "a", "namespace": "team"},
-        "type": "nodes",
-        "count": 3,
-    }
-    transport = Observed(await connect(plane.write_kubeconfig(tmp_path / "kubeconfig")))
-    reached = Reached()
-    async with all_controllers(transport):
-        await pool_is_ready(admin)
+    await create(admin, request_.pool_collection, request_.pool)
+    connected = await connect(plane.write_kubeconfig(tmp_path / "kubeconfig"))
+    transport, reached = Observed(connected, request_), Reached()
+    async with all_controllers(transport, Settings(integration=request_.integration)):
+        await serve_once(admin, request_)
         written = anyio.Event()
         with profiled(reached, CREATED), anyio.fail_after(LIMIT):
 
@@ -185,21 +272,25 @@ async def test_an_event_passes_the_modules_that_the_document_names_in_their_orde
                 written.set()
 
             transport.written = stop
-            body = {"metadata": {"name": "one"}, "spec": spec}
-            await create(admin, "ipallocations", "IPAllocation", body)
+            await create(admin, request_.collection, request_.body)
             await written.wait()
     await transport.aclose()
-    heard = [
-        f"beside it {module}: {LISTENERS[module]}"
-        for module in sorted({*reached.functions} & {*LISTENERS})
-    ]
+    sys.stdout.write("\n".join([*describe_route(reached), ""]))
+    assert missing(described(request_.section), reached.modules) == []
+
+
+def describe_route(reached: Reached) -> list[str]:
+    """Return each module and function on the route, then the modules beside it."""
     on_route = {
         module: called for module, called in reached.functions.items() if module not in LISTENERS
     }
-    route = [f"{module}: {', '.join(functions)}" for module, functions in on_route.items()]
+    beside = [
+        f"beside it {module}: {LISTENERS[module]}"
+        for module in sorted({*reached.functions} & {*LISTENERS})
+    ]
     counts = f"{len(on_route)} modules, {sum(map(len, on_route.values()))} functions"
-    sys.stdout.write("\n".join([counts, *route, *heard, ""]))
-    assert missing(described(), reached.modules) == []
+    route = [f"{module}: {', '.join(functions)}" for module, functions in on_route.items()]
+    return [counts, *route, *beside]
 
 
 def missing(wanted: Sequence[str], reached: Iterable[str]) -> list[str]:
@@ -211,8 +302,14 @@ def missing(wanted: Sequence[str], reached: Iterable[str]) -> list[str]:
     return []
 
 
-def described() -> list[str]:
-    """Return the modules that ARCHITECTURE.md names on the route."""
+def described(heading: str) -> list[str]:
+    """Return the modules that ARCHITECTURE.md names on the route, for one kind of request.
+
+    Args:
+        heading: of the part about that kind; the part before the first heading is for all kinds.
+    """
     text = (ROOT / "ARCHITECTURE.md").read_text()
     section = text.partition("## The route of one event")[2].partition("\n## ")[0]
-    return re.findall(rf"`((?:{'|'.join(PACKAGES)})/[\w/]+\.py)`", section)
+    common, *parts = section.split("\n### ")
+    [of_kind] = [part for part in parts if part.startswith(f"{heading}\n")]
+    return re.findall(rf"`((?:{'|'.join(PACKAGES)})/[\w/]+\.py)`", common + of_kind)
