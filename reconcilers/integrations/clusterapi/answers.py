@@ -18,6 +18,7 @@ from controller.meta import Key, OwnerReference, Version
 from controller.resource import Resource
 from reconcilers.api import names
 from reconcilers.integrations.clusterapi.api import (
+    ADDRESS_ALLOCATED,
     ADDRESS_FINALIZER,
     CLUSTER_LABEL,
     GROUP,
@@ -26,6 +27,7 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of
 from reconcilers.integrations.clusterapi.gonelog import release_fields
+from reconcilers.reporting.conditions import READY, Finding
 
 _log = structlog.get_logger(__name__)
 
@@ -162,6 +164,42 @@ def why_not(address: IPAddress, claim: IPAddressClaim) -> str:
     if RELEASED_AT in address.metadata.annotations:
         return f"IPAddress {name} of an earlier claim is still being released"
     return ""
+
+
+def is_served_by_another(claim: IPAddressClaim, caches: ClaimCaches) -> bool:
+    """Return whether a claim without our record has an address that another provider gave it.
+
+    Its addressRef names an IPAddress that exists and is for it: a machine uses that address. An
+    addressRef that names no IPAddress, or another claim's, gives a machine nothing.
+    """
+    if not claim.address_name:
+        return False
+    key = Key(claim.metadata.namespace, claim.address_name)
+    address = caches.addresses.get(key)
+    if address is None or key in caches.addresses.unreadable:
+        return key in caches.addresses.unreadable  # what it holds is unknown, so it may be in use
+    is_for_claim = address.spec.claimRef.name == claim.metadata.name
+    has_address = parse_address(address.spec.address) is not None
+    return is_for_claim and has_address and RELEASED_AT not in address.metadata.annotations
+
+
+def ready_of_refused(
+    claim: IPAddressClaim, caches: ClaimCaches, reason: str, message: str
+) -> Finding:
+    """Return condition Ready of a claim that is not served, or whose promises are voided.
+
+    A claim that another provider served stays Ready: its address is still in use. The message says
+    what keeps this program from serving it.
+
+    Args:
+        claim: that is written.
+        caches: the caches.
+        reason: of the condition if the claim has no address.
+        message: of the condition.
+    """
+    if is_served_by_another(claim, caches):
+        return Finding(READY, True, ADDRESS_ALLOCATED, message)
+    return Finding(READY, False, reason, message)
 
 
 def missing_metadata(

@@ -11,7 +11,7 @@ from typing import Any
 from allocator import AddressRange, PoolExhausted
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
-from reconcilers.integrations.clusterapi.answers import why_not
+from reconcilers.integrations.clusterapi.answers import ready_of_refused, why_not
 from reconcilers.integrations.clusterapi.api import (
     ALLOCATION_FAILED,
     JOURNALS,
@@ -28,7 +28,6 @@ from reconcilers.promises.journal import Journal
 from reconcilers.promises.settling import settle
 from reconcilers.promises.shares import NO_LIMITS, Limits
 from reconcilers.promises.unreadable import UnreadableObject
-from reconcilers.reporting.conditions import READY, Finding
 
 
 def blocks_of(space: PoolSpace, addresses: AddressRange) -> AddressRange:
@@ -42,10 +41,6 @@ def addresses_of(space: PoolSpace, blocks: AddressRange) -> AddressRange:
     shift = space.shift
     last = (blocks.last + 1 << shift) - 1
     return AddressRange(blocks.first << shift, last, blocks.family)
-
-
-def _is_shown(refusal: Refusal[IPAddressClaim]) -> bool:
-    return shows(refusal.request, Finding(READY, False, refusal.reason, refusal.message))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +94,15 @@ class Chooser:
             to_addresses=partial(addresses_of, self.space),
             also_held=also_held,
             take=lambda claim: self._take_blocks(claim, promised, also_held),
-            shows=lambda refusal: not refuse_each and _is_shown(refusal),
+            shows=lambda refusal: not refuse_each and self._is_shown(refusal),
             batch=batch,
             limits=self.limits,
         )
+
+    def _is_shown(self, refusal: Refusal[IPAddressClaim]) -> bool:
+        claim = refusal.request
+        finding = ready_of_refused(claim, self.caches, refusal.reason, refusal.message)
+        return shows(claim, finding)
 
     def _take_blocks(
         self,

@@ -34,6 +34,7 @@ from reconcilers.integrations.clusterapi.answers import (
     is_left_over,
     is_made_for_claim,
     is_restored,
+    ready_of_refused,
     spec_of,
     why_not,
 )
@@ -54,7 +55,6 @@ from reconcilers.integrations.clusterapi.caches import (
 from reconcilers.integrations.clusterapi.gonelog import GoneAddresses
 from reconcilers.integrations.clusterapi.restoredclaims import RESTORED_SECONDS
 from reconcilers.integrations.clusterapi.statuses import Record, record_of, shows, with_ready
-from reconcilers.reporting.conditions import READY, Finding
 
 ATTEMPTS = 3
 RETRY = 1.0
@@ -176,7 +176,7 @@ class ClaimReconciler:
         what = self._caches.why_pool_absent(claim)
         if not what:
             return SETTLED
-        finding = Finding(READY, False, POOL_NOT_READY, what)
+        finding = ready_of_refused(claim, self._caches, POOL_NOT_READY, what)
         if not shows(claim, finding):
             kind = self._caches.claim_kind
             status = with_ready(claim, finding, kind.version, self._clock.now())

@@ -17,7 +17,12 @@ from controller.events import Recorder
 from controller.resource import Resource
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
-from reconcilers.integrations.clusterapi.answers import Answers, NotOurs, spec_of
+from reconcilers.integrations.clusterapi.answers import (
+    Answers,
+    NotOurs,
+    ready_of_refused,
+    spec_of,
+)
 from reconcilers.integrations.clusterapi.api import (
     ADDRESS_ALLOCATED,
     ALLOCATION_FAILED,
@@ -120,7 +125,7 @@ class Granting:
         async def void_one(entry: Kept[IPAddressClaim]) -> WriteResult:
             kind, now = self._caches.claim_kind, self._clock.now()
             message = refused_message(entry.why, now)
-            finding = _ready_of_void(entry.request, ALLOCATION_FAILED, message)
+            finding = ready_of_refused(entry.request, self._caches, ALLOCATION_FAILED, message)
             status = with_ready(entry.request, finding, kind.version, now)
             try:
                 claim = await self._client.patch_status(kind, entry.request, status)
@@ -176,6 +181,8 @@ class Granting:
     ) -> float | None:
         """Write to each claim's Ready condition why it gets nothing, where that differs.
 
+        A claim that another provider served stays Ready.
+
         Args:
             refusals: which claims, and why.
             pool: that they name.
@@ -187,8 +194,11 @@ class Granting:
         written: list[Reported] = []
 
         async def refuse_one(refusal: Refusal[IPAddressClaim]) -> None:
-            finding = Finding(READY, False, refusal.reason, refusal.message)
-            written.extend(await self._write_finding(refusal.request, finding))
+            claim, reason, message = refusal.request, refusal.reason, refusal.message
+            finding = ready_of_refused(claim, self._caches, reason, message)
+            answers = await self._write_finding(claim, finding)
+            refused = Finding(READY, False, reason, message)  # of the event
+            written.extend((answer, refused) for answer in answers)
 
         await run_concurrently([partial(refuse_one, one) for one in refusals], self._width)
         self._events.record(pool_kind, pool, written)
@@ -211,7 +221,7 @@ class Granting:
         async def void_one(claim: IPAddressClaim) -> None:
             now, kind = self._clock.now(), self._caches.claim_kind
             text = f"{pool} begins to serve; promises before {now.isoformat()} are void"
-            finding = _ready_of_void(claim, POOL_NOT_READY, text)
+            finding = ready_of_refused(claim, self._caches, POOL_NOT_READY, text)
             try:
                 await self._client.patch_status(
                     kind, claim, with_ready(claim, finding, kind.version, now)
@@ -223,7 +233,9 @@ class Granting:
         await run_concurrently([partial(void_one, one) for one in claims], self._width)
         return not missed
 
-    async def _write_finding(self, claim: IPAddressClaim, finding: Finding) -> Sequence[Reported]:
+    async def _write_finding(
+        self, claim: IPAddressClaim, finding: Finding
+    ) -> Sequence[IPAddressClaim]:
         """Write a claim's Ready condition if it differs; return the claim if it was written.
 
         A claim that has changed meanwhile is left to the next pass. So is a claim whose write is
@@ -236,19 +248,4 @@ class Granting:
         written = await self._refused.attempt(
             claim.metadata, partial(self._client.patch_status, kind, claim, status)
         )
-        return () if written is None else [(written, finding)]
-
-
-def _ready_of_void(claim: IPAddressClaim, reason: str, message: str) -> Finding:
-    """Return condition Ready of a claim whose promises are voided.
-
-    A claim that another provider served stays Ready: its address is still in use.
-
-    Args:
-        claim: that is written.
-        reason: of the condition if the claim has no address.
-        message: of the condition.
-    """
-    if claim.address_name:
-        return Finding(READY, True, ADDRESS_ALLOCATED, message)
-    return Finding(READY, False, reason, message)
+        return () if written is None else [written]

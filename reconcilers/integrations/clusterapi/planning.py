@@ -17,7 +17,12 @@ from controller.meta import Key
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
-from reconcilers.integrations.clusterapi.answers import body_of, owners, spec_of
+from reconcilers.integrations.clusterapi.answers import (
+    body_of,
+    owners,
+    ready_of_refused,
+    spec_of,
+)
 from reconcilers.integrations.clusterapi.api import (
     ADDRESS_ALLOCATED,
     CLAIM_FINALIZER,
@@ -177,7 +182,8 @@ class Plan:
         stopped = self.caches.why_stopped(claim) or "its pool hands out nothing"
         why = self.caches.why_pool_absent(claim) or stopped
         finding = reasons.get(key, Finding(READY, False, POOL_NOT_READY, why))
-        ready = self._conditions(claim, finding)
+        shown = ready_of_refused(claim, self.caches, finding.reason, finding.message)
+        ready = self._conditions(claim, shown)
         self._write(replace(claim, status=replace(claim.status, conditions=ready)))
         return planned("", f"{finding.reason}: {finding.message}")
 

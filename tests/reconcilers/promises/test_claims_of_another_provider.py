@@ -1,5 +1,11 @@
-"""Claims that another provider served, and to which a promise cannot be written."""
+"""Claims that another provider served: they stay Ready, whatever keeps us from serving them."""
 
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from reconcilers.integrations.clusterapi import api
+from tests.reconcilers.integrations.unreadable import Json, Site
 from tests.reconcilers.promises.refusing import (
     ADDRESSES,
     CLAIMS,
@@ -14,24 +20,101 @@ from tests.reconcilers.promises.refusing import (
 __all__ = ["gate"]
 
 
+POOL: Json = {"apiGroup": api.GROUP, "kind": "GlobalInClusterIPPool", "name": "p"}
+
+
+async def _serve_by_another(
+    place: Site, name: str, ref: Json, *, has_address: bool = True, claim: str = ""
+) -> None:
+    """Make a claim that is Ready, and the IPAddress that its addressRef names.
+
+    Args:
+        place: the cluster.
+        name: of both.
+        ref: the pool.
+        has_address: whether the IPAddress exists.
+        claim: the claim that the IPAddress is for; empty for this one.
+    """
+    if has_address:
+        for_claim = {"name": claim or name}
+        spec = {"address": "10.0.0.77", "prefix": 20, "claimRef": for_claim, "poolRef": ref}
+        await place.make(ADDRESSES, name, spec, namespace=GREEDY)
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "Allocated",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    status = {"addressRef": {"name": name}, "conditions": [ready]}
+    await place.make(CLAIMS, name, {"poolRef": ref}, namespace=GREEDY, status=status)
+
+
 async def test_a_claim_with_an_address_stays_ready_although_its_promise_is_voided(
     gate: Gate,
 ) -> None:
     async with opened(ClaimPool) as pool:
-        place, kind, name = pool.place, pool.kinds[-1], f"{GREEDY}-000"
-        ref = {"apiGroup": kind.group, "kind": kind.kind, "name": "p"}
-        spec = {"address": "10.0.0.77", "prefix": 20, "claimRef": {"name": name}, "poolRef": ref}
-        await place.make(ADDRESSES, name, spec, namespace=GREEDY)
-        gate.refuses = pool.is_keep
-        ready = {
-            "type": "Ready",
-            "status": "True",
-            "reason": "Allocated",
-            "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }
-        status = {"addressRef": {"name": name}, "conditions": [ready]}
-        await place.make(CLAIMS, name, {"poolRef": ref}, namespace=GREEDY, status=status)
+        place, name = pool.place, f"{GREEDY}-000"
+        gate.refuses = lambda sent: sent.method != "POST" and pool.is_keep(sent)
+        await _serve_by_another(place, name, POOL)
         await place.home.pass_by(10)
         assert SENTENCE in pool.shown(name)
         assert place.ready(CLAIMS, name, GREEDY)["status"] == "True"
+
+
+async def _block_by_an_invalid_spec(place: Site) -> Json:
+    await place.edit(api.GLOBAL_IP_POOL, "p", {"spec": {"addresses": ["nonsense"]}})
+    return POOL
+
+
+async def _block_by_another_holder(place: Site) -> Json:
+    await _serve_by_another(place, "other", POOL)
+    await place.home.pass_by(10)
+    return POOL
+
+
+async def _name_a_missing_pool(place: Site) -> Json:
+    del place
+    return POOL | {"name": "missing"}
+
+
+@pytest.mark.parametrize(
+    ("block", "why"),
+    [
+        (_block_by_an_invalid_spec, "is not ready"),
+        (_block_by_another_holder, "other has 10.0.0.77 too"),
+        (_name_a_missing_pool, "does not exist"),
+    ],
+    ids=["the pool's spec is invalid", "another claim has the address", "the pool is missing"],
+)
+async def test_a_claim_with_an_address_stays_ready_and_says_what_keeps_us_from_serving_it(
+    block: Callable[[Site], Awaitable[Json]], why: str
+) -> None:
+    async with opened(ClaimPool) as pool:
+        place = pool.place
+        ref = await block(place)
+        await _serve_by_another(place, GREEDY, ref)
+        await place.home.pass_by(10)
+        ready = place.ready(CLAIMS, GREEDY, GREEDY)
+        assert why in ready["message"]
+        assert ready["status"] == "True"
+        before = place.see(CLAIMS, GREEDY, GREEDY)["metadata"]["resourceVersion"]
+        await place.home.pass_by(300)
+        assert place.see(CLAIMS, GREEDY, GREEDY)["metadata"]["resourceVersion"] == before
+
+
+@pytest.mark.parametrize(
+    ("has_address", "claim"),
+    [(False, ""), (True, "stranger")],
+    ids=["no IPAddress", "another claim's IPAddress"],
+)
+async def test_a_claim_whose_addressref_gives_it_nothing_is_not_ready_while_it_is_refused(
+    has_address: bool, claim: str
+) -> None:
+    async with opened(ClaimPool) as pool:
+        place = pool.place
+        ref = await _block_by_an_invalid_spec(place)
+        await _serve_by_another(place, GREEDY, ref, has_address=has_address, claim=claim)
+        await place.home.pass_by(10)
+        ready = place.ready(CLAIMS, GREEDY, GREEDY)
+        assert (ready["status"], ready["reason"]) == ("False", "PoolNotReady")
