@@ -5,10 +5,11 @@ balancer, for a fixed address, for a family that we do not have, or that is bein
 Source: Kubernetes' documentation of spec.ipFamilyPolicy. What a Service asks of the load balancer
 is read by the balancer's kind.
 
-A tenant decides how many Services it has, and the controller serves other tenants, too. So every
-loop here is linear in the Services and yields to other tasks. Of the Services without an address
-at most MOST_SERVICES are examined that growth can help, and as many that it cannot. The addresses
-of all Services are read: a range that any of them shows must not shrink.
+A tenant decides how many Services it has and how many addresses each shows, and the controller
+serves other tenants, too. So every loop here is linear in both and yields to other tasks. Of the
+Services without an address at most MOST_SERVICES are examined that growth can help, and as many
+that it cannot. At most MOST_ADDRESSES are noted; if the Services show more, every range counts as
+in use, because a range that any Service shows must not shrink.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,10 +20,11 @@ from datetime import datetime
 from anyio.lowlevel import checkpoint
 
 from allocator import AddressRange, Family
+from controller.slices import batches
 from reconcilers.addressing import addresstexts, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.resources import LOAD_BALANCER, Service
+from reconcilers.api.resources import LOAD_BALANCER, Ingress, Service
 from reconcilers.loadbalancers.port import Serves, ServiceView
 
 REQUIRE_DUAL_STACK = "RequireDualStack"
@@ -36,8 +38,12 @@ that it cannot; beyond that only the number is reported.
 
 The growth that serves so many takes a tenant longer than the next passes, which examine others.
 """
+MOST_ADDRESSES = 100_000
+"""How many addresses that Services show are noted; a Service that has two counts twice."""
 SERVICES_PER_TURN = 200
 """How many Services are read before other tasks run."""
+ADDRESSES_PER_TURN = 2_000
+"""How many addresses that Services show are read before other tasks run."""
 _FAMILY = {4: "IPv4", 6: "IPv6"}
 
 
@@ -68,6 +74,7 @@ class Demand:
         unexamined: how many Services without one are in neither, as that has MOST_SERVICES.
         users: the addresses that Services of any class have, with the Services' namespace/name.
         views: the Services in `waiting` as the load balancer sees them, by uid.
+        is_cut: whether the Services show more than MOST_ADDRESSES.
     """
 
     used: frozenset[AddressRange]
@@ -77,6 +84,7 @@ class Demand:
     unexamined: int = 0
     users: tuple[tuple[AddressRange, str], ...] = field(default=(), repr=False, compare=False)
     views: Mapping[str, ServiceView] = field(default_factory=dict, repr=False, compare=False)
+    is_cut: bool = False
     _used_counter: "AddressCounter" = field(init=False, repr=False, compare=False)
     _shown_counter: "AddressCounter" = field(init=False, repr=False, compare=False)
 
@@ -84,15 +92,16 @@ class Demand:
         object.__setattr__(self, "_used_counter", AddressCounter(self.used))
         object.__setattr__(self, "_shown_counter", AddressCounter(self.shown))
 
-    def in_use(self, span: AddressRange) -> int:
-        """Return how many addresses of a range are in use."""
-        return self._used_counter.count_in(span)
+    def in_use(self, held: AddressRange) -> int:
+        """Return how many addresses of a range are in use; all if the demand is cut."""
+        return held.size if self.is_cut else self._used_counter.count_in(held)
 
     def unassigned(self, spans: Iterable[AddressRange]) -> dict[int, int]:
         """Return how many addresses of some ranges no Service has, by family."""
         free = {4: 0, 6: 0}
         for span in spans:
-            free[span.family] += span.size - self._shown_counter.count_in(span)
+            if not self.is_cut:
+                free[span.family] += span.size - self._shown_counter.count_in(span)
         return free
 
     def count_wanted(self, services: Iterable[Service]) -> int:
@@ -149,12 +158,16 @@ class DemandReader:
         self._elsewhere: list[Elsewhere] = []
         self._unexamined = 0
         self._users: list[tuple[AddressRange, str]] = []
+        self._is_cut = False
 
-    def add(self, service: Service) -> None:
+    def add(self, service: Service, shown: Sequence[AddressRange]) -> None:
         """Add the addresses that a Service shows, or its request for one."""
-        shown, view = addresses(service), self._serves(service)
+        view, name = self._serves(service), str(service.metadata.key)
+        room = MOST_ADDRESSES - len(self._users)
+        if len(shown) > room:
+            self._is_cut, shown = True, shown[:room]
         self._shown.update(shown)
-        self._users += ((address, str(service.metadata.key)) for address in shown)
+        self._users += ((address, name) for address in shown)
         if view.keeps_range:
             self._used.update(shown)
         if not is_without_address(service):
@@ -180,6 +193,7 @@ class DemandReader:
             unexamined=self._unexamined,
             users=tuple(self._users),
             views=self._views,
+            is_cut=self._is_cut,
         )
 
 
@@ -193,7 +207,7 @@ def demand_of(services: Iterable[Service], serves: Serves, families: Collection[
     """
     reader = DemandReader(serves, families)
     for service in services:
-        reader.add(service)
+        reader.add(service, addresses(service))
     return reader.demand
 
 
@@ -207,12 +221,45 @@ async def read_demand(
         serves: as for `DemandReader`.
         families: as for `DemandReader`.
     """
-    reader = DemandReader(serves, families)
-    for number, service in enumerate(services, 1):
-        reader.add(service)
-        if number % SERVICES_PER_TURN == 0:
-            await checkpoint()
+    reader, turns = DemandReader(serves, families), Turns()
+    for service in services:
+        reader.add(service, await read_addresses(service, turns))
     return reader.demand
+
+
+class Turns:
+    """Lets other tasks run while the Services of a tenant are read."""
+
+    def __init__(self) -> None:
+        self._work = 0
+
+    async def count(self, work: int) -> None:
+        """Let other tasks run if enough was read since they did.
+
+        Args:
+            work: what was read, in addresses.
+        """
+        self._work += work
+        if self._work >= ADDRESSES_PER_TURN:
+            self._work = 0
+            await checkpoint()
+
+
+async def read_addresses(service: Service, turns: Turns) -> Sequence[AddressRange]:
+    """Return what `addresses` returns; other tasks run in between.
+
+    A Service of 1 MiB shows 50,000 addresses, so a limit on Services alone is none on the work.
+
+    Args:
+        service: the Service.
+        turns: of the loop over the Services.
+    """
+    await turns.count(ADDRESSES_PER_TURN // SERVICES_PER_TURN)
+    shown: list[AddressRange] = []
+    for batch in batches(service.status.loadBalancer.ingress):
+        shown += _parse_addresses(batch)
+        await turns.count(len(batch))
+    return shown
 
 
 def families(members: Iterable[IPAllocation]) -> set[Family]:
@@ -229,7 +276,11 @@ def families(members: Iterable[IPAllocation]) -> set[Family]:
 
 def addresses(service: Service) -> Sequence[AddressRange]:
     """Return the addresses that a Service has, without what cannot be parsed."""
-    shown = (ingress.ip for ingress in service.status.loadBalancer.ingress if ingress.ip)
+    return _parse_addresses(service.status.loadBalancer.ingress)
+
+
+def _parse_addresses(ingresses: Iterable[Ingress]) -> list[AddressRange]:
+    shown = (ingress.ip for ingress in ingresses if ingress.ip)
     parsed = (addresstexts.parse_ends(ip, ip) for ip in shown)
     return [address for address in parsed if address is not None]
 

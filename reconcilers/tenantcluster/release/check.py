@@ -5,7 +5,6 @@ from datetime import datetime
 from itertools import product
 
 import structlog
-from anyio.lowlevel import checkpoint
 from typing_extensions import override
 
 from allocator import AddressRange
@@ -43,7 +42,7 @@ from reconcilers.networkpool.owners import noted_uid
 from reconcilers.networkpool.view import unreadable_near
 from reconcilers.reporting.conditions import READY
 from reconcilers.tenantcluster.allocations.membership import is_foreign
-from reconcilers.tenantcluster.elastic.demand import SERVICES_PER_TURN, addresses
+from reconcilers.tenantcluster.elastic.demand import Turns, read_addresses
 from reconcilers.tenantcluster.ownership.identity import IS_MANAGEMENT
 from reconcilers.tenantcluster.ownership.pools import SHARED
 from reconcilers.tenantcluster.record.gate import AllocationMemory, BoundedWait, SecretReads
@@ -400,11 +399,9 @@ class TenantReleaseCheck(ReleaseCheck):
 
     async def _find_user(self, services: Sequence[Service], given: Ranges) -> Service | None:
         """Return a Service whose address keeps one of the ranges; None if there is none."""
-        # A tenant decides how many Services it has; other tenants are served in between.
-        for number, service in enumerate(services, 1):
-            if number % SERVICES_PER_TURN == 0:
-                await checkpoint()
-            shown = product(given, addresses(service))
+        turns = Turns()
+        for service in services:
+            shown = product(given, await read_addresses(service, turns))
             is_user = any(span.contains(address) for span, address in shown)
             if is_user and self._kind.serves(service).keeps_range:
                 return service

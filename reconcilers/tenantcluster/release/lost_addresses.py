@@ -22,9 +22,10 @@ from reconcilers.loadbalancers.port import Offer, Serves
 from reconcilers.tenantcluster.elastic.demand import (
     SERVICES_PER_TURN,
     AddressCounter,
-    addresses,
+    Turns,
     could_be_served,
     is_without_address,
+    read_addresses,
 )
 from reconcilers.tenantcluster.record.gate import EarlierWaits
 
@@ -53,12 +54,11 @@ async def find_service_in_need(
     """
     waiting: list[Service] = []
     shown: list[AddressRange] = []
-    for number, service in enumerate(services, 1):
-        shown += addresses(service)
+    turns = Turns()
+    for service in services:
+        shown += await read_addresses(service, turns)
         if is_without_address(service):
             waiting.append(service)
-        if number % SERVICES_PER_TURN == 0:
-            await checkpoint()
     newcomers = earlier.find_newcomers(mark, waiting)
     if not newcomers:
         return None

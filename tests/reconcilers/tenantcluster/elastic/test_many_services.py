@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from ipaddress import ip_address
 
 import anyio
 import pytest
@@ -20,6 +21,7 @@ from reconcilers.api.resources import (
 )
 from reconcilers.tenantcluster.elastic import demand
 from reconcilers.tenantcluster.elastic.demand import (
+    ADDRESSES_PER_TURN,
     MOST_SERVICES,
     SERVICES_PER_TURN,
     AddressCounter,
@@ -76,8 +78,25 @@ async def test_services_that_wait_are_not_compared_with_each_other(
     assert comparisons == 0
 
 
-async def test_other_tasks_run_while_the_services_of_a_tenant_are_read() -> None:
-    services = [balancer_service(number) for number in range(20 * SERVICES_PER_TURN)]
+def many_addresses(number: int, count: int) -> Service:
+    """Return a Service that shows many addresses."""
+    ips = (str(ip_address(FIRST + place)) for place in range(count))
+    shown = LoadBalancerStatus(tuple(Ingress(ip=ip) for ip in ips))
+    return replace(balancer_service(number), status=ServiceStatus(shown))
+
+
+@pytest.mark.parametrize(
+    "services",
+    [
+        [balancer_service(number) for number in range(20 * SERVICES_PER_TURN)],
+        [many_addresses(number, ADDRESSES_PER_TURN) for number in range(20)],
+        [many_addresses(0, 20 * ADDRESSES_PER_TURN)],
+    ],
+    ids=["many Services", "many addresses each", "one Service of many addresses"],
+)
+async def test_other_tasks_run_while_the_services_of_a_tenant_are_read(
+    services: list[Service],
+) -> None:
     turns = 0
 
     async def run_beside() -> None:
@@ -92,6 +111,19 @@ async def test_other_tasks_run_while_the_services_of_a_tenant_are_read() -> None
         group.cancel_scope.cancel()
     assert turns >= 19
     assert found == demand_of(services, KIND.serves, {4})
+
+
+@pytest.mark.parametrize("count", [4, 5])
+def test_every_range_is_in_use_if_services_show_more_addresses_than_are_noted(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(demand, "MOST_ADDRESSES", 4)
+    shown = demand_of([many_addresses(0, 3), many_addresses(1, count - 3)], KIND.serves, {4})
+    other_range = AddressRange.parse_cidr("192.0.2.0/28")
+    assert len(shown.users) == 4
+    assert shown.is_cut == (count > 4)
+    assert shown.in_use(other_range) == (16 if count > 4 else 0)
+    assert shown.unassigned([other_range])[4] == (0 if count > 4 else 16)
 
 
 def test_services_without_an_address_beyond_the_limit_are_counted_and_not_examined(
