@@ -6,47 +6,29 @@ The reconcilers, client and caches are the real ones. The API server is a small 
 so that a seed decides when each request runs, whether its answer arrives, how far each cache lags,
 and when a replica dies: what a real server cannot be made to repeat.
 
-The pools, on a model of an API server that is as small as can be:
+What all kinds of pools share, on a model of an API server that is as small as can be:
 
     model.py      the API server: versions, preconditions, finalizers, a log of events
     wire.py       requests in flight: they may run late, or lose their answer
-    replica.py    one replica: lagging caches, real reconcilers, tasks that may be cut off
+    replica.py    a replica: lagging caches, real reconcilers, tasks that may be cut off
+    plans.py      what is thrown at the replicas
+    adapter.py    what the following modules ask about the pools of one kind
+    chaos.py      what happens to the replicas, from a seed
     laws.py       what must hold of every write, and in the end
-    chaos.py      what happens to them, from a seed
     refusals.py   requests of which the server refuses writes for good
-    stage.py      one scene, played by hand, for what a storm brings about too seldom
-    scenes.py     those scenes
-    poolrules.py  each rule of the protocol, switched off
+    stage.py      a scene, played by hand, for what a storm brings about too seldom
+    switch.py     a rule, switched off, and what the simulation then says
+    journalrules.py  rules of the journal, switched off, for integrations
 
-What integrations have in common, whose journal is an annotation of the pool:
+Each kind has an adapter, with its replica, its own laws and its own events; scenes; and rules,
+which are switched off one by one:
 
-    journalchaos.py  what happens to them, from a seed
-    journalrules.py  rules of the journal, switched off
-
-The claims of Cluster API, on the same model:
-
-    claimchaos.py  replicas that serve claims, and what happens to them, from a seed
-    claimlaws.py   what must hold of every write, and in the end
-    claimrules.py  each further rule of the protocol, switched off
-
-NetworkPools that serve claims and allocations, with two journals, on the same model:
-
-    sharedpools.py   replicas that serve both, what happens to them, and what must hold
-    sharedscenes.py  scenes, played by hand
-    sharedrules.py   each rule that keeps both apart, switched off
-
-The networks of vitistack, on the same model:
-
-    networkchaos.py  replicas that serve networks, and what happens to them, from a seed
-    networklaws.py   what must hold of every write, and in the end
-    networkrules.py  each further rule of the protocol, switched off
-
-KKP's pools, on the same model:
-
-    kkpchaos.py   replicas that serve IPAMPools, and what happens to them, from a seed
-    kkplaws.py    what must hold of every write, and in the end
-    kkprules.py   each rule of the protocol, switched off
-    kkpscenes.py  scenes played by hand
+    networkpools.py  scenes.py         poolrules.py     NetworkPools and IPAllocations
+    claims.py        claimscenes.py    claimrules.py    in-cluster pools and claims of Cluster API
+    clusters.py                                         the same of Clusters; addresses rest
+    sharedpools.py   sharedscenes.py   sharedrules.py   NetworkPools that serve both, two journals
+    networks.py      networkscenes.py  networkrules.py  vitistack's networks and IPAllocations
+    kkp.py           kkpscenes.py      kkprules.py      KKP's IPAMPools and Clusters
 
 The tenants, on whole servers in memory, with MetalLB's stand-in:
 

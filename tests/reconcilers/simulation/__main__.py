@@ -18,22 +18,26 @@ import sys
 from dataclasses import replace
 
 from tests.reconcilers.checked import always_checked
-from tests.reconcilers.simulation.chaos import Plan, Run
-from tests.reconcilers.simulation.claimchaos import ClaimRun
-from tests.reconcilers.simulation.clusterchaos import RESTING, ClusterRun
-from tests.reconcilers.simulation.kkpchaos import KkpRun
+from tests.reconcilers.simulation.adapter import Adapter
+from tests.reconcilers.simulation.chaos import Run
+from tests.reconcilers.simulation.claims import Claims
+from tests.reconcilers.simulation.clusters import ClusterClaims
+from tests.reconcilers.simulation.kkp import Kkp
 from tests.reconcilers.simulation.memorytenancy import MemoryTenancy
-from tests.reconcilers.simulation.networkchaos import NetworkRun
-from tests.reconcilers.simulation.sharedpools import SharedRun
+from tests.reconcilers.simulation.networkpools import NetworkPools
+from tests.reconcilers.simulation.networks import Networks
+from tests.reconcilers.simulation.plans import RESTING, Plan
+from tests.reconcilers.simulation.sharedpools import SharedPools
 from tests.reconcilers.simulation.sharedtenancy import SharedTenancy
 from tests.reconcilers.simulation.tenancy import COUNTING, FAMILIES, FORCE, WAITING, Tenancy
 
-_RUNS: dict[str, type[Run]] = {
-    "claims": ClaimRun,
-    "clusters": ClusterRun,
-    "shared": SharedRun,
-    "networks": NetworkRun,
-    "kkp": KkpRun,
+_ADAPTERS: dict[str, type[Adapter]] = {
+    "pools": NetworkPools,
+    "claims": Claims,
+    "clusters": ClusterClaims,
+    "shared": SharedPools,
+    "networks": Networks,
+    "kkp": Kkp,
 }
 
 _TENANCIES: dict[str, type[Tenancy]] = {"tenants": Tenancy, "balancer": MemoryTenancy}
@@ -43,7 +47,7 @@ _TENANCIES: dict[str, type[Tenancy]] = {"tenants": Tenancy, "balancer": MemoryTe
 def main() -> int:
     """Play what the command line asks for; return how many seeds failed, at most 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.reconcilers.simulation")
-    parser.add_argument("model", choices=["pools", "tenants", "balancer", *_RUNS])
+    parser.add_argument("model", choices=[*_ADAPTERS, *_TENANCIES])
     parser.add_argument("seed", type=int)
     parser.add_argument("--to", type=int, help="play the seeds from SEED up to this one")
     parser.add_argument(
@@ -84,19 +88,16 @@ def _played(asked: argparse.Namespace) -> int:
     """Play the seeds; return how many failed."""
     failed, refusals = 0, 0.06 if asked.refusals else 0.0
     for seed in range(asked.seed, asked.to or asked.seed + 1):
-        if asked.model == "pools":
-            plan = Plan(
+        if adapter := _ADAPTERS.get(asked.model):
+            plan = replace(
+                RESTING if adapter is ClusterClaims else Plan(),
                 replicas=asked.replicas,
                 force=asked.force,
                 shards=asked.shards,
                 families=asked.families,
                 refusals=refusals,
             )
-            verdict = Run(seed, plan).play(silent=asked.to is not None)
-        elif run := _RUNS.get(asked.model):
-            usual = RESTING if run is ClusterRun else Plan()
-            plan = replace(usual, replicas=asked.replicas, force=asked.force, refusals=refusals)
-            verdict = run(seed, plan).play(silent=asked.to is not None)
+            verdict = Run(adapter, seed, plan).play(silent=asked.to is not None)
         else:
             faults = FORCE if asked.force else COUNTING if asked.counting else None
             faults = FAMILIES if asked.families else faults

@@ -1,4 +1,8 @@
-"""What happens to the replicas, from a seed; and what must hold all the while, and afterwards."""
+"""What happens to the replicas, from a seed; and what must hold all the while, and afterwards.
+
+One storm and one calm for pools of every kind: an adapter says what the objects are, and adds the
+events that only its kind has.
+"""
 
 import asyncio
 import gc
@@ -6,104 +10,51 @@ import logging
 import random
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 import structlog
 from anyio.abc import TaskGroup
 
 from tests.clock import VirtualClock, settle
-from tests.reconcilers.simulation.laws import (
-    FIRST,
-    SECOND,
-    SECOND_SPAN,
-    SPANS,
-    Judge,
-    overlap,
-    unserved,
-)
-from tests.reconcilers.simulation.model import ALLOCATIONS, POOLS, Json, ModelServer
+from tests.reconcilers.simulation.adapter import NAMES, SPANS, Adapter, Event, Memory
+from tests.reconcilers.simulation.laws import Judge, given_twice, unserved
+from tests.reconcilers.simulation.model import ModelServer
+from tests.reconcilers.simulation.plans import Plan
 from tests.reconcilers.simulation.refusals import RefusedRequests
-from tests.reconcilers.simulation.replica import Passes, Replica
+from tests.reconcilers.simulation.replica import Process, World
 from tests.reconcilers.simulation.wire import Flight
 
-NAMES = ("a", "b", "c", "d")
 
-
-@dataclass(frozen=True)
-class Plan:
-    """What is thrown at the replicas."""
-
-    replicas: int = 2
-    steps: int = 300
-    disturbances: float = 0.05
-    """How often something is edited, wiped or re-created, of all steps."""
-    patience: float = 2.0
-    """Seconds before a replica completes the promises of others; only economy, never safety."""
-    reading: float = 0.5
-    """How often a cache reads on before a replica works."""
-    users: float = 0.05
-    """How often a request is made or deleted, of all steps."""
-    lateness: float = 0.06
-    """How often a sender gives up on a request that runs later."""
-    others: float = 0.25
-    """How many of the requests are for the other, smaller pool."""
-    lost: bool = True
-    stale: bool = True
-    resets: bool = True
-    touches: bool = True
-    pool_cycles: bool = True
-    wipes: bool = True
-    force: bool = False
-    """Whether requests also vanish with the finalizer on them."""
-    restores: bool = True
-    """Whether a pool comes back from a backup of another history."""
-    calm: bool = True
-    shards: int = 0
-    """In how many parts the pools are shared out; 0: every replica works on all of them."""
-    moves: float = 0.04
-    """How often a shard moves, of all steps."""
-    refusals: float = 0.0
-    """How often the server begins or stops to refuse the writes of one request, of all steps."""
-    families: bool = False
-    """Whether the larger pool has a second family, or gets one, and requests ask for either."""
-
-
-_ASKED: tuple[Json, ...] = (
-    {},
-    {"ipFamilies": ["IPv6"]},
-    {"ipFamilyPolicy": "PreferDualStack"},
-    {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv6", "IPv4"]},
-    {"ipFamilyPolicy": "RequireDualStack"},
-    {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6"]},
-)
-"""What requests say of families."""
-
-
-@dataclass
 class Run:
-    """One seed, played."""
+    """One seed, played.
 
-    seed: int
-    plan: Plan = field(default_factory=Plan)
+    Args:
+        adapter: the kind of the pools.
+        seed: decides everything.
+        plan: what is thrown at the replicas.
+    """
 
-    def __post_init__(self) -> None:
-        self.random = random.Random(self.seed)
+    def __init__(self, adapter: type[Adapter], seed: int, plan: Plan | None = None) -> None:
+        self.seed = seed
+        self.plan = plan = plan or Plan()
+        self.random = random.Random(seed)
         self.clock = VirtualClock()
         self.model = ModelServer(self.clock.now)
+        self.adapter = adapter(self.model, self.random, plan)
         self.refused = RefusedRequests(self.model)
-        self.judge = self._make_judge()
+        self.judge = Judge(self.adapter)
         self.flights: list[Flight] = []
-        self.replicas: list[Passes] = []
+        self.world = World(
+            self.model, self.flights, self.clock, self.random, plan.patience, plan.shards
+        )
+        self.replicas: list[Process] = []
         self.requests = 0
         self.moves = 0
         self.shared = 0
         """How many steps were done while two replicas believed to hold one shard."""
         self.cancelled = 0
         """How many passes were cancelled as their shard moved, in replicas that have died."""
-
-    def _make_judge(self) -> Judge:
-        return Judge(self.model)
 
     def play(self, *, silent: bool = True) -> str | None:
         """Return what went wrong, None if nothing did; log only if not `silent`."""
@@ -117,7 +68,7 @@ class Run:
 
     async def _play(self) -> str | None:
         for name in SPANS:
-            self._make_pool(name)
+            self.adapter.make_pool(name)
         self.replicas = [self._replica(stale=False) for _ in range(self.plan.replicas)]
         for shard in range(self.plan.shards):
             self.random.choice(self.replicas).gain(shard)
@@ -138,11 +89,11 @@ class Run:
             self._step(group)
             if self.judge.problem:
                 return self.judge.problem
-        return self._overlap()
+        return given_twice(self.adapter)
 
     def _step(self, group: TaskGroup) -> None:
         if self.plan.shards:
-            self.shared += any(len(self._holders(one)) > 1 for one in range(self.plan.shards))
+            self.shared += any(len(self._holders(shard)) > 1 for shard in range(self.plan.shards))
             if self.random.random() < self.plan.moves:
                 self._move(self.random.randrange(self.plan.shards))
                 return
@@ -152,7 +103,7 @@ class Run:
         dice = self.random.random()
         busy = self.plan.users + 0.02
         if dice < self.plan.users:
-            self._user()
+            self.adapter.use()
         elif dice < busy:
             self._restart()
         elif dice < busy + self.plan.disturbances:
@@ -166,8 +117,10 @@ class Run:
             replica.read(self.plan.reading)
             replica.work(group)
 
-    def _holders(self, shard: int) -> list[Passes]:
-        return [one for one in self.replicas if one.shards and shard in one.shards.held]
+    def _holders(self, shard: int) -> list[Process]:
+        return [
+            replica for replica in self.replicas if replica.shards and shard in replica.shards.held
+        ]
 
     def _move(self, shard: int) -> None:
         """Let a replica have a shard, or none; who had it may be frozen, and work on later."""
@@ -188,131 +141,80 @@ class Run:
         if flight.waited_for:
             flight.land(lost=self.plan.lost and self.random.random() < 0.05)
 
-    def _user(self) -> None:
-        name = self.random.choice(NAMES)
-        if self.model.get(ALLOCATIONS, name):
-            if self.plan.force and self.random.random() < 0.5:
-                self.model.vanish(ALLOCATIONS, name)
-            else:
-                self.model.delete(ALLOCATIONS, name)
-            return
-        spec: Json = {
-            "poolRef": {"name": "q" if self.random.random() < self.plan.others else "p"},
-            "tenantClusterRef": {"name": name, "namespace": "team"},
-            "type": "loadbalancer",
-            "count": self.random.choice((1, 1, 2)),
-        }
-        if self.plan.families:
-            spec |= self.random.choice(_ASKED)
-        self.model.create(ALLOCATIONS, {"metadata": {"name": name}, "spec": spec})
-
     def _restart(self) -> None:
         place = self.random.randrange(len(self.replicas))
         self.replicas[place].die()
         self.cancelled += self.replicas[place].cancelled
         self.replicas[place] = self._replica(stale=self.plan.stale)
 
+    # What people do, and the laws do not forbid.
+
     def _disturb(self) -> None:
         self.judge.paused = True
-        self._harm()
+        if events := self._events():
+            self.random.choice(events)()
         self.judge.paused = False
 
-    def _harm(self) -> None:
-        options = []
-        if self.plan.resets:
-            options.append(self._reset)
-        if self.plan.touches:
-            options.append(self._touch)
-        if self.plan.pool_cycles:
-            options += [self._cycle_pool, self._force_pool]
-        if self.plan.wipes:
-            options.append(self._wipe)
-        if self.plan.restores:
-            options.append(self._restore)
-        if self.plan.families:
-            options += [self._add_family, self._lose_family]
-        if options:
-            self.random.choice(options)()
+    def _events(self) -> list[Event]:
+        """Return what may be done to the objects."""
+        adapter = self.adapter
+        events: dict[str, list[Event]] = {
+            "resets": [partial(self._reset, plural) for plural in adapter.requests],
+            "touches": [partial(self._touch, plural) for plural in adapter.requests],
+            "pool_cycles": [self._cycle_pool, self._replace_pool],
+            "wipes": [partial(self._wipe, memory) for memory in adapter.memories],
+            "restores": [partial(self._restore, memory) for memory in adapter.memories],
+        }
+        for field, further in adapter.events().items():
+            events.setdefault(field, []).extend(further)
+        return [event for field in events if getattr(self.plan, field) for event in events[field]]
 
-    def _some_allocation(self) -> str | None:
-        names = [obj["metadata"]["name"] for obj in self.model.of(ALLOCATIONS)]
-        return self.random.choice(names) if names else None
+    def _reset(self, plural: str) -> None:
+        """Wipe what a request shows."""
+        if name := self.adapter.pick(plural):
+            patch = self.adapter.resets[plural]
+            self.model.patch(plural, name, patch, status="status" in patch, guarded=False)
 
-    def _reset(self) -> None:
-        name = self._some_allocation()
-        if name:
-            nothing = dict.fromkeys(("startAddress", "endAddress", "cidr", "families"))
-            self.model.patch(
-                ALLOCATIONS,
-                name,
-                {"status": {**nothing, "phase": "Pending"}},
-                status=True,
-                guarded=False,
-            )
-
-    def _add_family(self) -> None:
-        """Give the larger pool its second family, even while it is in use."""
-        if self.model.get(POOLS, "p"):
-            self.model.patch(POOLS, "p", {"spec": {"secondary": _SECONDARY}}, guarded=False)
-
-    def _lose_family(self) -> None:
-        """Wipe the second range from a status, and the phase, as an editor would."""
-        name = self._some_allocation()
-        if name:
-            less = {"status": {"families": None, "phase": "Pending"}}
-            self.model.patch(ALLOCATIONS, name, less, status=True, guarded=False)
-
-    def _touch(self) -> None:
-        name = self._some_allocation()
-        if name:
+    def _touch(self, plural: str) -> None:
+        """Give a request another version."""
+        if name := self.adapter.pick(plural):
             label = {"metadata": {"labels": {"touched": str(self.model.revision)}}}
-            self.model.patch(ALLOCATIONS, name, label, guarded=False)
+            self.model.patch(plural, name, label, guarded=False)
 
     def _cycle_pool(self) -> None:
-        if self.model.get(POOLS, "p"):
-            self.model.delete(POOLS, "p")
+        """Delete the pool, or create it again."""
+        if self.model.get(self.adapter.pools, "p"):
+            self.model.delete(self.adapter.pools, "p")
         else:
-            self._make_pool("p")
+            self.adapter.make_pool("p")
 
-    def _force_pool(self) -> None:
-        self.model.vanish(POOLS, "p")
-        self._make_pool("p")
+    def _replace_pool(self) -> None:
+        """Have another pool in the place of the pool, maybe with its journal, as from a backup."""
+        pool = self.model.get(self.adapter.pools, "p") or {"metadata": {}}
+        journals = [patch for memory in self.adapter.memories if (patch := memory.copied(pool))]
+        self.model.vanish(self.adapter.pools, "p")
+        self.adapter.make_pool("p")
+        if journals and self.random.random() < 0.5:
+            for patch in journals:
+                self.model.patch(self.adapter.pools, "p", patch, guarded=False)
 
-    def _restore(self) -> None:
-        """Bring the pool back with the memory of a history that is not ours."""
-        self.model.vanish(POOLS, "p")
-        self._make_pool("p", {"allocationsRevision": str(self.model.revision + 100_000)})
+    def _restore(self, memory: Memory) -> None:
+        """Give the pool the memory of a history that is not ours."""
+        if pool := self.model.get(self.adapter.pools, "p"):
+            patch = memory.of_history(pool, self.model.revision + 100_000)
+            self.model.patch(self.adapter.pools, "p", patch, guarded=False)
 
-    def _wipe(self) -> None:
-        if self.model.get(POOLS, "p"):
-            self.model.patch(POOLS, "p", {"status": None}, guarded=False)
+    def _wipe(self, memory: Memory) -> None:
+        """Take the memory of the pool away."""
+        if self.model.get(self.adapter.pools, "p"):
+            self.model.patch(self.adapter.pools, "p", memory.forgotten(), guarded=False)
 
-    def _make_pool(self, name: str, status: Json | None = None) -> None:
-        first, last = SPANS[name]
-        span = {"start": f"{FIRST}{first}", "end": f"{FIRST}{last}"}
-        spec: Json = {"cidr": "10.0.0.0/24", "tenantAllocation": {"ranges": [span]}}
-        if name == "p" and self.plan.families and self.random.random() < 0.7:
-            spec["secondary"] = _SECONDARY
-        body: Json = {"metadata": {"name": name}, "spec": spec}
-        self.model.create(POOLS, body if status is None else body | {"status": status})
-
-    def _replica(self, *, stale: bool) -> Passes:
-        replica = Replica(
-            self.model,
-            self.flights,
-            self.clock,
-            self.random,
-            patience=self.plan.patience,
-            shards=self.plan.shards,
-        )
+    def _replica(self, *, stale: bool) -> Process:
+        replica = self.adapter.make_replica(self.world)
         replica.boot(stale=stale)
         return replica
 
-    def _overlap(self) -> str | None:
-        return overlap(self.model)
-
-    def _unserved(self) -> str | None:
-        return unserved(self.model)
+    # The calm.
 
     async def _calm(self, group: TaskGroup) -> str | None:
         """No more mischief: everything that fits must be served, and promises settle."""
@@ -329,20 +231,20 @@ class Run:
             # Once nothing is asked for any more, a quiet minute must not change that.
             quiet = quiet + 1 if self.requests == before else 0
             if quiet == _RESTED:
-                return self._overlap() or self._unserved()
+                return given_twice(self.adapter) or unserved(self.adapter)
             self.clock._elapsed += (61 if quiet else 7) * 1_000_000_000
-        return self._unserved() or "it did not come to rest"
+        return unserved(self.adapter) or "it did not come to rest"
 
     def _prepare_calm(self) -> None:
-        for name in SPANS:
-            if self.model.get(POOLS, name) is None:
-                self._make_pool(name)
+        self.judge.paused = True
+        self.adapter.prepare_calm()
+        self.judge.paused = False
         for shard in range(self.plan.shards):
             for holder in self._holders(shard):
                 holder.lose(shard)
             self.random.choice(self.replicas).gain(shard)
 
-    async def _round(self, group: TaskGroup, replica: Passes) -> None:
+    async def _round(self, group: TaskGroup, replica: Process) -> None:
         replica.read(1.0, all_of_it=True)
         for number, key in replica.all_keys():
             replica.begin(group, number, key)
@@ -362,12 +264,6 @@ class Run:
 
 
 _PATIENCE = 30
-_SECONDARY: Json = {
-    "cidr": f"{SECOND}/64",
-    "tenantAllocation": {
-        "ranges": [{"start": f"{SECOND}{SECOND_SPAN[0]}", "end": f"{SECOND}{SECOND_SPAN[1]}"}]
-    },
-}
 _RESTED = 3
 
 

@@ -1,22 +1,17 @@
 """Scenes in which one rule of the promises to claims is all that stands between two and one."""
 
-from random import Random
-from typing import Any
-
-from typing_extensions import override
+from typing import Any, ClassVar
 
 from controller.codec import DecodeFailure
 from reconcilers.integrations.clusterapi.api import (
-    CLAIM_FINALIZER,
     PoolOutline,
     PoolOutlineSpec,
     PoolRef,
 )
 from reconcilers.promises.journal import ANNOTATION
 from tests.clock import settle
-from tests.reconcilers.simulation.claimchaos import ClaimReplica, ref
-from tests.reconcilers.simulation.claimlaws import ClaimJudge, given_twice, refers
-from tests.reconcilers.simulation.laws import FIRST, SPANS, Judge
+from tests.reconcilers.simulation.adapter import FIRST, SPANS, Adapter
+from tests.reconcilers.simulation.claims import ClaimReplica, Claims, refers
 from tests.reconcilers.simulation.model import ADDRESSES, CLAIM_POOLS, CLAIMS, Json
 from tests.reconcilers.simulation.scenes import WAITS, ask_behind_refused_requests
 from tests.reconcilers.simulation.stage import Late, Stage
@@ -26,36 +21,7 @@ from tests.reconcilers.simulation.wire import Flight
 class ClaimStage(Stage):
     """A model with pool p of three addresses, its memory, and no replica at work yet."""
 
-    @override
-    def make_judge(self) -> Judge:
-        return ClaimJudge(self.model)
-
-    @override
-    def overlap(self) -> str | None:
-        return given_twice(self.model)
-
-    @override
-    def make_pool(self, **status: str) -> None:
-        first, last = SPANS["p"]
-        spec = {
-            "addresses": [f"{FIRST}{first}-{FIRST}{last}"],
-            "prefix": 24,
-            "allocateReservedIPAddresses": True,
-        }
-        self.model.create(CLAIM_POOLS, {"metadata": {"name": "p"}, "spec": spec})
-
-    @override
-    def ask(self, name: str, count: int = 1, since: str = "") -> None:
-        body = {"metadata": {"name": name}, "spec": {"poolRef": ref("p")}}
-        self.model.create(CLAIMS, body)
-        patch = {"metadata": {"finalizers": [CLAIM_FINALIZER]}}
-        self.model.patch(CLAIMS, name, patch, guarded=False)
-
-    @override
-    def replica(self) -> Any:
-        made = ClaimReplica(self.model, self.flights, self.clock, Random(0), patience=0.0)
-        made.boot(stale=False)
-        return made
+    kind: ClassVar[type[Adapter]] = Claims
 
     async def begin(self, replica: ClaimReplica, awaited: Late) -> Flight:
         """Let a replica work on the pool until it sends a request that is awaited; return that."""
@@ -118,11 +84,11 @@ async def late_write_after_loss_of_memory(
     if copied:
         stage.judge.paused = True
         stage.model.vanish(CLAIM_POOLS, "p")
-        stage.make_pool()
+        stage.adapter.make_pool("p")
         stage.judge.paused = False
         forgotten = {ANNOTATION: before}
     patch = {"metadata": {"annotations": forgotten}}
-    stage.model.patch(CLAIM_POOLS, "p", patch, guarded=False)
+    stage.edit_pool(patch)
     stage.ask("a")
     for _ in range(3):  # more than once, as it may wait for its cache
         for feed in (other.pools, other.claims):
@@ -156,8 +122,7 @@ async def own_write_after_an_unseen_claim(stage: ClaimStage) -> str | None:
 
     Its cache then shows an own answer that is newer than A.
     """
-    body = {"metadata": {"name": "b"}, "spec": {"poolRef": ref("p")}}
-    stage.model.create(CLAIMS, body)
+    stage.model.create(CLAIMS, stage.adapter.body("b"))
     other = stage.replica()
     stage.ask("a")
 
@@ -174,8 +139,7 @@ async def own_write_after_an_unseen_claim(stage: ClaimStage) -> str | None:
 
 async def promise_kept_and_dropped_unseen(stage: ClaimStage) -> str | None:
     """A has its address, and the promise is dropped; a replica that has read neither serves b."""
-    body = {"metadata": {"name": "b"}, "spec": {"poolRef": ref("p")}}
-    stage.model.create(CLAIMS, body)
+    stage.model.create(CLAIMS, stage.adapter.body("b"))
     other = stage.replica()
     stage.ask("a")
     await stage.drop_settled(stage.replica())
@@ -190,7 +154,7 @@ async def promise_kept_and_dropped_unseen(stage: ClaimStage) -> str | None:
 async def claim_released_while_pools_lag(stage: ClaimStage) -> str | None:
     """A's claim is deleted, and the replica that releases it has not read its pool."""
     patch = {"spec": {"addressReuseGracePeriodSeconds": 8}}
-    stage.model.patch(CLAIM_POOLS, "p", patch, guarded=False)
+    stage.edit_pool(patch)
     stage.ask("a")
     await stage.serve(stage.replica())
     other = stage.replica()
@@ -205,7 +169,7 @@ async def claim_released_by_a_pool_without_a_grace_period(stage: ClaimStage) -> 
     """A's claim is deleted; the replica that releases it read its pool before addresses rested."""
     other = stage.replica()
     patch = {"spec": {"addressReuseGracePeriodSeconds": 8}}
-    stage.model.patch(CLAIM_POOLS, "p", patch, guarded=False)
+    stage.edit_pool(patch)
     stage.ask("a")
     await stage.serve(stage.replica())
     stage.model.delete(CLAIMS, "a")
@@ -219,7 +183,7 @@ async def ipaddress_unreadable_for_a_while(stage: ClaimStage) -> str | None:
     """The IPAddress of a, whose claim is gone, becomes unreadable; then b asks."""
     stage.ask("a")
     await stage.pool(stage.replica())
-    stage.model.patch(ADDRESSES, "a", {"spec": {"prefix": "many"}}, guarded=False)
+    stage.edit(ADDRESSES, "a", {"spec": {"prefix": "many"}})
     stage.model.vanish(CLAIMS, "a")
     return await _ask_until_readable(stage, ADDRESSES, {"spec": {"prefix": 24}})
 
@@ -229,7 +193,7 @@ async def claim_unreadable_for_a_while(stage: ClaimStage) -> str | None:
     stage.ask("a")
     await stage.drop_settled(stage.replica())  # the promise would hold the address, too
     stage.judge.paused = True  # the judge cannot read it, either
-    stage.model.patch(CLAIMS, "a", {"spec": {"clusterName": 7}}, guarded=False)
+    stage.edit(CLAIMS, "a", {"spec": {"clusterName": 7}})
     stage.model.vanish(ADDRESSES, "a")
     return await _ask_until_readable(stage, CLAIMS, {"spec": {"clusterName": None}})
 
@@ -242,7 +206,7 @@ async def _ask_until_readable(stage: ClaimStage, plural: str, repair: Json) -> s
     b = stage.model.get(ADDRESSES, "b")
     if b is not None and b["spec"]["address"] == f"{FIRST}{SPANS['p'][0]}":
         return f"a and b both have {b['spec']['address']}"
-    stage.model.patch(plural, "a", repair, guarded=False)
+    stage.edit(plural, "a", repair)
     await stage.serve(replica)
     if stage.model.get(ADDRESSES, "b") is None:
         return "b is not served once a can be read"
@@ -299,7 +263,7 @@ async def claim_loses_its_finalizer_while_ipaddresses_lag(stage: ClaimStage) -> 
     await stage.pool(stage.replica())
     patch = {"metadata": {"finalizers": ["example.com/other"]}}
     stage.judge.paused = True  # a claim that a person edits so refers to nothing
-    stage.model.patch(CLAIMS, "a", patch, guarded=False)
+    stage.edit(CLAIMS, "a", patch)
     stage.model.delete(CLAIMS, "a")
     stage.judge.paused = False
     return await _ask_behind_ipaddresses(stage, other)
@@ -311,8 +275,7 @@ async def memory_lost_after_a_claim_was_forced_away(stage: ClaimStage) -> str | 
     stage.ask("a")
     await stage.drop_settled(stage.replica())
     stage.model.vanish(CLAIMS, "a")
-    patch = {"metadata": {"annotations": {ANNOTATION: None}}}
-    stage.model.patch(CLAIM_POOLS, "p", patch, guarded=False)
+    stage.forget()
     return await _ask_behind_ipaddresses(stage, other)
 
 
@@ -325,7 +288,7 @@ async def status_of_a_served_claim_wiped_while_ipaddresses_lag(stage: ClaimStage
     stage.ask("c")
     await stage.pool(stage.replica())
     stage.judge.paused = True  # a claim that a person edits so refers to nothing
-    stage.model.patch(CLAIMS, "c", {"status": None}, guarded=False)
+    stage.edit(CLAIMS, "c", {"status": None})
     return await _ask_behind_ipaddresses(stage, other, served="c")
 
 

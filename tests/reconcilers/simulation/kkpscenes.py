@@ -1,16 +1,10 @@
 """Scenes in which one rule of KKP's pools is all that stands between two clusters and one."""
 
-from random import Random
-from typing import Any
+from typing import ClassVar
 
-from typing_extensions import override
-
-from controller.meta import Key
-from reconcilers.promises.journal import ANNOTATION
-from tests.reconcilers.simulation.kkpchaos import KkpReplica, make_cluster, make_pool
-from tests.reconcilers.simulation.kkplaws import DATACENTERS, KkpJudge, both_have, held
-from tests.reconcilers.simulation.laws import Judge
-from tests.reconcilers.simulation.model import KKP_ALLOCATIONS, KKP_CLUSTERS, KKP_POOLS, Json
+from tests.reconcilers.simulation.adapter import Adapter
+from tests.reconcilers.simulation.kkp import DATACENTERS, Kkp, list_addresses
+from tests.reconcilers.simulation.model import KKP_ALLOCATIONS, KKP_CLUSTERS
 from tests.reconcilers.simulation.stage import Late, Stage
 from tests.reconcilers.simulation.wire import Flight
 
@@ -18,47 +12,15 @@ from tests.reconcilers.simulation.wire import Flight
 class KkpStage(Stage):
     """A model with pool p, and no replica at work yet."""
 
-    @override
-    def make_judge(self) -> Judge:
-        return KkpJudge(self.model)
-
-    @override
-    def overlap(self) -> str | None:
-        return both_have(self.model)
-
-    @override
-    def make_pool(self, **status: str) -> None:
-        make_pool(self.model, "p")
-
-    @override
-    def key(self, name: str) -> Key:
-        return Key("", name)
-
-    @override
-    def ask(self, name: str, count: int = 1, since: str = "") -> None:
-        make_cluster(self.model, name, "x")
-
-    @override
-    def replica(self) -> Any:
-        made = KkpReplica(self.model, self.flights, self.clock, Random(0), patience=0.0)
-        made.boot(stale=False)
-        return made
-
-    def edit_pool(self, patch: Json) -> None:
-        """Edit pool p, as a person does."""
-        self.model.patch(KKP_POOLS, "p", patch, guarded=False)
+    kind: ClassVar[type[Adapter]] = Kkp
 
     def give_each(self, count: int) -> None:
         """Have each cluster in datacenter x get so many addresses."""
         self.edit_pool({"spec": {"datacenters": {"x": {"allocationRange": count}}}})
 
-    def forget(self) -> None:
-        """Take the pool's memory away."""
-        self.edit_pool({"metadata": {"annotations": {ANNOTATION: None}}})
-
     def has(self, cluster: str) -> int:
         """Return how many addresses a cluster has."""
-        return len(held(self.model.get(KKP_ALLOCATIONS, f"cluster-{cluster}/p")))
+        return len(list_addresses(self.model.get(KKP_ALLOCATIONS, f"cluster-{cluster}/p")))
 
 
 def _gives_to(name: str) -> Late:
@@ -117,9 +79,9 @@ async def cluster_moved_away_and_back(stage: KkpStage) -> str | None:
     """A replica has heard that A moved to where the pool is not, and not that it is back."""
     stage.ask("a")
     await stage.pool(stage.replica())
-    stage.model.patch(KKP_CLUSTERS, "a", {"spec": {"cloud": {"dc": "z"}}}, guarded=False)
+    stage.edit(KKP_CLUSTERS, "a", {"spec": {"cloud": {"dc": "z"}}})
     other = stage.replica()
-    stage.model.patch(KKP_CLUSTERS, "a", {"spec": {"cloud": {"dc": "x"}}}, guarded=False)
+    stage.edit(KKP_CLUSTERS, "a", {"spec": {"cloud": {"dc": "x"}}})
     await stage.pool(other)
     return None if stage.has("a") else "A lost its addresses"
 
@@ -131,8 +93,7 @@ async def late_deletion_of_a_leftover(stage: KkpStage) -> str | None:
         stage.ask(name)
     await stage.pool(stage.replica())
     stage.ask("e")
-    meta = {"name": "p", "namespace": "cluster-e"}
-    stage.model.create(KKP_ALLOCATIONS, {"metadata": meta, "spec": {"type": "range", "dc": "x"}})
+    stage.adapter.make_empty_allocation("e")
     await stage.pool(stage.replica(), _deletes)
     stage.model.vanish(KKP_ALLOCATIONS, "cluster-a/p")
     stage.model.vanish(KKP_CLUSTERS, "a")
@@ -193,8 +154,7 @@ async def empty_allocation_of_a_full_pool(stage: KkpStage) -> str | None:
     stage.give_each(2)
     for name in ("a", "b", "c"):
         stage.ask(name)
-    meta = {"name": "p", "namespace": "cluster-c"}
-    stage.model.create(KKP_ALLOCATIONS, {"metadata": meta, "spec": {"type": "range", "dc": "x"}})
+    stage.adapter.make_empty_allocation("c")
     replica = stage.replica()
     for _ in range(2):
         await stage.pool(replica)
@@ -210,7 +170,7 @@ async def promise_kept_by_who_believes_in_another_datacenter(stage: KkpStage) ->
     stage.ask("a")
     await stage.pool(stage.replica())
     other = stage.replica()
-    stage.model.patch(KKP_CLUSTERS, "a", {"spec": {"cloud": {"dc": "y"}}}, guarded=False)
+    stage.edit(KKP_CLUSTERS, "a", {"spec": {"cloud": {"dc": "y"}}})
     await stage.pool(stage.replica(), _gives_to("a"))
     stage.late.clear()
     for _ in range(2):
@@ -227,14 +187,14 @@ async def allocation_unreadable_for_a_while(stage: KkpStage) -> str | None:
     """
     stage.ask("a")
     await stage.drop_settled(stage.replica())
-    stage.model.patch(KKP_CLUSTERS, "a", {"spec": {"pause": True}}, guarded=False)
-    stage.model.patch(KKP_ALLOCATIONS, "cluster-a/p", {"spec": {"type": 7}}, guarded=False)
+    stage.edit(KKP_CLUSTERS, "a", {"spec": {"pause": True}})
+    stage.edit(KKP_ALLOCATIONS, "cluster-a/p", {"spec": {"type": 7}})
     stage.ask("b")
     replica = stage.replica()
     await stage.serve(replica)
     was_served = stage.has("b")
     patch = {"spec": {"type": "range"}}
-    stage.model.patch(KKP_ALLOCATIONS, "cluster-a/p", patch, guarded=False)
+    stage.edit(KKP_ALLOCATIONS, "cluster-a/p", patch)
     await stage.serve(replica)
     if stage.problem:
         return stage.problem

@@ -1,17 +1,12 @@
 """Scenes in which one rule of a network's promises is all that stands between two and one."""
 
-from random import Random
-from typing import Any
-
-from typing_extensions import override
+from typing import ClassVar
 
 from controller.codec import DecodeFailure
 from reconcilers.integrations.vitistack.api import AllocationOutline, AllocationOutlineSpec
-from reconcilers.promises.journal import ANNOTATION
-from tests.reconcilers.simulation.laws import Judge
-from tests.reconcilers.simulation.model import INTERFACES, NETWORK_ADDRESSES, NETWORKS, Json
-from tests.reconcilers.simulation.networkchaos import NetworkReplica, make_network
-from tests.reconcilers.simulation.networklaws import NetworkJudge, address, both_have, held
+from tests.reconcilers.simulation.adapter import Adapter
+from tests.reconcilers.simulation.model import INTERFACES, NETWORK_ADDRESSES, Json
+from tests.reconcilers.simulation.networks import Networks, address
 from tests.reconcilers.simulation.stage import Late, Stage
 from tests.reconcilers.simulation.wire import Flight
 
@@ -19,33 +14,12 @@ from tests.reconcilers.simulation.wire import Flight
 class NetworkStage(Stage):
     """A model with network p of three addresses, and no replica at work yet."""
 
-    @override
-    def make_judge(self) -> Judge:
-        return NetworkJudge(self.model)
+    kind: ClassVar[type[Adapter]] = Networks
 
-    @override
-    def overlap(self) -> str | None:
-        return both_have(self.model)
-
-    @override
-    def make_pool(self, **status: str) -> None:
-        make_network(self.model, "p")
-
-    @override
-    def ask(self, name: str, count: int = 1, since: str = "") -> None:
-        spec = {"networkNamespaceName": "p", "networkConfigurationName": "missing"}
-        self.model.create(NETWORK_ADDRESSES, {"metadata": {"name": name}, "spec": spec})
-
-    @override
-    def replica(self) -> Any:
-        made = NetworkReplica(self.model, self.flights, self.clock, Random(0), patience=0.0)
-        made.boot(stale=False)
-        return made
-
-    def forget(self) -> None:
-        """Take the network's memory away."""
-        nothing = {"metadata": {"annotations": {ANNOTATION: None}}}
-        self.model.patch(NETWORKS, "p", nothing, guarded=False)
+    def shows_first(self, name: str) -> bool:
+        """Return whether an IPAllocation shows the first address of the network."""
+        allocation = self.model.get(NETWORK_ADDRESSES, name) or {}
+        return bool((allocation.get("status") or {}).get("address") == address(0))
 
 
 def _gives_to(name: str) -> Late:
@@ -114,7 +88,7 @@ async def machine_whose_allocation_is_gone(stage: NetworkStage) -> str | None:
     await stage.pool(lagging)  # it waits for its cache in vain, then lists
     await stage.clock.advance(lagging.settings.cache_patience)
     await stage.pool(lagging)
-    if held(stage.model.get(NETWORK_ADDRESSES, "b")) == address(0):
+    if stage.shows_first("b"):
         return f"m and b both have {address(0)}"
     return stage.problem
 
@@ -123,7 +97,7 @@ async def allocation_unreadable_for_a_while(stage: NetworkStage) -> str | None:
     """IPAllocation a, which has its address, becomes unreadable; then b asks."""
     stage.ask("a")
     await stage.drop_settled(stage.replica())
-    stage.model.patch(NETWORK_ADDRESSES, "a", {"status": {"vlanId": "odd"}}, guarded=False)
+    stage.edit(NETWORK_ADDRESSES, "a", {"status": {"vlanId": "odd"}})
     return await _ask_until_readable(stage, NETWORK_ADDRESSES, "a", {"status": {"vlanId": 0}})
 
 
@@ -144,11 +118,11 @@ async def _ask_until_readable(
     stage.ask("b")
     replica = stage.replica()
     await stage.serve(replica)
-    if held(stage.model.get(NETWORK_ADDRESSES, "b")) == address(0):
+    if stage.shows_first("b"):
         return f"{name} and b both have {address(0)}"
-    stage.model.patch(plural, name, repair, guarded=False)
+    stage.edit(plural, name, repair)
     await stage.serve(replica)
-    if not held(stage.model.get(NETWORK_ADDRESSES, "b")):
+    if not stage.adapter.addresses(stage.model.objects[NETWORK_ADDRESSES, "b"]):
         return f"b is not served once {name} can be read"
     return stage.problem
 

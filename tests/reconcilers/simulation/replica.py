@@ -1,4 +1,4 @@
-"""One replica: caches that lag, the real reconcilers, tasks that may be cut off at any await.
+"""One replica: caches that lag, real reconcilers, tasks that may be cut off at any await.
 
 With shards it works only on pools, and on allocations of pools, of the shards that it believes to
 hold; which these are is said by `gain` and `lose`.
@@ -6,42 +6,29 @@ hold; which these are is said by `gain` and `lose`.
 
 import contextlib
 import random
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import anyio
 import msgspec
 from anyio.abc import TaskGroup
-from typing_extensions import override
 
 from controller.cache import Cache
 from controller.client import Client
 from controller.codec import Deleted, Modified, Unreadable, decode_event
 from controller.errors import ControllerError
 from controller.events import Recorder
-from controller.meta import Key, Object
+from controller.meta import Key, Object, Version
 from controller.resource import Resource
 from controller.runner import Reconcile
 from controller.shards import Partition, Shards
-from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, pool_index
-from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
-from reconcilers.configuration.settings import AllocationSettings, PoolSettings
-from reconcilers.ipallocation.reconciler import IPAllocationReconciler
-from reconcilers.ipallocation.release import ReleaseCheck, Released
-from reconcilers.networkpool.events import PoolEvents
-from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from reconcilers.api import names
+from reconcilers.configuration.settings import PoolSettings
 from tests.clock import VirtualClock
-from tests.reconcilers.simulation.model import ALLOCATIONS, POOLS, Event, ModelServer
+from tests.reconcilers.simulation.model import Event, ModelServer
 from tests.reconcilers.simulation.wire import Flight, Wire
-
-
-class OpenGate(ReleaseCheck):
-    """Every tenant lets go at once."""
-
-    @override
-    async def check(self, allocation: IPAllocation, mark: int) -> Released:
-        return Released("the tenant was not asked")
 
 
 class Silent:
@@ -233,52 +220,91 @@ def _everything() -> Shards:
     return shards
 
 
-class Replica(Passes):
-    """A process that believes it leads, or that it holds some shards."""
+class Worker(NamedTuple):
+    """A reconciler of a process.
 
-    def __init__(
-        self,
-        model: ModelServer,
-        flights: list[Flight],
-        clock: VirtualClock,
-        rnd: random.Random,
-        *,
-        patience: float,
-        shards: int = 0,
-    ) -> None:
-        pools = Cache(NETWORK_POOL)
-        allocations = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
-        self.pools = Feed(pools, model.history[POOLS], model)
-        self.allocations = Feed(allocations, model.history[ALLOCATIONS], model)
-        caches: dict[str, Cache[Any]] = {"NetworkPool": pools, "IPAllocation": allocations}
+    Args:
+        reconcile: a pass over one object.
+        feeds: the feeds of the objects that it works on.
+        pool_of: returns the pool that decides to which shard an object belongs; None if the
+            object itself does.
+        forget: drops what is remembered of an object.
+    """
 
-        def answered(resource: Resource[Any], obj: Object) -> None:
-            caches[resource.kind].apply_own_write(obj)
+    reconcile: Reconcile
+    feeds: Sequence[Feed]
+    pool_of: Callable[[Key], Key | None] | None = None
+    forget: Callable[[Key], None] | None = None
 
-        client = Client(Wire(flights), on_object=answered)
-        settings = PoolSettings(foreign_patience=patience)
-        events = PoolEvents(cast("Recorder", Silent()), clock, settings.event_interval)
-        of_pools = NetworkPoolReconciler(client, pools, allocations, events, clock, settings)
-        of_allocations = IPAllocationReconciler(
-            client, allocations, pools, OpenGate(), clock, AllocationSettings()
-        )
 
-        def pool(key: Key) -> Key | None:
-            found = allocations.get(key)
-            return None if found is None else found.pool_key
+class World(NamedTuple):
+    """What replicas share.
 
-        shared = Shards(shards) if shards else None
+    Args:
+        model: the API server.
+        flights: where requests wait until they run.
+        clock: the time.
+        rnd: decides how far caches read, and what is worked on.
+        patience: seconds that promises of other replicas are left to these.
+        shards: in how many parts the pools are shared out; 0: every replica works on all.
+    """
+
+    model: ModelServer
+    flights: list[Flight]
+    clock: VirtualClock
+    rnd: random.Random
+    patience: float = 0.0
+    shards: int = 0
+
+
+class Process(Passes, ABC):
+    """A process that believes it leads, or that it holds some shards; it has read nothing yet.
+
+    Args:
+        world: what it shares with other processes.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.clock = world.clock
+        self.settings = PoolSettings(foreign_patience=world.patience)
+        self.recorder = cast("Recorder", Silent())
+        self._made: list[Feed] = []
+        workers = self._set_up()
+        shared = Shards(world.shards) if world.shards else None
         held = shared or _everything()
         super().__init__(
-            rnd,
-            (self.pools, self.allocations),
-            (
-                (of_pools.reconcile, (self.pools,)),
-                (of_allocations.reconcile, (self.allocations,)),
-            ),
-            (
-                Partition(held, forget=of_pools.forget),
-                Partition(held, pool, of_allocations.forget),
-            ),
+            world.rnd,
+            self._made,
+            [(worker.reconcile, worker.feeds) for worker in workers],
+            [Partition(held, worker.pool_of, worker.forget) for worker in workers],
             shared,
+        )
+
+    @abstractmethod
+    def _set_up(self) -> Sequence[Worker]:
+        """Make the caches, their feeds and the reconcilers; return the latter."""
+
+    def _feed(self, plural: str, cache: Cache[Any]) -> Feed:
+        """Return the feed of a cache, which reads from now on."""
+        feed = Feed(cache, self._world.model.history[plural], self._world.model)
+        self._made.append(feed)
+        return feed
+
+    def _client(self) -> Client:
+        """Return a client whose requests fly, and whose answers enter the caches."""
+        by_kind = {feed.cache.resource.kind: feed.cache for feed in self._made}
+
+        def answered(resource: Resource[Any], obj: Object) -> None:
+            if resource == by_kind[resource.kind].resource:
+                by_kind[resource.kind].apply_own_write(obj)
+
+        def deleted(resource: Resource[Any], version: Version) -> None:
+            by_kind[resource.kind].mark_deleted(version)
+
+        return Client(
+            Wire(self._world.flights),
+            on_object=answered,
+            on_deleted=deleted,
+            field_manager=names.FIELD_MANAGER,
         )

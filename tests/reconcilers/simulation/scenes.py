@@ -1,10 +1,10 @@
 """Scenes in which one rule of the protocol is all that stands between two and one address."""
 
 from controller.meta import Key
-from tests.reconcilers.simulation.laws import held
 from tests.reconcilers.simulation.model import ALLOCATIONS, NAMESPACE, POOLS
+from tests.reconcilers.simulation.networkpools import NetworkPoolReplica
+from tests.reconcilers.simulation.networkpools import shown_ranges as held
 from tests.reconcilers.simulation.refusals import RefusedRequests
-from tests.reconcilers.simulation.replica import Replica
 from tests.reconcilers.simulation.stage import Stage, writes_of
 
 
@@ -12,14 +12,15 @@ async def late_write_after_loss_of_memory(stage: Stage, memory: str | None = Non
     """B's range is on its way to it when the pool forgets; then A is asked for, who goes first."""
     stage.ask("b")
     waits = {"status": {"phase": "Pending"}}
-    stage.model.patch(ALLOCATIONS, "b", waits, status=True, guarded=False)
+    stage.edit(ALLOCATIONS, "b", waits)
     await stage.pool(stage.replica(), writes_of("b"))
     if memory is None:
-        stage.model.patch(POOLS, "p", {"status": None}, guarded=False)
+        stage.forget()
     else:
         stage.judge.paused = True
         stage.model.vanish(POOLS, "p")
-        stage.make_pool(allocationsRevision=memory)
+        stage.adapter.make_pool("p")
+        stage.edit_pool({"status": {"allocationsRevision": memory}})
         stage.judge.paused = False
     stage.ask("a")
     on_their_way, stage.late = stage.late, []
@@ -49,7 +50,7 @@ async def _unknown_to_another(stage: Stage, *, wiped: bool) -> str | None:
     await stage.pool(stage.replica(), lambda flight: flight.plural == ALLOCATIONS)
     stage.late = [flight for flight in stage.late if flight.name == "b"]
     if wiped:
-        stage.model.patch(POOLS, "p", {"status": None}, guarded=False)
+        stage.forget()
     other.pools.advance(other.pools.behind)
     stage.clock._elapsed += 2_000_000_000
     await stage.pool(other)
@@ -77,7 +78,7 @@ async def promise_kept_to_another_version(stage: Stage) -> str | None:
         await stage.pool(tidy)
         stage.clock._elapsed += 61_000_000_000
     nothing = dict.fromkeys(("startAddress", "endAddress", "cidr", "phase"))
-    stage.model.patch(ALLOCATIONS, "b", {"status": nothing}, status=True, guarded=False)
+    stage.edit(ALLOCATIONS, "b", {"status": nothing})
     slow.allocations.advance(slow.allocations.behind)
     stage.ask("a", since="2025-12-31T00:00:00Z")
     await stage.pool(stage.replica(), writes_of("b"))
@@ -111,7 +112,9 @@ async def replica_lags_behind_a_settled_promise(stage: Stage) -> str | None:
     return await _serve_c(stage, after)
 
 
-async def _settle_b_unknown_to(stage: Stage, before: Replica, after: Replica) -> None:
+async def _settle_b_unknown_to(
+    stage: Stage, before: NetworkPoolReplica, after: NetworkPoolReplica
+) -> None:
     """Let a replica serve B and drop the promise; the other reads only that C waits."""
     stage.ask("c", since="2025-12-31T00:00:00Z")
     after.allocations.advance(after.allocations.behind)
@@ -121,7 +124,7 @@ async def _settle_b_unknown_to(stage: Stage, before: Replica, after: Replica) ->
         before.pools.advance(before.pools.behind)
 
 
-async def _serve_c(stage: Stage, replica: Replica) -> str | None:
+async def _serve_c(stage: Stage, replica: NetworkPoolReplica) -> str | None:
     """Let a replica that has read the pool as it is now serve C; return what is wrong then."""
     replica.pools.advance(replica.pools.behind)
     for _ in range(2):
@@ -134,7 +137,7 @@ async def _serve_c(stage: Stage, replica: Replica) -> str | None:
 
 async def list_began_before_the_pool_was_read(stage: Stage) -> str | None:
     """Pool p forgets what it promised to B, and the LIST under way for pool q is older than B."""
-    stage.make_second_pool()
+    stage.adapter.make_pool("q")
     stage.ask("c", 2)
     other = stage.replica()
     listed = await stage.begin_list(other, "q")
@@ -146,15 +149,15 @@ async def list_began_before_the_pool_was_read(stage: Stage) -> str | None:
 
 async def list_is_kept_for_an_earlier_version(stage: Stage) -> str | None:
     """A LIST is kept for pool p as it was before it promised a range to B, and forgot that."""
-    stage.make_second_pool()
-    stage.model.patch(POOLS, "p", {"status": None}, guarded=False)
+    stage.adapter.make_pool("q")
+    stage.forget()
     stage.ask("c", 2)
     other = stage.replica()
     listed = await stage.begin_list(other, "q")
     await stage.pool(other)
     listed.land()
     await stage.work(other, 0, "q")
-    stage.model.patch(POOLS, "q", {"status": None}, guarded=False)
+    stage.edit(POOLS, "q", {"status": None})
     other.pools.advance(other.pools.behind)
     (await stage.begin_list(other, "q")).land()  # It is kept for p, too.
     await stage.work(other, 0, "q")
@@ -162,17 +165,17 @@ async def list_is_kept_for_an_earlier_version(stage: Stage) -> str | None:
     return await _serve_c_before_b_arrives(stage, other)
 
 
-async def _promise_and_forget_b(stage: Stage, other: Replica) -> None:
+async def _promise_and_forget_b(stage: Stage, other: NetworkPoolReplica) -> None:
     """Promise a range to B, let its write be late, and wipe the pool, which `other` reads then."""
     stage.ask("b", 2)
     await stage.pool(
         stage.replica(), lambda flight: writes_of("b")(flight) and _grants(flight.body)
     )
-    stage.model.patch(POOLS, "p", {"status": None}, guarded=False)
+    stage.forget()
     other.pools.advance(other.pools.behind)
 
 
-async def _serve_c_before_b_arrives(stage: Stage, replica: Replica) -> str | None:
+async def _serve_c_before_b_arrives(stage: Stage, replica: NetworkPoolReplica) -> str | None:
     """Let a replica serve C; then B's range arrives. Return what is wrong then."""
     on_their_way, stage.late = stage.late, []
     for _ in range(3):

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import pytest
 
-from tests.reconcilers.simulation.chaos import Plan
+from tests.reconcilers.simulation.plans import Plan
 
 SEEDS = int(os.environ.get("BUTLER_IPAM_TEST_SEEDS", "20"))
 """Of 25 rules of the integrations, switched off one at a time, the seeds below 20 found 19 under

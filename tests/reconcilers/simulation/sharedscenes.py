@@ -1,9 +1,6 @@
 """Scenes of NetworkPools with two journals: one rule keeps claims and allocations apart."""
 
-from random import Random
-from typing import Any
-
-from typing_extensions import override
+from typing import ClassVar
 
 from controller.conditions import rfc3339
 from reconcilers.api import names
@@ -11,10 +8,9 @@ from reconcilers.integrations.clusterapi.api import CLAIM_FINALIZER
 from reconcilers.integrations.clusterapi.networkpools import ABSENCE_SECONDS
 from reconcilers.promises.journal import ANNOTATION
 from reconcilers.reporting.conditions import FOREIGN_MANAGER
-from tests.reconcilers.simulation.claimlaws import given_twice
-from tests.reconcilers.simulation.laws import FIRST, Judge, overlap
-from tests.reconcilers.simulation.model import ADDRESSES, ALLOCATIONS, CLAIMS, POOLS
-from tests.reconcilers.simulation.sharedpools import SharedJudge, SharedReplica, between
+from tests.reconcilers.simulation.adapter import FIRST, Adapter
+from tests.reconcilers.simulation.model import ADDRESSES, ALLOCATIONS, CLAIMS
+from tests.reconcilers.simulation.sharedpools import SharedPools, SharedReplica
 from tests.reconcilers.simulation.stage import Stage, writes_of
 from tests.reconcilers.simulation.wire import Flight
 
@@ -26,33 +22,11 @@ POOL, CLAIM_POOL = 0, 2
 class SharedStage(Stage):
     """A model with NetworkPool p of three addresses, both its memories, and no replica yet."""
 
-    @override
-    def make_judge(self) -> Judge:
-        return SharedJudge(self.model)
-
-    @override
-    def overlap(self) -> str | None:
-        found = overlap(self.model) or given_twice(self.model)
-        return found or next(between(self.model), None)
-
-    @override
-    async def open(self) -> None:
-        self.make_pool()
-        replica = self.replica()
-        for number in (POOL, CLAIM_POOL):
-            await self.work(replica, number, "p")
-            replica.read(1.0, all_of_it=True)
-
-    @override
-    def replica(self) -> Any:
-        made = SharedReplica(self.model, self.flights, self.clock, Random(0), patience=0.0)
-        made.boot(stale=False)
-        return made
+    kind: ClassVar[type[Adapter]] = SharedPools
 
     def claim(self, name: str) -> None:
         """Make a claim that may be served."""
-        meta = {"name": name, "finalizers": [CLAIM_FINALIZER]}
-        self.model.create(CLAIMS, {"metadata": meta, "spec": {"poolRef": REF}})
+        self.adapter.claim(name)
 
 
 def _gives(flight: Flight) -> bool:
@@ -70,7 +44,7 @@ async def claim_written_late_after_loss_of_memory(stage: SharedStage) -> str | N
     other = stage.replica()
     await stage.work(stage.replica(), CLAIM_POOL, "p", _gives)
     patch = {"metadata": {"annotations": {ANNOTATION: None}}}
-    stage.model.patch(POOLS, "p", patch, guarded=False)
+    stage.edit_pool(patch)
     stage.ask("a")
     for feed in (other.pools, other.allocations):
         feed.advance(feed.behind)
@@ -114,8 +88,8 @@ async def journal_lost_while_another_controller_wrote(stage: SharedStage) -> str
         "lastTransitionTime": rfc3339(stage.clock.now()),
     }
     patch = {"metadata": {"annotations": {ANNOTATION: None}}}
-    stage.model.patch(POOLS, "p", patch, guarded=False)
-    stage.model.patch(POOLS, "p", {"status": {"conditions": [condition]}}, guarded=False)
+    stage.edit_pool(patch)
+    stage.edit_pool({"status": {"conditions": [condition]}})
     stage.claim("c")
     stage.ask("a")
     replica = stage.replica()
@@ -219,7 +193,7 @@ async def claim_written_while_allocations_are_listed(stage: SharedStage) -> str 
         await stage.clock.advance(60)
     other.pools.advance(other.pools.behind)
     patch = {"metadata": {"finalizers": [CLAIM_FINALIZER]}}
-    stage.model.patch(CLAIMS, "d", patch, guarded=False)
+    stage.edit(CLAIMS, "d", patch)
     # It knows the promise to c, and claim d, but not the IPAddress of c nor what a holds.
     other.claims.advance(other.claims.behind)
 
@@ -260,7 +234,7 @@ async def address_made_by_hand_that_a_list_showed(
             first.read(1.0, all_of_it=True)
         await stage.clock.advance(60)
     patch = {"metadata": {"finalizers": [CLAIM_FINALIZER]}}
-    stage.model.patch(CLAIMS, "d", patch, guarded=False)
+    stage.edit(CLAIMS, "d", patch)
     other.pools.advance(other.pools.behind)
 
     def catch_up() -> None:

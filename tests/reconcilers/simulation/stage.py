@@ -7,18 +7,20 @@ and which requests run late.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio
 from anyio.abc import TaskGroup
 
 from controller.meta import Key
-from reconcilers.api import names
 from tests.clock import VirtualClock, settle
+from tests.reconcilers.simulation.adapter import Adapter
 from tests.reconcilers.simulation.chaos import undisturbed
-from tests.reconcilers.simulation.laws import FIRST, SPANS, Judge, overlap
-from tests.reconcilers.simulation.model import ALLOCATIONS, NAMESPACE, POOLS, Json, ModelServer
-from tests.reconcilers.simulation.replica import Passes, Replica
+from tests.reconcilers.simulation.laws import Judge, given_twice
+from tests.reconcilers.simulation.model import Json, ModelServer, key_of
+from tests.reconcilers.simulation.networkpools import NetworkPools
+from tests.reconcilers.simulation.plans import Plan
+from tests.reconcilers.simulation.replica import Passes, World
 from tests.reconcilers.simulation.wire import Flight
 
 Late = Callable[[Flight], bool]
@@ -35,69 +37,63 @@ def writes_of(name: str) -> Late:
     return lambda flight: flight.method == "PATCH" and flight.name == name
 
 
-def _pool(name: str) -> Json:
-    first, last = SPANS[name]
-    span = {"start": f"{FIRST}{first}", "end": f"{FIRST}{last}"}
-    spec = {"cidr": "10.0.0.0/24", "tenantAllocation": {"ranges": [span]}}
-    return {"metadata": {"name": name}, "spec": spec}
-
-
 class Stage:
     """A model with pool p of three addresses, its memory, and no replica at work yet."""
+
+    kind: ClassVar[type[Adapter]] = NetworkPools
 
     def __init__(self, group: TaskGroup) -> None:
         self.clock = VirtualClock()
         self.model = ModelServer(self.clock.now)
-        self.judge = self.make_judge()
+        self.adapter: Any = self.kind(self.model, random.Random(0), Plan())
+        self.judge = Judge(self.adapter)
         self.flights: list[Flight] = []
         self.late: list[Flight] = []
         self.group = group
 
-    def make_judge(self) -> Judge:
-        """Return who looks at what happens."""
-        return Judge(self.model)
-
     async def open(self) -> None:
         """Make the pool, and let a first replica give it its finalizer and its memory."""
-        self.make_pool()
-        await self.pool(self.replica())
-
-    def make_pool(self, **status: str) -> None:
-        """Make the pool."""
-        self.model.create(POOLS, _pool("p") | ({"status": status} if status else {}))
-
-    def make_second_pool(self) -> None:
-        """Make pool q, which has no memory yet."""
-        self.model.create(POOLS, _pool("q"))
+        self.adapter.make_pool("p")
+        replica = self.replica()
+        for number in self.adapter.pool_numbers:
+            await self.work(replica, number, "p")
+            replica.read(1.0, all_of_it=True)
 
     def ask(self, name: str, count: int = 1, since: str = "") -> None:
-        """Make an allocation that may be served; `since` when it was first asked for."""
-        spec = {
-            "poolRef": {"name": "p"},
-            "tenantClusterRef": {"name": name, "namespace": "team"},
-            "type": "loadbalancer",
-            "count": count,
-        }
-        meta: Json = {"name": name, "finalizers": [names.FINALIZER_ALLOCATION]}
-        if since:
-            meta["annotations"] = {names.ANNOTATION_REQUESTED_AT: since}
-        self.model.create(ALLOCATIONS, {"metadata": meta, "spec": spec})
+        """Make a request that may be served; `since` when it was first asked for."""
+        self.adapter.ask(name, count, since)
+
+    def forget(self) -> None:
+        """Take the memory of the pool away."""
+        for memory in self.adapter.memories:
+            self.edit_pool(memory.forgotten())
+
+    def edit_pool(self, patch: Json) -> None:
+        """Edit the pool, as a person does."""
+        self.edit(self.adapter.pools, "p", patch)
+
+    def edit(self, plural: str, name: str, patch: Json) -> None:
+        """Edit an object, as a person does, who may do anything."""
+        was_paused, self.judge.paused = self.judge.paused, True
+        self.model.patch(plural, name, patch, status={*patch} == {"status"}, guarded=False)
+        self.judge.paused = was_paused
 
     def replica(self) -> Any:
         """Return a replica that has read everything."""
         return self.sharing_replica(0)
 
-    def sharing_replica(self, shards: int) -> Replica:
-        """Return one of those that share so many shards; it holds none of them yet."""
-        found = Replica(
+    def sharing_replica(self, shards: int) -> Any:
+        """Return a replica among replicas that share so many shards; it holds none of them yet."""
+        world = World(
             self.model, self.flights, self.clock, random.Random(0), patience=0.0, shards=shards
         )
-        found.boot(stale=False)
-        return found
+        replica = self.adapter.make_replica(world)
+        replica.boot(stale=False)
+        return replica
 
     def key(self, name: str) -> Key:
-        """Return the key of an object of that name."""
-        return Key(NAMESPACE, name)
+        """Return the key of an object of that name, where the pool is, too."""
+        return key_of(self.adapter.pools, name)
 
     async def pool(self, replica: Passes, late: Late = nothing) -> None:
         """Let a replica work on the pool."""
@@ -141,7 +137,7 @@ class Stage:
         await self.clock.advance(replica.settings.quiet_period)
         await self.serve(replica)
 
-    async def answered_late(self, replica: Replica) -> None:
+    async def answered_late(self, replica: Any) -> None:
         """Let what is under way run, and its answers come after word of it has."""
         await settle()
         while self.flights:
@@ -161,11 +157,7 @@ class Stage:
     @property
     def problem(self) -> str | None:
         """What is wrong by now."""
-        return self.judge.problem or self.overlap()
-
-    def overlap(self) -> str | None:
-        """Return who holds what another does by now."""
-        return overlap(self.model)
+        return self.judge.problem or given_twice(self.adapter)
 
 
 def played(scene: Callable[[Any], Awaitable[str | None]], on: type[Stage] = Stage) -> str | None:

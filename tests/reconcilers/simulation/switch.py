@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.numbers import Note
-from tests.reconcilers.simulation.chaos import Plan
+from tests.reconcilers.simulation.plans import Plan
 
 
 @dataclass(frozen=True)

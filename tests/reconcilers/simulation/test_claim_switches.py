@@ -6,19 +6,20 @@ from tests.numbers import Note
 from tests.reconcilers.simulation import claimrules as rules
 from tests.reconcilers.simulation import claimscenes as scenes
 from tests.reconcilers.simulation import journalrules
-from tests.reconcilers.simulation.chaos import Plan
-from tests.reconcilers.simulation.claimchaos import ClaimRun
-from tests.reconcilers.simulation.clusterchaos import RESTING, ClusterRun
+from tests.reconcilers.simulation.chaos import Run
+from tests.reconcilers.simulation.claims import Claims
+from tests.reconcilers.simulation.clusters import ClusterClaims
+from tests.reconcilers.simulation.plans import LAGGING, RESTING, SHARP, Plan
 from tests.reconcilers.simulation.scenes import WAITS
 from tests.reconcilers.simulation.stage import played
 from tests.reconcilers.simulation.switch import Switch, check, check_scene
-from tests.reconcilers.simulation.test_switches import _LAGGING, _SHARP, BOTH
+from tests.reconcilers.simulation.test_switches import BOTH
 
-BOTH_HAVE = BOTH.replace("hold", "have")
+BOTH_HAVE = BOTH
 _FORCED = Plan(force=True)
 
 SWITCHES = {
-    "2a": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, _LAGGING, 31),
+    "2a": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, LAGGING, 31),
     "2b": Switch(
         "an address that others have is not adopted",
         journalrules.other_holders_unseen,
@@ -30,42 +31,42 @@ SWITCHES = {
         "who has no finalizer gets nothing",
         rules.before_the_finalizer,
         "without its finalizer",
-        _SHARP,
+        SHARP,
         6,
     ),
     "3b": Switch(
         "who is being deleted gets nothing",
         rules.while_terminating,
         "while it was being deleted",
-        _SHARP,
+        SHARP,
         2,
     ),
     "4a": Switch(
         "the journal is written at the version that was read",
         rules.pools_written_blindly,
         BOTH_HAVE,
-        _LAGGING,
+        LAGGING,
         93,
     ),
     "4b": Switch(
         "after a conflict one chooses anew",
         rules.choice_sent_again,
         BOTH_HAVE,
-        _LAGGING,
+        LAGGING,
         26,
     ),
     "5": Switch(
         "a claim is written at the version that was promised for",
         rules.written_at_any_version,
         "while it was being deleted",
-        _SHARP,
+        SHARP,
         1,
     ),
     "6": Switch(
         "a promise is kept until it is settled",
         rules.dropped_at_once,
         BOTH_HAVE,
-        _LAGGING,
+        LAGGING,
         97,
     ),
     "9a": Switch(
@@ -198,7 +199,7 @@ def test_without_a_rule_the_simulation_fails_and_with_it_the_same_seed_is_clean(
     number: str, record_property: Note
 ) -> None:
     switch = SWITCHES[number]
-    check(switch, lambda seed: ClaimRun(seed, switch.plan).play(), record_property)
+    check(switch, lambda seed: Run(Claims, seed, switch.plan).play(), record_property)
 
 
 @pytest.mark.slow
@@ -207,7 +208,7 @@ def test_without_a_rule_clusters_that_come_and_go_show_it(
     number: str, record_property: Note
 ) -> None:
     switch = CLUSTERS[number]
-    check(switch, lambda seed: ClusterRun(seed, switch.plan).play(), record_property)
+    check(switch, lambda seed: Run(ClusterClaims, seed, switch.plan).play(), record_property)
 
 
 @pytest.mark.parametrize("number", SCENES)

@@ -8,9 +8,10 @@ from functools import partial
 
 import pytest
 
-from tests.reconcilers.simulation.chaos import Plan
-from tests.reconcilers.simulation.claimchaos import ClaimRun
-from tests.reconcilers.simulation.clusterchaos import RESTING, ClusterRun
+from tests.reconcilers.simulation.chaos import Run
+from tests.reconcilers.simulation.claims import Claims
+from tests.reconcilers.simulation.clusters import ClusterClaims
+from tests.reconcilers.simulation.plans import RESTING, Plan
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, integration_plans
 
 
@@ -20,7 +21,7 @@ from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, integra
 def test_no_two_claims_ever_have_one_address_and_every_claim_that_fits_is_served(
     plan: Plan, share: int, options: str, part: int
 ) -> None:
-    check_part(partial(ClaimRun, plan=plan), SEEDS // share, part, f"claims {{}} {options}")
+    check_part(partial(Run, Claims, plan=plan), SEEDS // share, part, f"claims {{}} {options}")
 
 
 @pytest.mark.slow
@@ -28,12 +29,12 @@ def test_no_two_claims_ever_have_one_address_and_every_claim_that_fits_is_served
 def test_claims_are_served_and_released_while_clusters_come_and_go_and_addresses_rest(
     part: int,
 ) -> None:
-    check_part(partial(ClusterRun, plan=RESTING), SEEDS // 2, part, "clusters {}")
+    check_part(partial(Run, ClusterClaims, plan=RESTING), SEEDS // 2, part, "clusters {}")
 
 
 def test_a_seed_gives_the_same_run_each_time() -> None:
     def story() -> list[object]:
-        run = ClaimRun(7)
+        run = Run(Claims, 7)
         run.play()
         return [run.random.random(), run.clock.monotonic(), run.number_of_writes]
 
@@ -42,4 +43,4 @@ def test_a_seed_gives_the_same_run_each_time() -> None:
 
 def test_an_ipaddress_is_taken_away_that_is_in_the_way_of_an_open_promise() -> None:
     """In this run the claim shows what is in the way before another replica promises to it."""
-    assert ClaimRun(276, Plan(replicas=3)).play() is None
+    assert Run(Claims, 276, Plan(replicas=3)).play() is None

@@ -12,33 +12,33 @@ import pytest
 from tests.numbers import Note
 from tests.reconcilers.simulation import kkprules as rules
 from tests.reconcilers.simulation import kkpscenes as scenes
-from tests.reconcilers.simulation.chaos import Plan
-from tests.reconcilers.simulation.kkpchaos import KkpRun
+from tests.reconcilers.simulation.chaos import Run
+from tests.reconcilers.simulation.kkp import Kkp
+from tests.reconcilers.simulation.plans import LAGGING, Plan
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, integration_plans
 from tests.reconcilers.simulation.stage import played
 from tests.reconcilers.simulation.switch import Switch, check, check_scene
 from tests.reconcilers.simulation.test_claim_switches import BOTH_HAVE
-from tests.reconcilers.simulation.test_switches import _LAGGING
 
-_BUSY = replace(_LAGGING, users=0.15, reading=0.15)
+_BUSY = replace(LAGGING, users=0.15, reading=0.15)
 _EMPTIED = replace(_BUSY, resets=True)
 
 CHANGED, LOST = " now", "lost its addresses"
 
 SWITCHES = {
-    "2": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, _LAGGING, 0),
+    "2": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, LAGGING, 0),
     "3": Switch(
         "an allocation is made without addresses",
         rules.made_with_addresses,
         BOTH_HAVE,
-        _LAGGING,
+        LAGGING,
         1,
     ),
     "4": Switch(
         "the journal is written at the version that was read",
         rules.pools_written_blindly,
         BOTH_HAVE,
-        _LAGGING,
+        LAGGING,
         1,
     ),
     "5": Switch(
@@ -49,7 +49,7 @@ SWITCHES = {
         8,
     ),
     "6": Switch(
-        "a promise is kept until it is settled", rules.dropped_at_once, BOTH_HAVE, _LAGGING, 3
+        "a promise is kept until it is settled", rules.dropped_at_once, BOTH_HAVE, LAGGING, 3
     ),
     "8": Switch(
         "own answers are not what was read", rules.own_answers_count_as_read, BOTH_HAVE, _BUSY, 1
@@ -93,7 +93,7 @@ SCENES = {
 def test_no_two_ever_have_one_address_of_kkp_and_every_cluster_that_fits_is_served(
     plan: Plan, share: int, options: str, part: int
 ) -> None:
-    check_part(partial(KkpRun, plan=plan), SEEDS // share, part, f"kkp {{}} {options}")
+    check_part(partial(Run, Kkp, plan=plan), SEEDS // share, part, f"kkp {{}} {options}")
 
 
 @pytest.mark.slow
@@ -102,7 +102,7 @@ def test_without_a_rule_the_simulation_fails_and_with_it_the_same_seed_is_clean(
     number: str, record_property: Note
 ) -> None:
     switch = SWITCHES[number]
-    check(switch, lambda seed: KkpRun(seed, switch.plan).play(), record_property)
+    check(switch, lambda seed: Run(Kkp, seed, switch.plan).play(), record_property)
 
 
 @pytest.mark.parametrize("number", SCENES)

@@ -13,34 +13,34 @@ from tests.numbers import Note
 from tests.reconcilers.simulation import journalrules
 from tests.reconcilers.simulation import networkrules as rules
 from tests.reconcilers.simulation import networkscenes as scenes
-from tests.reconcilers.simulation.chaos import Plan
-from tests.reconcilers.simulation.networkchaos import NetworkRun
+from tests.reconcilers.simulation.chaos import Run
+from tests.reconcilers.simulation.networks import Networks
+from tests.reconcilers.simulation.plans import LAGGING, SHARP, Plan
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, integration_plans
 from tests.reconcilers.simulation.stage import played
 from tests.reconcilers.simulation.switch import Switch, check, check_scene
 from tests.reconcilers.simulation.test_claim_switches import BOTH_HAVE
-from tests.reconcilers.simulation.test_switches import _LAGGING, _SHARP
 
-_BUSY = replace(_LAGGING, users=0.15, reading=0.15, pool_cycles=False, wipes=False, restores=False)
+_BUSY = replace(LAGGING, users=0.15, reading=0.15, pool_cycles=False, wipes=False, restores=False)
 
 SWITCHES = {
-    "2": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, _LAGGING, 6),
+    "2": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, LAGGING, 6),
     "4": Switch(
         "the journal is written at the version that was read",
         rules.networks_written_blindly,
         BOTH_HAVE,
-        _LAGGING,
+        LAGGING,
         26,
     ),
     "5": Switch(
         "an IPAllocation is written at the version that was promised for",
         rules.written_at_any_version,
         "requested",
-        _SHARP,
+        SHARP,
         3,
     ),
     "6": Switch(
-        "a promise is kept until it is settled", rules.dropped_at_once, BOTH_HAVE, _LAGGING, 18
+        "a promise is kept until it is settled", rules.dropped_at_once, BOTH_HAVE, LAGGING, 18
     ),
     "8": Switch(
         "a requested address is given or refused, never another",
@@ -73,7 +73,7 @@ SCENES = {
 def test_no_two_ever_have_one_address_of_a_network_and_every_request_that_fits_is_served(
     plan: Plan, share: int, options: str, part: int
 ) -> None:
-    check_part(partial(NetworkRun, plan=plan), SEEDS // share, part, f"networks {{}} {options}")
+    check_part(partial(Run, Networks, plan=plan), SEEDS // share, part, f"networks {{}} {options}")
 
 
 @pytest.mark.slow
@@ -82,7 +82,7 @@ def test_without_a_rule_the_simulation_fails_and_with_it_the_same_seed_is_clean(
     number: str, record_property: Note
 ) -> None:
     switch = SWITCHES[number]
-    check(switch, lambda seed: NetworkRun(seed, switch.plan).play(), record_property)
+    check(switch, lambda seed: Run(Networks, seed, switch.plan).play(), record_property)
 
 
 @pytest.mark.parametrize("number", SCENES)

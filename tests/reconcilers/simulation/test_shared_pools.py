@@ -6,10 +6,11 @@ import pytest
 
 from tests.reconcilers.simulation import sharedrules as rules
 from tests.reconcilers.simulation import sharedscenes as scenes
-from tests.reconcilers.simulation.chaos import Plan
+from tests.reconcilers.simulation.chaos import Run
 from tests.reconcilers.simulation.claimrules import created_addresses_unread
+from tests.reconcilers.simulation.plans import Plan
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, integration_plans
-from tests.reconcilers.simulation.sharedpools import SharedRun
+from tests.reconcilers.simulation.sharedpools import SharedPools
 from tests.reconcilers.simulation.stage import Scene, played
 from tests.reconcilers.simulation.switch import check_scene
 
@@ -52,14 +53,14 @@ def test_claims_and_allocations_of_one_pool_never_share_an_address_and_what_fits
     plan: Plan, share: int, options: str, part: int
 ) -> None:
     again = f"shared {{}} {options}"
-    check_part(partial(SharedRun, plan=plan), SEEDS // (2 * share), part, again)
+    check_part(partial(Run, SharedPools, plan=plan), SEEDS // (2 * share), part, again)
 
 
 @pytest.mark.parametrize("rule", SCENES)
 def test_without_a_rule_the_scene_ends_badly_and_with_it_well(rule: str) -> None:
     off, scene = SCENES[rule]
     check_scene(
-        off, lambda: played(scene, scenes.SharedStage), "claim c and allocation a both have", rule
+        off, lambda: played(scene, scenes.SharedStage), "allocation a and claim c both have", rule
     )
 
 
@@ -108,4 +109,4 @@ def test_a_lost_journal_is_restored_while_another_controller_writes_the_pools_st
 
 def test_a_deleted_pool_that_waits_for_claims_asks_for_nothing() -> None:
     """It listed all allocations at each of its turns."""
-    assert SharedRun(19).play() is None
+    assert Run(SharedPools, 19).play() is None

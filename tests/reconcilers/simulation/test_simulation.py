@@ -12,9 +12,11 @@ import pytest
 
 from controller.meta import Key
 from controller.shards import shard_of
-from tests.reconcilers.simulation.chaos import Plan, Run
-from tests.reconcilers.simulation.laws import SPANS
+from tests.reconcilers.simulation.adapter import SPANS
+from tests.reconcilers.simulation.chaos import Run
 from tests.reconcilers.simulation.model import NAMESPACE
+from tests.reconcilers.simulation.networkpools import NetworkPools
+from tests.reconcilers.simulation.plans import Plan
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part
 from tests.reconcilers.simulation.sharedtenancy import SharedTenancy
 from tests.reconcilers.simulation.tenancy import COUNTING, FAMILIES, FORCE, WAITING, Tenancy
@@ -40,7 +42,8 @@ SHARDED = Plan(replicas=3, shards=2)
 def test_no_two_allocations_ever_hold_one_address_and_every_request_that_fits_is_served(
     plan: Plan, share: int, options: str, part: int
 ) -> None:
-    check_part(partial(Run, plan=plan), SEEDS // share, part, f"pools {{}} {options}")
+    run = partial(Run, NetworkPools, plan=plan)
+    check_part(run, SEEDS // share, part, f"pools {{}} {options}")
 
 
 def _check_tenants(model: Callable[[int], Tenancy], part: int, options: str) -> None:
@@ -89,7 +92,7 @@ def test_no_address_is_projected_wrongly_where_replicas_share_tenants_and_pool(p
 
 
 def test_shards_move_in_the_midst_of_passes_and_are_held_by_two_at_times() -> None:
-    runs = [Run(seed, SHARDED) for seed in range(10)]
+    runs = [Run(NetworkPools, seed, SHARDED) for seed in range(12)]
     assert [run.play() for run in runs] == [None] * len(runs)
     assert min(run.moves for run in runs) > 0
     assert sum(run.shared > 0 for run in runs) > 5
@@ -108,9 +111,11 @@ def test_the_pools_of_the_simulation_belong_to_different_shards() -> None:
 
 
 @pytest.mark.parametrize(
-    "play", [Run, Tenancy, SharedTenancy], ids=["pools", "tenants", "shared tenants"]
+    "play",
+    [partial(Run, NetworkPools), Tenancy, SharedTenancy],
+    ids=["pools", "tenants", "shared tenants"],
 )
-def test_a_seed_gives_the_same_run_each_time(play: type[Run] | type[Tenancy]) -> None:
+def test_a_seed_gives_the_same_run_each_time(play: Callable[[int], Run | Tenancy]) -> None:
     def story() -> list[object]:
         reported = play(7)
         reported.play()

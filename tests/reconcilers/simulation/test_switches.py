@@ -18,46 +18,14 @@ import pytest
 from tests.numbers import Note
 from tests.reconcilers.simulation import poolrules as rules
 from tests.reconcilers.simulation import scenes
-from tests.reconcilers.simulation.chaos import Plan, Run
+from tests.reconcilers.simulation.chaos import Run
+from tests.reconcilers.simulation.networkpools import NetworkPools
+from tests.reconcilers.simulation.plans import CYCLED, EDITED, LAGGING, LONG, QUIET, Plan
 from tests.reconcilers.simulation.stage import Scene, played
 from tests.reconcilers.simulation.switch import Switch, check, check_scene
 
-_SHARP = Plan(
-    users=0.12,
-    lateness=0.25,
-    reading=0.3,
-    patience=0.0,
-    others=0.0,
-    calm=False,
-    resets=False,
-    touches=False,
-    pool_cycles=False,
-    wipes=False,
-    restores=False,
-)
-"""Few kinds of trouble, but much of it: senders that give up, caches that lag, many requests."""
-_LAGGING = Plan(
-    replicas=3,
-    steps=400,
-    reading=0.2,
-    patience=0.0,
-    others=0.0,
-    calm=False,
-    resets=False,
-    touches=False,
-    pool_cycles=False,
-    wipes=False,
-    restores=False,
-)
-_LONG = replace(_LAGGING, steps=600)
-"""For what needs a promise that is settled and dropped while another replica lags."""
-_QUIET = replace(
-    Plan(), calm=False, resets=False, touches=False, pool_cycles=False, wipes=False, restores=False
-)
-_EDITED = replace(_SHARP, touches=True, resets=True)
-_CYCLED = replace(_SHARP, pool_cycles=True)
 _CALMED = Plan()
-BOTH, WAITS = "both hold", "waits although it fits"
+BOTH, WAITS = "both have", "waits although it fits"
 
 Off = Callable[[pytest.MonkeyPatch], None]
 
@@ -66,25 +34,25 @@ SWITCHES = {
         "a pass waits for the pool's revision",
         rules.any_position,
         BOTH,
-        _LONG,
+        LONG,
         seed=24,
     ),
     "1c": Switch(
-        "own answers never move the position", rules.position_of_own_answers, BOTH, _QUIET, seed=64
+        "own answers never move the position", rules.position_of_own_answers, BOTH, QUIET, seed=64
     ),
     "2a": Switch(
         "a range is held in whatever phase",
         rules.held_in_phase_allocated_only,
         BOTH,
-        _EDITED,
+        EDITED,
         seed=138,
     ),
-    "2b": Switch("what is promised is taken", rules.promises_not_taken, BOTH, _QUIET, seed=7),
+    "2b": Switch("what is promised is taken", rules.promises_not_taken, BOTH, QUIET, seed=7),
     "2c": Switch(
         "both ranges of a promise are taken",
         rules.second_promised_not_taken,
         BOTH,
-        replace(_LAGGING, families=True),
+        replace(LAGGING, families=True),
         seed=21,
     ),
     "2d": Switch(
@@ -107,7 +75,10 @@ SWITCHES = {
         seed=3,
     ),
     "3c": Switch(
-        "who is promised something waits for it", rules.promised_twice, "two ranges to one", seed=2
+        "who is promised something waits for it",
+        rules.promised_twice,
+        "two promises to one",
+        seed=2,
     ),
     "3d": Switch(
         "who requires both families gets both or nothing",
@@ -120,11 +91,11 @@ SWITCHES = {
         "a pool is written at the version it was read at",
         rules.pools_written_blindly,
         BOTH,
-        _LONG,
+        LONG,
         seed=11,
     ),
     "4b": Switch(
-        "after a conflict one chooses anew", rules.choice_sent_again, BOTH, _LAGGING, seed=86
+        "after a conflict one chooses anew", rules.choice_sent_again, BOTH, LAGGING, seed=86
     ),
     "4d": Switch(
         "one promise carries the ranges of both families",
@@ -133,13 +104,13 @@ SWITCHES = {
         Plan(families=True),
         seed=10,
     ),
-    "6a": Switch("a promise is kept until it is settled", rules.never_kept, BOTH, _QUIET, seed=34),
-    "6b": Switch("a higher version settles", rules.kept_until_fulfilled, WAITS, _CALMED, seed=20),
+    "6a": Switch("a promise is kept until it is settled", rules.never_kept, BOTH, QUIET, seed=34),
+    "6b": Switch("a higher version settles", rules.kept_until_fulfilled, WAITS, _CALMED, seed=0),
     "6d": Switch(
         "what settled a promise raises the revision",
         rules.revision_not_raised,
         BOTH,
-        _LONG,
+        LONG,
         seed=139,
     ),
     "6e": Switch(
@@ -153,14 +124,14 @@ SWITCHES = {
         "a pool that is deleted hands out nothing",
         rules.terminating_serves,
         "while it was being deleted",
-        _CYCLED,
+        CYCLED,
         seed=8,
     ),
     "7f": Switch(
         "nor does one without our finalizer",
         rules.serves_without_finalizer,
         "without its finalizer",
-        _CYCLED,
+        CYCLED,
         seed=9,
     ),
 }
@@ -257,7 +228,7 @@ def test_without_a_rule_the_simulation_fails_and_with_it_the_same_seed_is_clean(
     number: str, record_property: Note
 ) -> None:
     switch = SWITCHES[number]
-    check(switch, lambda seed: Run(seed, switch.plan).play(), record_property)
+    check(switch, lambda seed: Run(NetworkPools, seed, switch.plan).play(), record_property)
 
 
 @pytest.mark.parametrize(("number", "seed"), MISSED_WITH_SHARDS.items())
@@ -266,7 +237,7 @@ def test_where_replicas_share_the_pools_a_rule_is_missed_as_well(
 ) -> None:
     rule = SWITCHES[number]
     switch = replace(rule, plan=replace(rule.plan, replicas=3, shards=2, moves=0.1), seed=seed)
-    check(switch, lambda seed: Run(seed, switch.plan).play(), record_property)
+    check(switch, lambda seed: Run(NetworkPools, seed, switch.plan).play(), record_property)
 
 
 @pytest.mark.parametrize("number", SCENES)

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from tests.reconcilers.networkpool.test_pass_cost import calls_of
-from tests.reconcilers.simulation.kkpchaos import KkpReplica, make_cluster
+from tests.reconcilers.simulation.kkp import KkpReplica
 from tests.reconcilers.simulation.kkpscenes import KkpStage
 from tests.reconcilers.simulation.model import KKP_POOLS
 from tests.reconcilers.simulation.stage import played
@@ -23,7 +23,7 @@ async def _served(stage: KkpStage, others: int) -> KkpReplica:
     for name in names:
         spec = {"datacenters": {name: datacenter}}
         stage.model.create(KKP_POOLS, {"metadata": {"name": name}, "spec": spec})
-        make_cluster(stage.model, name, name)
+        stage.adapter.make_cluster(name, name)
     replica: KkpReplica = stage.replica()
     for _ in range(2):
         for name in ("p", *names):

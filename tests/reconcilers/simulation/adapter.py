@@ -1,0 +1,328 @@
+"""What chaos, laws and scenes ask about the pools of one kind.
+
+An adapter says how the objects of a kind are created, edited and read. Chaos (chaos.py), laws
+(laws.py) and stage (stage.py) know no kind: they know adapters. An adapter adds the laws and the
+events that only its kind has.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from random import Random
+from typing import ClassVar, NamedTuple
+
+import msgspec
+from typing_extensions import override
+
+from controller.meta import ObjectMeta
+from reconcilers.promises.journal import ANNOTATION, AnnotatedJournal
+from tests.reconcilers.simulation.model import Json, ModelServer
+from tests.reconcilers.simulation.plans import Plan
+from tests.reconcilers.simulation.replica import Process, World
+
+Address = tuple[str, IPv4Address | IPv6Address]
+"""The name of a space, and an address in it: two spaces may have equal addresses."""
+Event = Callable[[], object]
+
+NAMES = ("a", "b", "c", "d")
+"""The requests of a storm."""
+FIRST = "10.0.0."
+SPANS = {"p": (0, 2), "q": (16, 17)}
+"""The pools: p, which is harmed, and the smaller q; and the last parts of their addresses."""
+
+
+class Promised(NamedTuple):
+    """A promise as the server stores it.
+
+    Args:
+        uid: of the request.
+        version: the resourceVersion of the request.
+        ranges: the name of the space, first and last address.
+    """
+
+    uid: str
+    version: str
+    ranges: tuple[tuple[str, str, str], ...]
+
+
+class Memory(ABC):
+    """Where pools of a kind keep their journal."""
+
+    @abstractmethod
+    def promises(self, pool: Json) -> Sequence[Promised]:
+        """Return the open promises of a pool."""
+
+    @abstractmethod
+    def forgotten(self) -> Json:
+        """Return the patch by which a pool loses its journal."""
+
+    @abstractmethod
+    def of_history(self, pool: Json, revision: int) -> Json:
+        """Return the patch by which a pool has read up to a revision, and promised nothing."""
+
+    @abstractmethod
+    def copied(self, pool: Json) -> Json | None:
+        """Return the patch by which another pool has this pool's journal; None if it has none."""
+
+
+class AnnotationMemory(Memory):
+    """The journal is an annotation of the pool."""
+
+    @override
+    def promises(self, pool: Json) -> Sequence[Promised]:
+        if ANNOTATION not in (pool["metadata"].get("annotations") or {}):
+            return ()
+        meta = msgspec.convert(pool["metadata"], ObjectMeta)
+        return [
+            Promised(
+                promise.uid,
+                promise.resourceVersion,
+                tuple(
+                    (part.space, part.range.start_text, part.range.end_text)
+                    for part in promise.ranges
+                ),
+            )
+            for promise in AnnotatedJournal("").read(meta).promises
+        ]
+
+    @override
+    def forgotten(self) -> Json:
+        return {"metadata": {"annotations": {ANNOTATION: None}}}
+
+    @override
+    def of_history(self, pool: Json, revision: int) -> Json:
+        journals = AnnotatedJournal("")  # the stored journal does not name the kind
+        meta = msgspec.convert(pool["metadata"], ObjectMeta)
+        return dict(journals.patch(meta, journals.with_revision(revision)))
+
+    @override
+    def copied(self, pool: Json) -> Json | None:
+        journal = (pool["metadata"].get("annotations") or {}).get(ANNOTATION)
+        return {"metadata": {"annotations": {ANNOTATION: journal}}} if journal else None
+
+
+class StatusMemory(Memory):
+    """The journal is a part of the pool's status."""
+
+    @override
+    def promises(self, pool: Json) -> Sequence[Promised]:
+        stored: list[Json] = (pool.get("status") or {}).get("assignments") or []
+        return [
+            Promised(
+                promise["uid"],
+                promise["resourceVersion"],
+                tuple(
+                    ("", promise[start], promise[end])
+                    for start, end in _STORED_RANGES
+                    if promise.get(start)
+                ),
+            )
+            for promise in stored
+        ]
+
+    @override
+    def forgotten(self) -> Json:
+        return {"status": None}
+
+    @override
+    def of_history(self, pool: Json, revision: int) -> Json:
+        return {"status": {"allocationsRevision": str(revision), "assignments": None}}
+
+    @override
+    def copied(self, pool: Json) -> Json | None:
+        return {"status": pool["status"]} if pool.get("status") else None
+
+
+_STORED_RANGES = (
+    ("startAddress", "endAddress"),
+    ("secondaryStartAddress", "secondaryEndAddress"),
+)
+
+
+@dataclass(frozen=True)
+class Need:
+    """Addresses that a request still lacks.
+
+    Args:
+        choice: the addresses that it may get.
+        count: how many of them it lacks.
+        is_block: whether they have to be one block.
+    """
+
+    choice: frozenset[Address]
+    count: int = 1
+    is_block: bool = False
+
+    def fits(self, taken: frozenset[Address]) -> bool:
+        """Return whether enough addresses are free."""
+        free = self.choice - taken
+        if not self.is_block:
+            return len(free) >= self.count
+        length = 0
+        for space, address in in_order(self.choice):
+            length = length + 1 if (space, address) in free else 0
+            if length >= self.count:
+                return True
+        return False
+
+
+class Adapter(ABC):
+    """The pools of one kind, and the requests for their addresses.
+
+    Args:
+        model: the API server.
+        rnd: decides what users and chaos do.
+        plan: what is thrown at the replicas.
+    """
+
+    pools: ClassVar[str]
+    """The plural of the pools."""
+    requests: ClassVar[tuple[str, ...]]
+    """The plurals of the objects that are written when a promise is kept: these show addresses."""
+    resets: ClassVar[Mapping[str, Json]]
+    """By plural of the requests: the patch by which a person wipes what a request shows."""
+    memories: ClassVar[tuple[Memory, ...]] = (AnnotationMemory(),)
+    finalizers: ClassVar[Mapping[str, str]] = {}
+    """By plural: the finalizer without which a pool promises, or a request gets, nothing."""
+    pool_numbers: ClassVar[tuple[int, ...]] = (0,)
+    """Which reconcilers of a replica hand out of a pool."""
+
+    def __init__(self, model: ModelServer, rnd: Random, plan: Plan) -> None:
+        self.model = model
+        self.random = rnd
+        self.plan = plan
+
+    # Objects.
+
+    @abstractmethod
+    def make_pool(self, name: str) -> None:
+        """Create a pool of the addresses in SPANS, unless it exists."""
+
+    @abstractmethod
+    def ask(self, name: str, count: int = 1, since: str = "") -> None:
+        """Create a request of that name for pool p that may be served.
+
+        Args:
+            name: of the request.
+            count: how many addresses it asks for, where requests say that.
+            since: when it was first asked for, where requests say that.
+        """
+
+    @abstractmethod
+    def make_replica(self, world: World) -> Process:
+        """Return a process that serves the pools; it has read nothing yet."""
+
+    def pick(self, plural: str) -> str | None:
+        """Return the name of an object of a kind, None if there is none."""
+        names = [name for kind, name in sorted(self.model.objects) if kind == plural]
+        return self.random.choice(names) if names else None
+
+    def pick_pool(self) -> str:
+        """Return the pool that a new request asks."""
+        return "q" if self.random.random() < self.plan.others else "p"
+
+    # What happens.
+
+    @abstractmethod
+    def use(self) -> None:
+        """Let a user create or delete a request."""
+
+    def events(self) -> Mapping[str, Sequence[Event]]:
+        """Return what happens to this kind alone, by the field of Plan that asks for it."""
+        return {}
+
+    def prepare_calm(self) -> None:
+        """Create the pools that are missing, and end what keeps requests waiting."""
+        for name in SPANS:
+            self.make_pool(name)
+
+    # What is shown.
+
+    @abstractmethod
+    def addresses(self, request: Json) -> frozenset[Address]:
+        """Return the addresses that a request shows to its user."""
+
+    @abstractmethod
+    def offered(self, request: Json) -> frozenset[Address]:
+        """Return the addresses that the pool of a request hands out."""
+
+    @abstractmethod
+    def waiting(self) -> Iterator[tuple[str, list[Need]]]:
+        """Yield the requests that a pool should serve: their names, and what they lack."""
+
+    def space_of(self, pool: Json, name: str) -> str:
+        """Return the space of an address that a pool promised in its space of that name."""
+        del pool, name
+        return ""
+
+    def promises(self, pool: Json) -> Iterator[tuple[str, frozenset[Address]]]:
+        """Yield the open promises of a pool: the uid of the request, and the addresses."""
+        for memory in self.memories:
+            for promise in memory.promises(pool):
+                yield (
+                    promise.uid,
+                    frozenset(
+                        (self.space_of(pool, space), address)
+                        for space, first, last in promise.ranges
+                        for address in addresses_between(first, last)
+                    ),
+                )
+
+    def taken(self) -> frozenset[Address]:
+        """Return the addresses that a waiting request cannot get."""
+        return frozenset(
+            address
+            for plural in self.requests
+            for request in self.model.of(plural)
+            for address in self.addresses(request)
+        )
+
+    def full_name(self, request: Json) -> str:
+        """Return what a verdict calls a request."""
+        return str(request["metadata"]["name"])
+
+    def is_released(self, plural: str, old: Json, new: Json) -> bool:
+        """Return whether a request shows fewer addresses because it has released them."""
+        del old
+        meta, finalizer = new["metadata"], self.finalizers.get(plural)
+        return "deletionTimestamp" in meta and finalizer not in meta.get("finalizers", ())
+
+    # Further laws.
+
+    def note_change(self, plural: str, old: Json | None, new: Json | None) -> None:
+        """Remember what the laws of this kind have to know of a change, whoever made it."""
+        return
+
+    def crimes(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:
+        """Yield what must not be about a change, of the laws of this kind alone."""
+        del plural, old, new
+        yield from ()
+
+    def undone(self) -> str | None:
+        """Return what else should have been done when nothing is left to do, None if nothing."""
+        return None
+
+
+def addresses_between(first: str, last: str) -> Iterator[IPv4Address | IPv6Address]:
+    """Yield the addresses of a range."""
+    start, end = ip_address(first), ip_address(last)
+    return (type(start)(number) for number in range(int(start), int(end) + 1))
+
+
+def span_addresses(pool: str) -> frozenset[Address]:
+    """Return the addresses of a pool in SPANS."""
+    first, last = SPANS[pool]
+    return frozenset(
+        ("", address) for address in addresses_between(f"{FIRST}{first}", f"{FIRST}{last}")
+    )
+
+
+def in_order(addresses: Iterable[Address]) -> list[Address]:
+    """Return addresses by space, family and number."""
+    return sorted(addresses, key=lambda pair: (pair[0], pair[1].version, int(pair[1])))
+
+
+def texts(addresses: Iterable[Address]) -> str:
+    """Return addresses for a verdict."""
+    return ", ".join(str(address) for _, address in in_order(addresses))

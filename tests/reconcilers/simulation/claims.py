@@ -1,0 +1,262 @@
+"""In-cluster pools and the claims of Cluster API: how they are made, edited and read."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from ipaddress import ip_address
+from typing import Any, ClassVar
+
+import msgspec
+from typing_extensions import override
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.resource import Resource
+from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.integrations.clusterapi import api
+from reconcilers.integrations.clusterapi.api import (
+    CLAIM_FINALIZER,
+    POOL_FINALIZER,
+    IPAddressClaim,
+)
+from reconcilers.integrations.clusterapi.caches import (
+    CLUSTER_INDEX,
+    ClaimCaches,
+    cluster_index,
+    space_of,
+)
+from reconcilers.integrations.clusterapi.claims import ClaimReconciler
+from reconcilers.integrations.clusterapi.granting import Granting
+from reconcilers.integrations.clusterapi.leftovers import Leftovers
+from reconcilers.integrations.clusterapi.offers import offers_of
+from reconcilers.integrations.clusterapi.pools import PoolParts, PoolReconciler
+from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
+from reconcilers.integrations.clusterapi.reading import Reader
+from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
+from reconcilers.integrations.clusterapi.statuses import record_of
+from reconcilers.integrations.core.objects import SPACE_INDEX
+from reconcilers.spaces.feeding import feed
+from reconcilers.spaces.index import SpaceIndex
+from tests.reconcilers.simulation.adapter import (
+    FIRST,
+    NAMES,
+    SPANS,
+    Adapter,
+    Address,
+    Event,
+    Need,
+    span_addresses,
+)
+from tests.reconcilers.simulation.model import ADDRESSES, CLAIM_POOLS, CLAIMS, CLUSTERS, Json
+from tests.reconcilers.simulation.replica import Process, Worker, World
+
+
+class ClaimReplica(Process):
+    """A process that serves the claims of in-cluster pools."""
+
+    clusters: ClassVar[bool] = False
+    """Whether Clusters are served."""
+
+    @override
+    def _set_up(self) -> Sequence[Worker]:
+        pools: Cache[Any] = Cache(api.IN_CLUSTER_IP_POOL)
+        self.pools = self._feed(CLAIM_POOLS, pools)
+        caches = self._feed_claims({"InClusterIPPool": pools})
+        client = self._client()
+        of_pools = PoolReconciler(api.IN_CLUSTER_IP_POOL, self._parts(client, caches))
+        of_claims = ClaimReconciler(client, caches, self.recorder, self.clock)
+        return (
+            Worker(of_pools.reconcile, (self.pools,), None, of_pools.forget),
+            Worker(of_claims.reconcile, (self.claims, self.addresses), caches.pool_to_shard_by),
+        )
+
+    def _feed_claims(self, pools: Mapping[str, Cache[Any]]) -> ClaimCaches:
+        """Return the caches of pools, claims, IPAddresses and Clusters; make all but the first."""
+        version = api.CONTRACT_VERSIONS[0]
+        claim_kind, address_kind = api.claims(version), api.addresses(version)
+        indexes = {SPACE_INDEX: space_of, CLUSTER_INDEX: cluster_index}
+        claims = Cache(claim_kind, indexes=indexes)
+        addresses = Cache(address_kind, indexes=indexes)
+        clusters = Cache(api.clusters(version)) if self.clusters else None
+        self.claims = self._feed(CLAIMS, claims)
+        self.addresses = self._feed(ADDRESSES, addresses)
+        if clusters is not None:
+            self._feed(CLUSTERS, clusters)
+        return ClaimCaches(claims, addresses, clusters, dict(pools), claim_kind, address_kind)
+
+    def _parts(self, client: Client, caches: ClaimCaches) -> PoolParts:
+        """Return what passes over pools work with."""
+        spaces = SpaceIndex()
+        for pools in caches.pools.values():
+            if pools.resource != NETWORK_POOL:
+                feed(spaces, pools, partial(offers_of, pools.resource))
+        clock, settings, recorder = self.clock, self.settings, self.recorder
+        return PoolParts(
+            client,
+            caches,
+            Reader(client, caches, clock, settings.cache_patience),
+            Granting(client, caches, recorder, clock, settings),
+            Leftovers(client, caches, clock),
+            PoolStatuses(client, recorder, clock, spaces),
+            RestoredClaims(caches.claims, clock),
+            clock,
+            settings,
+        )
+
+
+class Claims(Adapter):
+    """In-cluster pools that serve IPAddressClaims."""
+
+    pools = CLAIM_POOLS
+    requests: ClassVar[tuple[str, ...]] = (CLAIMS,)
+    finalizers: ClassVar[Mapping[str, str]] = {
+        CLAIM_POOLS: POOL_FINALIZER,
+        CLAIMS: CLAIM_FINALIZER,
+    }
+    resets: ClassVar[Mapping[str, Json]] = {
+        CLAIMS: {"status": {"addressRef": None, "conditions": None}}
+    }
+    pool_kind: ClassVar[Resource[Any]] = api.IN_CLUSTER_IP_POOL
+    pool_spec: ClassVar[Json] = {}
+    """What else the pools say."""
+
+    @override
+    def make_replica(self, world: World) -> Process:
+        return ClaimReplica(world)
+
+    @override
+    def make_pool(self, name: str) -> None:
+        if self.model.get(CLAIM_POOLS, name):
+            return
+        first, last = SPANS[name]
+        spec = {
+            "addresses": [f"{FIRST}{first}-{FIRST}{last}"],
+            "prefix": 24,
+            "allocateReservedIPAddresses": True,
+            **self.pool_spec,
+        }
+        self.model.create(CLAIM_POOLS, {"metadata": {"name": name}, "spec": spec})
+
+    def ref(self, pool: str) -> Json:
+        """Return the reference to a pool."""
+        return {"apiGroup": self.pool_kind.group, "kind": self.pool_kind.kind, "name": pool}
+
+    @override
+    def ask(self, name: str, count: int = 1, since: str = "") -> None:
+        self.model.create(CLAIMS, self.body(name))
+        patch = {"metadata": {"finalizers": [CLAIM_FINALIZER]}}
+        self.model.patch(CLAIMS, name, patch, guarded=False)
+
+    def body(self, name: str) -> Json:
+        """Return a claim of pool p, without finalizer."""
+        return {"metadata": {"name": name}, "spec": {"poolRef": self.ref("p")}}
+
+    @override
+    def use(self) -> None:
+        name = self.random.choice(NAMES)
+        if self.model.get(CLAIMS, name):
+            if self.plan.force and self.random.random() < 0.5:
+                self.model.vanish(CLAIMS, name)
+            else:
+                self.model.delete(CLAIMS, name)
+            return
+        spec = {"poolRef": self.ref(self.pick_pool()), **self._further_spec()}
+        self.model.create(CLAIMS, {"metadata": {"name": name}, "spec": spec})
+
+    def _further_spec(self) -> Json:
+        """Return what else the spec of a claim says."""
+        return {}
+
+    @override
+    def events(self) -> Mapping[str, Sequence[Event]]:
+        return {"touches": (self._make_by_hand,), "force": (self._take_address,)}
+
+    def _make_by_hand(self) -> None:
+        """Make an IPAddress of a claim's name, even if another claim has the address."""
+        first, last = SPANS["p"]
+        address = f"{FIRST}{self.random.randint(first, last)}"
+        self.make_address(self.random.choice(NAMES), address)
+
+    def make_address(self, claim: str, address: str) -> None:
+        """Make an IPAddress of pool p for a claim, as a person or another provider does."""
+        spec: Json = {"claimRef": {"name": claim}, "poolRef": self.ref("p")}
+        spec |= {"address": address, "prefix": 24}
+        self.model.create(ADDRESSES, {"metadata": {"name": claim}, "spec": spec})
+
+    def _take_address(self) -> None:
+        """Remove an IPAddress by force."""
+        if name := self.pick(ADDRESSES):
+            self.model.vanish(ADDRESSES, name)
+
+    @override
+    def prepare_calm(self) -> None:
+        """Make the pools that are missing; take away what users made and no claim adopted."""
+        super().prepare_calm()
+        for address in self.model.of(ADDRESSES):
+            if not address["metadata"].get("ownerReferences"):
+                self.model.vanish(ADDRESSES, address["metadata"]["name"])
+
+    @override
+    def addresses(self, request: Json) -> frozenset[Address]:
+        """Return the address that a claim's user finds: by its addressRef, else by its record."""
+        if not refers(request):
+            return frozenset()
+        finalizers = request["metadata"].get("finalizers", ())
+        if "deletionTimestamp" in request["metadata"] and CLAIM_FINALIZER not in finalizers:
+            return frozenset()
+        address = self.model.get(ADDRESSES, request["status"]["addressRef"]["name"])
+        if address is not None:
+            return frozenset({("", ip_address(address["spec"]["address"]))})
+        record = record_of(msgspec.convert(request, IPAddressClaim))
+        return frozenset({("", ip_address(record.address))} if record is not None else ())
+
+    @override
+    def offered(self, request: Json) -> frozenset[Address]:
+        return span_addresses(request["spec"]["poolRef"]["name"])
+
+    @override
+    def taken(self) -> frozenset[Address]:
+        of_addresses = {
+            ("", ip_address(address["spec"]["address"])) for address in self.model.of(ADDRESSES)
+        }
+        return super().taken() | of_addresses
+
+    @override
+    def waiting(self) -> Iterator[tuple[str, list[Need]]]:
+        for claim in self.model.of(CLAIMS):
+            if self.is_served(claim) and not refers(claim):
+                yield self.full_name(claim), [Need(self.offered(claim))]
+
+    def is_served(self, claim: Json) -> bool:
+        """Return whether a pool has to serve a claim."""
+        pool = self.model.get(self.pools, claim["spec"]["poolRef"]["name"])
+        return pool is not None and "deletionTimestamp" not in pool["metadata"]
+
+    @override
+    def crimes(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:
+        if plural != CLAIMS or old is None or new is None or refers(old) or not refers(new):
+            return
+        if not self.addresses(new):
+            yield f"{self.full_name(new)} refers to an IPAddress that is not there"
+
+    @override
+    def undone(self) -> str | None:
+        for address in self.model.of(ADDRESSES):
+            name = address["metadata"]["name"]
+            claim = self.model.get(CLAIMS, name)
+            if claim is None:
+                return f"IPAddress {name} is left of a claim that is gone"
+            shown = ("", ip_address(address["spec"]["address"]))
+            if self.is_served(claim) and shown not in self.addresses(claim):
+                return f"IPAddress {name} serves no claim: {claim.get('status')}"
+        for claim in self.model.of(CLAIMS):
+            name = claim["metadata"]["name"]
+            if "deletionTimestamp" in claim["metadata"]:
+                return f"{name} is deleted and still there"
+            if self.is_served(claim) and refers(claim) and not self.model.get(ADDRESSES, name):
+                return f"{name} refers to an IPAddress that is not there"
+        return None
+
+
+def refers(claim: Json) -> bool:
+    """Return whether a claim has an addressRef."""
+    return bool((claim.get("status") or {}).get("addressRef"))

@@ -1,0 +1,278 @@
+"""NetworkPools and their IPAllocations: how they are made, edited and read."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_address
+from typing import Any, ClassVar
+
+from typing_extensions import override
+
+from allocator import Family
+from controller.cache import Cache
+from controller.meta import Key
+from reconcilers.addressing import familychoice
+from reconcilers.api import names
+from reconcilers.api.ipallocation import (
+    ALLOCATED,
+    FAILED,
+    POOL_INDEX,
+    REQUIRE_DUAL_STACK,
+    SINGLE_STACK,
+    IPAllocation,
+    pool_index,
+)
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.configuration.settings import AllocationSettings
+from reconcilers.ipallocation.reconciler import IPAllocationReconciler
+from reconcilers.ipallocation.release import ReleaseCheck, Released
+from reconcilers.networkpool.events import PoolEvents
+from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from tests.reconcilers.simulation.adapter import (
+    FIRST,
+    NAMES,
+    SPANS,
+    Adapter,
+    Address,
+    Event,
+    Memory,
+    Need,
+    StatusMemory,
+    addresses_between,
+    span_addresses,
+)
+from tests.reconcilers.simulation.model import ALLOCATIONS, POOLS, Json
+from tests.reconcilers.simulation.replica import Process, Worker, World
+
+SECOND = "fd00::"
+SECOND_ADDRESSES = frozenset(
+    ("", address) for address in addresses_between(f"{SECOND}0", f"{SECOND}1")
+)
+"""Of the second family, in a pool that has one."""
+_SECONDARY: Json = {
+    "cidr": f"{SECOND}/64",
+    "tenantAllocation": {"ranges": [{"start": f"{SECOND}0", "end": f"{SECOND}1"}]},
+}
+_FAMILIES: tuple[Json, ...] = (
+    {},
+    {"ipFamilies": ["IPv6"]},
+    {"ipFamilyPolicy": "PreferDualStack"},
+    {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv6", "IPv4"]},
+    {"ipFamilyPolicy": "RequireDualStack"},
+    {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6"]},
+)
+"""What requests say of families."""
+
+
+class OpenGate(ReleaseCheck):
+    """Every tenant lets go at once."""
+
+    @override
+    async def check(self, allocation: IPAllocation, mark: int) -> Released:
+        return Released("the tenant was not asked")
+
+
+class NetworkPoolReplica(Process):
+    """A process that serves NetworkPools."""
+
+    @override
+    def _set_up(self) -> Sequence[Worker]:
+        pools = Cache(NETWORK_POOL)
+        allocations = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
+        self.pools = self._feed(POOLS, pools)
+        self.allocations = self._feed(ALLOCATIONS, allocations)
+        client, settings = self._client(), self.settings
+        events = PoolEvents(self.recorder, self.clock, settings.event_interval)
+        of_pools = NetworkPoolReconciler(client, pools, allocations, events, self.clock, settings)
+        of_allocations = IPAllocationReconciler(
+            client, allocations, pools, OpenGate(), self.clock, AllocationSettings()
+        )
+
+        def pool_of(key: Key) -> Key | None:
+            allocation = allocations.get(key)
+            return None if allocation is None else allocation.pool_key
+
+        return (
+            Worker(of_pools.reconcile, (self.pools,), None, of_pools.forget),
+            Worker(of_allocations.reconcile, (self.allocations,), pool_of, of_allocations.forget),
+        )
+
+
+class NetworkPools(Adapter):
+    """NetworkPools that serve IPAllocations."""
+
+    pools = POOLS
+    requests: ClassVar[tuple[str, ...]] = (ALLOCATIONS,)
+    memories: ClassVar[tuple[Memory, ...]] = (StatusMemory(),)
+    finalizers: ClassVar[Mapping[str, str]] = {
+        POOLS: names.FINALIZER_POOL,
+        ALLOCATIONS: names.FINALIZER_ALLOCATION,
+    }
+    resets: ClassVar[Mapping[str, Json]] = {
+        ALLOCATIONS: {
+            "status": {
+                **dict.fromkeys(("startAddress", "endAddress", "cidr", "families")),
+                "phase": "Pending",
+            }
+        }
+    }
+
+    @override
+    def make_replica(self, world: World) -> Process:
+        return NetworkPoolReplica(world)
+
+    @override
+    def make_pool(self, name: str) -> None:
+        if self.model.get(POOLS, name):
+            return
+        first, last = SPANS[name]
+        span = {"start": f"{FIRST}{first}", "end": f"{FIRST}{last}"}
+        spec: Json = {"cidr": "10.0.0.0/24", "tenantAllocation": {"ranges": [span]}}
+        if name == "p" and self.plan.families and self.random.random() < 0.7:
+            spec["secondary"] = _SECONDARY
+        self.model.create(POOLS, {"metadata": {"name": name}, "spec": spec})
+
+    @override
+    def ask(self, name: str, count: int = 1, since: str = "") -> None:
+        meta: Json = {"name": name, "finalizers": [names.FINALIZER_ALLOCATION]}
+        if since:
+            meta["annotations"] = {names.ANNOTATION_REQUESTED_AT: since}
+        self.model.create(ALLOCATIONS, {"metadata": meta, "spec": _spec(name, "p", count)})
+
+    @override
+    def use(self) -> None:
+        name = self.random.choice(NAMES)
+        if self.model.get(ALLOCATIONS, name):
+            if self.plan.force and self.random.random() < 0.5:
+                self.model.vanish(ALLOCATIONS, name)
+            else:
+                self.model.delete(ALLOCATIONS, name)
+            return
+        spec = _spec(name, self.pick_pool(), self.random.choice((1, 1, 2)))
+        if self.plan.families:
+            spec |= self.random.choice(_FAMILIES)
+        self.model.create(ALLOCATIONS, {"metadata": {"name": name}, "spec": spec})
+
+    @override
+    def events(self) -> Mapping[str, Sequence[Event]]:
+        return {"families": (self._add_family, self._lose_family)}
+
+    def _add_family(self) -> None:
+        """Give the larger pool its second family, even while it is in use."""
+        if self.model.get(POOLS, "p"):
+            self.model.patch(POOLS, "p", {"spec": {"secondary": _SECONDARY}}, guarded=False)
+
+    def _lose_family(self) -> None:
+        """Wipe the second range from a status, and the phase, as an editor would."""
+        if name := self.pick(ALLOCATIONS):
+            less = {"status": {"families": None, "phase": "Pending"}}
+            self.model.patch(ALLOCATIONS, name, less, status=True, guarded=False)
+
+    @override
+    def addresses(self, request: Json) -> frozenset[Address]:
+        return frozenset(
+            ("", address)
+            for part in shown_ranges(request)
+            for address in addresses_between(part["startAddress"], part["endAddress"])
+        )
+
+    @override
+    def offered(self, request: Json) -> frozenset[Address]:
+        addresses = span_addresses(request["spec"]["poolRef"]["name"])
+        return addresses | SECOND_ADDRESSES if self.plan.families else addresses
+
+    @override
+    def waiting(self) -> Iterator[tuple[str, list[Need]]]:
+        for request in self.model.of(ALLOCATIONS):
+            pool = self.model.get(POOLS, request["spec"]["poolRef"]["name"])
+            if pool is None or "deletionTimestamp" in pool["metadata"]:
+                continue
+            needs = _needs(request, pool)
+            if needs is not None and not shown_ranges(request):
+                yield self.full_name(request), needs
+
+    @override
+    def undone(self) -> str | None:
+        for request in self.model.of(ALLOCATIONS):
+            pool = self.model.get(POOLS, request["spec"]["poolRef"]["name"])
+            if pool is None or "deletionTimestamp" in pool["metadata"]:
+                continue
+            if "deletionTimestamp" in request["metadata"]:
+                return f"{self.full_name(request)} is deleted and still there"
+        return None
+
+    @override
+    def crimes(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:
+        if plural == ALLOCATIONS and old is not None and new is not None:
+            yield from self._judge_allocation(old, new)
+        if plural == POOLS and old is not None and new is None:
+            name = old["metadata"]["name"]
+            for allocation in self.model.of(ALLOCATIONS):
+                if allocation["spec"]["poolRef"]["name"] == name and shown_ranges(allocation):
+                    yield f"pool {name} went while {self.full_name(allocation)} held a range of it"
+
+    def _judge_allocation(self, old: Json, new: Json) -> Iterator[str]:
+        name, now = self.full_name(new), shown_ranges(new)
+        families = [ip_address(part["startAddress"]).version for part in now]
+        if now and (shown_ranges(old) != now or _phase(old) != _phase(new) == ALLOCATED):
+            if _policy(new) == REQUIRE_DUAL_STACK and len(now) < 2:
+                yield f"{name} requires both families and shows one"
+            if len(set(families)) < len(families):
+                yield f"{name} shows two ranges of one family"
+        if _phase(new) == FAILED != _phase(old) and self._has_promise(old):
+            yield f"{name} was refused what its pool had promised it"
+
+    def _has_promise(self, allocation: Json) -> bool:
+        """Return whether a pool has a promise to this version of an allocation."""
+        meta = allocation["metadata"]
+        pool = self.model.get(POOLS, allocation["spec"]["poolRef"]["name"])
+        promises = [] if pool is None else StatusMemory().promises(pool)
+        return any(
+            (promise.uid, promise.version) == (meta["uid"], meta["resourceVersion"])
+            for promise in promises
+        )
+
+
+def _spec(name: str, pool: str, count: int) -> Json:
+    return {
+        "poolRef": {"name": pool},
+        "tenantClusterRef": {"name": name, "namespace": "team"},
+        "type": "loadbalancer",
+        "count": count,
+    }
+
+
+def shown_ranges(allocation: Json) -> list[dict[str, str]]:
+    """Return the ranges in the status of an allocation, each once."""
+    status: dict[str, Any] = allocation.get("status") or {}
+    ranges_shown: list[dict[str, str]] = []
+    for part in (status, *(status.get("families") or [])):
+        shown = {field: part[field] for field in ("startAddress", "endAddress") if part.get(field)}
+        if shown and shown not in ranges_shown:
+            ranges_shown.append(shown)
+    return ranges_shown
+
+
+def _phase(allocation: Json) -> str | None:
+    phase: str | None = (allocation.get("status") or {}).get("phase")
+    return phase
+
+
+def _policy(allocation: Json) -> str:
+    return str(allocation["spec"].get("ipFamilyPolicy") or SINGLE_STACK)
+
+
+def _needs(allocation: Json, pool: Json) -> list[Need] | None:
+    """Return what would serve an allocation: its first family, or both if it requires them.
+
+    None if the pool has not what it asks for.
+    """
+    offers: dict[Family, frozenset[Address]] = {4: span_addresses(pool["metadata"]["name"])}
+    if "secondary" in pool["spec"]:
+        offers[6] = SECOND_ADDRESSES
+    asked = [familychoice.FAMILIES_BY_NAME[word] for word in allocation["spec"].get("ipFamilies", ())]
+    wanted = list(familychoice.FAMILIES_BY_NAME.values())
+    if _policy(allocation) != REQUIRE_DUAL_STACK:
+        wanted = (asked or wanted)[:1]
+    if not offers.keys() >= {*asked, *wanted}:
+        return None
+    count = allocation["spec"]["count"]
+    return [Need(offers[family], count, is_block=True) for family in wanted]

@@ -1,0 +1,281 @@
+"""Vitistack's networks and IPAllocations: how they are made, edited and read."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_address
+from typing import ClassVar
+
+from typing_extensions import override
+
+from controller.cache import Cache
+from reconcilers.integrations.vitistack import api
+from reconcilers.integrations.vitistack.allocations import AllocationReconciler
+from reconcilers.integrations.vitistack.caches import (
+    ALLOCATION_INDEXES,
+    NAMESPACE_INDEX,
+    VitistackCaches,
+    namespace_of,
+)
+from reconcilers.integrations.vitistack.configurations import ConfigurationReconciler
+from reconcilers.integrations.vitistack.networks import NetworkReconciler
+from reconcilers.integrations.vitistack.offers import offers_of
+from reconcilers.integrations.vitistack.reading import Reader
+from reconcilers.integrations.vitistack.writing import Writer
+from reconcilers.spaces.feeding import feed
+from reconcilers.spaces.index import SpaceIndex
+from tests.reconcilers.simulation.adapter import (
+    FIRST,
+    NAMES,
+    SPANS,
+    Adapter,
+    Address,
+    Event,
+    Need,
+)
+from tests.reconcilers.simulation.model import INTERFACES, NETWORK_ADDRESSES, NETWORKS, Json
+from tests.reconcilers.simulation.replica import Process, Worker, World
+
+LOWEST = 100
+"""The first address of the first network; the lowest ones of the subnet are never handed out."""
+MACHINES = ("m0", "m1")
+PROVIDER = "butler-ipam"
+
+
+class NetworkReplica(Process):
+    """A process that serves vitistack's networks."""
+
+    @override
+    def _set_up(self) -> Sequence[Worker]:
+        by_namespace = {NAMESPACE_INDEX: namespace_of}
+        networks = Cache(api.NETWORKS, indexes=by_namespace)
+        configurations = Cache(api.CONFIGURATIONS, indexes=by_namespace)
+        allocations = Cache(
+            api.ALLOCATIONS,
+            indexes=ALLOCATION_INDEXES,
+        )
+        self.networks = self._feed(NETWORKS, networks)
+        self.allocations = self._feed(NETWORK_ADDRESSES, allocations)
+        self.configurations = self._feed(INTERFACES, configurations)
+        client, clock = self._client(), self.clock
+        settings, recorder = self.settings, self.recorder
+        caches = VitistackCaches(networks, allocations, configurations, PROVIDER)
+        writer = Writer(client, recorder, clock, settings)
+        reader = Reader(client, caches, clock, settings.cache_patience)
+        spaces = SpaceIndex()
+        feed(spaces, networks, offers_of)
+        of_networks = NetworkReconciler(
+            client,
+            caches,
+            reader,
+            writer,
+            recorder=recorder,
+            clock=clock,
+            settings=settings,
+            spaces=spaces,
+        )
+        of_allocations = AllocationReconciler(client, caches, writer, recorder, clock)
+        of_configurations = ConfigurationReconciler(client, caches, clock)
+        return (
+            Worker(of_networks.reconcile, (self.networks,), None, of_networks.forget),
+            Worker(of_allocations.reconcile, (self.allocations,)),
+            Worker(of_configurations.reconcile, (self.configurations,)),
+        )
+
+
+def address(number: int) -> str:
+    """Return the address of a number in SPANS."""
+    return f"{FIRST}{LOWEST + number}"
+
+
+def network_addresses(network: str) -> frozenset[Address]:
+    """Return the addresses of a network."""
+    first, last = SPANS[network]
+    return frozenset(("", ip_address(address(number))) for number in range(first, last + 1))
+
+
+class Networks(Adapter):
+    """Vitistack's NetworkNamespaces that serve its IPAllocations."""
+
+    pools = NETWORKS
+    requests: ClassVar[tuple[str, ...]] = (NETWORK_ADDRESSES,)
+    resets: ClassVar[Mapping[str, Json]] = {
+        NETWORK_ADDRESSES: {"status": {"phase": None, "address": None, "message": None}}
+    }
+
+    @override
+    def make_replica(self, world: World) -> Process:
+        return NetworkReplica(world)
+
+    @override
+    def make_pool(self, name: str) -> None:
+        """Make a network of a few addresses, provisioned."""
+        if self.model.get(NETWORKS, name):
+            return
+        first, last = SPANS[name]
+        static = {
+            "ipv4CIDR": "10.0.0.0/24",
+            "ipv4Gateway": "10.0.0.1",
+            "ipv4RangeStart": address(first),
+            "ipv4RangeEnd": address(last),
+            "ttlSeconds": 36_000,  # longer than a run, in which passes come without being due
+        }
+        body = {
+            "metadata": {"name": name},
+            "spec": {"ipAllocation": {"type": "static", "static": static}},
+            "status": {"provisioningPhase": "Ready"},
+        }
+        self.model.create(NETWORKS, body)
+
+    @override
+    def ask(self, name: str, count: int = 1, since: str = "") -> None:
+        spec = {"networkNamespaceName": "p", "networkConfigurationName": "missing"}
+        self.model.create(NETWORK_ADDRESSES, {"metadata": {"name": name}, "spec": spec})
+
+    @override
+    def use(self) -> None:
+        network = self.pick_pool()
+        if self.random.random() < 0.4:
+            self._use_machine(network)
+            return
+        name = self.random.choice(NAMES)
+        if self.model.get(NETWORK_ADDRESSES, name):
+            self.model.delete(NETWORK_ADDRESSES, name)
+            return
+        spec: Json = {"networkNamespaceName": network, "networkConfigurationName": f"of-{name}"}
+        if self.random.random() < 0.4:
+            first, last = SPANS[network]
+            spec["requestedAddress"] = address(self.random.randint(first, last + 1))
+        self.model.create(NETWORK_ADDRESSES, {"metadata": {"name": name}, "spec": spec})
+
+    def _use_machine(self, network: str) -> None:
+        """Make or delete a NetworkConfiguration; deleted ones' allocations are collected."""
+        name = self.random.choice(MACHINES)
+        if self.model.get(INTERFACES, name):
+            self.model.delete(INTERFACES, name)
+            return
+        interfaces = [{"name": f"eth{n}"} for n in range(self.random.choice((1, 1, 2)))]
+        spec = {"networkNamespaceName": network, "networkInterfaces": interfaces}
+        self.model.create(INTERFACES, {"metadata": {"name": name}, "spec": spec})
+
+    @override
+    def events(self) -> Mapping[str, Sequence[Event]]:
+        return {
+            "touches": (self._collect,),
+            "pool_cycles": (self._change_phase,),
+            "force": (self._vanish,),
+        }
+
+    def _collect(self) -> None:
+        """Collect the allocations whose owner is gone."""
+        uids = {machine["metadata"]["uid"] for machine in self.model.of(INTERFACES)}
+        for allocation in self.model.of(NETWORK_ADDRESSES):
+            meta = allocation["metadata"]
+            owners = {owner["uid"] for owner in meta.get("ownerReferences", ())}
+            if owners and not owners & uids:
+                self.model.vanish(NETWORK_ADDRESSES, meta["name"])
+
+    def _vanish(self) -> None:
+        """Remove a NetworkConfiguration by force, finalizer or not."""
+        if name := self.pick(INTERFACES):
+            self.model.vanish(INTERFACES, name)
+
+    def _change_phase(self) -> None:
+        """Say that a network is provisioned, or not any more."""
+        network = self.model.get(NETWORKS, "p")
+        if network is not None:
+            ready = network["status"].get("provisioningPhase") == "Ready"
+            patch = {"status": {"provisioningPhase": "Pending" if ready else "Ready"}}
+            self.model.patch(NETWORKS, "p", patch, status=True, guarded=False)
+
+    @override
+    def prepare_calm(self) -> None:
+        """Have all networks there and provisioned, and what has no owner collected."""
+        super().prepare_calm()
+        for name in SPANS:
+            ready = {"status": {"provisioningPhase": "Ready"}}
+            self.model.patch(NETWORKS, name, ready, status=True, guarded=False)
+        self._collect()
+
+    @override
+    def addresses(self, request: Json) -> frozenset[Address]:
+        status: Json = request.get("status") or {}
+        if not status.get("address") or status.get("phase") == "Released":
+            return frozenset()
+        return frozenset({("", ip_address(status["address"]))})
+
+    @override
+    def offered(self, request: Json) -> frozenset[Address]:
+        return network_addresses(request["spec"]["networkNamespaceName"])
+
+    @override
+    def is_released(self, plural: str, old: Json, new: Json) -> bool:
+        return _phase(new) == "Released"
+
+    @override
+    def waiting(self) -> Iterator[tuple[str, list[Need]]]:
+        for allocation in self.model.of(NETWORK_ADDRESSES):
+            if _phase(allocation) not in {"Allocated", "Released"}:
+                yield self.full_name(allocation), [Need(self._choice(allocation))]
+
+    def _choice(self, allocation: Json) -> frozenset[Address]:
+        """Return the addresses that an allocation may get."""
+        requested = allocation["spec"].get("requestedAddress")
+        offered = self.offered(allocation)
+        return offered & {("", ip_address(requested))} if requested else offered
+
+    @override
+    def crimes(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:
+        if new is None:
+            return
+        if plural == INTERFACES and _phase(new) == "Ready":
+            name, status = new["metadata"]["name"], new["status"]
+            wanted = [interface["name"] for interface in new["spec"]["networkInterfaces"]]
+            served = [
+                interface["name"]
+                for interface in status["networkInterfaces"]
+                if interface.get("ipv4Addresses")
+            ]
+            if served != wanted:
+                yield f"{name} is Ready with addresses of {served}, not of {wanted}"
+        if plural == NETWORK_ADDRESSES:
+            before = self.addresses(old) if old is not None else frozenset()
+            requested = new["spec"].get("requestedAddress")
+            for _, shown in self.addresses(new) - before:
+                if requested and str(shown) != requested:
+                    yield f"{self.full_name(new)} requested {requested} and got {shown}"
+
+    @override
+    def undone(self) -> str | None:
+        for network in self.model.of(NETWORKS):
+            name = network["metadata"]["name"]
+            count = sum(
+                _phase(allocation) == "Allocated"
+                for allocation in self.model.of(NETWORK_ADDRESSES)
+                if allocation["spec"]["networkNamespaceName"] == name
+            )
+            summary = network["status"].get("ipAllocationSummary", {})
+            if summary.get("allocatedCount") != count:
+                return f"{name} counts {summary}, and {count} are allocated"
+        for machine in self.model.of(INTERFACES):
+            if problem := self._undone_of(machine):
+                return problem
+        return None
+
+    def _undone_of(self, machine: Json) -> str | None:
+        """Return what should have been done about a NetworkConfiguration."""
+        name = machine["metadata"]["name"]
+        if "deletionTimestamp" in machine["metadata"]:
+            return f"{name} is deleted and still there"
+        allocations = [
+            self.model.get(NETWORK_ADDRESSES, f"{name}-{interface['name']}")
+            for interface in machine["spec"]["networkInterfaces"]
+        ]
+        if not all(allocations):
+            return f"{name} lacks IPAllocations"
+        ready = all(_phase(allocation) == "Allocated" for allocation in allocations if allocation)
+        if ready != (_phase(machine) == "Ready"):
+            return f"{name} shows {machine.get('status')}, its IPAllocations {allocations}"
+        return None
+
+
+def _phase(request: Json) -> str:
+    return str((request.get("status") or {}).get("phase", ""))
