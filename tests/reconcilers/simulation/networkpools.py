@@ -268,7 +268,9 @@ def _needs(allocation: Json, pool: Json) -> list[Need] | None:
     offers: dict[Family, frozenset[Address]] = {4: span_addresses(pool["metadata"]["name"])}
     if "secondary" in pool["spec"]:
         offers[6] = SECOND_ADDRESSES
-    asked = [familychoice.FAMILIES_BY_NAME[word] for word in allocation["spec"].get("ipFamilies", ())]
+    asked = [
+        familychoice.FAMILIES_BY_NAME[word] for word in allocation["spec"].get("ipFamilies", ())
+    ]
     wanted = list(familychoice.FAMILIES_BY_NAME.values())
     if _policy(allocation) != REQUIRE_DUAL_STACK:
         wanted = (asked or wanted)[:1]
