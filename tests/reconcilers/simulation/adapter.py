@@ -20,6 +20,7 @@ from reconcilers.promises.journal import ANNOTATION, AnnotatedJournal
 from tests.reconcilers.simulation.model import Json, ModelServer
 from tests.reconcilers.simulation.plans import Plan
 from tests.reconcilers.simulation.replica import Process, World
+from tests.reconcilers.simulation.wire import Flight
 
 Address = tuple[str, IPv4Address | IPv6Address]
 """The name of a space, and an address in it: two spaces may have equal addresses."""
@@ -32,7 +33,21 @@ SPANS = {"p": (0, 2), "q": (16, 17)}
 """The pools: p, which is harmed, and the smaller q; and the last parts of their addresses."""
 
 
-class Promised(NamedTuple):
+class Promise(NamedTuple):
+    """What a pool has promised.
+
+    Args:
+        uid: of the request.
+        version: the resourceVersion of the request: at another one the promise is over.
+        addresses: what is promised.
+    """
+
+    uid: str
+    version: str
+    addresses: frozenset[Address]
+
+
+class StoredPromise(NamedTuple):
     """A promise as the server stores it.
 
     Args:
@@ -50,7 +65,7 @@ class Memory(ABC):
     """Where pools of a kind keep their journal."""
 
     @abstractmethod
-    def promises(self, pool: Json) -> Sequence[Promised]:
+    def promises(self, pool: Json) -> Sequence[StoredPromise]:
         """Return the open promises of a pool."""
 
     @abstractmethod
@@ -70,12 +85,12 @@ class AnnotationMemory(Memory):
     """The journal is an annotation of the pool."""
 
     @override
-    def promises(self, pool: Json) -> Sequence[Promised]:
+    def promises(self, pool: Json) -> Sequence[StoredPromise]:
         if ANNOTATION not in (pool["metadata"].get("annotations") or {}):
             return ()
         meta = msgspec.convert(pool["metadata"], ObjectMeta)
         return [
-            Promised(
+            StoredPromise(
                 promise.uid,
                 promise.resourceVersion,
                 tuple(
@@ -106,10 +121,10 @@ class StatusMemory(Memory):
     """The journal is a part of the pool's status."""
 
     @override
-    def promises(self, pool: Json) -> Sequence[Promised]:
+    def promises(self, pool: Json) -> Sequence[StoredPromise]:
         stored: list[Json] = (pool.get("status") or {}).get("assignments") or []
         return [
-            Promised(
+            StoredPromise(
                 promise["uid"],
                 promise["resourceVersion"],
                 tuple(
@@ -210,6 +225,14 @@ class Adapter(ABC):
         """
 
     @abstractmethod
+    def request_of(self, name: str) -> Json | None:
+        """Return the request that shows what `ask` asked for, None if it is not there."""
+
+    @abstractmethod
+    def gives(self, flight: Flight, name: str) -> bool:
+        """Return whether a write of ours keeps a promise to a request."""
+
+    @abstractmethod
     def make_replica(self, world: World) -> Process:
         """Return a process that serves the pools; it has read nothing yet."""
 
@@ -256,12 +279,13 @@ class Adapter(ABC):
         del pool, name
         return ""
 
-    def promises(self, pool: Json) -> Iterator[tuple[str, frozenset[Address]]]:
-        """Yield the open promises of a pool: the uid of the request, and the addresses."""
+    def promises(self, pool: Json) -> Iterator[Promise]:
+        """Yield the promises of a pool."""
         for memory in self.memories:
             for promise in memory.promises(pool):
-                yield (
+                yield Promise(
                     promise.uid,
+                    promise.version,
                     frozenset(
                         (self.space_of(pool, space), address)
                         for space, first, last in promise.ranges

@@ -48,6 +48,7 @@ from tests.reconcilers.simulation.adapter import (
 )
 from tests.reconcilers.simulation.model import ADDRESSES, CLAIM_POOLS, CLAIMS, CLUSTERS, Json
 from tests.reconcilers.simulation.replica import Process, Worker, World
+from tests.reconcilers.simulation.wire import Flight
 
 
 class ClaimReplica(Process):
@@ -77,7 +78,7 @@ class ClaimReplica(Process):
         claims = Cache(claim_kind, indexes=indexes)
         addresses = Cache(address_kind, indexes=indexes)
         clusters = Cache(api.clusters(version)) if self.clusters else None
-        self.claims = self._feed(CLAIMS, claims)
+        self.askers = self.claims = self._feed(CLAIMS, claims)
         self.addresses = self._feed(ADDRESSES, addresses)
         if clusters is not None:
             self._feed(CLUSTERS, clusters)
@@ -149,6 +150,17 @@ class Claims(Adapter):
     def body(self, name: str) -> Json:
         """Return a claim of pool p, without finalizer."""
         return {"metadata": {"name": name}, "spec": {"poolRef": self.ref("p")}}
+
+    @override
+    def request_of(self, name: str) -> Json | None:
+        return self.model.get(CLAIMS, name)
+
+    @override
+    def gives(self, flight: Flight, name: str) -> bool:
+        if (flight.method, flight.plural) == ("POST", ADDRESSES):
+            return bool(flight.body["metadata"]["name"] == name)
+        is_its = (flight.method, flight.plural, flight.name) == ("PATCH", CLAIMS, name)
+        return is_its and bool(flight.body.get("status", {}).get("addressRef"))
 
     @override
     def use(self) -> None:

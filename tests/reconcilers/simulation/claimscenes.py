@@ -1,6 +1,6 @@
 """Scenes in which one rule of the promises to claims is all that stands between two and one."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from controller.codec import DecodeFailure
 from reconcilers.integrations.clusterapi.api import (
@@ -9,11 +9,9 @@ from reconcilers.integrations.clusterapi.api import (
     PoolRef,
 )
 from reconcilers.promises.journal import ANNOTATION
-from tests.clock import settle
 from tests.reconcilers.simulation.adapter import FIRST, SPANS, Adapter
-from tests.reconcilers.simulation.claims import ClaimReplica, Claims, refers
+from tests.reconcilers.simulation.claims import ClaimReplica, Claims
 from tests.reconcilers.simulation.model import ADDRESSES, CLAIM_POOLS, CLAIMS, Json
-from tests.reconcilers.simulation.scenes import WAITS, ask_behind_refused_requests
 from tests.reconcilers.simulation.stage import Late, Stage
 from tests.reconcilers.simulation.wire import Flight
 
@@ -22,26 +20,6 @@ class ClaimStage(Stage):
     """A model with pool p of three addresses, its memory, and no replica at work yet."""
 
     kind: ClassVar[type[Adapter]] = Claims
-
-    async def begin(self, replica: ClaimReplica, awaited: Late) -> Flight:
-        """Let a replica work on the pool until it sends a request that is awaited; return that."""
-        replica.begin(self.group, 0, self.key("p"))
-        while True:
-            await settle()
-            flight = self.flights.pop(0)
-            if awaited(flight):
-                return flight
-            flight.run(self.model)
-            flight.land()
-
-    async def go_on(self, flight: Flight) -> None:
-        """Let a request run that was held up, and what its sender sends after it."""
-        self.flights.append(flight)
-        while self.flights:
-            under_way = self.flights.pop(0)
-            under_way.run(self.model)
-            under_way.land()
-            await settle()
 
     @property
     def journal(self) -> str:
@@ -59,49 +37,6 @@ def _gives_to(name: str) -> Late:
         return status and "are void" not in str(flight.body)
 
     return gives
-
-
-def _makes_address(flight: Flight) -> bool:
-    """Return whether a request creates an IPAddress."""
-    return (flight.method, flight.plural) == ("POST", ADDRESSES)
-
-
-def _serves_b(flight: Flight) -> bool:
-    """Return whether a request gives claim b its address."""
-    makes = _makes_address(flight) and flight.body["metadata"]["name"] == "b"
-    return makes or _gives_to("b")(flight)
-
-
-async def late_write_after_loss_of_memory(
-    stage: ClaimStage, *, copied: bool = False
-) -> str | None:
-    """B's IPAddress is on its way when the pool forgets; then A asks, who goes first."""
-    stage.ask("b")
-    other = stage.replica()
-    before = stage.journal
-    under_way = await stage.begin(stage.replica(), _makes_address)
-    forgotten: dict[str, Any] = {ANNOTATION: None}
-    if copied:
-        stage.judge.paused = True
-        stage.model.vanish(CLAIM_POOLS, "p")
-        stage.adapter.make_pool("p")
-        stage.judge.paused = False
-        forgotten = {ANNOTATION: before}
-    patch = {"metadata": {"annotations": forgotten}}
-    stage.edit_pool(patch)
-    stage.ask("a")
-    for _ in range(3):  # more than once, as it may wait for its cache
-        for feed in (other.pools, other.claims):
-            feed.advance(feed.behind)
-        await stage.pool(other, _serves_b)
-        stage.clock._elapsed += 2_000_000_000
-    await stage.go_on(under_way)
-    return stage.problem
-
-
-async def copy_of_another_pools_memory(stage: ClaimStage) -> str | None:
-    """The same, where the pool is made anew with the annotations that it had before."""
-    return await late_write_after_loss_of_memory(stage, copied=True)
 
 
 async def pool_deleted_while_a_cache_lags(stage: ClaimStage) -> str | None:
@@ -134,20 +69,6 @@ async def own_write_after_an_unseen_claim(stage: ClaimStage) -> str | None:
     other.pools.advance(other.pools.behind)
     await stage.pool(other)
     stage.arrive()
-    return stage.problem
-
-
-async def promise_kept_and_dropped_unseen(stage: ClaimStage) -> str | None:
-    """A has its address, and the promise is dropped; a replica that has read neither serves b."""
-    stage.model.create(CLAIMS, stage.adapter.body("b"))
-    other = stage.replica()
-    stage.ask("a")
-    await stage.drop_settled(stage.replica())
-    await stage.work(other, 1, "b")
-    for _ in range(2):  # at first it waits for its caches
-        other.pools.advance(other.pools.behind)
-        await stage.pool(other)
-        stage.clock._elapsed += 2_000_000_000
     return stage.problem
 
 
@@ -309,10 +230,3 @@ async def _ask_behind_ipaddresses(
     if earlier["spec"]["address"] == b["spec"]["address"]:
         return f"the IPAddresses of {served} and b both have {b['spec']['address']}"
     return stage.problem
-
-
-async def addresses_whose_writes_are_refused(stage: ClaimStage) -> str | None:
-    """A quota refuses the IPAddresses of three claims that ask first; then b asks."""
-    await ask_behind_refused_requests(stage)
-    b = stage.model.get(CLAIMS, "b")
-    return stage.problem or (None if b and refers(b) else WAITS)

@@ -39,6 +39,7 @@ from tests.reconcilers.simulation.model import (
     Json,
 )
 from tests.reconcilers.simulation.replica import Process, Worker, World
+from tests.reconcilers.simulation.wire import Flight
 
 MOST = 2
 """As many addresses, or the addresses of one prefix, a cluster gets of a pool at most."""
@@ -88,7 +89,7 @@ class KkpReplica(Process):
         clusters = Cache(api.CLUSTERS, indexes=CLUSTER_INDEXES)
         self.pools = self._feed(KKP_POOLS, pools)
         self.allocations = self._feed(KKP_ALLOCATIONS, allocations)
-        self.clusters = self._feed(KKP_CLUSTERS, clusters)
+        self.askers = self.clusters = self._feed(KKP_CLUSTERS, clusters)
         client, caches = self._client(), KubermaticCaches(pools, allocations, clusters)
         reports, clock = Reports(self.recorder), self.clock
         reader = Reader(client, allocations, clock, self.settings.cache_patience)
@@ -134,6 +135,16 @@ class Kkp(Adapter):
             "status": {"namespaceName": f"cluster-{name}"},
         }
         self.model.create(KKP_CLUSTERS, body)
+
+    @override
+    def request_of(self, name: str) -> Json | None:
+        return self.model.get(KKP_ALLOCATIONS, f"cluster-{name}/p")
+
+    @override
+    def gives(self, flight: Flight, name: str) -> bool:
+        written = (flight.method, flight.plural, flight.name)
+        is_its = written == ("PATCH", KKP_ALLOCATIONS, f"cluster-{name}/p")
+        return is_its and "spec" in flight.body
 
     @override
     def use(self) -> None:

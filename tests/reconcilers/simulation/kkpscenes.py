@@ -37,19 +37,6 @@ def _deletes(flight: Flight) -> bool:
     return flight.method == "DELETE"
 
 
-async def late_write_after_loss_of_memory(stage: KkpStage) -> str | None:
-    """B's addresses are on their way when the pool forgets; then A asks, who goes first."""
-    stage.ask("b")
-    await stage.pool(stage.replica(), _gives_to("b"))
-    stage.forget()
-    stage.ask("a")
-    on_their_way, stage.late = stage.late, []
-    await stage.pool(stage.replica(), _gives_to("b"))
-    stage.late = on_their_way
-    stage.arrive()
-    return stage.problem
-
-
 async def late_growth_after_loss_of_memory(stage: KkpStage) -> str | None:
     """A's second address is on its way when it is not wanted any more, and the pool forgets."""
     stage.ask("a")
@@ -101,24 +88,6 @@ async def late_deletion_of_a_leftover(stage: KkpStage) -> str | None:
     given = stage.has("e")
     stage.arrive()
     return stage.problem or (None if given == stage.has("e") == 2 else "E lost its addresses")
-
-
-async def stale_cache_after_a_settled_promise(stage: KkpStage) -> str | None:
-    """B has its address, its promise is dropped; then A asks a replica that has not seen that."""
-    stage.ask("b")
-    other, current = stage.replica(), stage.replica()
-    await stage.pool(current)
-    stage.ask("c")
-    for feed in (current.pools, current.clusters, current.allocations):
-        feed.advance(feed.behind)
-    await stage.pool(current)
-    stage.ask("a")
-    for _ in range(2):  # more than once, as it may wait for its cache
-        for feed in (other.pools, other.clusters):
-            feed.advance(feed.behind)
-        await stage.pool(other)
-        stage.clock._elapsed += 2_000_000_000
-    return stage.problem
 
 
 async def promise_kept_while_another_cannot_be_made(stage: KkpStage) -> str | None:

@@ -3,9 +3,9 @@
 These laws are those of all kinds of pools. An adapter adds the laws of its kind alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from tests.reconcilers.simulation.adapter import Adapter, Address, in_order, texts
+from tests.reconcilers.simulation.adapter import Adapter, Address, Promise, in_order, texts
 from tests.reconcilers.simulation.model import Json
 
 
@@ -73,9 +73,36 @@ class Judge:
         finalizer = self.adapter.finalizers.get(self.adapter.pools)
         if added and finalizer is not None and finalizer not in meta.get("finalizers", ()):
             yield f"pool {name} promised something without its finalizer"
-        uids = [uid for uid, _ in now]
+        uids = [promise.uid for promise in now]
         if len(uids) != len(set(uids)):
             yield f"pool {name} made two promises to one request"
+        for promise in added:
+            yield from self._judge_promise(promise, now)
+
+    def _judge_promise(self, added: Promise, promises: Iterable[Promise]) -> Iterator[str]:
+        """Judge a new promise: no other request shows, or may still get, its addresses."""
+        requests = {
+            request["metadata"]["uid"]: request
+            for plural in self.adapter.requests
+            for request in self.model.of(plural)
+        }
+
+        def is_open(promise: Promise) -> bool:
+            request = requests.get(promise.uid)
+            return bool(request and request["metadata"]["resourceVersion"] == promise.version)
+
+        if not is_open(added):
+            return
+        name = f"the promise to {self.adapter.full_name(requests[added.uid])}"
+        for promise in promises:
+            both = promise.addresses & added.addresses
+            if both and promise.uid != added.uid and is_open(promise):
+                other = self.adapter.full_name(requests[promise.uid])
+                yield f"{name} and that to {other} both have {texts(both)}"
+        for uid, request in requests.items():
+            both = added.addresses & self.adapter.addresses(request)
+            if both and uid != added.uid:
+                yield f"{name} and {self.adapter.full_name(request)} both have {texts(both)}"
 
 
 def given_twice(adapter: Adapter) -> str | None:

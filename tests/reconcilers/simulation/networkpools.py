@@ -41,6 +41,7 @@ from tests.reconcilers.simulation.adapter import (
 )
 from tests.reconcilers.simulation.model import ALLOCATIONS, POOLS, Json
 from tests.reconcilers.simulation.replica import Process, Worker, World
+from tests.reconcilers.simulation.wire import Flight
 
 SECOND = "fd00::"
 SECOND_ADDRESSES = frozenset(
@@ -78,7 +79,7 @@ class NetworkPoolReplica(Process):
         pools = Cache(NETWORK_POOL)
         allocations = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
         self.pools = self._feed(POOLS, pools)
-        self.allocations = self._feed(ALLOCATIONS, allocations)
+        self.askers = self.allocations = self._feed(ALLOCATIONS, allocations)
         client, settings = self._client(), self.settings
         events = PoolEvents(self.recorder, self.clock, settings.event_interval)
         of_pools = NetworkPoolReconciler(client, pools, allocations, events, self.clock, settings)
@@ -135,7 +136,17 @@ class NetworkPools(Adapter):
         meta: Json = {"name": name, "finalizers": [names.FINALIZER_ALLOCATION]}
         if since:
             meta["annotations"] = {names.ANNOTATION_REQUESTED_AT: since}
-        self.model.create(ALLOCATIONS, {"metadata": meta, "spec": _spec(name, "p", count)})
+        body = {"metadata": meta, "spec": _spec(name, "p", count), "status": {"phase": "Pending"}}
+        self.model.create(ALLOCATIONS, body)
+
+    @override
+    def request_of(self, name: str) -> Json | None:
+        return self.model.get(ALLOCATIONS, name)
+
+    @override
+    def gives(self, flight: Flight, name: str) -> bool:
+        is_its = (flight.method, flight.plural, flight.name) == ("PATCH", ALLOCATIONS, name)
+        return is_its and "startAddress" in flight.body.get("status", {})
 
     @override
     def use(self) -> None:

@@ -33,6 +33,7 @@ from tests.reconcilers.simulation.adapter import (
 )
 from tests.reconcilers.simulation.model import INTERFACES, NETWORK_ADDRESSES, NETWORKS, Json
 from tests.reconcilers.simulation.replica import Process, Worker, World
+from tests.reconcilers.simulation.wire import Flight
 
 LOWEST = 100
 """The first address of the first network; the lowest ones of the subnet are never handed out."""
@@ -52,8 +53,8 @@ class NetworkReplica(Process):
             api.ALLOCATIONS,
             indexes=ALLOCATION_INDEXES,
         )
-        self.networks = self._feed(NETWORKS, networks)
-        self.allocations = self._feed(NETWORK_ADDRESSES, allocations)
+        self.pools = self._feed(NETWORKS, networks)
+        self.askers = self.allocations = self._feed(NETWORK_ADDRESSES, allocations)
         self.configurations = self._feed(INTERFACES, configurations)
         client, clock = self._client(), self.clock
         settings, recorder = self.settings, self.recorder
@@ -75,7 +76,7 @@ class NetworkReplica(Process):
         of_allocations = AllocationReconciler(client, caches, writer, recorder, clock)
         of_configurations = ConfigurationReconciler(client, caches, clock)
         return (
-            Worker(of_networks.reconcile, (self.networks,), None, of_networks.forget),
+            Worker(of_networks.reconcile, (self.pools,), None, of_networks.forget),
             Worker(of_allocations.reconcile, (self.allocations,)),
             Worker(of_configurations.reconcile, (self.configurations,)),
         )
@@ -129,6 +130,15 @@ class Networks(Adapter):
     def ask(self, name: str, count: int = 1, since: str = "") -> None:
         spec = {"networkNamespaceName": "p", "networkConfigurationName": "missing"}
         self.model.create(NETWORK_ADDRESSES, {"metadata": {"name": name}, "spec": spec})
+
+    @override
+    def request_of(self, name: str) -> Json | None:
+        return self.model.get(NETWORK_ADDRESSES, name)
+
+    @override
+    def gives(self, flight: Flight, name: str) -> bool:
+        is_its = (flight.method, flight.plural, flight.name) == ("PATCH", NETWORK_ADDRESSES, name)
+        return is_its and bool(flight.body.get("status", {}).get("address"))
 
     @override
     def use(self) -> None:

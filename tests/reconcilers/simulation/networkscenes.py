@@ -35,38 +35,6 @@ def _gives_to(name: str) -> Late:
 _gives_to_b = _gives_to("b")
 
 
-async def late_write_after_loss_of_memory(stage: NetworkStage) -> str | None:
-    """B's address is on its way to it when the network forgets; then A asks, who goes first."""
-    stage.ask("b")
-    await stage.pool(stage.replica(), _gives_to_b)
-    stage.forget()
-    stage.ask("a")
-    on_their_way, stage.late = stage.late, []
-    await stage.pool(stage.replica(), _gives_to_b)
-    stage.late = on_their_way
-    stage.arrive()
-    return stage.problem
-
-
-async def address_that_a_lagging_cache_does_not_show(stage: NetworkStage) -> str | None:
-    """B has its address, and its promise is dropped; who serves A has read neither."""
-    stage.ask("c")
-    await stage.pool(stage.replica())  # the network has a memory now
-    other = stage.replica()
-    stage.ask("b")
-    first = stage.replica()
-    stage.ask("a")
-    await stage.pool(first)
-    for _ in range(2):  # it drops the promise, and has not seen A
-        await stage.clock.advance(60)
-        first.networks.advance(first.networks.behind)
-        await stage.pool(first)
-    other.networks.advance(other.networks.behind)
-    other.allocations.advance(2)  # B and A, not what B has
-    await stage.pool(other)
-    return stage.problem
-
-
 async def machine_whose_allocation_is_gone(stage: NetworkStage) -> str | None:
     """A machine shows the first address, whose IPAllocation a lagging cache shows still."""
     spec = {"networkNamespaceName": "p", "networkInterfaces": [{"name": "eth0"}]}
@@ -83,7 +51,7 @@ async def machine_whose_allocation_is_gone(stage: NetworkStage) -> str | None:
     stage.ask("c")
     await stage.drop_settled(stage.replica())  # the network remembers a revision after that
     stage.ask("b")
-    lagging.networks.advance(lagging.networks.behind)
+    lagging.pools.advance(lagging.pools.behind)
     lagging.configurations.advance(lagging.configurations.behind)
     await stage.pool(lagging)  # it waits for its cache in vain, then lists
     await stage.clock.advance(lagging.settings.cache_patience)

@@ -4,42 +4,11 @@ from controller.meta import Key
 from tests.reconcilers.simulation.model import ALLOCATIONS, NAMESPACE, POOLS
 from tests.reconcilers.simulation.networkpools import NetworkPoolReplica
 from tests.reconcilers.simulation.networkpools import shown_ranges as held
-from tests.reconcilers.simulation.refusals import RefusedRequests
 from tests.reconcilers.simulation.stage import Stage, writes_of
-
-
-async def late_write_after_loss_of_memory(stage: Stage, memory: str | None = None) -> str | None:
-    """B's range is on its way to it when the pool forgets; then A is asked for, who goes first."""
-    stage.ask("b")
-    waits = {"status": {"phase": "Pending"}}
-    stage.edit(ALLOCATIONS, "b", waits)
-    await stage.pool(stage.replica(), writes_of("b"))
-    if memory is None:
-        stage.forget()
-    else:
-        stage.judge.paused = True
-        stage.model.vanish(POOLS, "p")
-        stage.adapter.make_pool("p")
-        stage.edit_pool({"status": {"allocationsRevision": memory}})
-        stage.judge.paused = False
-    stage.ask("a")
-    on_their_way, stage.late = stage.late, []
-    other = stage.replica()
-    for _ in range(2):  # the second look is for one that waited for its cache
-        await stage.pool(other, lambda flight: writes_of("b")(flight) and _grants(flight.body))
-        stage.clock._elapsed += 2_000_000_000
-    stage.late = on_their_way
-    stage.arrive()
-    return stage.problem
 
 
 def _grants(body: dict[str, dict[str, object]]) -> bool:
     return "startAddress" in body.get("status", {})
-
-
-async def memory_of_others(stage: Stage) -> str | None:
-    """The same, where the pool comes back with the memory of another history."""
-    return await late_write_after_loss_of_memory(stage, "1000000")
 
 
 async def _unknown_to_another(stage: Stage, *, wiped: bool) -> str | None:
@@ -98,17 +67,6 @@ async def shard_moves_to_one_who_lags(stage: Stage) -> str | None:
     await _settle_b_unknown_to(stage, before, after)
     before.lose(0)
     after.gain(0)
-    return await _serve_c(stage, after)
-
-
-async def replica_lags_behind_a_settled_promise(stage: Stage) -> str | None:
-    """B has its range, and nothing in the pool tells of it; another replica has not read that.
-
-    It has read that C waits, for longer than B; the one that served B has not.
-    """
-    stage.ask("b")
-    before, after = stage.replica(), stage.replica()
-    await _settle_b_unknown_to(stage, before, after)
     return await _serve_c(stage, after)
 
 
@@ -238,23 +196,4 @@ async def refused_by_one_with_an_old_view(stage: Stage) -> str | None:
     return stage.problem
 
 
-async def ranges_whose_writes_are_refused(stage: Stage) -> str | None:
-    """The server refuses the ranges of three that ask first; then b asks for one of them."""
-    await ask_behind_refused_requests(stage)
-    b = stage.model.get(ALLOCATIONS, "b")
-    return stage.problem or (None if b and held(b) else WAITS)
-
-
 WAITS = "b waits for addresses that no request gets"
-
-
-async def ask_behind_refused_requests(stage: Stage) -> None:
-    """Let three requests be refused that would fill the pool; then let b ask."""
-    refused = RefusedRequests(stage.model)
-    for name in ("a", "c", "d"):
-        refused.refuse(name)
-        stage.ask(name)
-    replica = stage.replica()
-    await stage.serve(replica)
-    stage.ask("b")
-    await stage.serve(replica)

@@ -6,7 +6,7 @@ and which requests run late.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar
 
 import anyio
@@ -68,6 +68,31 @@ class Stage:
         for memory in self.adapter.memories:
             self.edit_pool(memory.forgotten())
 
+    def restore(self, revision: int) -> None:
+        """Have another pool in the place of the pool, with the memory of another history."""
+        self.replace_pool()
+        pool = self.model.objects[self.adapter.pools, "p"]
+        for memory in self.adapter.memories:
+            self.edit_pool(memory.of_history(pool, revision))
+
+    def replace_pool(self, journals: Sequence[Json | None] = ()) -> None:
+        """Have another pool in the place of the pool, maybe with journals."""
+        self.judge.paused = True
+        self.model.vanish(self.adapter.pools, "p")
+        self.adapter.make_pool("p")
+        self.judge.paused = False
+        for patch in filter(None, journals):
+            self.edit_pool(patch)
+
+    def gives_to(self, name: str) -> Late:
+        """Return what tells the writes by which a promise to a request is kept."""
+        return lambda flight: self.adapter.gives(flight, name)
+
+    def is_served(self, name: str) -> bool:
+        """Return whether a request shows addresses."""
+        request = self.adapter.request_of(name)
+        return request is not None and bool(self.adapter.addresses(request))
+
     def edit_pool(self, patch: Json) -> None:
         """Edit the pool, as a person does."""
         self.edit(self.adapter.pools, "p", patch)
@@ -124,6 +149,26 @@ class Stage:
             if flight.method == "GET" and not flight.name:
                 return flight
             flight.land()
+
+    async def begin(self, replica: Passes, awaited: Late) -> Flight:
+        """Let a replica work on the pool until it sends a request that is awaited; return that."""
+        replica.begin(self.group, 0, self.key("p"))
+        while True:
+            await settle()
+            flight = self.flights.pop(0)
+            if awaited(flight):
+                return flight
+            flight.run(self.model)
+            flight.land()
+
+    async def go_on(self, flight: Flight) -> None:
+        """Let a request run that was held up, and what its sender sends after it."""
+        self.flights.append(flight)
+        while self.flights:
+            under_way = self.flights.pop(0)
+            under_way.run(self.model)
+            under_way.land()
+            await settle()
 
     async def serve(self, replica: Any) -> None:
         """Let a replica fence the pool, serve who waits, and write what it promised."""

@@ -10,7 +10,6 @@ from tests.reconcilers.simulation.chaos import Run
 from tests.reconcilers.simulation.claims import Claims
 from tests.reconcilers.simulation.clusters import ClusterClaims
 from tests.reconcilers.simulation.plans import LAGGING, RESTING, SHARP, Plan
-from tests.reconcilers.simulation.scenes import WAITS
 from tests.reconcilers.simulation.stage import played
 from tests.reconcilers.simulation.switch import Switch, check, check_scene
 from tests.reconcilers.simulation.test_switches import BOTH
@@ -110,26 +109,6 @@ CLUSTERS = {
 }
 
 SCENES = {
-    "1": (
-        journalrules.revision_not_raised,
-        scenes.promise_kept_and_dropped_unseen,
-        BOTH_HAVE,
-    ),
-    "5 refused": (
-        rules.refused_promises_stay,
-        scenes.addresses_whose_writes_are_refused,
-        WAITS,
-    ),
-    "7a": (
-        rules.fence_voids_nothing,
-        scenes.late_write_after_loss_of_memory,
-        BOTH_HAVE,
-    ),
-    "7b": (
-        rules.memory_of_others_believed,
-        scenes.copy_of_another_pools_memory,
-        BOTH_HAVE,
-    ),
     "8": (
         rules.own_answers_count_as_read,
         scenes.own_write_after_an_unseen_claim,

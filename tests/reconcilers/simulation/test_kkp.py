@@ -57,8 +57,6 @@ SWITCHES = {
 }
 
 SCENES = {
-    "1": (rules.revision_not_raised, scenes.stale_cache_after_a_settled_promise, BOTH_HAVE),
-    "7a": (rules.fence_voids_nothing, scenes.late_write_after_loss_of_memory, BOTH_HAVE),
     "7b": (rules.fence_voids_only_the_empty, scenes.late_growth_after_loss_of_memory, BOTH_HAVE),
     "9": (
         rules.left_without_addresses,

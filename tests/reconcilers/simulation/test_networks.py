@@ -10,7 +10,6 @@ from functools import partial
 import pytest
 
 from tests.numbers import Note
-from tests.reconcilers.simulation import journalrules
 from tests.reconcilers.simulation import networkrules as rules
 from tests.reconcilers.simulation import networkscenes as scenes
 from tests.reconcilers.simulation.chaos import Run
@@ -55,8 +54,6 @@ SWITCHES = {
 }
 
 SCENES = {
-    "1": (journalrules.revision_not_raised, scenes.address_that_a_lagging_cache_does_not_show),
-    "7": (rules.fence_voids_nothing, scenes.late_write_after_loss_of_memory),
     "10a": (rules.unreadable_objects_hold_nothing, scenes.allocation_unreadable_for_a_while),
     "10b": (rules.unreadable_objects_hold_nothing, scenes.machine_unreadable_for_a_while),
     "10c": (

@@ -141,22 +141,10 @@ MISSED_WITH_SHARDS = {"4a": 39, "2b": 30, "6a": 39}
 """Rules that are also missed where shards move, from these seeds."""
 
 SCENES: dict[str, tuple[str, Off, Scene, str]] = {
-    "5 refused": (
-        "a promise whose write is refused for good is voided",
-        rules.refused_promises_stay,
-        scenes.ranges_whose_writes_are_refused,
-        scenes.WAITS,
-    ),
     "1a with shards": (
         "who gains a shard waits for its pools' revision",
         rules.any_position,
         scenes.shard_moves_to_one_who_lags,
-        BOTH,
-    ),
-    "1a": (
-        "a pass waits for the pool's revision",
-        rules.any_position,
-        scenes.replica_lags_behind_a_settled_promise,
         BOTH,
     ),
     "1b": ("a LIST is live", rules.stale_lists, scenes.forgotten_and_unheard_of, BOTH),
@@ -188,24 +176,6 @@ SCENES: dict[str, tuple[str, Off, Scene, str]] = {
         "absence settles only for who has read far enough",
         rules.dropped_when_absent,
         scenes.promised_to_one_unheard_of,
-        BOTH,
-    ),
-    "7a": (
-        "a pool without memory is fenced",
-        rules.no_fence,
-        scenes.late_write_after_loss_of_memory,
-        BOTH,
-    ),
-    "7b": (
-        "so is one with the memory of others",
-        rules.memory_of_others_believed,
-        scenes.memory_of_others,
-        BOTH,
-    ),
-    "7c": (
-        "a fence voids what was promised",
-        rules.fence_voids_nothing,
-        scenes.late_write_after_loss_of_memory,
         BOTH,
     ),
     "7g": (

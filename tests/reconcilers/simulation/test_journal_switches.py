@@ -1,0 +1,89 @@
+"""Rules of the journal, switched off for each kind of pools: the same scenes must notice."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.reconcilers.simulation import (
+    claimrules,
+    journalrules,
+    journalscenes,
+    kkprules,
+    networkrules,
+    poolrules,
+)
+from tests.reconcilers.simulation.claimscenes import ClaimStage
+from tests.reconcilers.simulation.kkpscenes import KkpStage
+from tests.reconcilers.simulation.networkscenes import NetworkStage
+from tests.reconcilers.simulation.stage import Scene, Stage, played
+from tests.reconcilers.simulation.switch import check_scene
+
+BOTH = "both have"
+Off = Callable[[pytest.MonkeyPatch], Any]
+
+STAGES: dict[str, type[Stage]] = {
+    "networkpools": Stage,
+    "claims": ClaimStage,
+    "networks": NetworkStage,
+    "kkp": KkpStage,
+}
+SCENES: dict[str, tuple[Scene, str, dict[str, Off]]] = {
+    "1 a pass waits until it has read what settled promises": (
+        journalscenes.promise_kept_and_dropped_unseen,
+        BOTH,
+        {
+            "networkpools": poolrules.any_position,
+            "claims": journalrules.revision_not_raised,
+            "networks": journalrules.revision_not_raised,
+            "kkp": kkprules.revision_not_raised,
+        },
+    ),
+    "5 a promise whose write is refused for good is voided": (
+        journalscenes.addresses_whose_writes_are_refused,
+        journalscenes.WAITS,
+        {
+            "networkpools": poolrules.refused_promises_stay,
+            "claims": claimrules.refused_promises_stay,
+            "networks": claimrules.refused_promises_stay,
+            "kkp": claimrules.refused_promises_stay,
+        },
+    ),
+    "7 a pool without memory is fenced": (
+        journalscenes.late_write_after_loss_of_memory,
+        BOTH,
+        {"networkpools": poolrules.no_fence},
+    ),
+    "7 a fence voids what was promised": (
+        journalscenes.late_write_after_loss_of_memory,
+        BOTH,
+        {
+            "networkpools": poolrules.fence_voids_nothing,
+            "claims": claimrules.fence_voids_nothing,
+            "networks": networkrules.fence_voids_nothing,
+            "kkp": kkprules.fence_voids_nothing,
+        },
+    ),
+    "7 a memory of another history is no memory": (
+        journalscenes.late_write_after_a_restore,
+        BOTH,
+        {
+            "networkpools": poolrules.memory_of_others_believed,
+        },
+    ),
+    "7 a journal that came with a copy of its pool is no memory": (
+        journalscenes.late_write_after_a_copy,
+        BOTH,
+        dict.fromkeys(("claims", "networks", "kkp"), claimrules.memory_of_others_believed),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind"), [(rule, kind) for rule, (_, _, offs) in SCENES.items() for kind in offs]
+)
+def test_without_a_rule_of_the_journal_the_scene_ends_badly_and_with_it_well(
+    rule: str, kind: str
+) -> None:
+    scene, sign, offs = SCENES[rule]
+    check_scene(offs[kind], lambda: played(scene, STAGES[kind]), sign, rule)
