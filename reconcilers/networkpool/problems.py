@@ -81,7 +81,11 @@ class PoolSpecs:
 
 
 def findings(
-    pool: NetworkPool, view: View, decision: Decision, overlapping: Finding | None
+    pool: NetworkPool,
+    view: View,
+    decision: Decision,
+    overlapping: Finding | None,
+    others: Sequence[HeldRange] = (),
 ) -> list[Finding]:
     """Return the four conditions.
 
@@ -91,10 +95,9 @@ def findings(
         decision: what the pass hands out.
         overlapping: whether other pools hand out the same addresses; None while that is not known,
             and then the condition stays as it is.
+        others: what others than allocations hold; needed only if the decision is not sound.
     """
-    sound = is_sound(decision)
-    held = () if sound else tuple(holdings(view, decision))
-    others = () if sound else tuple(decision.named())
+    held = () if is_sound(decision) else tuple(holdings(view, decision))
     of_pool = (*held, *(holding for holding in others if not holding.foreign))
     return [
         *([overlapping] if overlapping is not None else []),

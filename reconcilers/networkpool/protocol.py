@@ -32,7 +32,7 @@ from reconcilers.api.networkpool import MAX_ASSIGNMENTS, NetworkPool
 from reconcilers.networkpool.choicewords import describe_choice
 from reconcilers.networkpool.facts import KIND, shown_answer
 from reconcilers.networkpool.statusjournal import memory, read_journal, settle_journal
-from reconcilers.networkpool.view import Named, View
+from reconcilers.networkpool.view import View
 from reconcilers.promises.holdings import Holder
 from reconcilers.promises.journal import Journal, Promise, PromisedRange, ranges_of
 from reconcilers.promises.rules import Waiting
@@ -206,7 +206,6 @@ class Decision:
         layouts: what the pool may hand out of each family, its first one first.
         capacities: how full each is with everything that is held or promised.
         claimed: the sizes of all ranges that were held or promised before, added up.
-        named: returns what allocations of other controllers hold, by their names.
     """
 
     stored: Journal
@@ -215,7 +214,6 @@ class Decision:
     layouts: tuple[Layout, ...]
     capacities: tuple[Capacity, ...]
     claimed: int
-    named: Named = tuple
 
     @property
     def capacity(self) -> Capacity:
@@ -228,13 +226,12 @@ class Decision:
         return self.settled.with_promises([grant.promise for grant in self.choice.grants])
 
 
-def decide(  # noqa: PLR0913 - what was read, and what limits the choice
+def decide(
     pool: NetworkPool,
     view: View,
     geometry: Sequence[Layout],
     batch: int,
     also_held: Sequence[AddressRange] = (),
-    named: Named = tuple,
     *,
     limits: Limits = NO_LIMITS,
 ) -> Decision:
@@ -246,7 +243,6 @@ def decide(  # noqa: PLR0913 - what was read, and what limits the choice
         geometry: what it may hand out of each family, its first one first.
         batch: the most to hand out; with 0, no request is looked at.
         also_held: what others than allocations hold.
-        named: returns that by name, where allocations may hold it as well.
         limits: which allocations may get a range.
     """
     stored = read_journal(pool)
@@ -262,7 +258,7 @@ def decide(  # noqa: PLR0913 - what was read, and what limits the choice
         if batch:
             choice = choose(pool, asking, spaces, room, eligibility, limits.tenant_of)
         capacities = tuple(space.capacity() for space in spaces)
-        return Decision(stored, settled, choice, tuple(geometry), capacities, claimed, named)
+        return Decision(stored, settled, choice, tuple(geometry), capacities, claimed)
 
 
 def blockers(pool: NetworkPool, view: View) -> int:

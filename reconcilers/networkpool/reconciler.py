@@ -11,7 +11,6 @@ nothing new: its ranges are kept, earlier promises are written, and its figures 
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import structlog
@@ -50,7 +49,12 @@ from reconcilers.networkpool.pending_promises import (
     new_refusals,
     raise_fence,
 )
-from reconcilers.networkpool.problems import ForeignManager, ForeignManagers, PoolSpecs
+from reconcilers.networkpool.problems import (
+    ForeignManager,
+    ForeignManagers,
+    PoolSpecs,
+    is_sound,
+)
 from reconcilers.networkpool.protocol import (
     Decision,
     MemoryDropped,
@@ -60,7 +64,7 @@ from reconcilers.networkpool.protocol import (
 )
 from reconcilers.networkpool.statusjournal import memory, read_journal, settle_journal
 from reconcilers.networkpool.statuswriter import PoolStatusWriter
-from reconcilers.networkpool.view import OtherHolders, Reader, View
+from reconcilers.networkpool.view import HeldRange, OtherHolders, Reader, View, keep_holdings
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Kept, PoolMemories, void_refused
@@ -109,9 +113,14 @@ class NetworkPoolReconciler:
         self._events = events
         self._clock = clock
         self._settings = settings
-        self._reader = Reader.keeping(
-            allocations, client, clock, settings, events.allocations.contents_differ
+        kept = keep_holdings(
+            allocations,
+            client.field_manager,
+            clock,
+            settings.contents_check,
+            events.allocations.contents_differ,
         )
+        self._reader = Reader(allocations, client, clock, settings.cache_patience, kept)
         self._specs = PoolSpecs(pools, settings.max_addresses)
         self._spaces = spaces or network_pool_spaces(pools, settings.max_addresses)
         self._writer = AllocationWriter(client, settings.width)
@@ -248,8 +257,7 @@ class NetworkPoolReconciler:
             geometry: what it may hand out of each family.
             closed: condition Ready if it hands out nothing new; None if it does.
         """
-        others = self._others
-        held, named = others.held(pool), partial(others.named, pool)
+        held = self._others.held(pool)
         batch = 0 if closed is not None else self._settings.batch
 
         def tenant_of_key(key: Key) -> str:
@@ -257,7 +265,7 @@ class NetworkPoolReconciler:
             return "" if allocation is None else tenant_of(allocation)
 
         limits = self._memories.limits_of(pool, tenant_of_key)
-        decision = decide(pool, view, geometry, batch, held, named, limits=limits)
+        decision = decide(pool, view, geometry, batch, held, limits=limits)
         pool, journal = await self._write_pool(pool, view, decision, closed)
         written, kept = await self._write_promised(pool, journal, view, decision)
         refusals = new_refusals(decision.choice.refusals)
@@ -281,7 +289,9 @@ class NetworkPoolReconciler:
             The pool as it was written last, and its journal.
         """
         overlapping = self._spaces.finding(layout_offers(pool, decision.layouts))
-        wanted = status.served(pool, view, decision, self._clock.now(), overlapping, closed)
+        others = self._holders_to_name(pool, decision)
+        now = self._clock.now()
+        wanted = status.served(pool, view, decision, now, overlapping, closed, others=others)
         if decision.choice.grants:
             promises = [grant.promise for grant in decision.choice.grants]
             self._memories.memory_of(pool).due.add_own(promises, self._clock.monotonic())
@@ -291,6 +301,13 @@ class NetworkPoolReconciler:
         if written is pool:
             return pool, decision.stored
         return with_memory_kept(written), decision.journal
+
+    def _holders_to_name(self, pool: NetworkPool, decision: Decision) -> Sequence[HeldRange]:
+        """Return what others than allocations hold, if the status of the pool may have to name it.
+
+        To list it costs as much as there are holders, so it is not listed if all is well.
+        """
+        return () if is_sound(decision) else self._others.named(pool)
 
     def _should_drop_settled(self, pool: NetworkPool, decision: Decision) -> bool:
         """Return whether settled promises are to be dropped by a write of their own.
@@ -477,8 +494,8 @@ class NetworkPoolReconciler:
             count: how many objects the deletion waits for.
         """
         now = self._clock.now()
-        named = partial(self._others.named, pool)
-        waiting = status.waiting_for_holders(count, named())
+        others = self._others.named(pool)
+        waiting = status.waiting_for_holders(count, others)
         is_foreign = self._foreign.of_pool(pool, view.holdings.last_foreign_write, now) is not None
         if is_foreign or view.position < (memory(pool) or 0):
             return status.without_figures(pool, waiting, now)
@@ -489,9 +506,11 @@ class NetworkPoolReconciler:
             return status.invalid(pool, invalid.messages, now, waiting)
         except (Behind, Unreadable):
             return status.without_figures(pool, waiting, now)
-        decision = decide(pool, view, geometry, 0, held, named)
+        decision = decide(pool, view, geometry, 0, held)
         overlapping = self._spaces.finding(layout_offers(pool, decision.layouts))
-        return status.current_figures(pool, view, decision, now, overlapping, waiting)
+        return status.current_figures(
+            pool, view, decision, now, overlapping, waiting, others=others
+        )
 
     async def _blockers(self, pool: NetworkPool) -> tuple[int, View]:
         """Return how many allocations block the pool's deletion, and the view that shows it.

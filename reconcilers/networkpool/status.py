@@ -133,13 +133,15 @@ def summary(view: View, decision: Decision) -> Summary:
     )
 
 
-def served(
+def served(  # noqa: PLR0913 - what was read, decided, and is known of other pools
     pool: NetworkPool,
     view: View,
     decision: Decision,
     now: datetime,
     overlapping: Finding | None = None,
     closed: Finding | None = None,
+    *,
+    others: Sequence[HeldRange] = (),
 ) -> dict[str, Any]:
     """Return the whole status of a pool whose spec is sound.
 
@@ -150,22 +152,25 @@ def served(
         now: the time.
         overlapping: whether other pools hand out the same addresses; None while that is not known.
         closed: condition Ready of a pool that hands out nothing; None if it hands out ranges.
+        others: what others than allocations hold; needed only if the decision is not sound.
     """
-    figures = current_figures(pool, view, decision, now, overlapping, closed)
+    figures = current_figures(pool, view, decision, now, overlapping, closed, others=others)
     return figures | render_journal(decision.journal)
 
 
-def current_figures(
+def current_figures(  # noqa: PLR0913 - as for `served`
     pool: NetworkPool,
     view: View,
     decision: Decision,
     now: datetime,
     overlapping: Finding | None = None,
     closed: Finding | None = None,
+    *,
+    others: Sequence[HeldRange] = (),
 ) -> dict[str, Any]:
     """Return what `served` returns, without the journal: a write of it leaves promises alone."""
     found = summary(view, decision)
-    wrong = problems.findings(pool, view, decision, overlapping)
+    wrong = problems.findings(pool, view, decision, overlapping, others)
     alone = [problems.none_foreign()] if find(pool.status.conditions, FOREIGN_MANAGER) else []
     conditions = with_findings(
         remove_condition(pool.status.conditions, STALLED),

@@ -3,7 +3,6 @@
 from collections.abc import (
     Callable,
     Container,
-    Iterable,
     Mapping,
     Sequence,
 )
@@ -18,7 +17,6 @@ from controller.unreadables import UnreadableObjects
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import AllocationOutline
-from reconcilers.configuration.settings import PoolSettings
 from reconcilers.networkpool.facts import (
     allocation_holdings,
     facts_in_pool,
@@ -136,10 +134,6 @@ class OtherHoldings:
     def unknown(self) -> str:
         """Which objects cannot be decoded, and what a person has to do; empty for none."""
         return str(UnreadableHolders(self.unreadable)) if self.unreadable else ""
-
-
-Named = Callable[[], Iterable[HeldRange]]
-"""Returns what others than IPAllocations hold of a pool."""
 
 
 class OtherHolders:
@@ -272,28 +266,6 @@ class Reader:
         self._lists = LiveLists(client)
         self._wait = CacheWait(clock, wait_seconds)
         self._kept = kept
-
-    @classmethod
-    def keeping(
-        cls,
-        cache: Cache[IPAllocation],
-        client: Client,
-        clock: Clock,
-        settings: PoolSettings,
-        report: Callable[[Key, list[str]], None],
-    ) -> "Reader":
-        """Return a reader that keeps the holdings of pools from one read to the next.
-
-        Args:
-            cache: all allocations, indexed by pool.
-            client: for lists; its field manager is ours.
-            clock: the time.
-            settings: how long to wait for the cache, and how often to check what is kept.
-            report: called with the pool and the parts that a check found to differ.
-        """
-        ours, interval = client.field_manager, settings.contents_check
-        kept = keep_holdings(cache, ours, clock, interval, report)
-        return cls(cache, client, clock, settings.cache_patience, kept)
 
     @property
     def history_confirmed(self) -> bool:
