@@ -31,6 +31,7 @@ from reconcilers.cli.flags import option
 from reconcilers.cli.output import Form, output_option, report, show, tables
 from reconcilers.cli.problems import Problem, say
 from reconcilers.cli.progress import counted, progress
+from reconcilers.spaces.offers import PoolName
 
 
 @click.command(name="map")
@@ -111,9 +112,15 @@ def _selected(objects: Objects, names: Sequence[str], family: str | None) -> lis
     """Return the pools that names select, of a family if one is given.
 
     Raises:
-        Problem: there is no pool, or a name selects none.
+        Problem: there is no pool, or a name selects none that can be read.
     """
-    pools = select_pools(pool_pictures(objects), names)
+    unreadable = [PoolName(NETWORK_POOL.kind, key) for key in objects.unreadable_of(NETWORK_POOL)]
+    unreadable += [
+        PoolName(trouble.subject, trouble.key)
+        for trouble in objects.integrations.troubles
+        if trouble.kind == "Unreadable"
+    ]
+    pools = select_pools(pool_pictures(objects), names, unreadable)
     if not pools:
         raise Problem("there is no pool to draw")
     return [pool for pool in pools if not family or _is_of_family(pool, family)]

@@ -6,7 +6,7 @@ KIND may be written as kubectl takes and prints it: `NetworkPool`, `networkpools
 Pools of different kinds or namespaces may have one name. A name selects all pools that have it.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 
 from reconcilers.addressmap.poolpictures import PoolPicture
@@ -18,19 +18,34 @@ from reconcilers.spaces.offers import PoolName
 _KINDS_BY_WORD = {word: resource.kind for resource in POOL_KINDS for word in kind_words(resource)}
 
 
-def select_pools(pools: Sequence[PoolPicture], names: Collection[str]) -> list[PoolPicture]:
+def select_pools(
+    pools: Sequence[PoolPicture], names: Collection[str], unreadable: Iterable[PoolName] = ()
+) -> list[PoolPicture]:
     """Return the pools that names select, in their order; all pools if there is no name.
 
+    Args:
+        pools: the pools that could be read.
+        names: as a user wrote them.
+        unreadable: the pools that could not be read.
+
     Raises:
-        Problem: a name selects no pool.
+        Problem: a name selects no pool, or one that cannot be read.
     """
     for name in names:
-        if not any(_has_name(pool, name) for pool in pools):
+        if not any(_has_name(pool.name, name) for pool in pools):
+            for pool_name in unreadable:
+                if _has_name(pool_name, name):
+                    raise Problem(
+                        f"{pool_name.kind} {pool_name.key} cannot be read; correct or delete what"
+                        " `butler-ipam check` reports"
+                    )
             known = ", ".join(dict.fromkeys(full_name(pool.name) for pool in pools)) or "none"
             near = _similar_name(pools, name)
             hint = f"; did you mean {near}? There are" if near else "; there are"
             raise Problem(f"there is no pool {name!r}{hint}: {known}")
-    return [pool for pool in pools if not names or any(_has_name(pool, name) for name in names)]
+    return [
+        pool for pool in pools if not names or any(_has_name(pool.name, name) for name in names)
+    ]
 
 
 def namespace_in(names: Collection[str]) -> str:
@@ -70,9 +85,8 @@ def full_name(pool: PoolName) -> str:
     return f"{pool.kind}/{pool.key}"
 
 
-def _has_name(pool: PoolPicture, name: str) -> bool:
-    key = pool.name.key
-    plain_names = {key.name, str(key)}
+def _has_name(pool: PoolName, name: str) -> bool:
+    plain_names = {pool.key.name, str(pool.key)}
     kind, _, rest = name.partition("/")
-    is_of_kind = _KINDS_BY_WORD.get(kind.lower()) == pool.name.kind
+    is_of_kind = _KINDS_BY_WORD.get(kind.lower()) == pool.kind
     return name in plain_names or (is_of_kind and rest in plain_names)

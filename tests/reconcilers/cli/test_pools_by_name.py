@@ -182,6 +182,26 @@ def test_a_name_of_no_pool_is_answered_with_the_pools_there_are(tmp_path: Path, 
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "full_name"),
+    [
+        ("nets", "NetworkPool b/nets"),
+        ("np/b/nets", "NetworkPool b/nets"),
+        ("ips", "InClusterIPPool b/ips"),
+    ],
+)
+def test_a_pool_that_cannot_be_read_is_not_called_absent(
+    tmp_path: Path, name: str, full_name: str
+) -> None:
+    nets, ips = body("NetworkPool", "nets", {"cidr": 7}), ip_pool("ips", "10.0.0.1")
+    ips["spec"]["prefix"] = "no number"
+    found = asked(tmp_path, f"map {name}", *NAMESAKES, nets, ips)
+    assert found.code == 1
+    assert found.errors[-1] == (
+        f"{full_name} cannot be read; correct or delete what `butler-ipam check` reports"
+    )
+
+
 def test_a_family_of_which_there_is_nothing_is_named(tmp_path: Path) -> None:
     found = asked(tmp_path, "map machines --family 6", *NAMESAKES)
     assert found.out == "no addresses of IPv6 were found\n"
