@@ -101,7 +101,7 @@ class Layout:
         first, last = wanted
         at = bisect_right(self._starts, first) - 1
         if at >= 0 and last <= self.blocks[at].last:
-            return [wanted]  # so it is with almost every range
+            return [wanted]  # almost every range lies in one block
         touched = self.blocks[max(at, 0) : bisect_right(self._starts, last)]
         return [
             (max(first, block.first), min(last, block.last))

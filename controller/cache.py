@@ -204,6 +204,10 @@ class Cache(Generic[T]):
     def apply_own_write(self, obj: T) -> bool:
         """Show `obj`, the response to a write of ours, if it is ahead of the position.
 
+        What the watch delivered last is kept until the watch has passed this write. Not shown are:
+        what the cache has at this or a later revision, what was deleted meanwhile, what the
+        cache's selector leaves out, and what an index function fails for.
+
         Returns:
             Whether it is shown.
         """

@@ -321,6 +321,15 @@ class Reflector(Generic[T]):
     async def _after_incomplete_stream(
         self, initial: InitialEvents[T], error: ControllerError
     ) -> State:
+        """Return how to go on after a stream that ended before all objects were listed.
+
+        A server that lacks the feature gets a LIST, now and from now on. A failure that passes
+        gets another stream, and a LIST only once several streams were cut.
+
+        Args:
+            initial: what the stream delivered.
+            error: how it ended.
+        """
         listing = Listing(initial.revision or ("" if self._cache.synced else "0"))
         if isinstance(error, errors.SilentWatch | errors.BadRequest | errors.Invalid):
             # The server lacks the feature, or a proxy drops the bookmark: neither will change.
@@ -329,8 +338,8 @@ class Reflector(Generic[T]):
                 "initial events not available, using LIST", resource=self._kind, error=str(error)
             )
             return listing
-        passing = isinstance(error, errors.NoAnswer | errors.TooManyRequests)
-        if not passing and not errors.is_expired(error):
+        is_transient = isinstance(error, errors.NoAnswer | errors.TooManyRequests)
+        if not is_transient and not errors.is_expired(error):
             return listing  # which fails, too, unless only watches fail
         await self._wait_after("watch", error)
         if errors.is_expired(error) or self._unreachable(error):

@@ -109,7 +109,7 @@ def document(
         "patterns": PATTERNS,
         "tile": TILE,
         "looks": {name: _look(numbers[name]) for name in named},
-        "tenants": [_tenant(one) for one in tenants],
+        "tenants": [_tenant_document(tenant) for tenant in tenants],
         "pools": shown,
     }
 
@@ -128,18 +128,19 @@ def _look(number: int) -> Document:
     return {"colour": look.colour, "pattern": look.pattern}
 
 
-def _tenant(one: Holding) -> Document:
-    status, why = one.network
+def _tenant_document(tenant: Holding) -> Document:
+    """Return what is to be shown of a tenant; `ready` and `reason` are of its NetworkReady."""
+    status, reason = tenant.network
     return {
-        "name": str(one.key),
-        "phase": one.phase,
-        "nodes": one.sizes(names.TYPE_NODES),
-        "loadbalancer": one.sizes(names.TYPE_LOADBALANCER),
-        "grown": one.grown,
-        "waiting": one.waiting,
-        "notRead": [str(limit) for limit in one.not_read],
+        "name": str(tenant.key),
+        "phase": tenant.phase,
+        "nodes": tenant.sizes(names.TYPE_NODES),
+        "loadbalancer": tenant.sizes(names.TYPE_LOADBALANCER),
+        "grown": tenant.grown,
+        "waiting": tenant.waiting,
+        "notRead": [str(limit) for limit in tenant.not_read],
         "ready": status,
-        "reason": why,
+        "reason": reason,
     }
 
 
@@ -155,7 +156,9 @@ def pool_document(pool: PoolPicture) -> Document:
     """Return what is to be shown of one pool, or of one block of it."""
     pool_picture, figures = pool.picture, pool.usage
     cidr = pool_picture.cidr
-    waiting = sorted(figures.requests, key=lambda a: (a.requested_at, a.metadata.name))
+    waiting = sorted(
+        figures.requests, key=lambda request: (request.requested_at, request.metadata.name)
+    )
     return {
         "name": pool_picture.name,
         "cidr": pool_picture.pool.spec.cidr,
@@ -173,7 +176,7 @@ def pool_document(pool: PoolPicture) -> Document:
         "total": figures.capacity.total,
         "waiting": figures.waiting,
         "notRead": [str(limit) for limit in pool.not_read],
-        "requests": [_request(a) for a in waiting[:_WAITING_LISTED]],
+        "requests": [_request_document(request) for request in waiting[:_WAITING_LISTED]],
         # From the CIDR's first address: of IPv4, numbers that a browser has exactly.
         "extents": [
             extent.document() | {"at": extent.range.first - (cidr.first if cidr else 0)}
@@ -182,12 +185,13 @@ def pool_document(pool: PoolPicture) -> Document:
     }
 
 
-def _request(one: IPAllocation) -> Mapping[str, Any]:
-    ready = find(one.status.conditions, READY)
+def _request_document(request: IPAllocation) -> Mapping[str, Any]:
+    """Return what is to be shown of a request that waits."""
+    ready = find(request.status.conditions, READY)
     return {
-        "allocation": str(one.metadata.key),
-        "tenant": str(one.spec.tenantClusterRef.key),
-        "type": one.spec.type,
-        "since": one.requested_at.strftime("%Y-%m-%d %H:%M UTC"),
+        "allocation": str(request.metadata.key),
+        "tenant": str(request.spec.tenantClusterRef.key),
+        "type": request.spec.type,
+        "since": request.requested_at.strftime("%Y-%m-%d %H:%M UTC"),
         "why": ready.message if ready else "not looked at yet",
     }

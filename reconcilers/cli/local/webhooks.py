@@ -76,12 +76,15 @@ async def redirect(client: Client, port: int) -> None:
     Raises:
         Conflict: another client changed the configuration just now.
     """
-    found = await client.get(VALIDATING, KEY)
+    configuration = await client.get(VALIDATING, KEY)
     webhooks = [
-        {**one, "clientConfig": {**one["clientConfig"], "url": _url(one["name"], port)}}
-        for one in found.webhooks
+        {
+            **webhook,
+            "clientConfig": {**webhook["clientConfig"], "url": _url(webhook["name"], port)},
+        }
+        for webhook in configuration.webhooks
     ]
-    await client.patch(VALIDATING, Version.from_object(found), {"webhooks": webhooks})
+    await client.patch(VALIDATING, Version.from_object(configuration), {"webhooks": webhooks})
 
 
 def _url(name: str, port: int) -> str:

@@ -77,9 +77,9 @@ def with_ready(
         now: the time.
     """
     generation = claim.metadata.generation
-    found = with_findings(claim.status.conditions, [finding], generation, now)
-    write = legacy if version == LEGACY_VERSION else to_json
-    return {"conditions": [write(one) for one in found]}
+    conditions = with_findings(claim.status.conditions, [finding], generation, now)
+    encode = legacy if version == LEGACY_VERSION else to_json
+    return {"conditions": [encode(condition) for condition in conditions]}
 
 
 def legacy(condition: Condition) -> dict[str, Any]:

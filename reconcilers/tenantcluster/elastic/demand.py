@@ -92,9 +92,9 @@ class Demand:
         object.__setattr__(self, "_used_counter", AddressCounter(self.used))
         object.__setattr__(self, "_shown_counter", AddressCounter(self.shown))
 
-    def in_use(self, held: AddressRange) -> int:
+    def in_use(self, span: AddressRange) -> int:
         """Return how many addresses of a range are in use; all if the demand is cut."""
-        return held.size if self.is_cut else self._used_counter.count_in(held)
+        return span.size if self.is_cut else self._used_counter.count_in(span)
 
     def unassigned(self, spans: Iterable[AddressRange]) -> dict[int, int]:
         """Return how many addresses of some ranges no Service has, by family."""
