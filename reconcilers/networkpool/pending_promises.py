@@ -2,13 +2,6 @@
 
 A range is written to an allocation only with exactly the promise's resourceVersion as
 precondition. A conflict is not an error: the object has moved on, so the promise is settled.
-
-A pool without memory hands out nothing until earlier promises are void: the fence. One that was
-just created, forcibly re-created or restored from a backup, or whose status was wiped, does not
-know what was promised before; a write of such a promise may still be on its way. Every allocation
-that holds nothing, and has the finalizer without which nothing is promised, is therefore written
-once, with precondition: whatever was promised to its older version can no longer be written. Only
-then does the pool get a memory.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +16,6 @@ from allocator import AddressRange
 from controller.client import Client
 from controller.conditions import rfc3339
 from controller.errors import ControllerError
-from controller.meta import Key
 from reconcilers.addressing import familychoice, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import (
@@ -40,8 +32,10 @@ from reconcilers.networkpool.choicewords import allocated_message
 from reconcilers.networkpool.protocol import Refusal
 from reconcilers.networkpool.view import View
 from reconcilers.promises.concurrency import run_concurrently
+from reconcilers.promises.fence import Fence
 from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Kept, refused_message
+from reconcilers.promises.reading import highest_revision
 from reconcilers.promises.results import WriteResult
 from reconcilers.reporting import dualstack
 from reconcilers.reporting.allocationstatus import POOL_NOT_READY, waiting_status
@@ -110,25 +104,20 @@ class AllocationWriter:
         work = [partial(self._write_one, *write) for write in writes]
         return await run_concurrently(work, self._width, self._turns)
 
-    async def read(self, keys: Sequence[Key]) -> list[IPAllocation]:
-        """Read allocations from the server; leave out those that are gone.
+    def fence(self, now: datetime) -> Fence[IPAllocation]:
+        """Return what voids promises that a pool made before it was read.
 
-        Raises:
-            ControllerError: a request failed.
+        Args:
+            now: the time, for the voiding statuses.
         """
-        work = [partial(self._read_one, key) for key in keys]
-        answers = await run_concurrently(work, self._width, self._turns)
-        for answer in answers:
-            if isinstance(answer, ControllerError):
-                raise answer
-        return [answer for answer in answers if isinstance(answer, IPAllocation)]
 
-    async def _read_one(self, key: Key) -> IPAllocation | ControllerError | None:
-        """Read an allocation; return it, the error, or None if it is gone."""
-        try:
-            return await self._client.find(IP_ALLOCATION, key)
-        except ControllerError as error:
-            return error
+        async def void(allocation: IPAllocation) -> IPAllocation:
+            status = void_status(allocation, now)
+            return await self._client.patch_status(IP_ALLOCATION, allocation, status)
+
+        return Fence(
+            self._client, IP_ALLOCATION, _may_be_promised_more, void, self._width, self._turns
+        )
 
     async def _write_one(self, allocation: IPAllocation, status: dict[str, Any]) -> Written:
         """Patch the status of an allocation; return the result, errors included."""
@@ -256,13 +245,8 @@ async def raise_fence(
 ) -> tuple[NetworkPool, View]:
     """Void earlier promises and give the pool a memory; return the pool and its allocations now.
 
-    An allocation that moves on before it is voided needs no voiding: an unknown promise was made
-    before `pool` was read, so to a version that is gone now. It may have moved on because such a
-    promise was kept just then: so it is read again, and the memory reaches up to what is read.
     No other promise is made before the pool is written, so the view that is returned shows every
     range that is held.
-    Starting over was rejected: two replicas that fence at once, each moving what the other has
-    listed, keep each other from ever finishing.
 
     Args:
         client: writes the pool, with precondition.
@@ -275,52 +259,24 @@ async def raise_fence(
         Conflict: the pool changed meanwhile; read again and start over.
         ControllerError: a request failed; the pool still has no memory, so nothing is lost.
     """
-    idle = [
-        allocation
-        for allocation in listed.of_pool
-        if _may_be_promised_more(allocation) and not allocation.metadata.terminating
-    ]
-    written = await writer.write([(a, void_status(a, now)) for a in idle])
-    for write in written:
-        if write.error is not None:
-            raise write.error
-    moved = {
-        write.allocation.metadata.key: write.allocation
-        for write in written
-        if write.answer is None
-    }
-    answers = [write.answer for write in written if write.answer is not None]
-    current = {allocation.metadata.key: allocation for allocation in listed.of_pool}
-    current = {key: allocation for key, allocation in current.items() if key not in moved}
-    read = await writer.read([*moved])
-    for allocation in read:
-        if allocation.metadata.revision == moved[allocation.metadata.key].metadata.revision:
-            raise ControllerError(
-                f"IPAllocation {allocation.metadata.key} was not voided: its status write was"
-                " refused as a conflict though its version is still the same"
-            )
-    current |= {a.metadata.key: a for a in (*answers, *read)}
-    remembered = {
-        "allocationsRevision": str(
-            max((a.metadata.revision for a in current.values()), default=0)
-        ),
-        "assignments": None,
-    }
+    current = await writer.fence(now).void_earlier(listed.of_pool)
+    remembered = {"allocationsRevision": str(highest_revision(current)), "assignments": None}
     fenced = await client.patch_status(NETWORK_POOL, pool, remembered)
-    of_pool = [a for a in current.values() if a.pool_key == pool.metadata.key]
+    of_pool = [allocation for allocation in current if allocation.pool_key == pool.metadata.key]
     return fenced, View.from_allocations(listed.position, of_pool)
 
 
 def _may_be_promised_more(allocation: IPAllocation) -> bool:
     """Return whether a promise to this version may name a range that the allocation does not hold.
 
-    Not if this version has no finalizer of ours: nothing is promised to such a version, and a
-    promise to an earlier one can no longer be written.
+    Not if this version is being deleted or has no finalizer of ours: nothing is promised to such a
+    version, and a promise to an earlier one can no longer be written.
 
     One that waits and holds a range is promised that again; with RequireDualStack the second one,
     too. One in phase Allocated does not wait.
     """
-    if names.FINALIZER_ALLOCATION not in allocation.metadata.finalizers:
+    metadata = allocation.metadata
+    if metadata.terminating or names.FINALIZER_ALLOCATION not in metadata.finalizers:
         return False
     held = statusranges.list_held_ranges(allocation)
     if len(held) == 1 and allocation.spec.ipFamilyPolicy == REQUIRE_DUAL_STACK:

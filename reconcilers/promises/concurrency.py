@@ -9,13 +9,14 @@ import anyio
 from controller.errors import ControllerError
 
 ResultT = TypeVar("ResultT")
-_NO_TURNS = nullcontext()
+NO_TURNS = nullcontext()
+"""For callers that share their width with no other."""
 
 
 async def run_concurrently(
     work: Sequence[Callable[[], Awaitable[ResultT]]],
     width: int,
-    turns: AbstractAsyncContextManager[Any] = _NO_TURNS,
+    turns: AbstractAsyncContextManager[Any] = NO_TURNS,
 ) -> list[ResultT]:
     """Run all of it, `width` at once, begun in order, and return when none is under way.
 

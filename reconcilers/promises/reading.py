@@ -18,6 +18,11 @@ LIST_SECONDS = 0.5
 """After which a pass looks again for the LIST that it waits for."""
 
 
+def highest_revision(objects: Iterable[Object]) -> int:
+    """Return the highest resourceVersion of objects of one kind; 0 for none."""
+    return max((obj.metadata.revision for obj in objects), default=0)
+
+
 class Behind(Exception):
     """The pass cannot know yet what is held; try again after `after` seconds.
 
@@ -63,7 +68,7 @@ class CacheWait:
 
     def note_list(self, pool: Hashable, objects: Iterable[Object]) -> None:
         """Note what a LIST showed of a pool."""
-        self._listed[pool] = max((shown.metadata.revision for shown in objects), default=0)
+        self._listed[pool] = highest_revision(objects)
 
     def has_read_list(self, cache: Cache[Any], pool: Hashable) -> bool:
         """Return whether a cache has read what the last LIST showed of a pool."""

@@ -33,14 +33,15 @@ from reconcilers.integrations.clusterapi.api import (
 from reconcilers.integrations.clusterapi.caches import ClaimCaches
 from reconcilers.integrations.clusterapi.choosing import blocks_of
 from reconcilers.integrations.clusterapi.claimevents import ClaimEvents, Reported
-from reconcilers.integrations.clusterapi.statuses import message_of, shows, with_ready
+from reconcilers.integrations.clusterapi.statuses import message_of, shows, waits, with_ready
 from reconcilers.integrations.core.rules import Refusal
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
+from reconcilers.promises.fence import Fence
 from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Kept, refused_message
 from reconcilers.promises.refusedwrites import RefusedWrites, result_beside_promise
-from reconcilers.promises.results import WriteResult, check_voided
+from reconcilers.promises.results import WriteResult
 from reconcilers.reporting.conditions import READY, Finding
 
 Granted = tuple[Promise, IPAddressClaim]
@@ -73,6 +74,8 @@ class Granting:
         self._clock = clock
         self._width = settings.width
         self._refused = RefusedWrites(clock, settings.resync)
+        self.fence = Fence(client, caches.claim_kind, waits, self._void, settings.width)
+        """Voids promises that a pool made before it was read."""
 
     async def keep(
         self, granted: Sequence[Granted], pool: Any, pool_kind: Resource[Any], space: PoolSpace
@@ -204,34 +207,19 @@ class Granting:
         self._events.record(pool_kind, pool, written)
         return self._refused.next_in(refusal.request.metadata for refusal in refusals)
 
-    async def void(self, claims: Sequence[IPAddressClaim], pool: str) -> bool:
-        """Write each claim once, so that no promise to its present version can be kept.
+    async def _void(self, claim: IPAddressClaim) -> IPAddressClaim:
+        """Write a claim once, so that no promise to its present version can be kept.
 
         The server makes no new version of an unchanged object; the time, to the microsecond, sees
         to it that this is a change.
-
-        Returns:
-            Whether all were written; one that moved on meanwhile was not.
-
-        Raises:
-            ControllerError: a write failed.
         """
-        missed: list[IPAddressClaim] = []
-
-        async def void_one(claim: IPAddressClaim) -> None:
-            now, kind = self._clock.now(), self._caches.claim_kind
-            text = f"{pool} begins to serve; promises before {now.isoformat()} are void"
-            finding = ready_of_refused(claim, self._caches, POOL_NOT_READY, text)
-            try:
-                await self._client.patch_status(
-                    kind, claim, with_ready(claim, finding, kind.version, now)
-                )
-            except ControllerError as error:
-                check_voided(error)
-                missed.append(claim)
-
-        await run_concurrently([partial(void_one, one) for one in claims], self._width)
-        return not missed
+        now, kind, pool = self._clock.now(), self._caches.claim_kind, claim.spec.poolRef
+        message = (
+            f"{pool.kind} {pool.name} begins to serve; promises before {now.isoformat()} are void"
+        )
+        finding = ready_of_refused(claim, self._caches, POOL_NOT_READY, message)
+        status = with_ready(claim, finding, kind.version, now)
+        return await self._client.patch_status(kind, claim, status)
 
     async def _write_finding(
         self, claim: IPAddressClaim, finding: Finding

@@ -48,7 +48,7 @@ from reconcilers.integrations.clusterapi.choosing import Chooser
 from reconcilers.integrations.clusterapi.granting import Granting
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
-from reconcilers.integrations.clusterapi.reading import Reader, has_read, highest_revision
+from reconcilers.integrations.clusterapi.reading import Reader, has_read
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.clusterapi.statuses import waits
 from reconcilers.integrations.core.objects import SPACE_INDEX
@@ -56,6 +56,7 @@ from reconcilers.integrations.core.passes import JournalReconciler
 from reconcilers.integrations.core.rules import Choice, Refusal, View
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.keeping import Kept
+from reconcilers.promises.reading import highest_revision
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, holders_unknown_message
 from reconcilers.reporting.conditions import READY, Finding
@@ -236,17 +237,11 @@ class PoolReconciler(JournalReconciler[Any]):
     async def _write_fence(self, pool: Any) -> tuple[Any, Journal]:
         """Void whatever was promised before the pool was read, then give it a memory.
 
-        A promise is to one version of a claim. Every claim that could still be written by such a
-        promise is therefore written once; one that moves on before needs no voiding, but may have
-        moved on because its promise was kept just then, which a second LIST sees. What kept
-        promises left of claims that are gone by now, the LIST of IPAddresses shows.
+        What kept promises left of claims that are gone by now, the LIST of IPAddresses shows.
         """
         key, reader = pool.metadata.key, self._parts.reader
-        claims = await reader.claims(self.kind, key)
-        idle = [claim for claim in claims if waits(claim)]
-        await self._parts.granting.void(idle, f"{self.kind.kind} {pool.metadata.name}")
-        if idle:
-            claims = await reader.claims(self.kind, key)
+        listed = await reader.claims(self.kind, key)
+        claims = await self._parts.granting.fence.void_earlier(listed)
         addresses = await reader.addresses(self.kind, key)  # after the claims that they were for
         journal = JOURNALS.with_revision(highest_revision(claims), (), highest_revision(addresses))
         return await self._write_journal(pool, journal)
@@ -340,12 +335,15 @@ class PoolReconciler(JournalReconciler[Any]):
         count = reader.count(self.kind, key) or await reader.count_live(self.kind, key)
         if not count:
             claims = await reader.claims(self.kind, key)
-            idle = [claim for claim in claims if waits(claim)]
             journal = JOURNALS.read(pool.metadata)
             open_to = {promise.uid for promise in journal.promises}
             known = JOURNALS.kind in journal.revisions
-            risky = [one for one in idle if not known or one.metadata.uid in open_to]
-            await self._parts.granting.void(risky, space_name(self.kind, key))
+            risky = [
+                claim
+                for claim in claims
+                if waits(claim) and (not known or claim.metadata.uid in open_to)
+            ]
+            await self._parts.granting.fence.void_earlier(risky)
             count = await reader.count_live(self.kind, key) if risky else 0
         return count
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from controller.client import Client
 from controller.clock import Clock
-from controller.meta import Key, Object
+from controller.meta import Key
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.answers import controlling_claim
@@ -92,11 +92,6 @@ def has_read(view: View[Any], journal: Journal) -> bool:
     effects_read = view.effects.position if view.effects is not None else 0
     has_read_claims = view.position >= journal.revisions[JOURNALS.kind]
     return has_read_claims and effects_read >= journal.revisions[JOURNALS.effects]
-
-
-def highest_revision(objects: Iterable[Object]) -> int:
-    """Return the highest resourceVersion of objects of one kind; 0 for none."""
-    return max((obj.metadata.revision for obj in objects), default=0)
 
 
 class Reader:

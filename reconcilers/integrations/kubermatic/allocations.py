@@ -34,10 +34,11 @@ from reconcilers.integrations.kubermatic.api import (
 )
 from reconcilers.integrations.kubermatic.planning import Grant
 from reconcilers.promises.concurrency import run_concurrently
+from reconcilers.promises.fence import Fence
 from reconcilers.promises.journal import Promise, PromisedRange
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.refusedwrites import RefusedWrites
-from reconcilers.promises.results import WriteResult, check_voided
+from reconcilers.promises.results import WriteResult
 from reconcilers.reporting.releaselog import holder_fields
 
 _log = structlog.get_logger(__name__)
@@ -110,6 +111,15 @@ def datacenter_of(promise: Promise) -> str:
     return promise.ranges[0].space
 
 
+def may_be_promised(allocation: IPAMAllocation) -> bool:
+    """Return whether an unknown promise may name this version of an allocation.
+
+    An allocation that is complete now may have lacked something when the promise was made, before
+    the spec of the pool or the datacenter of the cluster was changed.
+    """
+    return not allocation.metadata.terminating
+
+
 Granted = tuple[Promise, IPAMAllocation]
 """A promise, and the allocation at exactly the version that it names."""
 
@@ -125,8 +135,11 @@ class Allocations:
 
     def __init__(self, client: Client, clock: Clock, settings: PoolSettings) -> None:
         self._client = client
+        self._clock = clock
         self._width = settings.width
         self._refused = RefusedWrites(clock, settings.resync)
+        self.fence = Fence(client, ALLOCATIONS, may_be_promised, self._void, settings.width)
+        """Voids promises that a pool made before it was read."""
 
     async def make(
         self, grants: Sequence[Grant], pool: IPAMPool
@@ -207,25 +220,12 @@ class Allocations:
 
         await run_concurrently([partial(repair_one, *one) for one in found], self._width)
 
-    async def void(self, found: Sequence[IPAMAllocation], since: str) -> None:
-        """Write each once, so that no promise to its present version can be kept."""
-
-        async def void_one(one: IPAMAllocation) -> None:
-            try:
-                await self._void(one, since)
-            except ControllerError as error:
-                check_voided(error)
-
-        await run_concurrently([partial(void_one, one) for one in found], self._width)
-
-    async def try_void(
-        self, allocations: Sequence[IPAMAllocation], since: str
-    ) -> list[WriteResult]:
-        """Write each once, as `void` does; return what became of each write, in order."""
+    async def void_refused(self, allocations: Sequence[IPAMAllocation]) -> list[WriteResult]:
+        """Void promises whose write was refused for good; return the results, in order."""
 
         async def void_one(allocation: IPAMAllocation) -> WriteResult:
             try:
-                await self._void(allocation, since)
+                await self._void(allocation)
             except ControllerError as error:
                 return WriteResult.of_error(error)
             return WriteResult.WRITTEN
@@ -233,9 +233,10 @@ class Allocations:
         work = [partial(void_one, allocation) for allocation in allocations]
         return await run_concurrently(work, self._width)
 
-    async def _void(self, allocation: IPAMAllocation, since: str) -> None:
-        patch = {"metadata": {"annotations": {VOIDED: since}}}
-        await self._client.patch(ALLOCATIONS, Version.from_object(allocation), patch)
+    async def _void(self, allocation: IPAMAllocation) -> IPAMAllocation:
+        """Write an allocation once, so that no promise to its present version can be kept."""
+        patch = {"metadata": {"annotations": {VOIDED: self._clock.now().isoformat()}}}
+        return await self._client.patch(ALLOCATIONS, Version.from_object(allocation), patch)
 
     async def delete(self, found: Sequence[IPAMAllocation], reason: str) -> None:
         """Delete allocations as they were read.

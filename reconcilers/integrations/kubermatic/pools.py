@@ -64,7 +64,7 @@ from reconcilers.promises.due import RETRY
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import MOST_RANGES, Journal, Promise
 from reconcilers.promises.keeping import Kept
-from reconcilers.promises.reading import Behind
+from reconcilers.promises.reading import Behind, highest_revision
 from reconcilers.promises.refusedwrites import result_beside_promise
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.settling import settle
@@ -172,19 +172,11 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
 
     @override
     async def _write_fence(self, pool: IPAMPool) -> tuple[IPAMPool, Journal]:
-        """Void whatever was promised before the pool was read, then give it a memory.
-
-        All allocations are written once: what is complete now may have lacked something when
-        the promise was made, before the pool's spec or the cluster's datacenter was changed.
-        """
-        name = pool.metadata.name
-        view = await self._reader.live(name)
-        touched = [one for one in view.allocations if not one.metadata.terminating]
-        await self._allocations.void(touched, self._clock.now().isoformat())
-        if touched:
-            view = await self._reader.live(name)
-        revision = max((one.metadata.revision for one in view.allocations), default=0)
-        return await self._write_journal(pool, JOURNALS.with_revision(revision))
+        """Void whatever was promised before the pool was read, then give it a memory."""
+        view = await self._reader.live(pool.metadata.name)
+        allocations = await self._allocations.fence.void_earlier(view.allocations)
+        journal = JOURNALS.with_revision(highest_revision(allocations))
+        return await self._write_journal(pool, journal)
 
     def _decide(
         self,
@@ -401,7 +393,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
     async def _void(self, refused: Sequence[Kept[IPAMAllocation]]) -> list[WriteResult]:
         """Void promises whose write was refused for good; return the results, in order."""
         allocations = [entry.request for entry in refused]
-        return await self._allocations.try_void(allocations, self._clock.now().isoformat())
+        return await self._allocations.void_refused(allocations)
 
     def _refused(self, kept: Sequence[Kept[IPAMAllocation]]) -> Iterable[tuple[Key, str]]:
         """Yield the clusters whose addresses could not be written for good, with the reason."""

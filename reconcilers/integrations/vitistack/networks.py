@@ -55,6 +55,7 @@ from reconcilers.integrations.vitistack.writing import (
 )
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.keeping import Kept
+from reconcilers.promises.reading import highest_revision
 from reconcilers.promises.settling import settle
 from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, holders_unknown_message
 from reconcilers.spaces.index import SpaceIndex
@@ -151,20 +152,11 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
 
     @override
     async def _write_fence(self, network: NetworkNamespace) -> tuple[NetworkNamespace, Journal]:
-        """Void whatever was promised before the network was read, then give it a memory.
-
-        A promise is to one version of an IPAllocation that waits. One that moves on before needs
-        no voiding, but may have moved on because its promise was kept just then: a second list
-        sees that.
-        """
-        key = network.metadata.key
-        found, _ = await self._reader.live(key)
-        idle = [one for one in found.values() if one.waits]
-        await self._writer.void(idle, key.name)
-        if idle:
-            found, _ = await self._reader.live(key)
-        revision = max((one.metadata.revision for one in found.values()), default=0)
-        return await self._write_journal(network, JOURNALS.with_revision(revision))
+        """Void whatever was promised before the network was read, then give it a memory."""
+        listed, _ = await self._reader.live(network.metadata.key)
+        allocations = await self._writer.fence.void_earlier([*listed.values()])
+        journal = JOURNALS.with_revision(highest_revision(allocations))
+        return await self._write_journal(network, journal)
 
     async def _serve(
         self,

@@ -37,11 +37,12 @@ from reconcilers.integrations.vitistack.caches import Problem, VitistackCaches
 from reconcilers.integrations.vitistack.offers import offers_of
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
 from reconcilers.promises.concurrency import run_concurrently
+from reconcilers.promises.fence import Fence
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Kept, refused_message
 from reconcilers.promises.refusedwrites import RefusedWrites
-from reconcilers.promises.results import WriteResult, check_voided
+from reconcilers.promises.results import WriteResult
 from reconcilers.reporting.conditions import Finding, rendered, with_findings
 from reconcilers.reporting.releaselog import holder_fields
 from reconcilers.spaces.index import SpaceIndex
@@ -159,6 +160,10 @@ class Writer:
         self._clock = clock
         self._width = settings.width
         self._refused = RefusedWrites(clock, settings.resync)
+        self.fence = Fence(
+            client, ALLOCATIONS, lambda allocation: allocation.waits, self._void, settings.width
+        )
+        """Voids promises that a network made before it was read."""
 
     async def keep(self, granted: Sequence[Granted], static: Static) -> list[Kept[IPAllocation]]:
         """Keep these promises of a network, several at once; return what became of each."""
@@ -222,27 +227,18 @@ class Writer:
                 ALLOCATIONS, written, "Warning", problem.reason, problem.message, action=ACTION
             )
 
-    async def void(self, found: Sequence[IPAllocation], network: str) -> None:
-        """Write each once, so that no promise to its present version can be kept.
+    async def _void(self, allocation: IPAllocation) -> IPAllocation:
+        """Write an allocation once, so that no promise to its present version can be kept.
 
         The server makes no new version of an unchanged object; the time, to the microsecond, sees
         to it that this is a change.
-
-        Raises:
-            ControllerError: a write failed.
         """
-        now = self._clock.now().isoformat()
-        text = f'NetworkNamespace "{network}" begins to serve; promises before {now} are void'
-
-        async def void_one(one: IPAllocation) -> None:
-            try:
-                await self._client.patch_status(
-                    ALLOCATIONS, one, {"phase": PENDING, "message": text}
-                )
-            except ControllerError as error:
-                check_voided(error)
-
-        await run_concurrently([partial(void_one, one) for one in found], self._width)
+        message = (
+            f'NetworkNamespace "{allocation.network.name}" begins to serve;'
+            f" promises before {self._clock.now().isoformat()} are void"
+        )
+        status = {"phase": PENDING, "message": message}
+        return await self._client.patch_status(ALLOCATIONS, allocation, status)
 
 
 def has_problem(allocation: IPAllocation, problem: Problem) -> bool:

@@ -10,7 +10,7 @@ from controller.client import Client
 from controller.errors import Conflict
 from controller.meta import Key, Version
 from controller.outcome import SETTLED
-from reconcilers.integrations.clusterapi import caches, choosing, pools, reading, statuses
+from reconcilers.integrations.clusterapi import caches, choosing, reading, statuses
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.reading import CreatedAddresses, Reader
@@ -83,11 +83,6 @@ def while_terminating(mp: Patch) -> None:
         return bool(claim.metadata.finalizers) and statuses.record_of(claim) is None
 
     mp.setattr(caches, "waits", asks)
-
-
-def fence_voids_nothing(mp: Patch) -> None:
-    """A pool without memory begins to serve while earlier promises may still be kept."""
-    mp.setattr(pools, "waits", lambda claim: False)
 
 
 def memory_of_others_believed(mp: Patch) -> None:

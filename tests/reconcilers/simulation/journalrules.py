@@ -1,5 +1,6 @@
 """How the rules of the journal, which all integrations share, are switched off, one by one."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from controller.clock import Clock
 from reconcilers.integrations.core import rules
 from reconcilers.promises import settling
+from reconcilers.promises.fence import Fence
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.keeping import PoolMemory
@@ -81,6 +83,16 @@ def refused_promises_stay(mp: Patch, user: ModuleType) -> None:
         return kept
 
     mp.setattr(user, "void_refused", stay)
+
+
+def fence_voids_nothing(mp: Patch) -> None:
+    """A pool without memory begins to serve while earlier promises may still be kept."""
+
+    async def skip(self: Fence[Any], listed: Sequence[Any]) -> list[Any]:
+        del self
+        return [*listed]
+
+    mp.setattr(Fence, "void_earlier", skip)
 
 
 def other_holders_unseen(mp: Patch) -> None:

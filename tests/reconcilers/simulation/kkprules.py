@@ -14,6 +14,7 @@ from reconcilers.integrations.kubermatic.api import ALLOCATIONS, POOLS, IPAMAllo
 from reconcilers.integrations.kubermatic.planning import Content, Decided, Grant
 from reconcilers.integrations.kubermatic.pools import PoolReconciler
 from reconcilers.integrations.kubermatic.reading import Reader, View
+from reconcilers.promises.fence import Fence
 from reconcilers.promises.journal import Journal
 from tests.reconcilers.simulation import journalrules
 from tests.reconcilers.simulation.journalrules import (
@@ -68,23 +69,15 @@ def pools_written_blindly(mp: Patch) -> None:
     without_precondition(mp, KKP_POOLS, "metadata")
 
 
-def fence_voids_nothing(mp: Patch) -> None:
-    """A pool without memory begins to serve while earlier promises may still be kept."""
-
-    async def nothing(self: Allocations, found: Any, since: str) -> None:
-        del self, found, since
-
-    mp.setattr(Allocations, "void", nothing)
-
-
 def fence_voids_only_the_empty(mp: Patch) -> None:
     """A pool without memory does not void what was promised to who has some addresses."""
-    void = Allocations.void
+    void_earlier = Fence.void_earlier
 
-    async def some(self: Allocations, found: Sequence[IPAMAllocation], since: str) -> None:
-        await void(self, [one for one in found if one.empty], since)
+    async def void_empty(self: Fence[Any], listed: Sequence[Any]) -> list[Any]:
+        others = [allocation for allocation in listed if not allocation.empty]
+        return [*others, *await void_earlier(self, [one for one in listed if one.empty])]
 
-    mp.setattr(Allocations, "void", some)
+    mp.setattr(Fence, "void_earlier", void_empty)
 
 
 def own_answers_count_as_read(mp: Patch) -> None:

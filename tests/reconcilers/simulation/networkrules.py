@@ -10,7 +10,6 @@ from reconcilers.integrations.core import rules
 from reconcilers.integrations.vitistack import configurations, networks, reading
 from reconcilers.integrations.vitistack.caches import VitistackCaches
 from reconcilers.integrations.vitistack.interfaces import WantedStatus, wanted_status
-from reconcilers.integrations.vitistack.writing import Writer
 from tests.reconcilers.simulation.journalrules import (
     promises_dropped_at_once,
     unreadable_requests_are_gone,
@@ -45,15 +44,6 @@ def written_at_any_version(mp: Patch) -> None:
 def networks_written_blindly(mp: Patch) -> None:
     """A journal is written whatever the network has become meanwhile."""
     without_precondition(mp, NETWORKS, "metadata")
-
-
-def fence_voids_nothing(mp: Patch) -> None:
-    """A network without memory begins to serve while earlier promises may still be kept."""
-
-    async def nothing(self: Writer, found: Any, network: str) -> None:
-        del self, found, network
-
-    mp.setattr(Writer, "void", nothing)
 
 
 def another_instead(mp: Patch) -> None:

@@ -387,11 +387,6 @@ def memory_of_others_believed(mp: Patch) -> None:
     mp.setattr(NetworkPoolReconciler, "_with_memory", trusting)
 
 
-def fence_voids_nothing(mp: Patch) -> None:
-    """The fence leaves allocations at the version that earlier promises name."""
-    mp.setattr(pending_promises, "void_status", lambda *_: {})
-
-
 def terminating_serves(mp: Patch) -> None:
     """A pool that is being deleted goes on handing out."""
 

@@ -38,7 +38,7 @@ SWITCHES = {
         rules.while_terminating,
         "while it was being deleted",
         SHARP,
-        2,
+        1,
     ),
     "4a": Switch(
         "the journal is written at the version that was read",

@@ -10,7 +10,6 @@ from tests.reconcilers.simulation import (
     journalrules,
     journalscenes,
     kkprules,
-    networkrules,
     poolrules,
 )
 from tests.reconcilers.simulation.claimscenes import ClaimStage
@@ -58,10 +57,10 @@ SCENES: dict[str, tuple[Scene, str, dict[str, Off]]] = {
         journalscenes.late_write_after_loss_of_memory,
         BOTH,
         {
-            "networkpools": poolrules.fence_voids_nothing,
-            "claims": claimrules.fence_voids_nothing,
-            "networks": networkrules.fence_voids_nothing,
-            "kkp": kkprules.fence_voids_nothing,
+            "networkpools": journalrules.fence_voids_nothing,
+            "claims": journalrules.fence_voids_nothing,
+            "networks": journalrules.fence_voids_nothing,
+            "kkp": journalrules.fence_voids_nothing,
         },
     ),
     "7 a memory of another history is no memory": (

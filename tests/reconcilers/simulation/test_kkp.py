@@ -26,7 +26,7 @@ _EMPTIED = replace(_BUSY, resets=True)
 CHANGED, LOST = " now", "lost its addresses"
 
 SWITCHES = {
-    "2": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, LAGGING, 0),
+    "2": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, LAGGING, 5),
     "3": Switch(
         "an allocation is made without addresses",
         rules.made_with_addresses,
@@ -52,7 +52,7 @@ SWITCHES = {
         "a promise is kept until it is settled", rules.dropped_at_once, BOTH_HAVE, LAGGING, 3
     ),
     "8": Switch(
-        "own answers are not what was read", rules.own_answers_count_as_read, BOTH_HAVE, _BUSY, 1
+        "own answers are not what was read", rules.own_answers_count_as_read, BOTH_HAVE, _BUSY, 24
     ),
 }
 
