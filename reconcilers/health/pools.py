@@ -3,12 +3,20 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
+from allocator import Family
 from controller.conditions import Condition, find
 from controller.meta import Key
-from reconcilers.addressing import requestedranges, statusranges
+from reconcilers.addressing import statusranges
+from reconcilers.addressing.familychoice import FAMILY_NAMES
+from reconcilers.addressing.poolneeds import (
+    list_needed_families,
+    list_pool_families,
+    sum_pool_needs,
+)
 from reconcilers.addressmap.audit import Finding, Severity, Subject
 from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.poolpictures import PoolPicture
+from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.health.conditions import finding_of_condition
@@ -18,6 +26,8 @@ from reconcilers.reporting.wording import count_addresses, count_noun, name_with
 
 MOST_NAMED = 3
 """Requests that one finding names."""
+FreeBlocks = Mapping[Family, int]
+"""Addresses in the largest free block of each family of a pool."""
 _TRUE_IS_WRONG: Mapping[str, Severity] = {
     "Overlapping": "warning",
     "RangesOverlap": "error",
@@ -30,21 +40,26 @@ _TRUE_IS_WRONG: Mapping[str, Severity] = {
 """Conditions of NetworkPools that report something wrong while they are True."""
 
 
-def largest_free_blocks(pictures: Iterable[PoolPicture]) -> dict[Key, int]:
-    """Return the largest free block of each NetworkPool of which everything could be read."""
-    return {
-        picture.name.key: picture.usage.capacity.largest_free
-        for picture in pictures
-        if not picture.picture.fault and not picture.not_read
-    }
+def largest_free_blocks(pictures: Iterable[PoolPicture]) -> dict[Key, FreeBlocks]:
+    """Return the largest free blocks of each NetworkPool of which everything could be read."""
+    blocks: dict[Key, dict[Family, int]] = defaultdict(dict)
+    incomplete = set[Key]()
+    for picture in pictures:
+        key = picture.name.key
+        if picture.picture.fault or picture.not_read:
+            incomplete.add(key)
+            continue
+        [family] = list_pool_families(picture.pool)
+        blocks[key][family] = picture.usage.capacity.largest_free
+    return {key: sizes for key, sizes in blocks.items() if key not in incomplete}
 
 
-def pool_findings(objects: Objects, largest_free: Mapping[Key, int]) -> Iterator[Finding]:
+def pool_findings(objects: Objects, largest_free: Mapping[Key, FreeBlocks]) -> Iterator[Finding]:
     """Yield what is wrong with the pools of all kinds.
 
     Args:
         objects: the objects.
-        largest_free: the largest free block of each NetworkPool.
+        largest_free: the largest free blocks of each NetworkPool.
     """
     for pool in objects.pools.values():
         yield from _network_pool(pool)
@@ -71,34 +86,30 @@ def _finding(kind: str, severity: Severity, pool: NetworkPool, condition: Condit
     return finding_of_condition(kind, severity, subject, condition, f"{condition.reason}: ")
 
 
-def _no_room(objects: Objects, largest_free: Mapping[Key, int]) -> Iterator[Finding]:
+def _no_room(objects: Objects, largest_free: Mapping[Key, FreeBlocks]) -> Iterator[Finding]:
     """Yield the NetworkPools whose largest free block is smaller than a request that waits."""
-    needs: dict[Key, list[int]] = defaultdict(list)
-    for allocation in objects.allocations.values():
-        pool = objects.pools.get(allocation.pool_key)
-        if (
-            pool is None
-            or allocation.metadata.terminating
-            or statusranges.find_held_range(allocation)
-        ):
+    waiting = (
+        allocation
+        for allocation in objects.allocations.values()
+        if not allocation.metadata.terminating and not statusranges.find_held_range(allocation)
+    )
+    clusters = (
+        cluster for cluster in objects.clusters.values() if not cluster.metadata.terminating
+    )
+    needs = sum_pool_needs(clusters, objects.pools, waiting)
+    for (key, family), need in sorted(needs.items()):
+        if key not in largest_free or need.largest <= largest_free[key][family]:
             continue
-        needs[allocation.pool_key].append(requestedranges.count_requested(allocation, pool))
-    for cluster in objects.clusters.values():
-        waiting = cluster.status.network.waiting if cluster.status.network else ()
-        for request in waiting:
-            if request.allocation or request.reason != "PoolExhausted":
-                continue
-            for name in request.pools:
-                needs[Key(request.namespace, name)].append(request.addresses)
-    for key, counts in sorted(needs.items()):
-        if key not in largest_free or max(counts) <= largest_free[key]:
-            continue
-        number = count_noun(len(counts), "request waits", "requests wait")
+        pool = objects.pools[key]
+        family_name = FAMILY_NAMES[family] if pool.spec.secondary is not None else ""
+        number = count_noun(need.requests, "request waits", "requests wait")
+        block = f"largest free {family_name} block" if family_name else "largest free block"
         sentence = (
-            f"{number}, the largest for {count_addresses(max(counts))} in a row; the largest free"
-            f" block is {largest_free[key]}: widen the pool, or add another to the ProviderConfig"
+            f"{number}, the largest for {count_addresses(need.largest, family_name)}; the {block}"
+            f" is {largest_free[key][family]}: widen the pool, or add another to the"
+            " ProviderConfig"
         )
-        subject = Subject.from_object(NETWORK_POOL, objects.pools[key])
+        subject = Subject.from_object(NETWORK_POOL, pool)
         yield Finding("PoolHasNoRoomForWaiting", "error", subject, sentence)
 
 
@@ -119,7 +130,7 @@ def _other_pools(views: Views) -> Iterator[Finding]:
 
 
 def _requests_of_other_kinds(
-    objects: Objects, largest_free: Mapping[Key, int]
+    objects: Objects, largest_free: Mapping[Key, FreeBlocks]
 ) -> Iterator[Finding]:
     """Yield the full NetworkPools for which requests of other platforms wait.
 
@@ -127,11 +138,23 @@ def _requests_of_other_kinds(
     """
     for key, requests in sorted(objects.integrations.requests.items()):
         pool = objects.pools.get(key)
-        waiting = [request for request in requests if not statusranges.list_held_ranges(request)]
-        if pool is None or not waiting or largest_free.get(key) != 0:
+        if pool is None or key not in largest_free:
+            continue
+        waiting = [
+            request
+            for request in requests
+            if not statusranges.list_held_ranges(request)
+            and not _has_address(pool, largest_free[key], request)
+        ]
+        if not waiting:
             continue
         number = count_noun(len(waiting), "request waits", "requests wait")
         names = [request.metadata.name for request in waiting]
         named = name_with_count(names, named_at_most=MOST_NAMED)
         sentence = f"{number} for an address ({named}); nothing is free"
         yield Finding("RequestsWait", "error", Subject.from_object(NETWORK_POOL, pool), sentence)
+
+
+def _has_address(pool: NetworkPool, largest_free: FreeBlocks, request: IPAllocation) -> bool:
+    """Return whether a pool has a free address of each family that a request needs."""
+    return all(largest_free[family] for family in list_needed_families(request, pool))

@@ -6,10 +6,12 @@ from datetime import datetime, timedelta
 from controller.conditions import find, rfc3339
 from controller.meta import Key
 from reconcilers.addressing import requestedranges, statusranges
+from reconcilers.addressing.familychoice import FAMILY_NAMES
 from reconcilers.addressmap.audit import Finding, Severity, Subject
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION
+from reconcilers.health.pools import FreeBlocks
 from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.wording import count_addresses
 
@@ -24,7 +26,7 @@ STUCK_AFTER = timedelta(minutes=15)
 def request_findings(
     allocations: Iterable[IPAllocation],
     pools: Mapping[Key, NetworkPool],
-    largest_free: Mapping[Key, int],
+    largest_free: Mapping[Key, FreeBlocks],
     now: datetime,
 ) -> Iterator[Finding]:
     """Yield the IPAllocations that wait for a range or for their tenant.
@@ -32,7 +34,7 @@ def request_findings(
     Args:
         allocations: the IPAllocations.
         pools: the NetworkPools that could be read.
-        largest_free: the largest free block of each of them.
+        largest_free: the largest free blocks of each of them.
         now: the time.
     """
     for allocation in allocations:
@@ -48,7 +50,7 @@ def request_findings(
 def _request(
     allocation: IPAllocation,
     pools: Mapping[Key, NetworkPool],
-    largest_free: Mapping[Key, int],
+    largest_free: Mapping[Key, FreeBlocks],
     now: datetime,
 ) -> Iterator[Finding]:
     """Yield a finding if a request has waited for long."""
@@ -58,17 +60,25 @@ def _request(
     ready = find(allocation.status.conditions, READY)
     reason = f"{ready.reason}: {ready.message}" if ready is not None else "not reconciled yet"
     pool = pools.get(allocation.pool_key)
-    largest = largest_free.get(allocation.pool_key)
-    if pool is None or largest is None:
+    blocks = largest_free.get(allocation.pool_key)
+    if pool is None or blocks is None:
         sentence = f"waits for NetworkPool {allocation.pool_key}: {reason}"
     else:
         needed = requestedranges.count_requested(allocation, pool)
         sentence = (
             f"waits for {count_addresses(needed)} in a row of NetworkPool {allocation.pool_key},"
-            f" whose largest free block is {largest}: {reason}"
+            f" whose {_describe_blocks(pool, blocks)}: {reason}"
         )
     subject = Subject.from_object(IP_ALLOCATION, allocation)
     yield Finding("RequestWaits", "error", subject, sentence, since=rfc3339(since))
+
+
+def _describe_blocks(pool: NetworkPool, blocks: FreeBlocks) -> str:
+    """Return the largest free blocks of a pool: "largest free block is 64"."""
+    if pool.spec.secondary is None:
+        return f"largest free block is {max(blocks.values())}"
+    sizes = (f"{size} of {FAMILY_NAMES[family]}" for family, size in blocks.items())
+    return f"largest free blocks are {' and '.join(sizes)}"
 
 
 def _release(allocation: IPAllocation, now: datetime) -> Iterator[Finding]:

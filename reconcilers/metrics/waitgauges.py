@@ -4,7 +4,7 @@ A cluster that finds no pool makes no IPAllocation, so it is counted by its stat
 counts in each pool that could serve it, as it takes the first that has room.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
@@ -12,7 +12,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from controller.conditions import find
 from controller.meta import Key
-from reconcilers.addressing import requestedranges
+from reconcilers.addressing.familychoice import FAMILY_NAMES
+from reconcilers.addressing.poolneeds import PoolNeed, list_pool_families, sum_pool_needs
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
@@ -93,24 +94,21 @@ def _largest_requests(
     pools: dict[Key, NetworkPool],
     waiting_allocations: Iterable[IPAllocation],
 ) -> Metric:
-    """Return how many addresses in a row the largest waiting request of each pool needs."""
-    largest: dict[Key, int] = defaultdict(int)
-    for allocation in waiting_allocations:
-        pool = pools.get(allocation.pool_key)
-        if pool is not None:
-            needed = requestedranges.count_requested(allocation, pool)
-            largest[allocation.pool_key] = max(largest[allocation.pool_key], needed)
-    for cluster in clusters:
-        for request in _requests_without_allocation(cluster):
-            for key in _candidates(request, pools):
-                largest[key] = max(largest[key], request.addresses)
+    """Return how many addresses the largest waiting request needs of each family of a pool."""
+    needs = sum_pool_needs(clusters, pools, waiting_allocations)
     gauge = GaugeMetricFamily(
         "butler_network_pool_largest_waiting_request",
-        "Addresses in a row that the largest waiting request needs; 0 if none waits.",
+        "Addresses that the largest waiting request needs; the node and load-balancer addresses"
+        " of a TenantCluster are one request. 0 if none waits.",
         labels=POOL,
     )
-    for key in sorted(pools):
-        gauge.add_metric([key.name, key.namespace], largest[key])
+    for key, pool in sorted(pools.items()):
+        for family in list_pool_families(pool):
+            labels = {"pool": key.name, "namespace": key.namespace}
+            if pool.spec.secondary is not None:
+                labels["family"] = FAMILY_NAMES[family]
+            need = needs.get((key, family), PoolNeed())
+            gauge.add_sample(gauge.name, labels, need.largest)
     return gauge
 
 

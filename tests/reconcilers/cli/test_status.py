@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.cli.cluster.findingnames import subject_names
 from reconcilers.cli.cluster.objects import Scope, in_cluster
 from reconcilers.cli.status import page
-from reconcilers.health.pools import pool_findings
+from reconcilers.health.pools import FreeBlocks, pool_findings
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views
 from tests.reconcilers import make
@@ -47,10 +47,9 @@ def _cluster(name: str, *conditions: dict[str, str], **status: Any) -> dict[str,
     return body
 
 
-def _waiting(name: str, count: int = 70) -> dict[str, Any]:
+def _waiting(name: str, count: int = 70, *, types: Sequence[str] = ("nodes",)) -> dict[str, Any]:
     message = f"needs {count} node addresses in a row; lab: largest free block 64"
     request = {
-        "type": "nodes",
         "role": "initial",
         "reason": "PoolExhausted",
         "addresses": count,
@@ -62,7 +61,7 @@ def _waiting(name: str, count: int = 70) -> dict[str, Any]:
         name,
         _condition("NetworkReady", "False", "PoolExhausted", message),
         phase="Provisioning",
-        network={"waiting": [request]},
+        network={"waiting": [request | {"type": kind} for kind in types]},
     )
 
 
@@ -114,6 +113,57 @@ def test_a_pool_whose_block_suffices_is_not_called_without_room(tmp_path: Path) 
     objects = (_pool("10.40.0.0/25"), _waiting("one"))
     outcome = ask(tmp_path, "status", "-o", "json", objects=objects)
     assert "PoolHasNoRoomForWaiting" not in _findings(outcome)
+
+
+def test_a_pool_without_room_for_nodes_and_load_balancer_together_is_named(
+    tmp_path: Path,
+) -> None:
+    objects = (_pool("10.40.0.0/29"), _waiting("one", 5, types=("loadbalancer", "nodes")))
+    found = _findings(ask(tmp_path, "status", "-o", "json", objects=objects))
+    sentence = found["PoolHasNoRoomForWaiting"]["sentence"]
+    assert sentence.startswith("1 request waits, the largest for 10 addresses;")
+    assert "the largest free block is 8" in sentence
+
+
+def _dual_pool() -> dict[str, Any]:
+    body = _pool("10.40.0.0/29")
+    body["spec"]["secondary"] = {"cidr": "2001:db8:40::/64"}
+    return body
+
+
+@pytest.mark.parametrize(
+    ("networking", "family"),
+    [
+        ({"ipFamilyPolicy": "RequireDualStack"}, "IPv4"),
+        ({"ipFamilyPolicy": "PreferDualStack"}, "IPv4"),
+        ({}, "IPv4"),
+        ({"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv6"]}, None),
+    ],
+)
+def test_of_a_pool_of_two_families_the_one_without_room_is_named(
+    tmp_path: Path, networking: dict[str, Any], family: str | None
+) -> None:
+    waiting = _waiting("one")
+    waiting["spec"]["networking"] = networking
+    outcome = ask(tmp_path, "status", "-o", "json", objects=(_dual_pool(), waiting))
+    found = _findings(outcome).get("PoolHasNoRoomForWaiting")
+    if family is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert f"the largest for 70 {family} addresses" in found["sentence"]
+        assert f"the largest free {family} block is 8" in found["sentence"]
+
+
+def test_a_request_of_a_pool_of_two_families_is_shown_with_the_blocks_of_both(
+    tmp_path: Path,
+) -> None:
+    request = allocation("waits", count=70, ipFamilyPolicy="RequireDualStack")
+    request["metadata"]["creationTimestamp"] = NOW
+    outcome = ask(tmp_path, "status", "-o", "json", objects=(_dual_pool(), request))
+    found = _findings(outcome)
+    assert "largest free blocks are 8 of IPv4 and" in found["RequestWaits"]["sentence"]
+    assert "largest free IPv4 block is 8" in found["PoolHasNoRoomForWaiting"]["sentence"]
 
 
 @pytest.mark.parametrize(
@@ -355,15 +405,17 @@ def test_requests_of_other_kinds_that_wait_are_counted_and_named() -> None:
     waiting = [make.allocation(f"claim-{number}", size=1) for number in range(5)]
     views = Views(requests={lab.metadata.key: waiting})
     objects = Objects({lab.metadata.key: lab}, {}, {}, {}, integrations=views)
-    sentences = [finding.sentence for finding in pool_findings(objects, {lab.metadata.key: 0})]
+    sentences = [
+        finding.sentence for finding in pool_findings(objects, {lab.metadata.key: {4: 0}})
+    ]
     assert sentences == [
         "5 requests wait for an address (claim-0, claim-1, claim-2, and 2 more); nothing is free"
     ]
 
 
-@pytest.mark.parametrize("largest_free", [{}, {Key("butler-system", "lab"): 4}])
+@pytest.mark.parametrize("largest_free", [{}, {Key("butler-system", "lab"): {4: 4}}])
 def test_a_pool_that_is_not_known_to_be_full_is_not_called_full(
-    largest_free: dict[Key, int],
+    largest_free: dict[Key, FreeBlocks],
 ) -> None:
     lab = make.pool("lab", "10.40.0.0/30")
     views = Views(requests={lab.metadata.key: [make.allocation("claim-0", size=1)]})

@@ -51,7 +51,7 @@ async def test_clusters_without_an_allocation_are_counted_in_the_pool_that_they_
             **LAB,
         )
         assert in_pool == len(waiting)
-        assert _value(manager, "butler_network_pool_largest_waiting_request", **LAB) == 8
+        assert _value(manager, "butler_network_pool_largest_waiting_request", **LAB) == 13
         age = _value(manager, "butler_network_pool_oldest_waiting_tenant_cluster_seconds", **LAB)
         assert age is not None
         assert age >= 100
@@ -65,6 +65,22 @@ async def test_clusters_without_an_allocation_are_counted_in_the_pool_that_they_
             if event["reason"] == "PoolExhausted" and event["type"] == "Warning"
         ]
         assert sorted(set(events)) == sorted(waiting)
+
+
+async def test_what_waits_for_a_pool_of_two_families_is_counted_for_the_family_that_it_needs() -> (
+    None
+):
+    platform = Platform()
+    secondary = {"cidr": "2001:db8:40::/64"}
+    platform.server.add("networkpools", make.pool(cidr="10.40.0.0/28", secondary=secondary))
+    platform.server.add("providerconfigs", make.provider("lab"))
+    networking = {"ipFamilyPolicy": "PreferDualStack", "lbPoolSize": 20}
+    platform.server.add("tenantclusters", make.tenant("a", spec={"networking": networking}))
+    async with platform.running() as manager:
+        await platform.clock.advance(60)
+        need = "butler_network_pool_largest_waiting_request"
+        assert _value(manager, need, family="IPv4", **LAB) == 25
+        assert _value(manager, need, family="IPv6", **LAB) == 0
 
 
 async def test_once_there_is_room_nothing_waits_and_the_last_refusal_stays() -> None:

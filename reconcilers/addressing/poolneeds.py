@@ -1,0 +1,103 @@
+"""What the requests that wait need of the NetworkPools, by family.
+
+A cluster that finds no pool makes no IPAllocation, so it is read from its status.network. It takes
+the first pool that has room, so it counts in each pool that it tries. Its node and load-balancer
+addresses are one request, because it gets both or none: a pool has room for it once a free block
+is as large as both together.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from allocator import AllocatorError, Family
+from controller.meta import Key
+from reconcilers.addressing import familychoice, requestedranges
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.tenantcluster import TenantCluster
+
+POOL_EXHAUSTED = "PoolExhausted"
+"""The reason of requests that would be served if a pool had more room."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolNeed:
+    """What the requests that wait need of one family of a pool.
+
+    Args:
+        requests: how many wait.
+        largest: how many addresses the largest of them needs.
+    """
+
+    requests: int = 0
+    largest: int = 0
+
+    def with_request(self, addresses: int) -> "PoolNeed":
+        """Return the need with a request for that many addresses."""
+        return PoolNeed(self.requests + 1, max(self.largest, addresses))
+
+
+def list_pool_families(pool: NetworkPool) -> tuple[Family, ...]:
+    """Return the families of a pool, in its order."""
+    return tuple(6 if ":" in block.cidr else 4 for block in pool.spec.blocks)
+
+
+def list_needed_families(
+    request: IPAllocation | TenantCluster, pool: NetworkPool
+) -> tuple[Family, ...]:
+    """Return the families without which a pool does not serve a request.
+
+    Empty if more room would not help, because the pool lacks a family of the request.
+    """
+    available = list_pool_families(pool)
+    try:
+        if isinstance(request, TenantCluster):
+            choice = familychoice.choose_cluster_families(request.networking, pool, available)
+        else:
+            choice = familychoice.choose_families(request, pool, available)
+    except AllocatorError:
+        return ()
+    return choice.families if choice.second_required else choice.families[:1]
+
+
+def sum_pool_needs(
+    clusters: Iterable[TenantCluster],
+    pools: Mapping[Key, NetworkPool],
+    waiting_allocations: Iterable[IPAllocation],
+) -> dict[tuple[Key, Family], PoolNeed]:
+    """Return what waits for each family of the pools; nothing for those that nothing waits for.
+
+    Args:
+        clusters: the TenantClusters that are not being deleted.
+        pools: the NetworkPools.
+        waiting_allocations: the IPAllocations that wait for a range.
+    """
+    needs: dict[tuple[Key, Family], PoolNeed] = defaultdict(PoolNeed)
+    for allocation in waiting_allocations:
+        pool = pools.get(allocation.pool_key)
+        if pool is None:
+            continue
+        count = requestedranges.count_requested(allocation, pool)
+        for family in list_needed_families(allocation, pool):
+            place = allocation.pool_key, family
+            needs[place] = needs[place].with_request(count)
+    for cluster in clusters:
+        for key, count in _count_by_pool(cluster).items():
+            if key not in pools:
+                continue
+            for family in list_needed_families(cluster, pools[key]):
+                needs[key, family] = needs[key, family].with_request(count)
+    return dict(needs)
+
+
+def _count_by_pool(cluster: TenantCluster) -> dict[Key, int]:
+    """Return how many addresses a cluster needs of each pool, without those of IPAllocations."""
+    network = cluster.status.network
+    counts: dict[Key, int] = defaultdict(int)
+    for request in network.waiting if network is not None else ():
+        if request.allocation or request.reason != POOL_EXHAUSTED:
+            continue
+        for name in request.pools:
+            counts[Key(request.namespace, name)] += request.addresses
+    return dict(counts)
