@@ -12,23 +12,23 @@ T = TypeVar("T", bound=Object)
 class CachePart(Generic[T]):
     """The objects of a cache for which something is true, kept from change to change.
 
-    For few among many: to iterate over them costs as much as there are of them.
+    To iterate costs as much as there are such objects, not as much as the cache has.
 
     Args:
         cache: all objects.
-        belongs: whether an object is among them; it must not raise.
+        belongs: whether the condition holds for an object; it must not raise.
     """
 
     def __init__(self, cache: Cache[T], belongs: Callable[[T], bool]) -> None:
         self._cache = cache
         self._belongs = belongs
-        self._keys = {one.metadata.key for one in cache if belongs(one)}
+        self._keys = {obj.metadata.key for obj in cache if belongs(obj)}
         cache.subscribe(self._note)
 
     def __iter__(self) -> Iterator[T]:
-        """Iterate over them, in no order."""
-        found = map(self._cache.get, self._keys)
-        return (one for one in found if one is not None)
+        """Iterate over the objects, in no order."""
+        objects = map(self._cache.get, self._keys)
+        return (obj for obj in objects if obj is not None)
 
     def _note(self, change: Change[T]) -> None:
         if change.old is not None:

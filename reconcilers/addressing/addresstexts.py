@@ -34,9 +34,11 @@ def describe_host_bits(text: str, meant: AddressRange | None = None) -> str:
         meant: what it is taken for, where that is not the CIDR in the text's own family.
     """
     address, slash, _ = text.partition("/")
-    taken = meant or (parse_cidr_or_span(text) if slash and "-" not in text else None)
-    start = parse_ends(address, address)
-    first = start.in_family(taken.family) if start is not None and taken is not None else None
-    if taken is None or (first is not None and first.first == taken.first):
+    network = meant or (parse_cidr_or_span(text) if slash and "-" not in text else None)
+    if network is None:
         return ""
-    return f"{text!r} has host bits set; it is taken for {taken.text}"
+    host = parse_ends(address, address)
+    start = host.in_family(network.family) if host is not None else None
+    if start is not None and start.first == network.first:
+        return ""
+    return f"{text!r} has host bits set; it is taken for {network.text}"

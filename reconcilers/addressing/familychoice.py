@@ -53,15 +53,14 @@ class FamilyNotConfigured(RequestRefused):
     """
 
     def __init__(self, at: str, family: Family, pool: str) -> None:
-        what = (
+        super().__init__(
             f'{at}: Invalid value: "{FAMILY_NAMES[family]}": not configured on NetworkPool {pool}'
         )
-        super().__init__(what)
 
 
 @dataclass(frozen=True, slots=True)
 class FamilyChoice:
-    """What an allocation gets of a pool.
+    """The families that an allocation gets addresses of.
 
     Args:
         families: in order.
@@ -87,7 +86,7 @@ def choose_families(
     """
     spec = allocation.spec
     field = "spec.pinnedRange" if spec.pinnedRange is not None else "spec.pinnedRanges"
-    pinned_to = [(field, one.family) for one in requestedranges.parse_pins(allocation)]
+    pinned_to = [(field, pin.family) for pin in requestedranges.parse_pins(allocation)]
     return _choose(spec.ipFamilyPolicy, [*_list_named_families(spec), *pinned_to], pool, available)
 
 
@@ -113,13 +112,13 @@ def _choose(
     for at, family in named:
         if family not in available:
             raise FamilyNotConfigured(at, family, name)
-    asked = tuple(dict.fromkeys(family for _, family in named))
-    if policy == SINGLE_STACK and len(asked) > 1:
+    families = tuple(dict.fromkeys(family for _, family in named))
+    if policy == SINGLE_STACK and len(families) > 1:
         raise InvalidRequest(
             "spec.ipFamilyPolicy: Invalid value: \"SingleStack\": must be 'RequireDualStack' or"
             " 'PreferDualStack' when multiple IP families are specified"
         )
-    order = tuple(dict.fromkeys((*asked, *available)))
+    order = tuple(dict.fromkeys((*families, *available)))
     if policy == SINGLE_STACK:
         return FamilyChoice(order[:1])
     return FamilyChoice(order, second_required=policy == REQUIRE_DUAL_STACK)
@@ -127,9 +126,9 @@ def _choose(
 
 def _list_named_families(spec: IPAllocationSpec | Networking) -> list[tuple[str, Family]]:
     """Return the families in ipFamilies, with the fields that name them."""
-    found: list[tuple[str, Family]] = []
+    families: list[tuple[str, Family]] = []
     for number, word in enumerate(spec.ipFamilies):
         if word not in FAMILIES_BY_NAME:
             raise InvalidRequest(f"spec.ipFamilies[{number}]: {word!r} is no family")
-        found.append((f"spec.ipFamilies[{number}]", FAMILIES_BY_NAME[word]))
-    return found
+        families.append((f"spec.ipFamilies[{number}]", FAMILIES_BY_NAME[word]))
+    return families

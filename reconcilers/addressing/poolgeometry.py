@@ -36,17 +36,19 @@ def parse_layouts(spec: NetworkPoolSpec, max_addresses: int) -> tuple[Layout, ..
         PoolTooLarge: a block has more than `max_addresses` addresses.
     """
     first, *others = spec.blocks
-    found = [parse_layout(first, max_addresses)]
+    layouts = [parse_layout(first, max_addresses)]
     for second in others:
         try:
-            found.append(parse_layout(second, max_addresses))
+            layouts.append(parse_layout(second, max_addresses))
         except PoolTooLarge:
             raise
         except InvalidPool as invalid:
-            raise InvalidPool([f"secondary: {one}" for one in invalid.messages]) from invalid
-    if len({one.family for one in found}) < len(found):
+            raise InvalidPool(
+                [f"secondary: {message}" for message in invalid.messages]
+            ) from invalid
+    if len({layout.family for layout in layouts}) < len(layouts):
         raise InvalidPool(["the secondary CIDR is of the same family as cidr"])
-    return tuple(found)
+    return tuple(layouts)
 
 
 def parse_layout(spec: NetworkPoolSpec, max_addresses: int) -> Layout:
@@ -60,14 +62,14 @@ def parse_layout(spec: NetworkPoolSpec, max_addresses: int) -> Layout:
         InvalidPool: the spec contradicts itself; `messages` says where.
         PoolTooLarge: it has more than `max_addresses` addresses.
     """
-    reserved = [one.cidr for one in list_reservations(spec)]
+    reserved = [reservation.cidr for reservation in list_reservations(spec)]
     return Layout.parse(spec.cidr, reserved, spec.spans(), max_addresses=max_addresses)
 
 
 def list_reservations(spec: NetworkPoolSpec) -> Iterator[Reservation]:
     """Yield what one block never hands out, in the order of its layout's `reserved`."""
-    for number, one in enumerate(spec.reserved):
-        yield Reservation(one.cidr, one.cidr, ("reserved", number), one.description)
+    for number, entry in enumerate(spec.reserved):
+        yield Reservation(entry.cidr, entry.cidr, ("reserved", number), entry.description)
     whole = addresstexts.parse_cidr_or_span(spec.cidr)
     if whole is None:
         return
@@ -80,10 +82,7 @@ def list_reservations(spec: NetworkPoolSpec) -> Iterator[Reservation]:
 
 
 def parse_cidrs(spec: NetworkPoolSpec) -> list[AddressRange]:
-    """Return the blocks of a pool, one or one of each family, without what is no CIDR."""
-    second = () if spec.secondary is None else (spec.secondary.cidr,)
-    return [
-        one
-        for one in map(addresstexts.parse_cidr_or_span, (spec.cidr, *second))
-        if one is not None
-    ]
+    """Return the blocks of a pool whose CIDRs can be parsed, at most one of each family."""
+    texts = (spec.cidr,) if spec.secondary is None else (spec.cidr, spec.secondary.cidr)
+    blocks = map(addresstexts.parse_cidr_or_span, texts)
+    return [block for block in blocks if block is not None]

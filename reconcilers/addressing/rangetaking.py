@@ -26,7 +26,7 @@ def take_ranges(
 ) -> tuple[AddressRange, ...]:
     """Take from `spaces` what an allocation asks for: a range of each family, or nothing.
 
-    What it holds already it gets again: its phase was wiped, say.
+    An allocation whose phase was wiped gets the ranges again that it holds.
 
     Args:
         pool: the pool.
@@ -54,26 +54,26 @@ def _take_families(
 ) -> tuple[AddressRange, ...]:
     """Take the ranges that an allocation lacks; put all back if a required one is refused."""
     by_family = {space.layout.family: space for space in spaces}
-    pinned_to = {one.family: one for one in requestedranges.parse_pins(allocation)}
-    asked = familychoice.choose_families(allocation, pool, tuple(by_family))
-    found = {one.family: one for one in held}
-    new: list[AddressRange] = []
-    for family in asked.families:
-        if family in found:
+    pins = {pin.family: pin for pin in requestedranges.parse_pins(allocation)}
+    choice = familychoice.choose_families(allocation, pool, tuple(by_family))
+    ranges = {held_range.family: held_range for held_range in held}
+    taken: list[AddressRange] = []
+    for family in choice.families:
+        if family in ranges:
             continue
         try:
-            one = _take_family(pool, allocation, by_family[family], pinned_to.get(family))
+            new = _take_family(pool, allocation, by_family[family], pins.get(family))
         except AllocatorError as refused:
-            if found and not asked.second_required:
+            if ranges and not choice.second_required:
                 break
-            for taken in reversed(new):
-                by_family[taken.family].put_back(taken)
+            for unused in reversed(taken):
+                by_family[unused.family].put_back(unused)
             if not allocation.spec.names_families:
                 raise
             raise FamilyRefused(family, refused) from refused
-        new.append(one)
-        found[family] = one
-    return tuple(found[family] for family in asked.families if family in found)
+        taken.append(new)
+        ranges[family] = new
+    return tuple(ranges[family] for family in choice.families if family in ranges)
 
 
 def _take_family(

@@ -10,15 +10,15 @@ def parse_pins(allocation: IPAllocation) -> tuple[AddressRange, ...]:
     """Return the ranges that the allocation asks for by address, at most one of each family.
 
     Raises:
-        AllocatorError: a range is none, for example because its start is after its end; or two are
+        AllocatorError: a range cannot be parsed, or its start is after its end, or two ranges are
             of one family.
     """
     spec = allocation.spec
-    named = (spec.pinnedRange,) if spec.pinnedRange is not None else spec.pinnedRanges
-    found = tuple(AddressRange.parse(one.startAddress, one.endAddress) for one in named)
-    if len({one.family for one in found}) < len(found):
+    fields = (spec.pinnedRange,) if spec.pinnedRange is not None else spec.pinnedRanges
+    pins = tuple(AddressRange.parse(pin.startAddress, pin.endAddress) for pin in fields)
+    if len({pin.family for pin in pins}) < len(pins):
         raise InvalidRequest("pinnedRanges has one range of each family")
-    return found
+    return pins
 
 
 def parse_first_pin(allocation: IPAllocation) -> AddressRange | None:
@@ -33,15 +33,11 @@ def count_requested(allocation: IPAllocation, pool: NetworkPool) -> int:
     """
     spec, prefix = allocation.spec, allocation.spec.prefixLength
     if prefix is None:
-        named = (spec.pinnedRange, *spec.pinnedRanges)[-1] if spec.ipFamilyPolicy else None
-        first = (
-            addresstexts.parse_ends(named.startAddress, named.endAddress)
-            if named is not None
-            else None
-        )
-        if first is not None:
-            return first.size
+        pin = (spec.pinnedRange, *spec.pinnedRanges)[-1] if spec.ipFamilyPolicy else None
+        pinned = None if pin is None else addresstexts.parse_ends(pin.startAddress, pin.endAddress)
+        if pinned is not None:
+            return pinned.size
         return spec.count or pool.spec.default_count(spec.type)
-    six = spec.ipFamilies[0] == "IPv6" if spec.ipFamilies else ":" in pool.spec.cidr
-    bits = 128 if six else 32
+    is_ipv6 = spec.ipFamilies[0] == "IPv6" if spec.ipFamilies else ":" in pool.spec.cidr
+    bits = 128 if is_ipv6 else 32
     return 1 << bits - prefix if prefix <= bits else 0

@@ -13,10 +13,10 @@ def find_held_range(allocation: IPAllocation) -> AddressRange | None:
     that.
     """
     status = allocation.status
-    found = None
+    held = None
     if status.startAddress and status.endAddress:
-        found = addresstexts.parse_ends(status.startAddress, status.endAddress)
-    return found or (addresstexts.parse_cidr_or_span(status.cidr) if status.cidr else None)
+        held = addresstexts.parse_ends(status.startAddress, status.endAddress)
+    return held or (addresstexts.parse_cidr_or_span(status.cidr) if status.cidr else None)
 
 
 def list_held_ranges(allocation: IPAllocation) -> tuple[AddressRange, ...]:
@@ -25,22 +25,22 @@ def list_held_ranges(allocation: IPAllocation) -> tuple[AddressRange, ...]:
     if not allocation.status.families:
         return () if first is None else (first,)
     others = (
-        addresstexts.parse_ends(one.startAddress, one.endAddress)
-        for one in allocation.status.families
-        if one.startAddress and one.endAddress
+        addresstexts.parse_ends(part.startAddress, part.endAddress)
+        for part in allocation.status.families
+        if part.startAddress and part.endAddress
     )
-    return tuple(dict.fromkeys(one for one in (first, *others) if one is not None))
+    return tuple(dict.fromkeys(held for held in (first, *others) if held is not None))
 
 
 def describe_held_ends(allocation: IPAllocation) -> str:
     """Return the ends of every range in the allocation's status, for a message."""
     return " and ".join(
-        f"{one.start_text} - {one.end_text}" for one in list_held_ranges(allocation)
+        f"{held.start_text} - {held.end_text}" for held in list_held_ranges(allocation)
     )
 
 
 def list_promised_ranges(assignment: Assignment) -> tuple[AddressRange, ...]:
-    """Return the ranges that an assignment promises, nothing if one of them is none."""
+    """Return the ranges that an assignment promises, empty if one of them cannot be parsed."""
     first = addresstexts.parse_ends(assignment.startAddress, assignment.endAddress)
     if first is None:
         return ()

@@ -301,7 +301,7 @@ def _one(one: IPAllocation, objects: Objects) -> Iterator[Finding]:
         yield Finding("NoFinalizer", "warning", subject, sentence)
     wrong = {
         label: value
-        for label, value in allocationlabels.expected_on(one).items()
+        for label, value in allocationlabels.build_labels_of(one).items()
         if one.metadata.labels.get(label) != value
     }
     if wrong and _is_repaired(one, objects):

@@ -298,7 +298,7 @@ class OrphanCollector:
     async def _repair_metadata(self, allocation: IPAllocation, uid: str) -> IPAllocation | None:
         """Write labels that are wrong, and `uid` if there is one; return None if none is."""
         change: dict[str, Any] = {}
-        if repairs := allocationlabels.repairs(allocation):
+        if repairs := allocationlabels.find_label_repairs(allocation):
             change["labels"] = repairs
         if uid:
             change["annotations"] = {names.ANNOTATION_TENANT_UID: uid}

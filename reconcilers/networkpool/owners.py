@@ -66,7 +66,7 @@ def is_settled(allocation: IPAllocation, clusters: Cache[TenantCluster]) -> bool
     if allocation.metadata.terminating:
         return True
     key, noted = allocation.spec.tenantClusterRef.key, noted_uid(allocation)
-    if key in clusters.unreadable or allocationlabels.repairs(allocation):
+    if key in clusters.unreadable or allocationlabels.find_label_repairs(allocation):
         return False
     owner, found = clusters.get(key), find(allocation.status.conditions, OWNER_FOUND)
     if owner is None:

@@ -11,7 +11,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 
 
-def expected(tenant: Key, pool: str, kind: str) -> dict[str, str]:
+def build_labels(tenant: Key, pool: str, kind: str) -> dict[str, str]:
     """Return the labels that follow from a request's spec; long values end in a hash.
 
     Args:
@@ -27,13 +27,13 @@ def expected(tenant: Key, pool: str, kind: str) -> dict[str, str]:
     }
 
 
-def expected_on(allocation: IPAllocation) -> dict[str, str]:
+def build_labels_of(allocation: IPAllocation) -> dict[str, str]:
     """Return the labels that follow from an allocation's spec."""
     spec = allocation.spec
-    return expected(spec.tenantClusterRef.key, spec.poolRef.name, spec.type)
+    return build_labels(spec.tenantClusterRef.key, spec.poolRef.name, spec.type)
 
 
-def repairs(allocation: IPAllocation, role: str = "") -> dict[str, str]:
+def find_label_repairs(allocation: IPAllocation, role: str = "") -> dict[str, str]:
     """Return the labels to set on an allocation; empty if all are as they should be.
 
     Args:
@@ -41,8 +41,8 @@ def repairs(allocation: IPAllocation, role: str = "") -> dict[str, str]:
         role: initial or growth, from the reconciler of TenantClusters; the others leave it out.
     """
     present = allocation.metadata.labels
-    wanted = expected_on(allocation) | ({names.LABEL_ROLE: role} if role else {})
-    wrong = {name: value for name, value in wanted.items() if present.get(name) != value}
+    labels = build_labels_of(allocation) | ({names.LABEL_ROLE: role} if role else {})
+    wrong = {name: value for name, value in labels.items() if present.get(name) != value}
     if names.LABEL_MANAGED_BY not in present:
         wrong[names.LABEL_MANAGED_BY] = names.MANAGED_BY
     return wrong

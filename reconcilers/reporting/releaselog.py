@@ -8,7 +8,7 @@ import structlog
 
 from controller.cache import Cache, Change
 from controller.meta import Object
-from reconcilers.addressing.statusranges import list_held_ranges
+from reconcilers.addressing import statusranges
 from reconcilers.api.ipallocation import IPAllocation
 
 
@@ -37,7 +37,7 @@ def release_fields(allocation: IPAllocation, reason: str) -> dict[str, str]:
         reason: why it is given back.
     """
     key = allocation.metadata.key
-    held = (span.text for span in list_held_ranges(allocation))
+    held = (span.text for span in statusranges.list_held_ranges(allocation))
     return {
         "allocation": str(key),
         "tenant": str(allocation.spec.tenantClusterRef.key),

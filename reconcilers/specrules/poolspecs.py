@@ -30,7 +30,7 @@ def list_blocks(spec: NetworkPoolSpec) -> list[tuple[Path, NetworkPoolSpec]]:
 
 
 def find_pool_faults(spec: NetworkPoolSpec, max_addresses: int) -> list[Remark]:
-    """Return every fault for which the pool's controller would refuse the spec.
+    """Return every fault of a spec; the exceptions of docs/design/validation.md stop no pool.
 
     Args:
         spec: the spec.
@@ -39,17 +39,17 @@ def find_pool_faults(spec: NetworkPoolSpec, max_addresses: int) -> list[Remark]:
     tenant = spec.tenantAllocation
     if tenant is not None and (tenant.start is None) != (tenant.end is None):
         return [Remark(TENANT, TOGETHER.message)]
-    found = [
+    faults = [
         remark
         for at, block in list_blocks(spec)
         for remark in _find_block_faults(at, block, max_addresses)
     ]
     if spec.gateway and addresstexts.parse_ends(spec.gateway, spec.gateway) is None:
-        found.append(Remark((*SPEC, "gateway"), IS_ADDRESS.message))
+        faults.append(Remark((*SPEC, "gateway"), IS_ADDRESS.message))
     elif spec.gateway and (":" in spec.gateway) != (":" in spec.cidr):
-        found.append(Remark((*SPEC, "gateway"), GATEWAY_FAMILY.message))
-    if found:
-        return found
+        faults.append(Remark((*SPEC, "gateway"), GATEWAY_FAMILY.message))
+    if faults:
+        return faults
     try:
         poolgeometry.parse_layouts(spec, max_addresses)
     except InvalidPool as same:
@@ -58,9 +58,10 @@ def find_pool_faults(spec: NetworkPoolSpec, max_addresses: int) -> list[Remark]:
 
 
 def _find_block_faults(at: Path, block: NetworkPoolSpec, max_addresses: int) -> Iterator[Remark]:
-    found = pool_faults(block.cidr, [one.cidr for one in block.reserved], block.spans())
-    yield from (Remark(_locate_in_spec(at, block, fault.path), fault.message) for fault in found)
-    if found:
+    reserved = [reservation.cidr for reservation in block.reserved]
+    faults = pool_faults(block.cidr, reserved, block.spans())
+    yield from (Remark(_locate_in_spec(at, block, fault.path), fault.message) for fault in faults)
+    if faults:
         return
     try:
         poolgeometry.parse_layout(block, max_addresses)
@@ -79,7 +80,7 @@ def _locate_in_spec(at: Path, block: NetworkPoolSpec, path: Path) -> Path:
 
 
 def list_pool_warnings(spec: NetworkPoolSpec, layouts: Sequence[Layout]) -> Iterator[Remark]:
-    """Yield what is allowed in a pool and yet likely to be a slip.
+    """Yield warnings about values that are allowed and likely to be mistakes.
 
     Args:
         spec: the spec.
@@ -90,7 +91,7 @@ def list_pool_warnings(spec: NetworkPoolSpec, layouts: Sequence[Layout]) -> Iter
 
 
 def _list_block_warnings(at: Path, block: NetworkPoolSpec, layout: Layout) -> Iterator[Remark]:
-    """Yield the warnings about one block: overlaps, host bits, none left, edges handed out."""
+    """Yield the warnings about one block: overlaps, host bits, no room, edges handed out."""
     written: list[tuple[Path, str, AddressRange]] = [((*at, "cidr"), block.cidr, layout.cidr)]
     listed = layout.reserved[: len(block.reserved)]
     for number, (reservation, parsed) in enumerate(zip(block.reserved, listed, strict=True)):

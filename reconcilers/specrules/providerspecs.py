@@ -55,8 +55,8 @@ def _settings(spec: ProviderConfigSpec) -> Iterator[Cause]:
         return
     for name in IDENTIFIERS[spec.provider]:
         if not getattr(settings, name):
-            what = f"required when provider is {quoted(spec.provider)}"
-            yield required(("spec", spec.provider, name), what)
+            message = f"required when provider is {quoted(spec.provider)}"
+            yield required(("spec", spec.provider, name), message)
 
 
 def _scope(spec: ProviderConfigSpec) -> Iterator[Cause]:
@@ -75,7 +75,7 @@ def _network(spec: ProviderConfigSpec) -> Iterator[Cause]:
         yield required(("spec", "network", "poolRefs"), HAS_POOLS.message)
 
 
-def initial_size(sizing: LoadBalancerSizing) -> tuple[str, int]:
+def find_initial_size(sizing: LoadBalancerSizing) -> tuple[str, int]:
     """Return the field with the initial number of load-balancer addresses, and its value."""
     if sizing.allocationMode == ELASTIC:
         return "initialPoolSize", sizing.initialPoolSize
@@ -88,7 +88,7 @@ def _quota_warnings(spec: ProviderConfigSpec) -> Iterator[str]:
     quota = network.quota.maxLoadBalancerIPs
     if network.mode != IPAM or quota is None:
         return
-    name, size = initial_size(network.sizing)
+    name, size = find_initial_size(network.sizing)
     where = f"spec.network.loadBalancer.{name}"
     if size > quota:
         default = "the default of " if size == getattr(LoadBalancerSizing(), name) else ""

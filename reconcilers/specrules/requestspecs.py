@@ -101,25 +101,25 @@ def find_impossibility(
     by_family = {layout.family: layout for layout in layouts}
     try:
         pins = {
-            one.family: _Pin(locate_pins(allocation, number), one)
-            for number, one in enumerate(requestedranges.parse_pins(allocation))
+            pin.family: _Pin(locate_pins(allocation, number), pin)
+            for number, pin in enumerate(requestedranges.parse_pins(allocation))
         }
         if len(layouts) == 1 and not allocation.spec.names_families:
             pinned = next(iter(pins.values()), None)
             return _find_family_impossibility(allocation, count, pool, layouts[0], pinned)
-        asked = familychoice.choose_families(allocation, pool, tuple(by_family))
+        choice = familychoice.choose_families(allocation, pool, tuple(by_family))
     except InvalidRequest as impossible:
         return Remark(SPEC, str(impossible))
     except MalformedText as impossible:
         return Remark(locate_pins(allocation), str(impossible))
     except RequestRefused:
         return None
-    sure = asked.families if asked.second_required else asked.families[:1]
-    found = (
-        _find_family_impossibility(allocation, count, pool, by_family[one], pins.get(one))
-        for one in sure
+    required = choice.families if choice.second_required else choice.families[:1]
+    remarks = (
+        _find_family_impossibility(allocation, count, pool, by_family[family], pins.get(family))
+        for family in required
     )
-    return next(filter(None, found), None)
+    return next(filter(None, remarks), None)
 
 
 def _find_family_impossibility(
@@ -127,35 +127,35 @@ def _find_family_impossibility(
     count: int,
     pool: NetworkPool,
     layout: Layout,
-    wanted: _Pin | None,
+    pin: _Pin | None,
 ) -> Remark | None:
     """Return why one family of a pool could not serve a request even if it were empty."""
-    if wanted is None:
+    if pin is None:
         return _find_size_impossibility(allocation, count, pool, layout)
     try:
-        layout.pinned_span(wanted.range)
+        layout.pinned_span(pin.range)
     except AllocatorError as impossible:
-        return Remark(wanted.path, str(impossible))
-    if layout.could_ever_pin(wanted.range):
+        return Remark(pin.path, str(impossible))
+    if layout.could_ever_pin(pin.range):
         return None
-    what = f"{wanted.range.text} holds reserved addresses of NetworkPool {pool.metadata.key}"
-    return Remark(wanted.path, what)
+    message = f"{pin.range.text} holds reserved addresses of NetworkPool {pool.metadata.key}"
+    return Remark(pin.path, message)
 
 
 def _find_size_impossibility(
     allocation: IPAllocation, count: int, pool: NetworkPool, layout: Layout
 ) -> Remark | None:
-    prefix, largest, what = allocation.spec.prefixLength, layout.longest, "addresses in a row"
+    prefix, largest, noun = allocation.spec.prefixLength, layout.longest, "addresses in a row"
     if prefix is not None:
         try:
             count = layout.block_size(prefix)
         except InvalidRequest as impossible:
             return Remark(("spec", "prefixLength"), str(impossible))
-        largest, what = layout.largest_aligned, f"addresses as one CIDR, a /{prefix}"
+        largest, noun = layout.largest_aligned, f"addresses as one CIDR, a /{prefix}"
     if count <= largest:
         return None
     return Remark(
         ("spec", "count" if prefix is None else "prefixLength"),
-        f"asks for {count} {what}; NetworkPool {pool.metadata.key} has {largest} at most, even"
+        f"asks for {count} {noun}; NetworkPool {pool.metadata.key} has {largest} at most, even"
         " empty",
     )

@@ -30,26 +30,26 @@ MOST_CAUSES = 100
 
 def field(path: Path) -> str:
     """Return a path as the API server writes it: `spec.reserved[0].cidr`."""
-    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
-    return text.removeprefix(".")
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return "".join(steps).removeprefix(".")
 
 
 def invalid(path: Path, message: str) -> Cause:
-    """Return the cause that a field has a value that cannot be."""
+    """Return the cause that the value of a field is invalid."""
     return Cause(field(path), INVALID, message)
 
 
 def forbidden(path: Path, message: str) -> Cause:
-    """Return the cause of a refusal: what other objects show forbids the field's value."""
+    """Return the cause that other objects or fields forbid the value of a field."""
     return Cause(field(path), FORBIDDEN, message)
 
 
 def required(path: Path, message: str) -> Cause:
-    """Return the cause that a field has to be given."""
+    """Return the cause that a required field is missing."""
     return Cause(field(path), REQUIRED, message)
 
 
-def about(remark: Remark) -> str:
+def describe_remark(remark: Remark) -> str:
     """Return a remark as a warning."""
     return f"{field(remark.path)}: {remark.message}"
 
@@ -90,7 +90,7 @@ NOTHING = Verdict()
 """Nothing to say: the write may go on."""
 
 
-def bounded(causes: Iterable[Cause], path: Path, single: str, several: str) -> list[Cause]:
+def limit_causes(causes: Iterable[Cause], path: Path, single: str, several: str) -> list[Cause]:
     """Return the causes, the last one counting those that are too many to be named.
 
     Args:
@@ -99,15 +99,15 @@ def bounded(causes: Iterable[Cause], path: Path, single: str, several: str) -> l
         single: what one more cause says: "allocation holds addresses".
         several: what several more causes say: "allocations hold addresses".
     """
-    found = list(causes)
-    if len(found) <= MOST_CAUSES:
-        return found
-    more = len(found) - MOST_CAUSES
+    listed = list(causes)
+    if len(listed) <= MOST_CAUSES:
+        return listed
+    more = len(listed) - MOST_CAUSES
     counted = count_noun(more, f"more {single}", f"more {several}")
-    return [*found[:MOST_CAUSES], forbidden(path, f"and {counted}")]
+    return [*listed[:MOST_CAUSES], forbidden(path, f"and {counted}")]
 
 
-def refused_namespace(namespace: str, allowed: Sequence[str]) -> Verdict | None:
+def refuse_namespace(namespace: str, allowed: Sequence[str]) -> Verdict | None:
     """Return the refusal of a NetworkPool or ProviderConfig by its namespace; None if it may be.
 
     Args:
@@ -117,5 +117,5 @@ def refused_namespace(namespace: str, allowed: Sequence[str]) -> Verdict | None:
     why = describe_refused_namespace(namespace, allowed)
     if not why:
         return None
-    what = f"{why}. Create it in one of these, or let an administrator add the namespace"
-    return Verdict.from_causes([forbidden(("metadata", "namespace"), what)])
+    message = f"{why}. Create it in one of these, or let an administrator add the namespace"
+    return Verdict.from_causes([forbidden(("metadata", "namespace"), message)])

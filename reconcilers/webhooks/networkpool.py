@@ -31,7 +31,15 @@ from reconcilers.reporting.wording import count_noun
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.specrules import poolspecs
 from reconcilers.specrules.poolspecs import SECONDARY, SPEC
-from reconcilers.specrules.verdict import Path, Verdict, about, bounded, field, forbidden, invalid
+from reconcilers.specrules.verdict import (
+    Path,
+    Verdict,
+    describe_remark,
+    field,
+    forbidden,
+    invalid,
+    limit_causes,
+)
 
 MOST_NAMED = 5
 """So many objects of another platform whose addresses are left out are named in warnings."""
@@ -50,7 +58,9 @@ def created(new: NetworkPool, spaces: SpaceIndex, max_addresses: int) -> Verdict
     warnings = [*_deprecated(new)]
     if not faults:
         geometry = poolgeometry.parse_layouts(new.spec, max_addresses)
-        warnings += [about(one) for one in poolspecs.list_pool_warnings(new.spec, geometry)]
+        warnings += [
+            describe_remark(one) for one in poolspecs.list_pool_warnings(new.spec, geometry)
+        ]
         warnings += _overlap_warnings(new, geometry, spaces)
     return Verdict.from_causes(causes, warnings)
 
@@ -82,7 +92,7 @@ def updated(
         ours = [*_holders(old, view), *(one for one in claimed if not one.foreign)]
         named = _left_out(new, old, ours, max_addresses)
         field_of_ranges = _field_of_ranges(SPEC, new.spec)
-        causes += bounded(
+        causes += limit_causes(
             (one.cause() for one in named),
             field_of_ranges,
             "allocation would be left out",
@@ -145,7 +155,7 @@ def deleted(
             continue  # it does not depend on the pool
         what = f"{refusal} {holding.holder} holds {holding.range.start_text}"
         causes.append(forbidden((), f"{what}. Delete the claim first"))
-    causes = bounded(causes, (), "allocation holds addresses", "allocations hold addresses")
+    causes = limit_causes(causes, (), "allocation holds addresses", "allocations hold addresses")
     if not unknown:
         return Verdict.from_causes(causes)
     if not causes:

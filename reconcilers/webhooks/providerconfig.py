@@ -12,7 +12,7 @@ from controller.meta import Key
 from reconcilers.api.providerconfig import (
     ProviderConfig,
 )
-from reconcilers.specrules.verdict import Verdict, bounded, forbidden
+from reconcilers.specrules.verdict import Verdict, forbidden, limit_causes
 
 
 def deleted(old: ProviderConfig, referring: Iterable[Key]) -> Verdict:
@@ -30,5 +30,5 @@ def deleted(old: ProviderConfig, referring: Iterable[Key]) -> Verdict:
         for key in sorted(referring)
     ]
     return Verdict.from_causes(
-        bounded(causes, (), "TenantCluster references it", "TenantClusters reference it")
+        limit_causes(causes, (), "TenantCluster references it", "TenantClusters reference it")
     )

@@ -38,7 +38,7 @@ from reconcilers.promises.unreadable import Unreadable
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.specrules import providerspecs
 from reconcilers.specrules.poolnamespaces import describe_refused_namespace
-from reconcilers.specrules.verdict import NOTHING, Verdict, forbidden, refused_namespace
+from reconcilers.specrules.verdict import NOTHING, Verdict, forbidden, refuse_namespace
 from reconcilers.tenantcluster.allocations.membership import is_foreign, members
 from reconcilers.tenantcluster.allocations.unreadable_members import (
     unreadable_in_list,
@@ -145,13 +145,13 @@ class PoolValidator(_Validator):
 
     async def created(self, new: NetworkPool) -> Verdict:
         """Validate a new pool."""
-        if refused := refused_namespace(new.metadata.namespace, self._namespaces):
+        if refused := refuse_namespace(new.metadata.namespace, self._namespaces):
             return refused
         return networkpool.created(new, self._spaces, self._limit)
 
     async def updated(self, new: NetworkPool, old: NetworkPool | None) -> Verdict:
         """Validate an edit; allocations are read only if the pool would lose addresses."""
-        if refused := refused_namespace(new.metadata.namespace, self._namespaces):
+        if refused := refuse_namespace(new.metadata.namespace, self._namespaces):
             return refused
         others = OtherHoldings()
 
@@ -385,12 +385,12 @@ class ProviderValidator:
 
     async def created(self, new: ProviderConfig) -> Verdict:
         """Validate a new one."""
-        refused = refused_namespace(new.metadata.namespace, self._namespaces)
+        refused = refuse_namespace(new.metadata.namespace, self._namespaces)
         return refused or providerspecs.review_provider(new)
 
     async def updated(self, new: ProviderConfig, old: ProviderConfig | None) -> Verdict:  # noqa: ARG002 - it must be sound, whatever it was
         """Validate an edit."""
-        refused = refused_namespace(new.metadata.namespace, self._namespaces)
+        refused = refuse_namespace(new.metadata.namespace, self._namespaces)
         return refused or providerspecs.review_provider(new)
 
     async def deleted(self, old: ProviderConfig) -> Verdict:

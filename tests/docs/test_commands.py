@@ -16,7 +16,7 @@ import pytest
 from controller.meta import Key
 from reconcilers.api import names
 from reconcilers.cli.main import COMMANDS, cli
-from reconcilers.reporting.allocationlabels import expected
+from reconcilers.reporting.allocationlabels import build_labels
 from tests.docs.text import DOCUMENTS, GUIDES, ROOT, Command, commands, fenced, ours, read
 from tests.reconcilers.cli.commandline import run
 
@@ -212,7 +212,7 @@ def test_commands_that_select_the_allocations_of_a_cluster_select_its_team_too()
         )
         cluster = Key(selector.get(names.LABEL_TEAM, ""), selector[names.LABEL_TENANT])
         for team, is_selected in ((cluster.namespace, True), ("another-team", False)):
-            labels = expected(Key(team, cluster.name), "lab", "loadbalancer")
+            labels = build_labels(Key(team, cluster.name), "lab", "loadbalancer")
             matches = all(labels.get(name) == value for name, value in selector.items())
             assert matches is is_selected, command.place
 

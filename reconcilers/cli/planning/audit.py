@@ -23,7 +23,7 @@ from reconcilers.networkpool.offers import layout_offers
 from reconcilers.reporting.wording import count_noun
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.specrules import poolspecs, providerspecs, requestspecs, tenantspecs
-from reconcilers.specrules.verdict import Verdict, refused_namespace
+from reconcilers.specrules.verdict import Verdict, refuse_namespace
 from reconcilers.tenantcluster.provider import ProviderUnreadable
 
 _MANY = 20
@@ -62,7 +62,7 @@ class Audit:
         namespaces = self._settings.pool.namespaces
         manifests: Sequence[Manifest[Any]] = [*self._read.pools, *self._read.providers]
         for manifest in manifests:
-            if refusal := refused_namespace(manifest.key.namespace, namespaces):
+            if refusal := refuse_namespace(manifest.key.namespace, namespaces):
                 self._causes(manifest, refusal)
         for pool in self._read.pools:
             self._pool(pool)

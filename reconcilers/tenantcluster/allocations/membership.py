@@ -208,7 +208,7 @@ def repairs(allocation: IPAllocation, tenant: TenantCluster, uid: str = "") -> d
         wanted_role = role(allocation, tenant)
     else:
         wanted_role = meta.labels.get(names.LABEL_ROLE) or names.ROLE_INITIAL
-    wrong = allocationlabels.repairs(allocation, wanted_role)
+    wrong = allocationlabels.find_label_repairs(allocation, wanted_role)
     change: dict[str, Any] = {"labels": wrong} if wrong else {}
     if uid and not noted_uid(allocation):
         change["annotations"] = {names.ANNOTATION_TENANT_UID: uid}
@@ -237,7 +237,7 @@ def request(
     return {
         "metadata": {
             "name": name,
-            "labels": allocationlabels.expected(tenant.metadata.key, pool, kind)
+            "labels": allocationlabels.build_labels(tenant.metadata.key, pool, kind)
             | {names.LABEL_ROLE: role_name, names.LABEL_MANAGED_BY: names.MANAGED_BY},
             "annotations": {names.ANNOTATION_TENANT_UID: tenant.metadata.uid},
             "finalizers": [names.FINALIZER_ALLOCATION],

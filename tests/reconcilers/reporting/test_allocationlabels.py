@@ -18,7 +18,7 @@ EXPECTED = {
 
 def test_labels_follow_the_spec_and_those_of_others_stay() -> None:
     allocation = make.allocation("lb", labels=EXPECTED | {names.LABEL_POOL: "x", "theirs": "y"})
-    assert allocationlabels.repairs(allocation) == {
+    assert allocationlabels.find_label_repairs(allocation) == {
         names.LABEL_POOL: "lab",
         names.LABEL_MANAGED_BY: "butler",
     }
@@ -27,8 +27,8 @@ def test_labels_follow_the_spec_and_those_of_others_stay() -> None:
 def test_the_role_is_repaired_only_where_a_role_is_given() -> None:
     managed = {names.LABEL_MANAGED_BY: "butler"}
     allocation = make.allocation("lb", labels=EXPECTED | managed | {names.LABEL_ROLE: "growth"})
-    assert allocationlabels.repairs(allocation) == {}
-    assert allocationlabels.repairs(allocation, "initial") == ROLE
+    assert allocationlabels.find_label_repairs(allocation) == {}
+    assert allocationlabels.find_label_repairs(allocation, "initial") == ROLE
 
 
 @pytest.mark.parametrize("repairer", ["the sweep", "the reconciler of TenantClusters"])

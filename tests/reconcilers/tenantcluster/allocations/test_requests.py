@@ -128,7 +128,7 @@ def test_names_and_labels_of_long_tenants_stay_within_the_limits(kind: str) -> N
 def test_long_names_that_differ_at_the_end_only_differ() -> None:
     one, other = (make.tenant("n" * 250 + end, "s") for end in ("one", "two"))
     assert membership.base_name(one, "nodes") != membership.base_name(other, "nodes")
-    found = [allocationlabels.expected(t.metadata.key, "p", "nodes") for t in (one, other)]
+    found = [allocationlabels.build_labels(t.metadata.key, "p", "nodes") for t in (one, other)]
     assert found[0][names.LABEL_TENANT] != found[1][names.LABEL_TENANT]
 
 
