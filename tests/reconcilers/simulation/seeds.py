@@ -23,8 +23,9 @@ integration_plans = pytest.mark.parametrize(
         (Plan(replicas=3), 2, "--replicas 3"),
         (Plan(force=True), 2, "--force"),
         (Plan(refusals=0.06), 2, "--refusals"),
+        (Plan(replicas=3, shards=2), 4, "--replicas 3 --shards 2"),
     ],
-    ids=["two", "three", "vanishing", "refused"],
+    ids=["two", "three", "vanishing", "refused", "shards"],
 )
 """What each integration is played with; with a share of 2 by half of the seeds."""
 
