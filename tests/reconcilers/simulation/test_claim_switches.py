@@ -78,7 +78,7 @@ SWITCHES = {
     "9b": Switch(
         "an IPAddress in the way that serves no claim is taken away",
         rules.leftovers_stay,
-        "serves no claim",
+        "waits although it fits",
         _FORCED,
         3,
     ),

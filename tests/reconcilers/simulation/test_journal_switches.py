@@ -38,6 +38,11 @@ SCENES: dict[str, tuple[Scene, str, dict[str, Off]]] = {
             "kkp": kkprules.revision_not_raised,
         },
     ),
+    "6 what settled a promise raises the revision": (
+        journalscenes.promise_kept_and_dropped_unseen,
+        BOTH,
+        {"networkpools": poolrules.revision_not_raised},
+    ),
     "5 a promise whose write is refused for good is voided": (
         journalscenes.addresses_whose_writes_are_refused,
         journalscenes.WAITS,

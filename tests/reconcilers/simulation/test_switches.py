@@ -106,13 +106,6 @@ SWITCHES = {
     ),
     "6a": Switch("a promise is kept until it is settled", rules.never_kept, BOTH, QUIET, seed=63),
     "6b": Switch("a higher version settles", rules.kept_until_fulfilled, WAITS, _CALMED, seed=11),
-    "6d": Switch(
-        "what settled a promise raises the revision",
-        rules.revision_not_raised,
-        BOTH,
-        LONG,
-        seed=199,
-    ),
     "6e": Switch(
         "the revision is an object's, and no reason to write",
         rules.revision_of_lists,
