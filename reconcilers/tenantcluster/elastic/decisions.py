@@ -890,6 +890,12 @@ def _describe_static_demand(facts: SizeFacts, change: SizeChange, created: Creat
         # Also in the pass that withdraws a mark: its range is not back in the tenant yet.
         missing = change.fixed.target.addresses - kept.held
         return demand_met(False, GROWING, f"{waiting}; a range of {missing} is added")
+    if facts.quota is not None and facts.held_until_gone >= facts.quota:
+        message = (
+            f"{waiting}, and the tenant holds all that maxLoadBalancerIPs of its ProviderConfig"
+            f" allows, {facts.quota}: raise that, or delete Services"
+        )
+        return demand_met(False, QUOTA_EXCEEDED, message)
     return demand_met(
         False,
         "SizeReached",

@@ -1,7 +1,9 @@
 """A static tenant follows spec.networking.lbPoolSize while it runs."""
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -406,6 +408,15 @@ def test_nobody_is_asked_to_raise_a_size_in_the_pass_that_withdraws_a_mark() -> 
     facts = _static_facts(_added_range(is_marked=True), size=2)
     assert decide_size(facts).withdraw
     assert _describe_demand(facts)[0] == "Growing"
+
+
+@pytest.mark.parametrize("asked", [1, 9])
+def test_nobody_is_asked_to_raise_a_size_that_the_quota_cuts(asked: int) -> None:
+    facts = replace(_static_facts(size=1), target=TargetSize(1, asked), quota=1)
+    reason, message = _describe_demand(facts)
+    assert reason == "QuotaExceeded"
+    assert "maxLoadBalancerIPs of its ProviderConfig allows, 1" in message
+    assert "lbPoolSize" not in message
 
 
 def test_where_no_pool_has_room_for_the_size_the_demand_condition_says_so() -> None:
