@@ -106,6 +106,13 @@ SWITCHES = {
     ),
     "6a": Switch("a promise is kept until it is settled", rules.never_kept, BOTH, QUIET, seed=63),
     "6b": Switch("a higher version settles", rules.kept_until_fulfilled, WAITS, _CALMED, seed=11),
+    "6d": Switch(
+        "what settled a promise raises the revision",
+        rules.revision_not_raised,
+        BOTH,
+        LONG,
+        seed=334,
+    ),
     "6e": Switch(
         "the revision is an object's, and no reason to write",
         rules.revision_of_lists,
@@ -130,7 +137,7 @@ SWITCHES = {
 }
 
 
-MISSED_WITH_SHARDS = {"4a": 39, "2b": 30, "6a": 39}
+MISSED_WITH_SHARDS = {"4a": 39, "2b": 30, "6a": 98}
 """Rules that are also missed where shards move, from these seeds."""
 
 SCENES: dict[str, tuple[str, Off, Scene, str]] = {
