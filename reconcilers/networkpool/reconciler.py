@@ -58,6 +58,7 @@ from reconcilers.networkpool.problems import (
 from reconcilers.networkpool.protocol import (
     Decision,
     MemoryDropped,
+    Refusal,
     blockers,
     decide,
     with_memory_kept,
@@ -69,6 +70,7 @@ from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Kept, PoolMemories, void_refused
 from reconcilers.promises.reading import Behind, ListUnderWay
+from reconcilers.promises.refusedwrites import RefusedWrites
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.unreadable import Unreadable
 from reconcilers.promises.waitlog import WaitLog
@@ -126,6 +128,7 @@ class NetworkPoolReconciler:
         self._writer = AllocationWriter(client, settings.width)
         self._statuses = PoolStatusWriter(client, events)
         self._reports = BlockReports(self._statuses, self._writer, clock, settings)
+        self._refused = RefusedWrites(clock, settings.resync)
         self._memories = PoolMemories(
             clock, settings.foreign_patience, settings.resync, MAX_ASSIGNMENTS
         )
@@ -268,13 +271,24 @@ class NetworkPoolReconciler:
         decision = decide(pool, view, geometry, batch, held, limits=limits)
         pool, journal = await self._write_pool(pool, view, decision, closed)
         written, kept = await self._write_promised(pool, journal, view, decision)
-        refusals = new_refusals(decision.choice.refusals)
+        refusals = self._due_refusals(decision)
         refused = await self._writer.refuse(refusals, self._clock.now())
+        for write in refused:
+            if write.result is WriteResult.REFUSED and write.error is not None:
+                self._refused.note_refused(write.allocation.metadata, write.error)
         self._events.allocations.served(pool, written, refusals, refused)
         more = await self._reports.report(pool, view, journal.promises)
         results = [*(entry.result for entry in kept), *(write.result for write in refused)]
         is_unknown = WriteResult.UNKNOWN in results
         return self._next(pool, decision, kept, is_unknown=is_unknown, report=more)
+
+    def _due_refusals(self, decision: Decision) -> list[Refusal]:
+        """Return the refusals to write: not those whose write was refused within a resync."""
+        return [
+            refusal
+            for refusal in new_refusals(decision.choice.refusals)
+            if self._refused.wait_of(refusal.allocation.metadata) is None
+        ]
 
     async def _write_pool(
         self, pool: NetworkPool, view: View, decision: Decision, closed: Finding | None
@@ -295,7 +309,7 @@ class NetworkPoolReconciler:
         if decision.choice.grants:
             promises = [grant.promise for grant in decision.choice.grants]
             self._memories.memory_of(pool).due.add_own(promises, self._clock.monotonic())
-        has_answers = bool(decision.choice.grants or new_refusals(decision.choice.refusals))
+        has_answers = bool(decision.choice.grants or self._due_refusals(decision))
         is_due = has_answers or self._should_drop_settled(pool, decision)
         written = await self._statuses.write(pool, wanted, is_due=is_due)
         if written is pool:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controller.errors import Invalid, NoAnswer, NotFound, ServerFailure
+from controller.errors import Forbidden, Invalid, NoAnswer, NotFound, ServerFailure
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from reconcilers.configuration.settings import PoolSettings, Settings
 from tests.reconcilers import make
@@ -90,6 +90,25 @@ async def test_at_rest_there_are_no_requests() -> None:
         assert await lab.pool() == Again(60.0)
         await lab.clock.advance(60)
     assert lab.server.requests == []
+
+
+async def test_a_refusal_that_cannot_be_written_is_tried_again_once_in_a_resync() -> None:
+    lab = _lab(make.allocation("too-big", size=500))
+    denied = Forbidden(403, "Forbidden", "denied by a policy")
+    lab.server.fail(denied, times=100, verb="patch", plural="ipallocations")
+    await lab.pool()
+    lab.server.requests.clear()
+    for _ in range(11):
+        await lab.clock.advance(5)
+        await lab.pool()
+    assert lab.server.count(verb="patch", plural="ipallocations") == 0
+    await lab.clock.advance(10)
+    await lab.pool()
+    assert lab.server.count(verb="patch", plural="ipallocations") == 1
+    lab.server.recover()
+    await lab.clock.advance(60)
+    await lab.pool()
+    assert lab.condition("ipallocations", "too-big", "Ready")["reason"] == "PoolExhausted"
 
 
 async def test_settled_promises_go_with_the_next_assigning_write() -> None:
