@@ -15,7 +15,7 @@ What all kinds of pools share, on a model of an API server that is as small as c
     adapter.py    what the following modules ask about the pools of one kind
     chaos.py      what happens to the replicas, from a seed
     laws.py       what must hold of every write, and in the end
-    refusals.py   requests of which the server refuses writes for good
+    refusals.py   requests of which the server refuses writes for good, and how many these may be
     stage.py      a scene, played by hand, for what a storm brings about too seldom
     switch.py     a rule, switched off, and what the simulation then says
     journalrules.py  rules of the journal, switched off, for integrations

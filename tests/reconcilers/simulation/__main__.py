@@ -96,6 +96,7 @@ def _played(asked: argparse.Namespace) -> int:
                 shards=asked.shards,
                 families=asked.families,
                 refusals=refusals,
+                lasting_refusals=asked.refusals,
             )
             verdict = Run(adapter, seed, plan).play(silent=asked.to is not None)
         else:

@@ -8,7 +8,7 @@ import asyncio
 import gc
 import logging
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -16,6 +16,7 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 
+from controller.meta import Key
 from tests.clock import VirtualClock, settle
 from tests.reconcilers.simulation.adapter import NAMES, SPANS, Adapter, Event, Memory
 from tests.reconcilers.simulation.laws import Judge, given_twice, unserved
@@ -74,6 +75,8 @@ class Run:
             self.random.choice(self.replicas).gain(shard)
         async with anyio.create_task_group() as group:
             verdict = await self._storm(group)
+            if verdict is None and self.plan.lasting_refusals:
+                verdict = await self._endure(group)
             if verdict is None and self.plan.calm:
                 verdict = await self._calm(group)
             for replica in self.replicas:
@@ -235,6 +238,26 @@ class Run:
             self.clock._elapsed += (61 if quiet else 7) * 1_000_000_000
         return unserved(self.adapter) or "it did not come to rest"
 
+    async def _endure(self, group: TaskGroup) -> str | None:
+        """No mischief but the refusals: a refused request costs few writes in each resync."""
+        self._abandon([flight for flight in self.flights if not flight.waited_for])
+        self._prepare_calm()
+        for resync in range(_RESYNCS):
+            self.refused.writes.clear()
+            for number in range(_ROUNDS):
+                for replica in self.replicas:
+                    failures = replica.failures
+                    # As the runner backs off, but for the first seconds.
+                    waits = {what for what in failures if number % 2 ** failures[what]}
+                    await self._round(group, replica, waits)
+                    if self.judge.problem:
+                        return f"{self.judge.problem} (while writes are refused)"
+                self.clock._elapsed += _RESYNC * 1_000_000_000 // _ROUNDS
+            # In the first one the replicas learn what is refused.
+            if resync and (problem := self.refused.busiest(len(self.replicas))):
+                return problem
+        return None
+
     def _prepare_calm(self) -> None:
         self.judge.paused = True
         self.adapter.prepare_calm()
@@ -244,9 +267,14 @@ class Run:
                 holder.lose(shard)
             self.random.choice(self.replicas).gain(shard)
 
-    async def _round(self, group: TaskGroup, replica: Process) -> None:
+    async def _round(
+        self, group: TaskGroup, replica: Process, without: Collection[tuple[int, Key]] = ()
+    ) -> None:
+        """Let a replica look at everything but what `without` has, and answer its requests."""
         replica.read(1.0, all_of_it=True)
         for number, key in replica.all_keys():
+            if (number, key) in without:
+                continue
             replica.begin(group, number, key)
             await settle()
             while not replica.idle or self.flights:
@@ -264,6 +292,11 @@ class Run:
 
 
 _PATIENCE = 30
+_RESYNC = 60
+"""Seconds: the default of the pools' settings."""
+_RESYNCS = 3
+_ROUNDS = 12
+"""Passes of each replica over each key in a resync."""
 _RESTED = 3
 
 

@@ -15,6 +15,7 @@ from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.keeping import PoolMemory
 from reconcilers.promises.results import WriteResult
+from reconcilers.promises.shares import Shares
 from tests.reconcilers.simulation.model import ModelServer
 
 Patch = pytest.MonkeyPatch
@@ -93,6 +94,11 @@ def fence_voids_nothing(mp: Patch) -> None:
         return [*listed]
 
     mp.setattr(Fence, "void_earlier", skip)
+
+
+def refused_again_at_once(mp: Patch) -> None:
+    """A request whose promise was voided because of a refused write may get another at once."""
+    mp.setattr(Shares, "defer", lambda self, request, now, seconds=None: None)
 
 
 def other_holders_unseen(mp: Patch) -> None:

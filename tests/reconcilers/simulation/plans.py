@@ -38,6 +38,8 @@ class Plan:
     """How often a shard moves, of all steps."""
     refusals: float = 0.0
     """How often the server begins or stops to refuse the writes of one request, of all steps."""
+    lasting_refusals: bool = False
+    """Whether the refusals outlast the storm by some resyncs, in which writes are counted."""
     families: bool = False
     """Whether the larger pool has a second family, or gets one, and requests ask for either."""
 

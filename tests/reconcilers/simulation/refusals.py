@@ -1,5 +1,9 @@
-"""Requests of which the API server refuses writes for good, for a while."""
+"""Requests of which the API server refuses writes for good, for a while.
 
+Law: a refused request costs a bounded number of writes in each resync, whatever its writes find.
+"""
+
+from collections import Counter
 from random import Random
 
 from tests.reconcilers.simulation.model import (
@@ -12,6 +16,13 @@ from tests.reconcilers.simulation.model import (
     ModelServer,
 )
 
+MOST_WRITES = 6
+"""The most writes to a refused request that each replica sends within a resync.
+
+A resync may see two tries, one as it begins and one as it ends. Each costs the write of what is
+promised, the write that voids the promise, and one that shows why the request waits.
+"""
+
 
 class RefusedRequests:
     """Has the model refuse writes to some requests.
@@ -23,6 +34,8 @@ class RefusedRequests:
     def __init__(self, model: ModelServer) -> None:
         self._every_write: dict[str, bool] = {}
         """By name of a request: whether voiding writes are refused, too."""
+        self.writes = Counter[str]()
+        """By name of a request: all writes to it while it is refused."""
         model.refuses = self._refuses
 
     def refuse(self, name: str, *, every_write: bool = False) -> None:
@@ -55,4 +68,14 @@ class RefusedRequests:
                 gives = bool(body.get("spec"))
             case _:
                 return False
-        return request in self._every_write and (gives or self._every_write[request])
+        if request not in self._every_write:
+            return False
+        self.writes[request] += 1
+        return gives or self._every_write[request]
+
+    def busiest(self, replicas: int) -> str | None:
+        """Return which request has more writes than a resync may cost; None if none has."""
+        for name, count in self.writes.most_common(1):
+            if count > MOST_WRITES * replicas:
+                return f"{name} was written {count} times in a resync although it is refused"
+        return None

@@ -4,9 +4,9 @@ With shards it works only on pools, and on allocations of pools, of the shards t
 hold; which these are is said by `gain` and `lose`.
 """
 
-import contextlib
 import random
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
@@ -138,6 +138,8 @@ class Passes:
         self._partitions = partitions or [Partition(_everything()) for _ in reconcilers]
         self.cancelled = 0
         """How many passes were cancelled because their shard was lost."""
+        self.failures = Counter[tuple[int, Key]]()
+        """By what is worked on: how many passes in a row ended with an error."""
         self._passes: dict[tuple[int, Key], anyio.CancelScope] = {}
 
     def boot(self, *, stale: bool) -> None:
@@ -179,13 +181,13 @@ class Passes:
             group.start_soon(self._pass, number, key)
 
     async def _pass(self, number: int, key: Key) -> None:
-        with (
-            self._passes[number, key],
-            contextlib.suppress(ControllerError),
-            self._partitions[number].running(key) as scope,
-        ):
-            # a fault: the runner would retry with back-off, here the seed decides when
-            await self._reconcilers[number][0](key)
+        with self._passes[number, key], self._partitions[number].running(key) as scope:
+            try:
+                await self._reconcilers[number][0](key)
+                self.failures.pop((number, key), None)
+            except ControllerError:
+                # a fault: the runner would retry with back-off, here the seed decides when
+                self.failures[number, key] += 1
         self.cancelled += scope.cancelled_caught
         del self._passes[number, key]
 

@@ -22,7 +22,7 @@ integration_plans = pytest.mark.parametrize(
         (Plan(), 1, "--replicas 2"),
         (Plan(replicas=3), 2, "--replicas 3"),
         (Plan(force=True), 2, "--force"),
-        (Plan(refusals=0.06), 2, "--refusals"),
+        (Plan(refusals=0.06, lasting_refusals=True), 2, "--refusals"),
         (Plan(replicas=3, shards=2), 4, "--replicas 3 --shards 2"),
     ],
     ids=["two", "three", "vanishing", "refused", "shards"],

@@ -35,7 +35,7 @@ SHARDED = Plan(replicas=3, shards=2)
         (SHARDED, 4, "--replicas 3 --shards 2"),
         (Plan(families=True), 2, "--families"),
         (Plan(replicas=3, families=True, force=True), 4, "--replicas 3 --families --force"),
-        (Plan(refusals=0.06), 4, "--refusals"),
+        (Plan(refusals=0.06, lasting_refusals=True), 4, "--refusals"),
     ],
     ids=["two", "three", "vanishing", "shards", "families", "families vanishing", "refused"],
 )
