@@ -42,6 +42,8 @@ class Kept(Generic[Request_co]):
     retry_after: float | None = None
 
 
+Granted = tuple[Promise, RequestT]
+"""A promise, and its request at exactly the version that the promise names."""
 Void = Callable[[Sequence[Kept[RequestT]]], Awaitable[Sequence[WriteResult]]]
 """Writes each request, so that its promise is void and its status says why; see `void_refused`."""
 

@@ -39,13 +39,10 @@ from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.fence import Fence
 from reconcilers.promises.journal import Promise
-from reconcilers.promises.keeping import Kept, refused_message
+from reconcilers.promises.keeping import Granted, Kept, refused_message
 from reconcilers.promises.refusedwrites import RefusedWrites, result_beside_promise
 from reconcilers.promises.results import WriteResult
 from reconcilers.reporting.conditions import READY, Finding
-
-Granted = tuple[Promise, IPAddressClaim]
-"""A promise, and the claim at exactly the version that it names."""
 
 
 class Granting:
@@ -78,7 +75,11 @@ class Granting:
         """Voids promises that a pool made before it was read."""
 
     async def keep(
-        self, granted: Sequence[Granted], pool: Any, pool_kind: Resource[Any], space: PoolSpace
+        self,
+        granted: Sequence[Granted[IPAddressClaim]],
+        pool: Any,
+        pool_kind: Resource[Any],
+        space: PoolSpace,
     ) -> list[Kept[IPAddressClaim]]:
         """Keep these promises, several at once; return what became of each.
 

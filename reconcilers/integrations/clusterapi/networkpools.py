@@ -6,9 +6,7 @@ promises of both before it hands out, and reads what became of them as far as bo
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import chain
-from typing import Any
 
 from typing_extensions import override
 
@@ -29,7 +27,7 @@ from reconcilers.integrations.clusterapi.api import JOURNALS, is_paused
 from reconcilers.integrations.clusterapi.caches import space_name
 from reconcilers.integrations.clusterapi.choosing import blocks_of
 from reconcilers.integrations.clusterapi.heldranges import held_ranges, promised_ranges
-from reconcilers.integrations.clusterapi.pools import PoolParts, PoolReconciler
+from reconcilers.integrations.clusterapi.pools import ClaimPools, ClaimReading, PoolParts
 from reconcilers.integrations.core.discovery import LOOK_AGAIN_SECONDS
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.networkpool.statusjournal import memory, settle_pool
@@ -58,7 +56,7 @@ def network_pool_space(pool: NetworkPool, max_addresses: int) -> PoolSpace:
     return PoolSpace(layout, 0, prefix, pool.spec.gateway or "")
 
 
-class NetworkPoolClaims(PoolReconciler):
+class NetworkPoolClaims(ClaimPools[NetworkPool]):
     """Hands out single addresses of NetworkPools to claims.
 
     Finalizer, status and deletion of NetworkPools are their own reconciler's.
@@ -72,7 +70,7 @@ class NetworkPoolClaims(PoolReconciler):
     def __init__(
         self, parts: PoolParts, allocations: Cache[IPAllocation], others: OtherHolders
     ) -> None:
-        super().__init__(NETWORK_POOL, parts)
+        super().__init__(NETWORK_POOL, parts.caches.pools[NETWORK_POOL.kind], parts)
         self._others = others
         self._cache = allocations
         self._allocations = Reader(
@@ -80,37 +78,49 @@ class NetworkPoolClaims(PoolReconciler):
         )
 
     @override
-    def _forget(self, key: Key) -> None:
-        super()._forget(key)
-        self._allocations.forget(key)
+    def forget(self, pool: Key) -> None:
+        super().forget(pool)
+        self._allocations.forget(pool)
 
     @override
     def geometry(self, pool: NetworkPool) -> PoolSpace:
         return network_pool_space(pool, self._parts.settings.max_addresses)
 
     @override
-    async def _pass_once(self, pool: NetworkPool) -> Outcome:
+    async def prepare(self, pool: NetworkPool) -> tuple[NetworkPool, Outcome | None]:
         if not has_finalizer(pool, names.FINALIZER_POOL) or pool.metadata.terminating:
-            return SETTLED  # its own reconciler's write is an event
-        if is_true(pool.status.conditions, FOREIGN_MANAGER):
-            return await self._block(pool, "another controller writes its status")
-        return await super()._pass_once(pool)
+            return pool, SETTLED  # its own reconciler's write is an event
+        if _has_foreign_manager(pool) and not self._may_be_fenced(pool):
+            return pool, await self._block(pool)
+        return await super().prepare(pool)
+
+    def _may_be_fenced(self, pool: NetworkPool) -> bool:
+        """Return whether a lost journal of a pool is restored."""
+        try:
+            self.geometry(pool)
+        except InvalidPool:  # its own pass reports that, and needs no journal for it
+            return False
+        return not is_paused(pool.metadata.annotations)
+
+    @override
+    async def complete(self, pool: NetworkPool, reading: ClaimReading) -> ClaimReading | Outcome:
+        """Read what others hold, unless the pool's own reconciler hands out nothing.
+
+        The journal is restored all the same if it was lost. The pool's own pass needs it to find
+        out what claims hold, and only that pass ends this condition.
+        """
+        if _has_foreign_manager(pool):
+            return await self._block(pool)
+        return await super().complete(pool, reading)
 
     @override
     def why_closed(self, pool: NetworkPool) -> str:
         namespaces = self._parts.settings.namespaces
         return describe_refused_namespace(pool.metadata.namespace, namespaces)
 
-    async def _block(self, pool: NetworkPool, why: str) -> Outcome:
-        """Hand out nothing while the pool's own reconciler does not; report it.
-
-        The journal is restored all the same if it was lost. The pool's own pass needs it to find
-        out what claims hold, and only that pass ends this condition.
-        """
-        if not is_paused(pool.metadata.annotations):
-            with suppress(InvalidPool):  # its own pass reports that, and needs no journal for it
-                pool, *_ = await self._with_memory(pool, self.geometry(pool))
-        unwritten = await self._refuse_all(pool, why)
+    async def _block(self, pool: NetworkPool) -> Outcome:
+        """Report on the claims that the pool hands out nothing while another controller writes."""
+        unwritten = await self._refuse_all(pool, "another controller writes its status")
         return SETTLED if unwritten is None else Again(unwritten)
 
     @override
@@ -135,16 +145,12 @@ class NetworkPoolClaims(PoolReconciler):
         return [one for one in found if one is not None]
 
     @override
-    async def _with_finalizer(self, pool: NetworkPool) -> NetworkPool:
-        return pool
-
-    @override
     async def _write_ready(self, pool: NetworkPool, ready: Finding) -> None:
         """Leave the status to its own reconciler."""
 
     @override
     async def _write_status(
-        self, pool: Any, space: PoolSpace, ready: Finding | None = None
+        self, pool: NetworkPool, space: PoolSpace, ready: Finding | None = None
     ) -> None:
         """Leave the status to its own reconciler."""
 
@@ -197,6 +203,11 @@ class NetworkPoolClaims(PoolReconciler):
     def seen_blockers(self, pool: NetworkPool) -> int:
         """Return how many IPAddresses name a pool, as the cache shows it."""
         return self._parts.reader.count(NETWORK_POOL, pool.metadata.key)
+
+
+def _has_foreign_manager(pool: NetworkPool) -> bool:
+    """Return whether another controller writes the status of a pool."""
+    return is_true(pool.status.conditions, FOREIGN_MANAGER)
 
 
 class ClaimHolders(OtherHolders):

@@ -10,24 +10,21 @@ The journal is an annotation, so it and the status are two writes; only the jour
 The status is written last, from what the caches show then.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from typing_extensions import override
 
 from allocator import AddressRange, InvalidPool
+from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
-from controller.errors import (
-    ApiError,
-    ControllerError,
-)
+from controller.errors import ApiError
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
-from controller.meta import Key
-from controller.outcome import SETTLED, Again, Blocked, Outcome
+from controller.meta import Key, Object
+from controller.outcome import SETTLED, Blocked, Outcome
 from controller.resource import Resource
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
@@ -36,6 +33,7 @@ from reconcilers.integrations.clusterapi.api import (
     POOL_FINALIZER,
     POOL_NOT_READY,
     IPAddressClaim,
+    Pool,
     is_paused,
 )
 from reconcilers.integrations.clusterapi.caches import (
@@ -52,15 +50,19 @@ from reconcilers.integrations.clusterapi.reading import Reader, has_read
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.clusterapi.statuses import waits
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.integrations.core.passes import JournalReconciler
 from reconcilers.integrations.core.rules import Choice, Refusal, View
-from reconcilers.promises.journal import Journal
-from reconcilers.promises.keeping import Kept
+from reconcilers.promises.journal import Journal, Promise
+from reconcilers.promises.keeping import Granted, Kept
+from reconcilers.promises.passes import Allotment, PoolKind, writing_pool
 from reconcilers.promises.reading import highest_revision
 from reconcilers.promises.results import WriteResult
+from reconcilers.promises.shares import Limits, Shares
 from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, holders_unknown_message
 from reconcilers.reporting.conditions import READY, Finding
 from reconcilers.reporting.wording import count_noun
+
+PoolT = TypeVar("PoolT", bound=Object)
+InClusterT = TypeVar("InClusterT", bound=Pool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,73 +92,209 @@ class PoolParts:
     settings: PoolSettings
 
 
-class PoolWriteRefused(ControllerError):
-    """The API server refused a write of the pool itself in a way that only a person ends.
+@dataclass(frozen=True, slots=True)
+class ClaimReading:
+    """What a pass read of a pool.
 
     Args:
-        error: the API server's answer.
+        space: what the pool may hand out.
+        view: its claims and IPAddresses.
+        also_held: the blocks that others than claims and IPAddresses hold.
     """
 
-    def __init__(self, error: ApiError) -> None:
-        super().__init__(str(error))
-        self.request = error.request
-        self.error = error
+    space: PoolSpace
+    view: View[IPAddressClaim]
+    also_held: Sequence[AddressRange] = ()
 
 
-class PoolReconciler(JournalReconciler[Any]):
-    """Hands out the addresses of the pools of one kind.
+ClaimChoice = Allotment[IPAddressClaim, Choice[IPAddressClaim]]
+
+
+class ClaimPools(PoolKind[PoolT, IPAddressClaim, ClaimReading, Choice[IPAddressClaim]]):
+    """Pools of one kind that claims are served from, as passes over pools of all kinds see them.
 
     Args:
-        kind: of the pools.
+        resource: the kind of the pools.
+        pools: the cache of the pools.
         parts: what it works with.
     """
 
-    def __init__(self, kind: Resource[Any], parts: PoolParts) -> None:
-        pools = parts.caches.pools[kind.kind]
-        super().__init__(
-            pools,
-            JOURNALS,
-            caches=parts.caches,
-            client=parts.client,
-            clock=parts.clock,
-            settings=parts.settings,
-        )
+    journals = JOURNALS
+
+    def __init__(self, resource: Resource[PoolT], pools: Cache[PoolT], parts: PoolParts) -> None:
+        self.kind = resource
+        """The kind of the pools."""
+        self._pools = pools
         self._parts = parts
 
+    @property
     @override
-    def _is_left_alone(self, pool: Any) -> bool:
+    def pools(self) -> Cache[PoolT]:
+        return self._pools
+
+    @property
+    @override
+    def history_confirmed(self) -> bool:
+        return self._parts.caches.history_confirmed
+
+    @override
+    def is_left_alone(self, pool: PoolT) -> bool:
         return False
 
     @override
-    def _forget(self, key: Key) -> None:
-        self._parts.reader.forget(self.kind, key)
+    def forget(self, pool: Key) -> None:
+        self._parts.reader.forget(self.kind, pool)
+
+    @abstractmethod
+    def geometry(self, pool: PoolT) -> PoolSpace:
+        """Return what a pool may hand out; raises InvalidPool if it cannot be read."""
+
+    @abstractmethod
+    def why_closed(self, pool: PoolT) -> str:
+        """Return why a pool hands out no further address; empty if it does."""
+
+    @abstractmethod
+    async def also_held(self, pool: PoolT, space: PoolSpace) -> Sequence[AddressRange]:
+        """Return the blocks that others than claims and IPAddresses hold; raises Behind."""
+
+    @abstractmethod
+    async def _write_ready(self, pool: PoolT, ready: Finding) -> None:
+        """Write a pool's Ready condition, which says why it does not serve."""
+
+    @abstractmethod
+    async def _write_status(
+        self, pool: PoolT, space: PoolSpace, ready: Finding | None = None
+    ) -> None:
+        """Write a pool's figures and conditions.
+
+        Args:
+            pool: the pool.
+            space: what it may hand out.
+            ready: its condition Ready; None for the one of a pool that serves.
+        """
 
     @override
-    async def _pass(self, pool: Any) -> Outcome:
-        try:
-            return await self._pass_once(pool)
-        except PoolWriteRefused as refused:
-            await self._refuse_all(pool, f"it cannot be written: {refused.error}")
-            raise refused.error from None
-
-    async def _pass_once(self, pool: Any) -> Outcome:
-        """Serve a pool's claims once, or write why the pool does not serve."""
-        if pool.metadata.terminating:
-            return await self._reconcile_deleted(pool)
-        pool = await self._with_finalizer(pool)
+    async def prepare(self, pool: PoolT) -> tuple[PoolT, Outcome | None]:
         try:
             space = self.geometry(pool)
         except InvalidPool as invalid:
             why = "; ".join(invalid.messages)
             await self._write_ready(pool, Finding(READY, False, "ValidationFailed", why))
-            return Blocked("ValidationFailed", await self._refuse_all(pool, why))
+            return pool, Blocked("ValidationFailed", await self._refuse_all(pool, why))
         if is_paused(pool.metadata.annotations):
             await self._write_status(pool, space)
-            return SETTLED
-        pool, journal, view = await self._with_memory(pool, space)
-        return await self._serve(pool, journal, space, view)
+            return pool, SETTLED
+        return pool, None
 
-    async def _refuse_all(self, pool: Any, why: str) -> float | None:
+    @override
+    async def read(self, pool: PoolT, journal: Journal) -> ClaimReading:
+        space = self.geometry(pool)
+        reader = self._parts.reader
+        view = await reader.at_least(self.kind, pool.metadata.key, space, journal)
+        return ClaimReading(space, view)
+
+    @override
+    def needs_fence(
+        self, pool: PoolT, journal: Journal, reading: ClaimReading, limits: Limits
+    ) -> bool:
+        # If a LIST has not got there, a revision is of another cluster, or of a lost history.
+        return JOURNALS.kind not in journal.revisions or not has_read(reading.view, journal)
+
+    @override
+    async def void_earlier(self, pool: PoolT) -> Journal:
+        """Void every promise that was made before the pool was read.
+
+        What kept promises left of claims that are gone by now, the LIST of IPAddresses shows.
+        """
+        key, reader = pool.metadata.key, self._parts.reader
+        listed = await reader.claims(self.kind, key)
+        claims = await self._parts.granting.fence.void_earlier(listed)
+        addresses = await reader.addresses(self.kind, key)  # after the claims that they were for
+        return JOURNALS.with_revision(highest_revision(claims), (), highest_revision(addresses))
+
+    @override
+    async def complete(self, pool: PoolT, reading: ClaimReading) -> ClaimReading | Outcome:
+        space = reading.space
+        also_held = await self.also_held(pool, space)
+        view = self._parts.reader.renewed(reading.view, self.kind, pool.metadata.key, space)
+        return ClaimReading(space, view, also_held)
+
+    @override
+    def choose(
+        self, pool: PoolT, journal: Journal, reading: ClaimReading, limits: Limits
+    ) -> ClaimChoice:
+        chooser = Chooser(
+            self._parts.caches,
+            self.kind,
+            pool,
+            journal,
+            reading.space,
+            reading.view,
+            self._parts.restored,
+            self.why_closed(pool),
+            limits,
+        )
+        choice = chooser.choose(reading.also_held, self._parts.settings.batch)
+        granted = [(grant.promise, grant.request) for grant in choice.grants]
+        return Allotment(choice.settled, granted, choice.more, choice)
+
+    @override
+    async def confirm(
+        self,
+        pool: PoolT,
+        journal: Journal,
+        reading: ClaimReading,
+        choice: ClaimChoice,
+        limits: Limits,
+    ) -> tuple[ClaimReading, ClaimChoice]:
+        return reading, choice
+
+    @override
+    def find_request(self, reading: ClaimReading, promise: Promise) -> IPAddressClaim | None:
+        return reading.view.at_version(promise)
+
+    @override
+    async def keep(
+        self, pool: PoolT, reading: ClaimReading, granted: Sequence[Granted[IPAddressClaim]]
+    ) -> list[Kept[IPAddressClaim]]:
+        kept = await self._parts.granting.keep(granted, pool, self.kind, reading.space)
+        promises = [entry.promise for entry in kept]
+        self._parts.reader.note_kept(self.kind, pool.metadata.key, promises)
+        return kept
+
+    @override
+    async def void_refused(
+        self, pool: PoolT, refused: Sequence[Kept[IPAddressClaim]]
+    ) -> Sequence[WriteResult]:
+        return await self._parts.granting.void_refused(refused, pool=pool, pool_kind=self.kind)
+
+    @override
+    async def finish(
+        self,
+        pool: PoolT,
+        reading: ClaimReading,
+        choice: ClaimChoice,
+        kept: Sequence[Kept[IPAddressClaim]],
+        shares: Shares,
+    ) -> float | None:
+        refusals, restored = choice.detail.refusals, self._parts.restored
+        unwritten = await self._parts.granting.refuse(refusals, pool, self.kind)
+        leftover = await self._parts.leftovers.collect(self.kind, reading.view, choice.detail)
+        await self._write_status(pool, reading.space)
+        restore = restored.seconds_until_next(space_name(self.kind, pool.metadata.key))
+        waits = (unwritten, leftover, restore)
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    @override
+    async def report_unreadable(self, pool: PoolT, why: str) -> None:
+        await self._write_ready(pool, Finding(READY, False, HOLDERS_UNKNOWN, unknown(pool, why)))
+        await self._refuse_all(pool, why)
+
+    @override
+    async def report_pool_refused(self, pool: PoolT, error: ApiError) -> None:
+        await self._refuse_all(pool, f"it cannot be written: {error}")
+
+    async def _refuse_all(self, pool: PoolT, why: str) -> float | None:
         """Write on each claim that waits for a pool why the pool serves no claim.
 
         Returns:
@@ -172,157 +310,7 @@ class PoolReconciler(JournalReconciler[Any]):
             [Refusal(claim, POOL_NOT_READY, text) for claim in waiting], pool, self.kind
         )
 
-    @override
-    async def _report_unreadable(self, pool: Any, why: str) -> None:
-        await self._write_ready(pool, Finding(READY, False, HOLDERS_UNKNOWN, unknown(pool, why)))
-        await self._refuse_all(pool, why)
-
-    def geometry(self, pool: Any) -> PoolSpace:
-        """Return what a pool may hand out; raises InvalidPool if it cannot be read."""
-        return geometry_of(pool)
-
-    def why_closed(self, pool: Any) -> str:
-        """Return why a pool hands out no further address; empty if it does."""
-        del pool
-        return ""
-
-    async def also_held(self, pool: Any, space: PoolSpace) -> Sequence[AddressRange]:
-        """Return the blocks that others than claims and IPAddresses hold; raises Behind."""
-        del pool, space
-        return ()
-
-    async def _with_finalizer(self, pool: Any) -> Any:
-        with _writing_pool():
-            return await add_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)
-
-    @override
-    async def _write_journal(self, pool: Any, journal: Journal) -> tuple[Any, Journal]:
-        with _writing_pool():
-            return await super()._write_journal(pool, journal)
-
-    async def _write_ready(self, pool: Any, ready: Finding) -> None:
-        """Write a pool's Ready condition, which says why it does not serve."""
-        with _writing_pool():
-            await self._parts.statuses.write(self.kind, pool, None, ready)
-
-    async def _write_status(
-        self, pool: Any, space: PoolSpace, ready: Finding | None = None
-    ) -> None:
-        """Write a pool's figures and conditions.
-
-        Args:
-            pool: the pool.
-            space: what it may hand out.
-            ready: its condition Ready; None for the one of a pool that serves.
-        """
-        holdings = self._parts.reader.cached(self.kind, pool.metadata.key, space).holdings
-        with _writing_pool():
-            await self._parts.statuses.write_figures(self.kind, pool, space, holdings, ready)
-
-    async def _with_memory(
-        self, pool: Any, space: PoolSpace
-    ) -> tuple[Any, Journal, View[IPAddressClaim]]:
-        """Return the pool with a memory, its journal, and a view that has read as far as that."""
-        key, reader = pool.metadata.key, self._parts.reader
-        journal = JOURNALS.read(pool.metadata)
-        if JOURNALS.kind in journal.revisions:
-            view = await reader.at_least(self.kind, key, space, journal)
-            if has_read(view, journal):
-                return pool, journal, view
-            # A LIST has not got there: a number is of another cluster, or of a lost history.
-        pool, journal = await self._fence(pool)
-        return pool, journal, await reader.at_least(self.kind, key, space, journal)
-
-    @override
-    async def _write_fence(self, pool: Any) -> tuple[Any, Journal]:
-        """Void whatever was promised before the pool was read, then give it a memory.
-
-        What kept promises left of claims that are gone by now, the LIST of IPAddresses shows.
-        """
-        key, reader = pool.metadata.key, self._parts.reader
-        listed = await reader.claims(self.kind, key)
-        claims = await self._parts.granting.fence.void_earlier(listed)
-        addresses = await reader.addresses(self.kind, key)  # after the claims that they were for
-        journal = JOURNALS.with_revision(highest_revision(claims), (), highest_revision(addresses))
-        return await self._write_journal(pool, journal)
-
-    async def _serve(
-        self, pool: Any, journal: Journal, space: PoolSpace, view: View[IPAddressClaim]
-    ) -> Outcome:
-        """Write promises to the pool, then addresses and refusals to claims, then the status."""
-        also_held = await self.also_held(pool, space)
-        view = self._parts.reader.renewed(view, self.kind, pool.metadata.key, space)
-        restored = self._parts.restored
-        closed, limits = self.why_closed(pool), self._limits(pool)
-        chooser = Chooser(
-            self._parts.caches,
-            self.kind,
-            pool,
-            journal,
-            space,
-            view,
-            restored,
-            closed,
-            limits,
-        )
-        choice = chooser.choose(also_held, self._parts.settings.batch)
-        promised = [grant.promise for grant in choice.grants]
-        pool, journal = await self._promise(
-            pool, journal, choice.journal, promised, choice.settled
-        )
-        kept = await self._keep(pool, space, view, choice)
-        unwritten = await self._parts.granting.refuse(choice.refusals, pool, self.kind)
-        leftover = await self._parts.leftovers.collect(self.kind, view, choice)
-        await self._write_status(pool, space)
-        outcome = self._next(
-            pool, journal, choice.settled, kept, more=choice.more, later=unwritten
-        )
-        later = restored.seconds_until_next(space_name(self.kind, pool.metadata.key))
-        return _sooner(_sooner(outcome, leftover), later)
-
-    async def _keep(
-        self,
-        pool: Any,
-        space: PoolSpace,
-        view: View[IPAddressClaim],
-        choice: Choice[IPAddressClaim],
-    ) -> list[Kept[IPAddressClaim]]:
-        """Keep the new promises, and those earlier ones that are due."""
-        fresh = [(grant.promise, grant.request) for grant in choice.grants]
-        due = self._earlier(pool, choice.journal, (promise for promise, _ in fresh))
-        earlier = [
-            (promise, claim) for promise in due if (claim := view.at_version(promise)) is not None
-        ]
-        granting = self._parts.granting
-        kept = await granting.keep([*earlier, *fresh], pool, self.kind, space)
-        self._parts.reader.note_kept(
-            self.kind, pool.metadata.key, [entry.promise for entry in kept]
-        )
-        void = partial(granting.void_refused, pool=pool, pool_kind=self.kind)
-        return await self._void_refused(pool, kept, void)
-
-    async def _reconcile_deleted(self, pool: Any) -> Outcome:
-        """Take the finalizer off when no IPAddress names the pool and nothing is promised.
-
-        The cache may show that there are some; only a live LIST may show that there are none. What
-        may still be promised is voided before, so that no late write can come after.
-        """
-        if not has_finalizer(pool, POOL_FINALIZER):
-            return SETTLED
-        count = await self.blockers(pool)
-        if not count:
-            with _writing_pool():
-                await remove_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)
-            return SETTLED
-        message = f"{count_noun(count, 'IPAddress is', 'IPAddresses are')} in use"
-        waiting = Finding(READY, False, "Deleting", message)
-        try:
-            await self._write_status(pool, self.geometry(pool), waiting)
-        except InvalidPool:
-            await self._write_ready(pool, waiting)
-        return Blocked("Deleting", self._parts.settings.requeue_deleting)
-
-    async def blockers(self, pool: Any) -> int:
+    async def blockers(self, pool: PoolT) -> int:
         """Return how many IPAddresses the deletion of a pool has to wait for.
 
         If none, what the pool may have promised is void when this returns.
@@ -348,6 +336,72 @@ class PoolReconciler(JournalReconciler[Any]):
         return count
 
 
+class InClusterPools(ClaimPools[InClusterT]):
+    """Pools of one of the in-cluster provider's kinds.
+
+    Args:
+        resource: the kind of the pools.
+        parts: what it works with.
+    """
+
+    def __init__(self, resource: Resource[InClusterT], parts: PoolParts) -> None:
+        super().__init__(resource, parts.caches.pools[resource.kind], parts)
+
+    @override
+    def geometry(self, pool: InClusterT) -> PoolSpace:
+        return geometry_of(pool)
+
+    @override
+    def why_closed(self, pool: InClusterT) -> str:
+        return ""
+
+    @override
+    async def also_held(self, pool: InClusterT, space: PoolSpace) -> Sequence[AddressRange]:
+        return ()
+
+    @override
+    async def prepare(self, pool: InClusterT) -> tuple[InClusterT, Outcome | None]:
+        if pool.metadata.terminating:
+            return pool, await self._reconcile_deleted(pool)
+        with writing_pool():
+            pool = await add_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)
+        return await super().prepare(pool)
+
+    @override
+    async def _write_ready(self, pool: InClusterT, ready: Finding) -> None:
+        with writing_pool():
+            await self._parts.statuses.write(self.kind, pool, None, ready)
+
+    @override
+    async def _write_status(
+        self, pool: InClusterT, space: PoolSpace, ready: Finding | None = None
+    ) -> None:
+        holdings = self._parts.reader.cached(self.kind, pool.metadata.key, space).holdings
+        with writing_pool():
+            await self._parts.statuses.write_figures(self.kind, pool, space, holdings, ready)
+
+    async def _reconcile_deleted(self, pool: InClusterT) -> Outcome:
+        """Take the finalizer off when no IPAddress names the pool and nothing is promised.
+
+        The cache may show that there are some; only a live LIST may show that there are none. What
+        may still be promised is voided before, so that no late write can come after.
+        """
+        if not has_finalizer(pool, POOL_FINALIZER):
+            return SETTLED
+        count = await self.blockers(pool)
+        if not count:
+            with writing_pool():
+                await remove_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)
+            return SETTLED
+        message = f"{count_noun(count, 'IPAddress is', 'IPAddresses are')} in use"
+        waiting = Finding(READY, False, "Deleting", message)
+        try:
+            await self._write_status(pool, self.geometry(pool), waiting)
+        except InvalidPool:
+            await self._write_ready(pool, waiting)
+        return Blocked("Deleting", self._parts.settings.requeue_deleting)
+
+
 def describe_not_ready(kind: Resource[Any], pool: Any, why: str) -> str:
     """Return the message of claims that wait for a pool which serves no claim."""
     return f"{kind.kind} {pool.metadata.name} is not ready: {why}"
@@ -357,26 +411,3 @@ def unknown(pool: Any, why: str) -> str:
     """Return the message of a pool while objects that may hold its addresses are unreadable."""
     effect = "it is not deleted" if pool.metadata.terminating else "nothing is handed out"
     return holders_unknown_message(why, effect)
-
-
-def refused_for_good(error: ApiError) -> bool:
-    """Return whether a write was refused in a way that only a person ends."""
-    return WriteResult.of_error(error) is WriteResult.REFUSED
-
-
-@contextmanager
-def _writing_pool() -> Iterator[None]:
-    """Raise PoolWriteRefused if the write of a pool in this block is refused for good."""
-    try:
-        yield
-    except ApiError as error:
-        if refused_for_good(error):
-            raise PoolWriteRefused(error) from error
-        raise
-
-
-def _sooner(outcome: Outcome, seconds: float | None) -> Outcome:
-    """Return the outcome, with the next pass in so many seconds at the latest."""
-    if seconds is None or (isinstance(outcome, Again) and outcome.after <= seconds):
-        return outcome
-    return Again(seconds)

@@ -36,7 +36,7 @@ from reconcilers.integrations.clusterapi.networkpools import (
     ClaimHolders,
     NetworkPoolClaims,
 )
-from reconcilers.integrations.clusterapi.pools import PoolParts, PoolReconciler
+from reconcilers.integrations.clusterapi.pools import InClusterPools, PoolParts
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
@@ -45,6 +45,7 @@ from reconcilers.integrations.core.discovery import Look, Work
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.serving import Integration
 from reconcilers.networkpool.view import OtherHolders
+from reconcilers.promises.passes import PoolPasses
 from reconcilers.spaces.announcing import OverlapAnnouncer
 from reconcilers.spaces.index import SpaceIndex
 
@@ -185,9 +186,14 @@ class ClusterApi(Integration[Served]):
         self.holders.pools = network_pools = NetworkPoolClaims(
             parts, self._allocations.cache, self.others
         )
-        reconcilers = [network_pools, *(PoolReconciler(kind, parts) for kind in served.pools)]
-        for reconciler in reconcilers:
-            kind = reconciler.kind
+        passes: list[PoolPasses[Any, Any, Any, Any]] = [
+            PoolPasses(network_pools, client, self._clock, settings)
+        ]
+        for resource in served.pools:
+            in_cluster = InClusterPools(resource, parts)
+            passes.append(PoolPasses(in_cluster, client, self._clock, settings))
+        for reconciler in passes:
+            kind = reconciler.resource
             extension.controller(
                 f"clusterapi-{kind.kind.lower()}",
                 reconciler.reconcile,

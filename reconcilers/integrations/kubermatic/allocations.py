@@ -36,7 +36,7 @@ from reconcilers.integrations.kubermatic.planning import Grant
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.fence import Fence
 from reconcilers.promises.journal import Promise, PromisedRange
-from reconcilers.promises.keeping import Kept
+from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.refusedwrites import RefusedWrites
 from reconcilers.promises.results import WriteResult
 from reconcilers.reporting.releaselog import holder_fields
@@ -120,10 +120,6 @@ def may_be_promised(allocation: IPAMAllocation) -> bool:
     return not allocation.metadata.terminating
 
 
-Granted = tuple[Promise, IPAMAllocation]
-"""A promise, and the allocation at exactly the version that it names."""
-
-
 class Allocations:
     """Writes IPAMAllocations.
 
@@ -176,7 +172,9 @@ class Allocations:
         await run_concurrently([partial(make_one, one) for one in grants], self._width)
         return made, failed
 
-    async def keep(self, granted: Sequence[Granted], pool: IPAMPool) -> list[Kept[IPAMAllocation]]:
+    async def keep(
+        self, granted: Sequence[Granted[IPAMAllocation]], pool: IPAMPool
+    ) -> list[Kept[IPAMAllocation]]:
         """Write what is promised; return what became of each."""
 
         async def keep_one(promise: Promise, allocation: IPAMAllocation) -> Kept[IPAMAllocation]:

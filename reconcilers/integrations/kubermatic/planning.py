@@ -71,7 +71,6 @@ class Decided:
     """What a pass decided about all datacenters of a pool.
 
     Args:
-        stored: the journal as it was.
         journal: the journal as it was, without what is settled.
         room: how many ranges may still be promised.
         plans: the plan of each datacenter that can be served.
@@ -80,7 +79,6 @@ class Decided:
         eligibility: which allocations may be promised something.
     """
 
-    stored: Journal
     journal: Journal
     room: int
     plans: dict[str, Plan] = field(default_factory=dict)

@@ -8,24 +8,23 @@ An allocation is made without addresses only if there are some for it, and one t
 is deleted. The journal is an annotation of the pool, which has no status.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import structlog
 from typing_extensions import override
 
 from allocator import AddressRange, InvalidPool
+from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
-from controller.errors import ControllerError
+from controller.errors import ApiError, ControllerError
 from controller.meta import Key
-from controller.outcome import Again, Outcome
+from controller.outcome import Outcome
 from reconcilers.configuration.settings import PoolSettings
-from reconcilers.integrations.core.passes import JournalReconciler
-from reconcilers.integrations.core.rules import needs_fence
 from reconcilers.integrations.kubermatic.allocations import (
     Allocations,
-    Granted,
     datacenter_of,
     is_owned,
     promise_of,
@@ -63,11 +62,13 @@ from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import MOST_RANGES, Journal, Promise
-from reconcilers.promises.keeping import Kept
+from reconcilers.promises.keeping import Granted, Kept
+from reconcilers.promises.passes import Allotment, PoolKind
 from reconcilers.promises.reading import Behind, highest_revision
 from reconcilers.promises.refusedwrites import result_beside_promise
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.settling import settle
+from reconcilers.promises.shares import Limits, Shares
 from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, holders_unknown_message
 from reconcilers.reporting.releaselog import GONE, GoneHolders
 from reconcilers.spaces.index import SpaceIndex
@@ -77,8 +78,24 @@ log = structlog.get_logger(__name__)
 INVALID_POOL = "InvalidPool"
 
 
-class PoolReconciler(JournalReconciler[IPAMPool]):
-    """Hands out the addresses of IPAMPools.
+@dataclass(frozen=True, slots=True)
+class DecidedPool:
+    """What a pass decided about a pool.
+
+    Args:
+        decided: about all of its datacenters.
+        failed: the clusters whose allocations could not be created, with the reason.
+    """
+
+    decided: Decided
+    failed: Sequence[tuple[Grant, ControllerError]] = ()
+
+
+PoolChoice = Allotment[IPAMAllocation, DecidedPool]
+
+
+class Pools(PoolKind[IPAMPool, IPAMAllocation, View, DecidedPool]):
+    """IPAMPools, as passes over pools of all kinds see them.
 
     Args:
         client: for the requests.
@@ -89,6 +106,8 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         settings: intervals, and how much is done at once.
         spaces: what pools of all kinds hand out.
     """
+
+    journals = JOURNALS
 
     def __init__(  # noqa: PLR0913 - what a pass works with
         self,
@@ -102,14 +121,9 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         spaces: SpaceIndex,
     ) -> None:
         self._spaces = spaces
-        super().__init__(
-            caches.pools,
-            JOURNALS,
-            caches=caches,
-            client=client,
-            clock=clock,
-            settings=settings,
-        )
+        self._client = client
+        self._clock = clock
+        self._settings = settings
         self._caches = caches
         self._reader = reader
         self._reports = reports
@@ -124,31 +138,147 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         self._kept = KeptClusters(caches, clock, settings.contents_check)
         caches.allocations.subscribe(gone.log)
 
+    @property
     @override
-    def _is_left_alone(self, pool: IPAMPool) -> bool:
+    def pools(self) -> Cache[IPAMPool]:
+        return self._caches.pools
+
+    @property
+    @override
+    def history_confirmed(self) -> bool:
+        return self._caches.history_confirmed
+
+    @override
+    def is_left_alone(self, pool: IPAMPool) -> bool:
         return pool.metadata.terminating
 
     @override
-    def _forget(self, key: Key) -> None:
-        self._reports.forget_pool(key.name)
-        self._reader.forget(key.name)
-        self._kept.forget(key.name)
+    def forget(self, pool: Key) -> None:
+        self._reports.forget_pool(pool.name)
+        self._reader.forget(pool.name)
+        self._kept.forget(pool.name)
 
     @override
-    async def _pass(self, pool: IPAMPool) -> Outcome:
-        journal = JOURNALS.read(pool.metadata)
+    async def prepare(self, pool: IPAMPool) -> tuple[IPAMPool, Outcome | None]:
+        return pool, None
+
+    @override
+    async def read(self, pool: IPAMPool, journal: Journal) -> View:
+        revision = journal.revisions.get(JOURNALS.kind, 0)
+        return await self._reader.at_least(pool.metadata.name, revision)
+
+    @override
+    def needs_fence(self, pool: IPAMPool, journal: Journal, reading: View, limits: Limits) -> bool:
         revision = journal.revisions.get(JOURNALS.kind)
-        view = await self._reader.at_least(pool.metadata.name, revision or 0)
-        decided = self._decide(pool, journal, view)
-        if needs_fence(revision, view.position, wanted=bool(decided.grants)):
-            pool, journal = await self._fence(pool)
-            revision = journal.revisions[JOURNALS.kind]
-            view = await self._reader.at_least(pool.metadata.name, revision)
-            decided = self._decide(pool, journal, view)
-        return await self._serve(pool, view, decided)
+        if revision is not None:
+            return reading.position < revision
+        return bool(self._decide(pool, journal, reading, limits).grants)
 
     @override
-    async def _report_unreadable(self, pool: IPAMPool, why: str) -> None:
+    async def void_earlier(self, pool: IPAMPool) -> Journal:
+        view = await self._reader.live(pool.metadata.name)
+        allocations = await self._allocations.fence.void_earlier(view.allocations)
+        return JOURNALS.with_revision(highest_revision(allocations))
+
+    @override
+    async def complete(self, pool: IPAMPool, reading: View) -> View | Outcome:
+        return reading
+
+    @override
+    def choose(
+        self, pool: IPAMPool, journal: Journal, reading: View, limits: Limits
+    ) -> PoolChoice:
+        decided = self._decide(pool, journal, reading, limits)
+        existing = {
+            grant.cluster.metadata.key: grant.allocation
+            for grant in decided.grants
+            if grant.allocation is not None
+        }
+        return _choice(decided, existing)
+
+    @override
+    async def confirm(
+        self,
+        pool: IPAMPool,
+        journal: Journal,
+        reading: View,
+        choice: PoolChoice,
+        limits: Limits,
+    ) -> tuple[View, PoolChoice]:
+        """Create the missing allocations, and delete those that stay without addresses.
+
+        If the allocation of a cluster cannot be created, for want of its namespace for example,
+        what it was to get is for other clusters: so the choice is repeated without it.
+        """
+        decided = choice.detail.decided
+        created: dict[Key, IPAMAllocation] = {}
+        failed: list[tuple[Grant, ControllerError]] = []
+        tried: set[Key] = set()
+        while True:
+            fresh = [grant for grant in decided.grants if grant.cluster.metadata.key not in tried]
+            tried.update(grant.cluster.metadata.key for grant in fresh)
+            granted, refused = await self._allocations.make(fresh, pool)
+            created.update((grant.cluster.metadata.key, made) for grant, made in granted)
+            if not refused:
+                break
+            failed += refused
+            without = {grant.cluster.metadata.key for grant, _ in failed}
+            reading, decided = await self._decide_again(pool, journal, reading, limits, without)
+        await self._delete_leftovers(pool, reading, decided)
+        return reading, _choice(decided, created, failed)
+
+    @override
+    def find_request(self, reading: View, promise: Promise) -> IPAMAllocation | None:
+        allocation = reading.find(promise.key)
+        if allocation is None or allocation.metadata.terminating:
+            return None
+        version = allocation.metadata.uid, allocation.metadata.resourceVersion
+        return allocation if version == promise.identity else None
+
+    @override
+    async def keep(
+        self, pool: IPAMPool, reading: View, granted: Sequence[Granted[IPAMAllocation]]
+    ) -> list[Kept[IPAMAllocation]]:
+        """Write what is promised.
+
+        A promise of a datacenter that has left the pool cannot be kept any more, so it is voided.
+        """
+        served, refused = list[Granted[IPAMAllocation]](), list[Kept[IPAMAllocation]]()
+        for promise, allocation in granted:
+            datacenter = datacenter_of(promise)
+            if datacenter in pool.spec.datacenters:
+                served.append((promise, allocation))
+                continue
+            why = f"datacenter {datacenter} has left the pool"
+            refused.append(Kept(promise, allocation, WriteResult.REFUSED, why, retry_after=RETRY))
+        return [*refused, *await self._allocations.keep(served, pool)]
+
+    @override
+    async def void_refused(
+        self, pool: IPAMPool, refused: Sequence[Kept[IPAMAllocation]]
+    ) -> Sequence[WriteResult]:
+        return await self._allocations.void_refused([entry.request for entry in refused])
+
+    @override
+    async def finish(
+        self,
+        pool: IPAMPool,
+        reading: View,
+        choice: PoolChoice,
+        kept: Sequence[Kept[IPAMAllocation]],
+        shares: Shares,
+    ) -> float | None:
+        """Repair allocations, report what is wrong, and defer clusters without allocation."""
+        failed = choice.detail.failed
+        await self._allocations.repair(self._complete(pool, reading, choice.journal), pool)
+        unserved = [*_unmade(failed), *self._refused(kept)]
+        self._report(pool, reading, choice.detail.decided, unserved)
+        if self._defer_refused(shares, failed):
+            return RETRY
+        return self._allocations.next_in(reading.allocations)
+
+    @override
+    async def report_unreadable(self, pool: IPAMPool, why: str) -> None:
         """Report it as an event on the pool, and on each cluster that waits for addresses.
 
         A cluster whose own allocation cannot be decoded may have its addresses.
@@ -171,25 +301,22 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         self._reports.record_pool(pool, [problem])
 
     @override
-    async def _write_fence(self, pool: IPAMPool) -> tuple[IPAMPool, Journal]:
-        """Void whatever was promised before the pool was read, then give it a memory."""
-        view = await self._reader.live(pool.metadata.name)
-        allocations = await self._allocations.fence.void_earlier(view.allocations)
-        journal = JOURNALS.with_revision(highest_revision(allocations))
-        return await self._write_journal(pool, journal)
+    async def report_pool_refused(self, pool: IPAMPool, error: ApiError) -> None:
+        """Leave that to the log: a Cluster does not show whether a pool can be written."""
 
     def _decide(
         self,
         pool: IPAMPool,
         stored: Journal,
         view: View,
+        limits: Limits,
         without: Collection[Key] = frozenset(),
     ) -> Decided:
         """Decide about all datacenters of a pool; nothing is for the clusters `without`."""
         journal = settle(stored, JOURNALS.kind, view)
         room = min(self._settings.batch, MOST_RANGES - journal.range_count)
-        eligibility = self._limits(pool).eligibility(journal.promises)
-        decided = Decided(stored, journal, room, eligibility=eligibility)
+        eligibility = limits.eligibility(journal.promises)
+        decided = Decided(journal, room, eligibility=eligibility)
         holdings = self._kept.holdings(pool.metadata.name, spaces_of(pool), view)
         if not pool.spec.datacenters:
             decided.problems.append(Problem(INVALID_POOL, NO_DATACENTERS))
@@ -248,72 +375,28 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         )
         return plan(content, clusters, decided.room)
 
-    async def _serve(self, pool: IPAMPool, view: View, decided: Decided) -> Outcome:
-        """Write promises to the pool, then addresses to allocations, then report what is wrong."""
-        view, decided, granted, failed = await self._make(pool, view, decided)
-        await self._delete_leftovers(pool, view, decided)
-        fresh: list[Granted] = [(promise_of(grant, one), one) for grant, one in granted]
-        added = [promise for promise, _ in fresh]
-        journal = decided.journal.with_promises(added)
-        pool, stored = await self._promise(pool, decided.stored, journal, added, decided.journal)
-        kept = await self._keep(pool, view, journal, fresh)
-        await self._allocations.repair(self._complete(pool, view, journal), pool)
-        self._report(pool, view, decided, [*_unmade(failed), *self._refused(kept)])
-        if self._defer_refused(pool, failed):
-            return Again(RETRY)
-        later = self._allocations.next_in(view.allocations)
-        return self._next(pool, stored, decided.journal, kept, more=decided.more, later=later)
-
     def _defer_refused(
-        self, pool: IPAMPool, failed: Sequence[tuple[Grant, ControllerError]]
+        self, shares: Shares, failed: Sequence[tuple[Grant, ControllerError]]
     ) -> bool:
         """Defer the clusters whose allocation is refused for good.
 
         Returns:
             Whether other allocations could not be created, which may succeed at once.
         """
-        shares, now = self._memories.memory_of(pool).shares, self._clock.monotonic()
+        now = self._clock.monotonic()
         results = [(grant, result_beside_promise(error)) for grant, error in failed]
         for grant, result in results:
             if result is WriteResult.REFUSED:
                 shares.defer(grant.cluster.metadata, now)
         return any(result is not WriteResult.REFUSED for _, result in results)
 
-    async def _make(
-        self, pool: IPAMPool, view: View, decided: Decided
-    ) -> tuple[
-        View,
-        Decided,
-        list[tuple[Grant, IPAMAllocation]],
-        list[tuple[Grant, ControllerError]],
-    ]:
-        """Create the missing allocations.
-
-        If the allocation of a cluster cannot be made, for want of its namespace for example, what
-        it was to get is for other clusters: so decide again without it.
-
-        Returns:
-            The view by which it is decided in the end, what is, the grants that can be promised
-            with their allocations, and those that cannot with the reason.
-        """
-        made: dict[Key, IPAMAllocation] = {}
-        failed: list[tuple[Grant, ControllerError]] = []
-        tried: set[Key] = set()
-        while True:
-            fresh = [one for one in decided.grants if one.cluster.metadata.key not in tried]
-            tried.update(one.cluster.metadata.key for one in fresh)
-            found, refused = await self._allocations.make(fresh, pool)
-            made.update((grant.cluster.metadata.key, one) for grant, one in found)
-            if not refused:
-                break
-            failed += refused
-            unmade = {grant.cluster.metadata.key for grant, _ in failed}
-            view, decided = await self._decide_again(pool, decided.stored, view, unmade)
-        keys = ((grant, grant.cluster.metadata.key) for grant in decided.grants)
-        return view, decided, [(grant, made[key]) for grant, key in keys if key in made], failed
-
     async def _decide_again(
-        self, pool: IPAMPool, stored: Journal, view: View, without: Collection[Key]
+        self,
+        pool: IPAMPool,
+        stored: Journal,
+        view: View,
+        limits: Limits,
+        without: Collection[Key],
     ) -> tuple[View, Decided]:
         """Decide by what there is now, later in a pass.
 
@@ -327,7 +410,7 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         view = await self._reader.at_least(pool.metadata.name, revision)
         if view.position < revision:
             raise Behind
-        return view, self._decide(pool, stored, view, without)
+        return view, self._decide(pool, stored, view, limits, without)
 
     async def _delete_leftovers(self, pool: IPAMPool, view: View, decided: Decided) -> None:
         """Delete allocations of other datacenters, and those that stay without addresses."""
@@ -371,46 +454,12 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         await run_concurrently(work, self._settings.width)
         return confirmed
 
-    async def _keep(
-        self, pool: IPAMPool, view: View, journal: Journal, fresh: Sequence[Granted]
-    ) -> list[Kept[IPAMAllocation]]:
-        """Keep the new promises, and those earlier ones that are due.
-
-        A promise of a datacenter that has left the pool cannot be kept any more, so it is voided.
-        """
-        earlier = self._earlier(pool, journal, (promise for promise, _ in fresh))
-        granted, kept = [*fresh], list[Kept[IPAMAllocation]]()
-        for promise, allocation in self._at_version(view, earlier):
-            datacenter = datacenter_of(promise)
-            if datacenter in pool.spec.datacenters:
-                granted.append((promise, allocation))
-                continue
-            why = f"datacenter {datacenter} has left the pool"
-            kept.append(Kept(promise, allocation, WriteResult.REFUSED, why, retry_after=RETRY))
-        kept += await self._allocations.keep(granted, pool)
-        return await self._void_refused(pool, kept, self._void)
-
-    async def _void(self, refused: Sequence[Kept[IPAMAllocation]]) -> list[WriteResult]:
-        """Void promises whose write was refused for good; return the results, in order."""
-        allocations = [entry.request for entry in refused]
-        return await self._allocations.void_refused(allocations)
-
     def _refused(self, kept: Sequence[Kept[IPAMAllocation]]) -> Iterable[tuple[Key, str]]:
         """Yield the clusters whose addresses could not be written for good, with the reason."""
         for entry in kept:
             cluster = self._caches.cluster_in(entry.request.metadata.namespace)
             if entry.result is WriteResult.REFUSED and cluster is not None:
                 yield cluster.metadata.key, entry.why
-
-    def _at_version(self, view: View, promises: Iterable[Promise]) -> Iterable[Granted]:
-        """Yield the promises whose allocation is at their version, with the allocation."""
-        for promise in promises:
-            allocation = view.find(promise.key)
-            if allocation is None or allocation.metadata.terminating:
-                continue
-            version = allocation.metadata.uid, allocation.metadata.resourceVersion
-            if version == promise.identity:
-                yield promise, allocation
 
     def _complete(
         self, pool: IPAMPool, view: View, journal: Journal
@@ -462,6 +511,24 @@ class PoolReconciler(JournalReconciler[IPAMPool]):
         self._reports.record_pool(pool, decided.problems)
         faults = {key: one for made in decided.plans.values() for key, one in made.faults.items()}
         self._reports.record_allocations(name, faults, view.find)
+
+
+def _choice(
+    decided: Decided,
+    allocations: Mapping[Key, IPAMAllocation],
+    failed: Sequence[tuple[Grant, ControllerError]] = (),
+) -> PoolChoice:
+    """Return the choice of a pass.
+
+    Args:
+        decided: about all datacenters of the pool.
+        allocations: by cluster, those that exist; nothing is promised to other clusters.
+        failed: the clusters whose allocations could not be created, with the reason.
+    """
+    keys = ((grant, grant.cluster.metadata.key) for grant in decided.grants)
+    pairs = [(grant, allocations[key]) for grant, key in keys if key in allocations]
+    granted = [(promise_of(grant, allocation), allocation) for grant, allocation in pairs]
+    return Allotment(decided.journal, granted, decided.more, DecidedPool(decided, failed))
 
 
 def _unmade(failed: Sequence[tuple[Grant, ControllerError]]) -> Iterable[tuple[Key, str]]:

@@ -26,7 +26,7 @@ from reconcilers.integrations.kubermatic.api import (
     IPAMPool,
 )
 from reconcilers.integrations.kubermatic.clusters import ClusterReconciler
-from reconcilers.integrations.kubermatic.pools import PoolReconciler
+from reconcilers.integrations.kubermatic.pools import Pools
 from reconcilers.integrations.kubermatic.reading import (
     ALLOCATION_INDEXES,
     CLUSTER_INDEXES,
@@ -38,6 +38,7 @@ from reconcilers.integrations.kubermatic.reading import (
     may_be_of,
 )
 from reconcilers.integrations.kubermatic.reports import Reports
+from reconcilers.promises.passes import PoolPasses
 
 
 class Kubermatic(AllocatingIntegration):
@@ -59,12 +60,10 @@ class Kubermatic(AllocatingIntegration):
         client = extension.client.with_field_manager(names.FIELD_MANAGER)
         settings, reports = self._settings.pool, Reports(self._recorder)
         reader = Reader(client, allocations.cache, self._clock, settings.cache_patience)
-        reconciler = PoolReconciler(
-            client, caches, reader, reports, self._clock, settings, spaces=self._spaces
-        )
+        kind = Pools(client, caches, reader, reports, self._clock, settings, spaces=self._spaces)
         extension.controller(
             "kubermatic-ipampool",
-            reconciler.reconcile,
+            PoolPasses(kind, client, self._clock, settings).reconcile,
             watches=self._watches(caches, pools, allocations, clusters),
             concurrency=self._settings.concurrency,
         )

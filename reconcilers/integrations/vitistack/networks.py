@@ -13,21 +13,23 @@ the pass that ends it, and promised in the next.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from typing_extensions import override
 
 from allocator import AddressRange, PoolExhausted
 from allocator.addresses import quoted
 from allocator.errors import RequestRefused
+from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
+from controller.errors import ApiError
 from controller.events import Recorder
 from controller.meta import Key
 from controller.outcome import SETTLED, Outcome
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.core.eventmemory import EventMemory
-from reconcilers.integrations.core.passes import JournalReconciler
-from reconcilers.integrations.core.rules import Choice, Refused, View, choose, needs_fence
+from reconcilers.integrations.core.rules import Refusal, Refused, View, choose, needs_fence
 from reconcilers.integrations.vitistack.api import (
     ERROR,
     JOURNALS,
@@ -53,10 +55,13 @@ from reconcilers.integrations.vitistack.writing import (
     Writer,
     has_problem,
 )
-from reconcilers.promises.journal import Journal
-from reconcilers.promises.keeping import Kept
+from reconcilers.promises.journal import Journal, Promise
+from reconcilers.promises.keeping import Granted, Kept
+from reconcilers.promises.passes import Allotment, PoolKind
 from reconcilers.promises.reading import highest_revision
+from reconcilers.promises.results import WriteResult
 from reconcilers.promises.settling import settle
+from reconcilers.promises.shares import Limits, Shares
 from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, holders_unknown_message
 from reconcilers.spaces.index import SpaceIndex
 
@@ -66,8 +71,39 @@ _NOTHING_SHOWN: Mapping[AddressRange, Key] = {}
 EXHAUSTED = "no available IP addresses in pool"
 
 
-class NetworkReconciler(JournalReconciler[NetworkNamespace]):
-    """Hands out the addresses of NetworkNamespaces.
+@dataclass(frozen=True, slots=True)
+class NetworkReading:
+    """What a pass read of a network.
+
+    Args:
+        static: what the network hands out.
+        space: the same in numbers.
+        view: its IPAllocations.
+    """
+
+    static: Static
+    space: NetworkSpace
+    view: View[IPAllocation]
+
+
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """Which IPAllocations get no address in a pass.
+
+    Args:
+        refusals: those that are refused.
+        leaving_error: those in phase Error that leave it first, and get an address later.
+    """
+
+    refusals: Sequence[Refusal[IPAllocation]]
+    leaving_error: Sequence[IPAllocation]
+
+
+NetworkChoice = Allotment[IPAllocation, Unserved]
+
+
+class Networks(PoolKind[NetworkNamespace, IPAllocation, NetworkReading, Unserved]):
+    """NetworkNamespaces, as passes over pools of all kinds see them.
 
     Args:
         client: for the requests.
@@ -79,6 +115,8 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         settings: intervals, and how much is done at once.
         spaces: what pools of all kinds hand out.
     """
+
+    journals = JOURNALS
 
     def __init__(  # noqa: PLR0913 - what a pass works with
         self,
@@ -92,14 +130,8 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         settings: PoolSettings,
         spaces: SpaceIndex,
     ) -> None:
-        super().__init__(
-            caches.networks,
-            JOURNALS,
-            caches=caches,
-            client=client,
-            clock=clock,
-            settings=settings,
-        )
+        self._client = client
+        self._settings = settings
         self._caches = caches
         self._reader = reader
         self._writer = writer
@@ -109,107 +141,106 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
         self._shown = ShownAddresses(caches)
         self._statuses = NetworkStatuses(client, caches, recorder, clock, spaces=spaces)
 
+    @property
     @override
-    def _is_left_alone(self, pool: NetworkNamespace) -> bool:
+    def pools(self) -> Cache[NetworkNamespace]:
+        return self._caches.networks
+
+    @property
+    @override
+    def history_confirmed(self) -> bool:
+        return self._caches.history_confirmed
+
+    @override
+    def is_left_alone(self, pool: NetworkNamespace) -> bool:
         return not self._caches.is_ours(pool)
 
     @override
-    def _forget(self, key: Key) -> None:
-        self._recorded.end(key)
-        self._reader.forget(key)
+    def forget(self, pool: Key) -> None:
+        self._recorded.end(pool)
+        self._reader.forget(pool)
 
     @override
-    async def _pass(self, pool: NetworkNamespace) -> Outcome:
-        network, static = pool, static_of(pool)
-        problem = problem_of(network, network.metadata.name)
-        if static is None or problem is not None:
-            self._record(network, problem if problem and problem.reason == INVALID_RANGE else None)
-            if not network.metadata.terminating:
-                await self._statuses.write_overlaps(network)
-            return SETTLED
+    async def prepare(self, pool: NetworkNamespace) -> tuple[NetworkNamespace, Outcome | None]:
+        problem = problem_of(pool, pool.metadata.name)
+        if static_of(pool) is not None and problem is None:
+            return pool, None
+        self._record(pool, problem if problem and problem.reason == INVALID_RANGE else None)
+        if not pool.metadata.terminating:
+            await self._statuses.write_overlaps(pool)
+        return pool, SETTLED
+
+    @override
+    async def read(self, pool: NetworkNamespace, journal: Journal) -> NetworkReading:
+        static = static_of(pool)
+        assert static is not None, "prepare ends the pass over other networks"
         space = space_of(static)
-        journal = JOURNALS.read(network.metadata)
-        revision = journal.revisions.get(JOURNALS.kind)
-        view = await self._reader.at_least(network.metadata.key, space, revision or 0)
-        if needs_fence(revision, view.position, wanted=view.holdings.waiting_count > 0):
-            network, journal = await self._fence(network)
-            revision = journal.revisions[JOURNALS.kind]
-            view = await self._reader.at_least(network.metadata.key, space, revision)
-        return await self._serve(network, journal, static, space, view)
+        revision = journal.revisions.get(JOURNALS.kind, 0)
+        view = await self._reader.at_least(pool.metadata.key, space, revision)
+        return NetworkReading(static, space, view)
 
     @override
-    async def _report_unreadable(self, pool: NetworkNamespace, why: str) -> None:
-        """Report it as an event on the network, and on each IPAllocation that waits."""
-        problem = Problem(PENDING, HOLDERS_UNKNOWN, holders_unknown_message(why))
-        self._record(pool, problem)
-        unreadable = self._caches.allocations.unreadable
-        waiting = [
-            one
-            for one in self._caches.of_network(pool.metadata.key)
-            if one.waits and one.metadata.key not in unreadable
-        ]
-        await self._writer.write_problems([(one, problem) for one in waiting])
+    def needs_fence(
+        self, pool: NetworkNamespace, journal: Journal, reading: NetworkReading, limits: Limits
+    ) -> bool:
+        revision, view = journal.revisions.get(JOURNALS.kind), reading.view
+        return needs_fence(revision, view.position, wanted=view.holdings.waiting_count > 0)
 
     @override
-    async def _write_fence(self, network: NetworkNamespace) -> tuple[NetworkNamespace, Journal]:
-        """Void whatever was promised before the network was read, then give it a memory."""
-        listed, _ = await self._reader.live(network.metadata.key)
+    async def void_earlier(self, pool: NetworkNamespace) -> Journal:
+        listed, _ = await self._reader.live(pool.metadata.key)
         allocations = await self._writer.fence.void_earlier([*listed.values()])
-        journal = JOURNALS.with_revision(highest_revision(allocations))
-        return await self._write_journal(network, journal)
+        return JOURNALS.with_revision(highest_revision(allocations))
 
-    async def _serve(
+    @override
+    async def complete(
+        self, pool: NetworkNamespace, reading: NetworkReading
+    ) -> NetworkReading | Outcome:
+        return reading
+
+    @override
+    def choose(
+        self, pool: NetworkNamespace, journal: Journal, reading: NetworkReading, limits: Limits
+    ) -> NetworkChoice:
+        shown = self._shown.of_network(pool.metadata.key)
+        return self._choose(pool, journal, reading, limits, shown)
+
+    @override
+    async def confirm(
         self,
-        network: NetworkNamespace,
+        pool: NetworkNamespace,
         journal: Journal,
-        static: Static,
-        space: NetworkSpace,
-        view: View[IPAllocation],
-    ) -> Outcome:
-        """Write promises to the network, then addresses to IPAllocations, then the counts."""
-        key = network.metadata.key
-        choice, again = self._choose(network, journal, space, view, self._shown.of_network(key))
-        if choice.grants:
-            # Another operator may have given a machine an address that the cache does not show.
-            # What IPAllocations hold is read again: the choice must not mix two moments.
-            shown = await self._shown.read_live(self._client, key)
-            revision = journal.revisions.get(JOURNALS.kind, 0)
-            view = await self._reader.at_least(key, space, revision)
-            choice, again = self._choose(network, journal, space, view, shown)
-        promised = [grant.promise for grant in choice.grants]
-        network, journal = await self._promise(
-            network, journal, choice.journal, promised, choice.settled
-        )
-        kept = await self._keep(network, static, view, choice)
-        refused = [(one.request, _problem(one.reason, one.message)) for one in choice.refusals]
-        retry = Problem(PENDING, "", "trying again")
-        unwritten = await self._writer.write_problems([*refused, *((one, retry) for one in again)])
-        full = [problem for _, problem in refused if problem.reason == POOL_EXHAUSTED]
-        self._record(network, full[0] if full else None)
-        holdings = self._reader.cached(network.metadata.key, space).holdings
-        await self._statuses.write(network, static, space, holdings)
-        return self._next(
-            network, journal, choice.settled, kept, more=choice.more, later=unwritten
-        )
+        reading: NetworkReading,
+        choice: NetworkChoice,
+        limits: Limits,
+    ) -> tuple[NetworkReading, NetworkChoice]:
+        if not choice.granted:
+            return reading, choice
+        # Another operator may have given a machine an address that the cache does not show.
+        # What IPAllocations hold is read again: the choice must not mix two moments.
+        shown = await self._shown.read_live(self._client, pool.metadata.key)
+        reading = await self.read(pool, journal)
+        return reading, self._choose(pool, journal, reading, limits, shown)
 
     def _choose(
         self,
         network: NetworkNamespace,
         journal: Journal,
-        space: NetworkSpace,
-        view: View[IPAllocation],
+        reading: NetworkReading,
+        limits: Limits,
         shown_texts: Mapping[str, Key],
-    ) -> tuple[Choice[IPAllocation], list[IPAllocation]]:
-        """Choose addresses; return the choice, and who leaves Error first.
+    ) -> NetworkChoice:
+        """Choose addresses.
 
         Args:
             network: as it was read.
             journal: of the network.
-            space: what it hands out.
-            view: its IPAllocations.
+            reading: of the network.
+            limits: which IPAllocations may get an address.
             shown_texts: addresses that machines show, and the machines.
         """
-        again: list[IPAllocation] = []
+        view, space = reading.view, reading.space
+        leaving_error: list[IPAllocation] = []
         promised = [
             promised_range
             for promise in settle(journal, JOURNALS.kind, view).promises
@@ -221,7 +252,7 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
             for text, configuration in shown_texts.items()
             if (address := space.address(text)) is not None and address not in held
         }
-        taking = Taking(network.metadata.name, space, view, promised, again, shown)
+        taking = Taking(network.metadata.name, space, view, promised, leaving_error, shown)
         choice = choose(
             journal,
             JOURNALS.kind,
@@ -234,25 +265,69 @@ class NetworkReconciler(JournalReconciler[NetworkNamespace]):
                 refusal.request, _problem(refusal.reason, refusal.message)
             ),
             batch=self._settings.batch,
-            limits=self._limits(network),
+            limits=limits,
         )
-        return choice, again
+        granted = [(grant.promise, grant.request) for grant in choice.grants]
+        unserved = Unserved(choice.refusals, leaving_error)
+        return Allotment(choice.settled, granted, choice.more, unserved)
 
-    async def _keep(
+    @override
+    def find_request(self, reading: NetworkReading, promise: Promise) -> IPAllocation | None:
+        return reading.view.at_version(promise)
+
+    @override
+    async def keep(
         self,
-        network: NetworkNamespace,
-        static: Static,
-        view: View[IPAllocation],
-        choice: Choice[IPAllocation],
+        pool: NetworkNamespace,
+        reading: NetworkReading,
+        granted: Sequence[Granted[IPAllocation]],
     ) -> list[Kept[IPAllocation]]:
-        """Keep the new promises, and those earlier ones that are due."""
-        fresh = [(grant.promise, grant.request) for grant in choice.grants]
-        due = self._earlier(network, choice.journal, (promise for promise, _ in fresh))
-        earlier = [
-            (promise, one) for promise in due if (one := view.at_version(promise)) is not None
+        return await self._writer.keep(granted, reading.static)
+
+    @override
+    async def void_refused(
+        self, pool: NetworkNamespace, refused: Sequence[Kept[IPAllocation]]
+    ) -> Sequence[WriteResult]:
+        return await self._writer.void_refused(refused)
+
+    @override
+    async def finish(
+        self,
+        pool: NetworkNamespace,
+        reading: NetworkReading,
+        choice: NetworkChoice,
+        kept: Sequence[Kept[IPAllocation]],
+        shares: Shares,
+    ) -> float | None:
+        refused = [
+            (refusal.request, _problem(refusal.reason, refusal.message))
+            for refusal in choice.detail.refusals
         ]
-        kept = await self._writer.keep([*earlier, *fresh], static)
-        return await self._void_refused(network, kept, self._writer.void_refused)
+        retry = Problem(PENDING, "", "trying again")
+        leaving = ((allocation, retry) for allocation in choice.detail.leaving_error)
+        later = await self._writer.write_problems([*refused, *leaving])
+        full = [problem for _, problem in refused if problem.reason == POOL_EXHAUSTED]
+        self._record(pool, full[0] if full else None)
+        holdings = self._reader.cached(pool.metadata.key, reading.space).holdings
+        await self._statuses.write(pool, reading.static, reading.space, holdings)
+        return later
+
+    @override
+    async def report_unreadable(self, pool: NetworkNamespace, why: str) -> None:
+        """Report it as an event on the network, and on each IPAllocation that waits."""
+        problem = Problem(PENDING, HOLDERS_UNKNOWN, holders_unknown_message(why))
+        self._record(pool, problem)
+        unreadable = self._caches.allocations.unreadable
+        waiting = [
+            allocation
+            for allocation in self._caches.of_network(pool.metadata.key)
+            if allocation.waits and allocation.metadata.key not in unreadable
+        ]
+        await self._writer.write_problems([(allocation, problem) for allocation in waiting])
+
+    @override
+    async def report_pool_refused(self, pool: NetworkNamespace, error: ApiError) -> None:
+        """Leave that to the log: nothing is written on IPAllocations of a network."""
 
     def _record(self, network: NetworkNamespace, problem: Problem | None) -> None:
         """Record an event for what is wrong with a network, once until it changes."""

@@ -33,9 +33,10 @@ from reconcilers.integrations.vitistack.caches import (
     namespace_of,
 )
 from reconcilers.integrations.vitistack.configurations import ConfigurationReconciler
-from reconcilers.integrations.vitistack.networks import NetworkReconciler
+from reconcilers.integrations.vitistack.networks import Networks
 from reconcilers.integrations.vitistack.reading import Reader
 from reconcilers.integrations.vitistack.writing import Writer
+from reconcilers.promises.passes import PoolPasses
 
 
 class Vitistack(AllocatingIntegration):
@@ -69,18 +70,19 @@ class Vitistack(AllocatingIntegration):
         clock, recorder = self._clock, self._recorder
         writer = Writer(client, recorder, clock, settings)
         reader = Reader(client, caches, clock, settings.cache_patience, settings.contents_check)
+        kind = Networks(
+            client,
+            caches,
+            reader,
+            writer,
+            recorder=recorder,
+            clock=clock,
+            settings=settings,
+            spaces=self._spaces,
+        )
         extension.controller(
             "vitistack-networknamespace",
-            NetworkReconciler(
-                client,
-                caches,
-                reader,
-                writer,
-                recorder=recorder,
-                clock=clock,
-                settings=settings,
-                spaces=self._spaces,
-            ).reconcile,
+            PoolPasses(kind, client, clock, settings).reconcile,
             watches=self._of_networks(caches, networks, allocations, configurations),
             concurrency=self._settings.concurrency,
         )

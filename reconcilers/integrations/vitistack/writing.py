@@ -40,7 +40,7 @@ from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.fence import Fence
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import Promise
-from reconcilers.promises.keeping import Kept, refused_message
+from reconcilers.promises.keeping import Granted, Kept, refused_message
 from reconcilers.promises.refusedwrites import RefusedWrites
 from reconcilers.promises.results import WriteResult
 from reconcilers.reporting.conditions import Finding, rendered, with_findings
@@ -138,10 +138,6 @@ def refused(one: IPAllocation, problem: Problem) -> dict[str, Any]:
     return {"phase": problem.phase, **held, "message": problem.message}
 
 
-Granted = tuple[Promise, IPAllocation]
-"""A promise, and the IPAllocation at exactly the version that it names."""
-
-
 class Writer:
     """Writes the statuses of IPAllocations.
 
@@ -165,7 +161,9 @@ class Writer:
         )
         """Voids promises that a network made before it was read."""
 
-    async def keep(self, granted: Sequence[Granted], static: Static) -> list[Kept[IPAllocation]]:
+    async def keep(
+        self, granted: Sequence[Granted[IPAllocation]], static: Static
+    ) -> list[Kept[IPAllocation]]:
         """Keep these promises of a network, several at once; return what became of each."""
 
         async def keep_one(promise: Promise, one: IPAllocation) -> Kept[IPAllocation]:

@@ -6,6 +6,7 @@ from controller.errors import (
     ApiError,
     BadRequest,
     Conflict,
+    ControllerError,
     Expired,
     Forbidden,
     Invalid,
@@ -15,7 +16,7 @@ from controller.errors import (
     TooManyRequests,
     Unauthorized,
 )
-from reconcilers.integrations.clusterapi.pools import refused_for_good
+from reconcilers.promises.passes import PoolWriteRefused, writing_pool
 from reconcilers.promises.results import WriteResult
 
 OF_ERRORS: list[tuple[ApiError, WriteResult]] = [
@@ -60,7 +61,9 @@ def test_a_write_that_a_person_has_to_allow_counts_as_refused(
 def test_writes_of_pools_and_of_requests_are_refused_for_good_by_one_rule(
     error: ApiError, result: WriteResult
 ) -> None:
-    assert refused_for_good(error) is (result is WriteResult.REFUSED)
+    with pytest.raises(ControllerError) as raised, writing_pool():
+        raise error
+    assert isinstance(raised.value, PoolWriteRefused) is (result is WriteResult.REFUSED)
 
 
 def test_a_write_without_an_answer_may_have_taken_effect() -> None:

@@ -14,8 +14,7 @@ from reconcilers.integrations.clusterapi import caches, choosing, reading, statu
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.reading import CreatedAddresses, Reader
-from reconcilers.integrations.core import passes
-from reconcilers.promises import journal
+from reconcilers.promises import journal, passes
 from reconcilers.promises.journal import AnnotatedJournal, Journal
 from tests.reconcilers.simulation import journalrules
 from tests.reconcilers.simulation.journalrules import (

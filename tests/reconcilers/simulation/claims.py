@@ -28,12 +28,13 @@ from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.granting import Granting
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.offers import offers_of
-from reconcilers.integrations.clusterapi.pools import PoolParts, PoolReconciler
+from reconcilers.integrations.clusterapi.pools import InClusterPools, PoolParts
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.core.objects import SPACE_INDEX
+from reconcilers.promises.passes import PoolPasses
 from reconcilers.spaces.feeding import feed
 from reconcilers.spaces.index import SpaceIndex
 from tests.reconcilers.simulation.adapter import (
@@ -63,7 +64,8 @@ class ClaimReplica(Process):
         self.pools = self._feed(CLAIM_POOLS, pools)
         caches = self._feed_claims({"InClusterIPPool": pools})
         client = self._client()
-        of_pools = PoolReconciler(api.IN_CLUSTER_IP_POOL, self._parts(client, caches))
+        kind = InClusterPools(api.IN_CLUSTER_IP_POOL, self._parts(client, caches))
+        of_pools = PoolPasses(kind, client, self.clock, self.settings)
         of_claims = ClaimReconciler(client, caches, self.recorder, self.clock)
         return (
             Worker(of_pools.reconcile, (self.pools,), None, of_pools.forget),

@@ -12,7 +12,7 @@ from reconcilers.integrations.kubermatic import api
 from reconcilers.integrations.kubermatic.api import CONDITION
 from reconcilers.integrations.kubermatic.clusters import ClusterReconciler
 from reconcilers.integrations.kubermatic.offers import offers_of
-from reconcilers.integrations.kubermatic.pools import PoolReconciler
+from reconcilers.integrations.kubermatic.pools import Pools
 from reconcilers.integrations.kubermatic.reading import (
     ALLOCATION_INDEXES,
     CLUSTER_INDEXES,
@@ -21,6 +21,7 @@ from reconcilers.integrations.kubermatic.reading import (
     Reader,
 )
 from reconcilers.integrations.kubermatic.reports import Reports
+from reconcilers.promises.passes import PoolPasses
 from reconcilers.spaces.feeding import feed
 from reconcilers.spaces.index import SpaceIndex
 from tests.reconcilers.simulation.adapter import (
@@ -95,9 +96,8 @@ class KkpReplica(Process):
         reader = Reader(client, allocations, clock, self.settings.cache_patience)
         spaces = SpaceIndex()
         feed(spaces, pools, offers_of)
-        of_pools = PoolReconciler(
-            client, caches, reader, reports, clock, self.settings, spaces=spaces
-        )
+        kind = Pools(client, caches, reader, reports, clock, self.settings, spaces=spaces)
+        of_pools = PoolPasses(kind, client, clock, self.settings)
         of_clusters = ClusterReconciler(client, caches, reports, clock)
         return (
             Worker(of_pools.reconcile, (self.pools,), None, of_pools.forget),

@@ -12,10 +12,11 @@ from reconcilers.integrations.kubermatic import allocations, planning, pools, re
 from reconcilers.integrations.kubermatic.allocations import Allocations
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, POOLS, IPAMAllocation, IPAMPool
 from reconcilers.integrations.kubermatic.planning import Content, Decided, Grant
-from reconcilers.integrations.kubermatic.pools import PoolReconciler
+from reconcilers.integrations.kubermatic.pools import Pools
 from reconcilers.integrations.kubermatic.reading import Reader, View
 from reconcilers.promises.fence import Fence
 from reconcilers.promises.journal import Journal
+from reconcilers.promises.shares import Limits
 from tests.reconcilers.simulation import journalrules
 from tests.reconcilers.simulation.journalrules import (
     promises_dropped_at_once,
@@ -46,12 +47,12 @@ def decided_again_by_the_first_view(mp: Patch) -> None:
     """Who decides again in a pass goes by what was read when it began."""
 
     async def careless(
-        self: PoolReconciler, pool: IPAMPool, stored: Journal, view: View, without: Any
+        self: Pools, pool: IPAMPool, stored: Journal, view: View, limits: Limits, without: Any
     ) -> tuple[View, Decided]:
         of_then = replace(view, is_listed=True)  # kept holdings are of now
-        return view, self._decide(pool, stored, of_then, without)
+        return view, self._decide(pool, stored, of_then, limits, without)
 
-    mp.setattr(PoolReconciler, "_decide_again", careless)
+    mp.setattr(Pools, "_decide_again", careless)
 
 
 def revision_not_raised(mp: Patch) -> None:
@@ -121,23 +122,23 @@ def made_with_addresses(mp: Patch) -> None:
 
 def left_without_addresses(mp: Patch) -> None:
     """An IPAMAllocation for which there are no addresses any more stays."""
-    delete = PoolReconciler._delete_leftovers
+    delete = Pools._delete_leftovers
 
-    async def some(self: PoolReconciler, pool: Any, view: View, decided: Decided) -> None:
+    async def some(self: Pools, pool: Any, view: View, decided: Decided) -> None:
         plans = {name: replace(one, unserved=[]) for name, one in decided.plans.items()}
         await delete(self, pool, view, replace(decided, plans=plans))
 
-    mp.setattr(PoolReconciler, "_delete_leftovers", some)
+    mp.setattr(Pools, "_delete_leftovers", some)
 
 
 def deleted_by_cache(mp: Patch) -> None:
     """Allocations of other datacenters are deleted by what the caches show."""
 
-    async def believed(self: PoolReconciler, pool: Any, found: Any) -> Any:
+    async def believed(self: Pools, pool: Any, found: Any) -> Any:
         del self, pool
         return [one for one, _ in found]
 
-    mp.setattr(PoolReconciler, "_confirmed", believed)
+    mp.setattr(Pools, "_confirmed", believed)
 
 
 def rewritten_from_the_start(mp: Patch) -> None:
@@ -162,16 +163,18 @@ def leftovers_deleted_blindly(mp: Patch) -> None:
 
 def written_for_where_the_cluster_is(mp: Patch) -> None:
     """What is promised is written for the datacenter in which the cache shows the cluster."""
-    at_version = PoolReconciler._at_version
+    keep = Pools.keep
 
-    def elsewhere(self: PoolReconciler, *read: Any) -> Any:
-        for promise, allocation in at_version(self, *read):
+    async def elsewhere(self: Pools, pool: IPAMPool, reading: View, granted: Any) -> Any:
+        moved = []
+        for promise, allocation in granted:
             cluster = self._caches.cluster_in(allocation.metadata.namespace)
             assert cluster is not None
-            moved = (part._replace(space=cluster.datacenter) for part in promise.ranges)
-            yield replace(promise, ranges=tuple(moved)), allocation
+            ranges = (part._replace(space=cluster.datacenter) for part in promise.ranges)
+            moved.append((replace(promise, ranges=tuple(ranges)), allocation))
+        return await keep(self, pool, reading, moved)
 
-    mp.setattr(PoolReconciler, "_at_version", elsewhere)
+    mp.setattr(Pools, "keep", elsewhere)
 
 
 def unreadable_objects_hold_nothing(mp: Patch) -> None:

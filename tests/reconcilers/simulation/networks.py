@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from controller.cache import Cache
 from reconcilers.integrations.vitistack import api
+from reconcilers.integrations.vitistack import networks as vitistack_networks
 from reconcilers.integrations.vitistack.allocations import AllocationReconciler
 from reconcilers.integrations.vitistack.caches import (
     ALLOCATION_INDEXES,
@@ -16,10 +17,10 @@ from reconcilers.integrations.vitistack.caches import (
     namespace_of,
 )
 from reconcilers.integrations.vitistack.configurations import ConfigurationReconciler
-from reconcilers.integrations.vitistack.networks import NetworkReconciler
 from reconcilers.integrations.vitistack.offers import offers_of
 from reconcilers.integrations.vitistack.reading import Reader
 from reconcilers.integrations.vitistack.writing import Writer
+from reconcilers.promises.passes import PoolPasses
 from reconcilers.spaces.feeding import feed
 from reconcilers.spaces.index import SpaceIndex
 from tests.reconcilers.simulation.adapter import (
@@ -63,7 +64,7 @@ class NetworkReplica(Process):
         reader = Reader(client, caches, clock, settings.cache_patience)
         spaces = SpaceIndex()
         feed(spaces, networks, offers_of)
-        of_networks = NetworkReconciler(
+        kind = vitistack_networks.Networks(
             client,
             caches,
             reader,
@@ -73,6 +74,7 @@ class NetworkReplica(Process):
             settings=settings,
             spaces=spaces,
         )
+        of_networks = PoolPasses(kind, client, clock, settings)
         of_allocations = AllocationReconciler(client, caches, writer, recorder, clock)
         of_configurations = ConfigurationReconciler(client, caches, clock)
         return (

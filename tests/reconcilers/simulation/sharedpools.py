@@ -19,6 +19,7 @@ from reconcilers.ipallocation.reconciler import IPAllocationReconciler
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.view import OtherHolders
+from reconcilers.promises.passes import PoolPasses
 from tests.reconcilers.simulation.adapter import (
     Address,
     AnnotationMemory,
@@ -48,6 +49,7 @@ class SharedReplica(ClaimReplica):
         of_pools_claims = NetworkPoolClaims(
             self._parts(client, caches), allocations, OtherHolders()
         )
+        passes = PoolPasses(of_pools_claims, client, clock, settings)
         self.holders = holders = ClaimHolders(clock)
         holders.known, holders.pools = True, of_pools_claims
         events = PoolEvents(recorder, clock, settings.event_interval)
@@ -66,7 +68,7 @@ class SharedReplica(ClaimReplica):
         return (
             Worker(of_pools.reconcile, (self.pools,), None, of_pools.forget),
             Worker(of_allocations.reconcile, (self.allocations,), pool_of, of_allocations.forget),
-            Worker(of_pools_claims.reconcile, (self.pools,), None, of_pools_claims.forget),
+            Worker(passes.reconcile, (self.pools,), None, passes.forget),
             Worker(of_claims.reconcile, (self.claims, self.addresses), caches.pool_to_shard_by),
         )
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from allocator import AddressRange
-from controller.outcome import SETTLED, Outcome
+from controller.outcome import Outcome
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import networkpools
 from reconcilers.integrations.clusterapi.choosing import Chooser
@@ -25,12 +25,14 @@ def lost_journal_believed(mp: Patch) -> None:
 
 def lost_journal_kept(mp: Patch) -> None:
     """A journal that was lost is not restored while another controller writes the status."""
+    prepare = NetworkPoolClaims.prepare
 
-    async def block(self: NetworkPoolClaims, pool: Any, why: str) -> Outcome:
-        await self._refuse_all(pool, why)
-        return SETTLED
+    async def end(self: NetworkPoolClaims, pool: Any) -> tuple[Any, Outcome | None]:
+        if networkpools._has_foreign_manager(pool):
+            return pool, await self._block(pool)
+        return await prepare(self, pool)
 
-    mp.setattr(NetworkPoolClaims, "_block", block)
+    mp.setattr(NetworkPoolClaims, "prepare", end)
 
 
 def adopted_though_allocated(mp: Patch) -> None:

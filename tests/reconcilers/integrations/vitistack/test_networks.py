@@ -20,9 +20,10 @@ from reconcilers.integrations.vitistack.caches import (
     VitistackCaches,
     namespace_of,
 )
-from reconcilers.integrations.vitistack.networks import NetworkReconciler
+from reconcilers.integrations.vitistack.networks import Networks
 from reconcilers.integrations.vitistack.reading import Reader
 from reconcilers.integrations.vitistack.writing import Writer
+from reconcilers.promises.passes import PoolPasses
 from reconcilers.spaces.index import SpaceIndex
 from tests.clock import VirtualClock
 
@@ -48,7 +49,7 @@ class Site:
             "butler-ipam",
         )
         settings, recorder = PoolSettings(), Recorder(self.client, self.clock, "test/test")
-        self.reconciler = NetworkReconciler(
+        networks = Networks(
             self.client,
             self.caches,
             Reader(self.client, self.caches, self.clock, settings.cache_patience),
@@ -58,6 +59,7 @@ class Site:
             settings=settings,
             spaces=SpaceIndex(),
         )
+        self.reconciler = PoolPasses(networks, self.client, self.clock, settings)
 
     async def read(self, *caches: Cache[Any]) -> None:
         """Bring caches up to date."""
