@@ -500,7 +500,10 @@ class NetworkPoolReconciler:
     def _status_of_deleted(self, pool: NetworkPool, view: View, count: int) -> dict[str, Any]:
         """Return the status of a pool whose deletion waits: figures stay current as far as known.
 
-        It has no journal: only a pass that hands out ranges drops promises.
+        It has no journal: only a pass that hands out ranges drops promises. So the figures count
+        what objects of other kinds show, not what a journal of those kinds promises: how many of
+        these promises are over depends on what a replica has read, and two replicas would write
+        against each other.
 
         Args:
             pool: the pool.
@@ -515,11 +518,12 @@ class NetworkPoolReconciler:
             return status.without_figures(pool, waiting, now)
         try:
             geometry = self._specs.layouts(pool)
-            held = self._others.held(pool)
+            self._others.held(pool)  # raises if what they hold is not known
         except InvalidPool as invalid:
             return status.invalid(pool, invalid.messages, now, waiting)
         except (Behind, Unreadable):
             return status.without_figures(pool, waiting, now)
+        held = [holding.range for holding in others]
         decision = decide(pool, view, geometry, 0, held)
         overlapping = self._spaces.finding(layout_offers(pool, decision.layouts))
         return status.current_figures(

@@ -1,8 +1,17 @@
 """A NetworkPool that is being deleted: its figures stay current while it waits for its holders."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
+from typing_extensions import override
+
+from allocator import AddressRange
+from controller.events import Recorder
 from controller.outcome import SETTLED, Blocked
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.networkpool.events import PoolEvents
+from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from reconcilers.networkpool.view import HeldRange, OtherHolders
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 
@@ -78,3 +87,49 @@ async def test_figures_of_a_deleted_pool_drop_no_promise() -> None:
     lab.server.delete("networkpools", "lab")
     assert await lab.pool() == DELETING
     assert lab.see("networkpools", "lab")["assignments"] == promised
+
+
+class ClaimHolders(OtherHolders):
+    """A claim that shows an address, and open promises as one replica has read them."""
+
+    def __init__(self, *promised: str) -> None:
+        self._shown = AddressRange.parse_cidr("10.40.0.200/32")
+        self._promised = [AddressRange.parse_cidr(f"{text}/32") for text in promised]
+
+    @override
+    def held(self, pool: NetworkPool) -> Sequence[AddressRange]:
+        del pool
+        return [self._shown, *self._promised]
+
+    @override
+    def named(self, pool: NetworkPool) -> Sequence[HeldRange]:
+        del pool
+        return [HeldRange("IPAddressClaim team/vm", self._shown)]
+
+
+async def test_replicas_that_read_promises_to_claims_differently_write_no_figures_in_turn() -> (
+    None
+):
+    lab = await _served("a")
+    lab.server.delete("networkpools", "lab")
+    settings, recorder = lab.settings.pool, cast("Recorder", lab.recorded)
+    replicas = [
+        NetworkPoolReconciler(
+            lab.client,
+            lab.caches["networkpools"],
+            lab.caches["ipallocations"],
+            PoolEvents(recorder, lab.clock, settings.event_interval),
+            lab.clock,
+            settings,
+            others=holders,
+        )
+        for holders in (ClaimHolders(), ClaimHolders("10.40.0.201"))
+    ]
+    key = make.key("lab")
+    for replica in replicas:
+        assert await replica.reconcile(key) == DELETING
+    assert _figures(lab) == (256, 65, 191, 1)
+    lab.server.requests.clear()
+    for replica in [*replicas, *replicas]:
+        assert await replica.reconcile(key) == DELETING
+    assert lab.server.requests == []
