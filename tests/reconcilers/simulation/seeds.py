@@ -1,7 +1,7 @@
 """Which seeds the tests play: `BUTLER_IPAM_TEST_SEEDS` of each plan, in parts for the workers."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import pytest
@@ -16,18 +16,26 @@ for each rule, whatever this number is.
 PARTS = 4
 """Each kind in so many tests, that several workers can share them."""
 
-integration_plans = pytest.mark.parametrize(
-    ("plan", "share", "options"),
-    [
-        (Plan(), 1, "--replicas 2"),
-        (Plan(replicas=3), 2, "--replicas 3"),
-        (Plan(force=True), 2, "--force"),
-        (Plan(refusals=0.06, lasting_refusals=True), 2, "--refusals"),
-        (Plan(replicas=3, shards=2), 4, "--replicas 3 --shards 2"),
-    ],
-    ids=["two", "three", "vanishing", "refused", "shards"],
-)
-"""What each integration is played with; with a share of 2 by half of the seeds."""
+_PLANS = {
+    "two": (Plan(), 1, "--replicas 2"),
+    "three": (Plan(replicas=3), 2, "--replicas 3"),
+    "vanishing": (Plan(force=True), 2, "--force"),
+    "refused": (Plan(refusals=0.06, lasting_refusals=True), 2, "--refusals"),
+}
+_SHARDED_PLANS = {"shards": (Plan(replicas=3, shards=2), 4, "--replicas 3 --shards 2")}
+
+
+def _parametrize(plans: Mapping[str, tuple[Plan, int, str]]) -> pytest.MarkDecorator:
+    names = ("plan", "share", "options")
+    return pytest.mark.parametrize(names, plans.values(), ids=plans.keys())
+
+
+integration_plans = _parametrize(_PLANS)
+"""What an integration is played with that one replica serves; with a share of 2 by half of the
+seeds. With --shards, KKP and vitistack are served by the replica that leads, too.
+"""
+sharded_integration_plans = _parametrize(_PLANS | _SHARDED_PLANS)
+"""What an integration is played with whose pools are shared out among the replicas."""
 
 
 def part_of(seeds: int, part: int) -> range:

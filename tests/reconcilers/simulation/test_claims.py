@@ -12,12 +12,12 @@ from tests.reconcilers.simulation.chaos import Run
 from tests.reconcilers.simulation.claims import Claims
 from tests.reconcilers.simulation.clusters import ClusterClaims
 from tests.reconcilers.simulation.plans import RESTING, Plan
-from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, integration_plans
+from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, sharded_integration_plans
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
-@integration_plans
+@sharded_integration_plans
 def test_no_two_claims_ever_have_one_address_and_every_claim_that_fits_is_served(
     plan: Plan, share: int, options: str, part: int
 ) -> None:

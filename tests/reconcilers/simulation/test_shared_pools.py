@@ -9,7 +9,7 @@ from tests.reconcilers.simulation import sharedscenes as scenes
 from tests.reconcilers.simulation.chaos import Run
 from tests.reconcilers.simulation.claimrules import created_addresses_unread
 from tests.reconcilers.simulation.plans import Plan
-from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, integration_plans
+from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, sharded_integration_plans
 from tests.reconcilers.simulation.sharedpools import SharedPools
 from tests.reconcilers.simulation.stage import Scene, played
 from tests.reconcilers.simulation.switch import check_scene
@@ -48,7 +48,7 @@ SCENES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
-@integration_plans
+@sharded_integration_plans
 def test_claims_and_allocations_of_one_pool_never_share_an_address_and_what_fits_is_served(
     plan: Plan, share: int, options: str, part: int
 ) -> None:
