@@ -228,7 +228,10 @@ class NetworkPools(Adapter):
                 yield f"{name} requires both families and shows one"
             if len(set(families)) < len(families):
                 yield f"{name} shows two ranges of one family"
-        if _phase(new) == FAILED != _phase(old) and self._has_promise(old):
+        # What a pass refuses may be free a moment later, because its holder has vanished, and be
+        # promised by another replica. The refusal voids that promise, and no address is lost.
+        was_refused = _phase(new) == FAILED != _phase(old) and not self.plan.force
+        if was_refused and self._has_promise(old):
             yield f"{name} was refused what its pool had promised it"
 
     def _has_promise(self, allocation: Json) -> bool:
