@@ -24,6 +24,10 @@ from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.loadbalancers.port import CreationNote
 from reconcilers.tenantcluster.record.gate import SeenCreations
 
+_ATTEMPTS = 5
+"""So often the record is removed anew if the IPAllocation was written meanwhile: a record that
+stays delays the release by minutes."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -80,20 +84,29 @@ class AllocationCreationNote(CreationNote):
 
         Returns:
             False if the object has to go: the IPAllocation is gone or released, or could not be
-            read. One that was only written meanwhile keeps the record.
+            read. One that others write again and again keeps the record.
         """
         try:
-            live = await self._find_holder()
-            if live is None:
-                return False
-            if live.metadata.annotations.get(names.ANNOTATION_MARKER_CREATION) == self._value:
-                await self._write(live, None)
-        except Conflict:
-            return True
+            for _ in range(_ATTEMPTS):
+                live = await self._find_holder()
+                if live is None:
+                    return False
+                if live.metadata.annotations.get(names.ANNOTATION_MARKER_CREATION) != self._value:
+                    return True
+                if await self._is_removed(live):
+                    return True
         except NotFound:
             return False
         except ControllerError as error:
             _log.info("cannot remove the record of a creation in the tenant", error=str(error))
+            return False
+        return True
+
+    async def _is_removed(self, live: IPAllocation) -> bool:
+        """Remove the record; return False if the IPAllocation was written since it was read."""
+        try:
+            await self._write(live, None)
+        except Conflict:
             return False
         return True
 

@@ -193,6 +193,31 @@ async def test_the_record_of_a_marker_is_gone_once_the_marker_is_made() -> None:
     assert not _has_marker(tenant)
 
 
+async def test_the_record_of_a_marker_goes_though_the_allocation_is_written_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lab, _, tenant = await _deleting_lab()
+    request, removals = lab.server.request, 0
+
+    async def request_beside_an_edit(method: str, path: str, **options: Any) -> bytes:
+        nonlocal removals
+        patch = str(options)
+        if method == "PATCH" and names.ANNOTATION_MARKER_CREATION in patch and "null" in patch:
+            removals += 1
+            if removals == 1:
+                edit = {"metadata": {"labels": {"edited": "yes"}}}
+                lab.server.edit("ipallocations", "team-a-lb", edit)
+        return await request(method, path, **options)
+
+    monkeypatch.setattr(lab.server, "request", request_beside_an_edit)
+    await lab.rounds_of("a", 2)
+    assert removals > 1, "the first removal met an edit"
+    allocation = lab.server.see("ipallocations", "team-a-lb")
+    assert names.ANNOTATION_MARKER_CREATION not in allocation["metadata"].get("annotations", {})
+    await _tear_down(lab, tenant, 30)
+    assert not lab.server.has("tenantclusters", "a", namespace="team")
+
+
 async def _static_lab(*services: str, size: int, cidr: str = "10.40.0.0/27") -> Lab:
     """Return a lab with a Ready static cluster that asks for another size."""
     lab = Lab()
