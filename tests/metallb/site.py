@@ -49,7 +49,7 @@ from reconcilers.loadbalancers.metallb.projection import POOL_NAME
 from tests.edits import edit
 from tests.freezing import freeze, thaw
 from tests.metallb.audit.recorder import Recording, recording
-from tests.polling import until
+from tests.polling import SECONDS, until
 from tests.reconcilers.cli.commands import Running, started
 
 HOME = names.DEFAULT_NAMESPACE
@@ -268,10 +268,16 @@ class Site:
         ]
         return [held for one in mine for held in statusranges.list_held_ranges(one)]
 
-    async def gone(self, resource: Resource[Any], namespace: str, name: str) -> None:
-        """Wait until an object does not exist any more."""
+    async def gone(
+        self, resource: Resource[Any], namespace: str, name: str, seconds: float = SECONDS
+    ) -> None:
+        """Wait until an object does not exist any more; give up after so many seconds."""
         key = Key(namespace, name)
-        await until(lambda: _found(self.client, resource, key), lambda found: found is None)
+        await until(
+            lambda: _found(self.client, resource, key),
+            lambda found: found is None,
+            seconds=seconds,
+        )
 
     @asynccontextmanager
     async def controllers(self, *flags: str) -> AsyncIterator[Running]:

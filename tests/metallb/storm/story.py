@@ -186,7 +186,13 @@ async def _all_is_given_back(here: Site) -> None:
         await tenant.stop_serving(*await tenant.addresses())
         await delete(here.client, TENANT_CLUSTER, tenant.key)
     for tenant in here.tenants.values():
-        await here.gone(TENANT_CLUSTER, TEAM, tenant.key.name)
+        # The record of a creation whose replica was killed counts for two minutes.
+        await here.gone(TENANT_CLUSTER, TEAM, tenant.key.name, CALM_SECONDS)
+    await until(
+        partial(here.client.list, IP_ALLOCATION),
+        lambda page: not page.items,
+        seconds=CALM_SECONDS,
+    )
     for key in BLOCKS:
         await until(
             partial(here.client.get, NETWORK_POOL, key),
