@@ -279,9 +279,7 @@ class Forecast:
             closed: condition Ready of a pool that hands out nothing; None if it hands out ranges.
         """
         overlapping = self.spaces.finding(layout_offers(pool, decision.layouts))
-        wanted = status.served(pool, view, decision, self.now, overlapping, closed)
-        for name in ("assignments", "allocationsRevision"):
-            wanted.pop(name, None)
+        wanted = status.current_figures(pool, view, decision, self.now, overlapping, closed)
         if pool.status.assignments:
             wanted["assignments"] = render_journal(decision.settled)["assignments"] or None
         self.ledger.pools.write_status(pool, wanted)
