@@ -44,6 +44,8 @@ SERVICES_PER_TURN = 200
 """How many Services are read before other tasks run."""
 ADDRESSES_PER_TURN = 2_000
 """How many addresses that Services show are read before other tasks run."""
+WORK_OF_SERVICE = ADDRESSES_PER_TURN // SERVICES_PER_TURN
+"""What a Service costs beside its addresses, in addresses."""
 _FAMILY = {4: "IPv4", 6: "IPv6"}
 
 
@@ -254,7 +256,7 @@ async def read_addresses(service: Service, turns: Turns) -> Sequence[AddressRang
         service: the Service.
         turns: of the loop over the Services.
     """
-    await turns.count(ADDRESSES_PER_TURN // SERVICES_PER_TURN)
+    await turns.count(WORK_OF_SERVICE)
     shown: list[AddressRange] = []
     for batch in batches(service.status.loadBalancer.ingress):
         shown += _parse_addresses(batch)

@@ -13,14 +13,12 @@ mark, so a Service that no range helps does not keep a range for ever.
 from collections.abc import Iterable, Sequence
 from itertools import product
 
-from anyio.lowlevel import checkpoint
-
 from allocator import AddressRange
 from reconcilers.addressing.addresstexts import parse_cidr_or_span
 from reconcilers.api.resources import Service
 from reconcilers.loadbalancers.port import Offer, Serves
 from reconcilers.tenantcluster.elastic.demand import (
-    SERVICES_PER_TURN,
+    WORK_OF_SERVICE,
     AddressCounter,
     Turns,
     could_be_served,
@@ -64,7 +62,8 @@ async def find_service_in_need(
         return None
     free_elsewhere = _count_free(offers, spans, shown)
     released = _count_sizes(spans)
-    for number, service in enumerate(newcomers, 1):
+    for service in newcomers:
+        await turns.count(WORK_OF_SERVICE)
         view = serves(service)
         asks_for_range = any(
             span.overlaps(address) for span, address in product(spans, view.fixed_addresses)
@@ -76,8 +75,6 @@ async def find_service_in_need(
         )
         if view.keeps_range and (asks_for_range or needs_range):
             return service
-        if number % SERVICES_PER_TURN == 0:
-            await checkpoint()
     return None
 
 
