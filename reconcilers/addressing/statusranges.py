@@ -32,6 +32,11 @@ def list_held_ranges(allocation: IPAllocation) -> tuple[AddressRange, ...]:
     return tuple(dict.fromkeys(held for held in (first, *others) if held is not None))
 
 
+def waits_for_range(allocation: IPAllocation) -> bool:
+    """Return whether an allocation holds no range, and is not being deleted."""
+    return not allocation.metadata.terminating and find_held_range(allocation) is None
+
+
 def describe_held_ends(allocation: IPAllocation) -> str:
     """Return the ends of every range in the allocation's status, for a message."""
     return " and ".join(

@@ -91,10 +91,7 @@ class Holding:
         if self.shown is not None:
             return len(wanted)
         without_allocation = sum(not request.allocation for request in wanted)
-        return without_allocation + sum(
-            statusranges.find_held_range(one) is None and not one.metadata.terminating
-            for one in self.allocations
-        )
+        return without_allocation + sum(map(statusranges.waits_for_range, self.allocations))
 
     @property
     def services_waiting(self) -> int | None:

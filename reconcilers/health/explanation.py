@@ -334,8 +334,7 @@ def _queue(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
         other
         for other in objects.allocations.values()
         if other.pool_key == allocation.pool_key
-        and not other.metadata.terminating
-        and not statusranges.find_held_range(other)
+        and statusranges.waits_for_range(other)
         and (other.requested_at, other.metadata.name)
         < (allocation.requested_at, allocation.metadata.name)
     ]

@@ -88,11 +88,7 @@ def _finding(kind: str, severity: Severity, pool: NetworkPool, condition: Condit
 
 def _no_room(objects: Objects, largest_free: Mapping[Key, FreeBlocks]) -> Iterator[Finding]:
     """Yield the NetworkPools whose largest free block is smaller than a request that waits."""
-    waiting = (
-        allocation
-        for allocation in objects.allocations.values()
-        if not allocation.metadata.terminating and not statusranges.find_held_range(allocation)
-    )
+    waiting = filter(statusranges.waits_for_range, objects.allocations.values())
     clusters = (
         cluster for cluster in objects.clusters.values() if not cluster.metadata.terminating
     )

@@ -40,10 +40,7 @@ def request_findings(
     for allocation in allocations:
         if allocation.releasing and statusranges.find_held_range(allocation) is not None:
             yield from _release(allocation, now)
-        elif (
-            not allocation.metadata.terminating
-            and statusranges.find_held_range(allocation) is None
-        ):
+        elif statusranges.waits_for_range(allocation):
             yield from _request(allocation, pools, largest_free, now)
 
 

@@ -129,7 +129,7 @@ class Gauges(Collector):
         yield from self._of_allocations()
         yield from self._of_providers()
         yield from self._of_clusters()
-        waiting = (one for one in self._unfinished if _waits(one))
+        waiting = (one for one in self._unfinished if statusranges.waits_for_range(one))
         yield from waiting_metrics(self._clusters, self._pools, waiting, self._clock.now())
 
     def _of_pools(self) -> Iterator[Metric]:
@@ -152,7 +152,7 @@ class Gauges(Collector):
         releasing = {pool.metadata.key: Queue() for pool in self._pools}
         now = self._clock.now()
         for allocation in self._unfinished:
-            if _waits(allocation):
+            if statusranges.waits_for_range(allocation):
                 queue = waiting.setdefault(allocation.pool_key, Queue())
                 queue.add(allocation.requested_at, now)
             else:
@@ -216,7 +216,7 @@ class Gauges(Collector):
 
 
 def _is_unfinished(allocation: IPAllocation) -> bool:
-    return _waits(allocation) or allocation.releasing
+    return statusranges.waits_for_range(allocation) or allocation.releasing
 
 
 def _by_family(pool: NetworkPool) -> list[tuple[dict[str, str], NetworkPoolStatus]]:
@@ -238,10 +238,6 @@ def _capacities(config: ProviderConfig) -> Iterator[tuple[dict[str, str], Family
         yield {"family": one.family}, one
     if not capacity.families:
         yield {}, FamilyCapacity("IPv4", capacity.availableIPs, None, capacity.estimatedTenants)
-
-
-def _waits(allocation: IPAllocation) -> bool:
-    return not allocation.metadata.terminating and statusranges.find_held_range(allocation) is None
 
 
 def _queues(

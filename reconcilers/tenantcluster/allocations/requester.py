@@ -255,7 +255,7 @@ class Requester:
 
     def is_stuck(self, request: IPAllocation) -> bool:
         """Return whether the pool of a request refused it, or does not serve any."""
-        if request.metadata.terminating or statusranges.find_held_range(request) is not None:
+        if not statusranges.waits_for_range(request):
             return False
         return request.status.phase == FAILED or not self._choice.serves(request.pool_key)
 
