@@ -37,6 +37,7 @@ from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Kept, refused_message
 from reconcilers.promises.reading import highest_revision
 from reconcilers.promises.results import WriteResult
+from reconcilers.promises.settling import find_promised_version
 from reconcilers.reporting import dualstack
 from reconcilers.reporting.allocationstatus import POOL_NOT_READY, waiting_status
 from reconcilers.reporting.conditions import READY, Finding, rendered, with_findings
@@ -216,14 +217,8 @@ def new_refusals(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:
 
 def at_version(promise: Promise, view: View) -> list[Promised]:
     """Return the promise with its allocation if the view shows it at the promised version."""
-    allocation = view.current(promise.key, promise.uid)
-    if (
-        allocation is None
-        or allocation.metadata.terminating
-        or allocation.metadata.resourceVersion != promise.resourceVersion
-    ):
-        return []
-    return [Promised(promise, allocation)]
+    allocation = find_promised_version(promise, view.find(promise.key))
+    return [] if allocation is None else [Promised(promise, allocation)]
 
 
 def void_status(allocation: IPAllocation, now: datetime) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 from controller.meta import Key, Object
 from reconcilers.promises.journal import Journal, Promise
 
+RequestT = TypeVar("RequestT", bound=Object)
 Request_co = TypeVar("Request_co", bound=Object, covariant=True)
 
 
@@ -58,6 +59,19 @@ class Effects(Protocol):
             0 if there is none; None if it is not known whether there is one.
         """
         ...
+
+
+def find_promised_version(promise: Promise, request: RequestT | None) -> RequestT | None:
+    """Return a request that a promise may still be written to; None if it has moved on.
+
+    Args:
+        promise: the promise.
+        request: as it was read by the key of the promise; None if there is none.
+    """
+    if request is None or request.metadata.terminating:
+        return None
+    version = request.metadata.uid, request.metadata.resourceVersion
+    return request if version == promise.identity else None
 
 
 def settle(

@@ -13,7 +13,7 @@ from controller.meta import Key, Object
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import MOST_RANGES, Journal, Promise, PromisedRange
 from reconcilers.promises.rules import Waiting
-from reconcilers.promises.settling import Effects, settle
+from reconcilers.promises.settling import Effects, find_promised_version, settle
 from reconcilers.promises.shares import NO_LIMITS, Limits
 
 R = TypeVar("R", bound=Object)
@@ -42,11 +42,7 @@ class View(Generic[R]):
 
     def at_version(self, promise: Promise) -> R | None:
         """Return the request of a promise if it still is what the promise names."""
-        found = self.find(promise.key)
-        if found is None or found.metadata.terminating:
-            return None
-        same = (found.metadata.uid, found.metadata.resourceVersion) == promise.identity
-        return found if same else None
+        return find_promised_version(promise, self.find(promise.key))
 
 
 def needs_fence(revision: int | None, position: int, *, wanted: bool) -> bool:

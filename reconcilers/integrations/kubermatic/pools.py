@@ -67,7 +67,7 @@ from reconcilers.promises.passes import Allotment, PoolKind
 from reconcilers.promises.reading import Behind, highest_revision
 from reconcilers.promises.refusedwrites import result_beside_promise
 from reconcilers.promises.results import WriteResult
-from reconcilers.promises.settling import settle
+from reconcilers.promises.settling import find_promised_version, settle
 from reconcilers.promises.shares import Limits, Shares
 from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, holders_unknown_message
 from reconcilers.reporting.releaselog import GONE, GoneHolders
@@ -229,11 +229,7 @@ class Pools(PoolKind[IPAMPool, IPAMAllocation, View, DecidedPool]):
 
     @override
     def find_request(self, reading: View, promise: Promise) -> IPAMAllocation | None:
-        allocation = reading.find(promise.key)
-        if allocation is None or allocation.metadata.terminating:
-            return None
-        version = allocation.metadata.uid, allocation.metadata.resourceVersion
-        return allocation if version == promise.identity else None
+        return find_promised_version(promise, reading.find(promise.key))
 
     @override
     async def keep(
