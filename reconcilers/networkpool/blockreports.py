@@ -18,7 +18,7 @@ from controller.meta import Key
 from reconcilers.api.ipallocation import PENDING, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.configuration.settings import PoolSettings
-from reconcilers.networkpool.pending_promises import AllocationWriter
+from reconcilers.networkpool.pending_promises import AllocationWriter, note_refused
 from reconcilers.networkpool.statuswriter import PoolStatusWriter
 from reconcilers.networkpool.view import View
 from reconcilers.promises.due import RETRY
@@ -101,9 +101,7 @@ class BlockReports:
         if due:
             await self._statuses.check_version(pool)
         written = await self._writer.report(due[: self._batch], finding, self._clock.now())
-        for write in written:
-            if write.result is WriteResult.REFUSED and write.error is not None:
-                self._refused.note_refused(write.allocation.metadata, write.error)
+        note_refused(self._refused, written)
         if any(write.result is WriteResult.UNKNOWN for write in written):
             return RETRY
         if len(due) > self._batch:

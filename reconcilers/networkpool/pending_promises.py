@@ -36,6 +36,7 @@ from reconcilers.promises.fence import Fence
 from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Kept, refused_message
 from reconcilers.promises.reading import highest_revision
+from reconcilers.promises.refusedwrites import RefusedWrites
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.settling import find_promised_version
 from reconcilers.reporting import dualstack
@@ -208,6 +209,13 @@ def refused_write_status(kept: Kept[IPAllocation], now: datetime) -> dict[str, A
     """Return the status that voids a promise whose write was refused for good."""
     failed = Finding(READY, False, WRITE_REFUSED, refused_message(kept.why, now))
     return waiting_status(kept.request, PENDING, failed, now)
+
+
+def note_refused(refused: RefusedWrites, written: Iterable[Written]) -> None:
+    """Note which of these writes the API server refused for good."""
+    for write in written:
+        if write.result is WriteResult.REFUSED and write.error is not None:
+            refused.note_refused(write.allocation.metadata, write.error)
 
 
 def new_refusals(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:

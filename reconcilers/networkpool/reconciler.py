@@ -47,6 +47,7 @@ from reconcilers.networkpool.pending_promises import (
     Written,
     at_version,
     new_refusals,
+    note_refused,
     raise_fence,
 )
 from reconcilers.networkpool.problems import (
@@ -269,13 +270,11 @@ class NetworkPoolReconciler:
 
         limits = self._memories.limits_of(pool, tenant_of_key)
         decision = decide(pool, view, geometry, batch, held, limits=limits)
-        pool, journal = await self._write_pool(pool, view, decision, closed)
-        written, kept = await self._write_promised(pool, journal, view, decision)
         refusals = self._due_refusals(decision)
+        pool, journal = await self._write_pool(pool, view, decision, closed, refusals=refusals)
+        written, kept = await self._write_promised(pool, journal, view, decision)
         refused = await self._writer.refuse(refusals, self._clock.now())
-        for write in refused:
-            if write.result is WriteResult.REFUSED and write.error is not None:
-                self._refused.note_refused(write.allocation.metadata, write.error)
+        note_refused(self._refused, refused)
         self._events.allocations.served(pool, written, refusals, refused)
         more = await self._reports.report(pool, view, journal.promises)
         results = [*(entry.result for entry in kept), *(write.result for write in refused)]
@@ -291,13 +290,26 @@ class NetworkPoolReconciler:
         ]
 
     async def _write_pool(
-        self, pool: NetworkPool, view: View, decision: Decision, closed: Finding | None
+        self,
+        pool: NetworkPool,
+        view: View,
+        decision: Decision,
+        closed: Finding | None,
+        *,
+        refusals: Sequence[Refusal],
     ) -> tuple[NetworkPool, Journal]:
         """Write the pool's status if there are promises to make, refusals to back, or changes.
 
         A refusal is written only after a write of the pool succeeded in the same pass, so that a
         replica with an old view of the pool cannot refuse what another one granted. An unchanged
         status makes no new version, but its precondition is checked all the same.
+
+        Args:
+            pool: the pool.
+            view: its allocations.
+            decision: about them.
+            closed: condition Ready if it hands out nothing new; None if it does.
+            refusals: that will be written to allocations.
 
         Returns:
             The pool as it was written last, and its journal.
@@ -309,7 +321,7 @@ class NetworkPoolReconciler:
         if decision.choice.grants:
             promises = [grant.promise for grant in decision.choice.grants]
             self._memories.memory_of(pool).due.add_own(promises, self._clock.monotonic())
-        has_answers = bool(decision.choice.grants or self._due_refusals(decision))
+        has_answers = bool(decision.choice.grants or refusals)
         is_due = has_answers or self._should_drop_settled(pool, decision)
         written = await self._statuses.write(pool, wanted, is_due=is_due)
         if written is pool:

@@ -4,6 +4,7 @@ The letters follow ARCHITECTURE.md's numbers: 1 read, 2 taken, 3 choose, 4 promi
 6 drop, 7 fence, 8 own answers.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -237,10 +238,12 @@ def refused_without_proof(mp: Patch) -> None:
         view: View,
         decision: protocol.Decision,
         closed: Finding | None,
+        *,
+        refusals: Sequence[protocol.Refusal],
     ) -> tuple[NetworkPool, Journal]:
         if not decision.choice.grants:
             return pool, decision.stored
-        return await write(self, pool, view, decision, closed)
+        return await write(self, pool, view, decision, closed, refusals=refusals)
 
     mp.setattr(NetworkPoolReconciler, "_write_pool", lax)
 
