@@ -11,6 +11,11 @@ from controller.meta import Object
 from reconcilers.addressing import statusranges
 from reconcilers.api.ipallocation import IPAllocation
 
+GONE = "it is gone"
+"""The reason of a release that another program or a person brought about by a deletion."""
+T = TypeVar("T", bound=Object)
+_log = structlog.get_logger(__name__)
+
 
 def holder_fields(holder: str, held: Iterable[str], pool: str, reason: str) -> dict[str, str]:
     """Return the fields of a log line about a range that is released, whatever kind holds it.
@@ -43,12 +48,6 @@ def release_fields(allocation: IPAllocation, reason: str) -> dict[str, str]:
         "tenant": str(allocation.spec.tenantClusterRef.key),
         **holder_fields(f"IPAllocation {key}", held, str(allocation.pool_key), reason),
     }
-
-
-GONE = "it is gone"
-"""The reason of a release that another program or a person brought about by a deletion."""
-T = TypeVar("T", bound=Object)
-_log = structlog.get_logger(__name__)
 
 
 class GoneHolders(Generic[T]):
