@@ -70,7 +70,7 @@ class NetworkPoolClaims(ClaimPools[NetworkPool]):
     def __init__(
         self, parts: PoolParts, allocations: Cache[IPAllocation], others: OtherHolders
     ) -> None:
-        super().__init__(NETWORK_POOL, parts.caches.pools[NETWORK_POOL.kind], parts)
+        super().__init__(parts.caches.pools[NETWORK_POOL.kind], parts)
         self._others = others
         self._cache = allocations
         self._allocations = Reader(

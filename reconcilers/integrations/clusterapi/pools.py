@@ -114,15 +114,14 @@ class ClaimPools(PoolKind[PoolT, IPAddressClaim, ClaimReading, Choice[IPAddressC
     """Pools of one kind that claims are served from, as passes over pools of all kinds see them.
 
     Args:
-        resource: the kind of the pools.
         pools: the cache of the pools.
         parts: what it works with.
     """
 
     journals = JOURNALS
 
-    def __init__(self, resource: Resource[PoolT], pools: Cache[PoolT], parts: PoolParts) -> None:
-        self.kind = resource
+    def __init__(self, pools: Cache[PoolT], parts: PoolParts) -> None:
+        self.kind = pools.resource
         """The kind of the pools."""
         self._pools = pools
         self._parts = parts
@@ -345,7 +344,7 @@ class InClusterPools(ClaimPools[InClusterT]):
     """
 
     def __init__(self, resource: Resource[InClusterT], parts: PoolParts) -> None:
-        super().__init__(resource, parts.caches.pools[resource.kind], parts)
+        super().__init__(parts.caches.pools[resource.kind], parts)
 
     @override
     def geometry(self, pool: InClusterT) -> PoolSpace:
