@@ -23,12 +23,11 @@ from reconcilers.api.ipallocation import (
     IPAllocationSpec,
 )
 from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.providerconfig import FamilyName
 from reconcilers.api.tenantcluster import Networking
 
 FAMILIES_BY_NAME: Mapping[str, Family] = {"IPv4": 4, "IPv6": 6}
-FAMILY_NAMES: Mapping[Family, str] = {4: "IPv4", 6: "IPv6"}
-
-
+FAMILY_NAMES: Mapping[Family, FamilyName] = {4: "IPv4", 6: "IPv6"}
 _POLICIES = {SINGLE_STACK, PREFER_DUAL_STACK, REQUIRE_DUAL_STACK}
 
 

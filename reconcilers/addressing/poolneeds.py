@@ -40,7 +40,7 @@ class PoolNeed:
 
 def list_pool_families(pool: NetworkPool) -> tuple[Family, ...]:
     """Return the families of a pool, in its order."""
-    return tuple(6 if ":" in block.cidr else 4 for block in pool.spec.blocks)
+    return tuple(block.family for block in pool.spec.blocks)
 
 
 def list_needed_families(

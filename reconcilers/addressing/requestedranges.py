@@ -38,6 +38,6 @@ def count_requested(allocation: IPAllocation, pool: NetworkPool) -> int:
         if pinned is not None:
             return pinned.size
         return spec.count or pool.spec.default_count(spec.type)
-    is_ipv6 = spec.ipFamilies[0] == "IPv6" if spec.ipFamilies else ":" in pool.spec.cidr
+    is_ipv6 = spec.ipFamilies[0] == "IPv6" if spec.ipFamilies else pool.spec.family == 6
     bits = 128 if is_ipv6 else 32
     return 1 << bits - prefix if prefix <= bits else 0

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass, field, fields, replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 from controller.meta import TracedMeta
 from reconcilers.api import names, poolrules
@@ -144,6 +144,11 @@ class NetworkPoolSpec:
             excludeNetworkAndBroadcast=self.excludeNetworkAndBroadcast,
         )
         return replace(self, secondary=None), other
+
+    @property
+    def family(self) -> Literal[4, 6]:
+        """The family of `cidr`, by its notation: a text that is no CIDR has one, too."""
+        return 6 if ":" in self.cidr else 4
 
     def spans(self) -> tuple[tuple[str, str], ...]:
         """Return the allocatable ranges as declared; empty means the whole CIDR."""

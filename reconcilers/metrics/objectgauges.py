@@ -20,6 +20,7 @@ from controller.clock import Clock
 from controller.conditions import find
 from controller.meta import Key
 from reconcilers.addressing import statusranges
+from reconcilers.addressing.familychoice import FAMILY_NAMES
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolStatus, exactly
 from reconcilers.api.providerconfig import FamilyCapacity, ProviderConfig
@@ -223,10 +224,7 @@ def _by_family(pool: NetworkPool) -> list[tuple[dict[str, str], NetworkPoolStatu
     """Return the label that names a family, and its counters; no label if there is one family."""
     if pool.spec.secondary is None:
         return [({}, pool.status)]
-    return [
-        ({"family": "IPv6" if ":" in block.spec.cidr else "IPv4"}, block.status)
-        for block in pool.blocks
-    ]
+    return [({"family": FAMILY_NAMES[block.spec.family]}, block.status) for block in pool.blocks]
 
 
 def _capacities(config: ProviderConfig) -> Iterator[tuple[dict[str, str], FamilyCapacity]]:

@@ -33,7 +33,7 @@ from reconcilers.networkpool.choicewords import describe_choice
 from reconcilers.networkpool.facts import KIND, shown_answer
 from reconcilers.networkpool.statusjournal import memory, read_journal, settle_journal
 from reconcilers.networkpool.view import View
-from reconcilers.promises.holdings import Holder
+from reconcilers.promises.holdings import Holder, Layouts
 from reconcilers.promises.journal import Journal, Promise, PromisedRange, ranges_of
 from reconcilers.promises.rules import Waiting
 from reconcilers.promises.shares import NO_LIMITS, Eligibility, Limits, TenantOf
@@ -76,7 +76,7 @@ def taken(
     What is taken in addition while the context lasts is free again afterwards: the view's holdings
     are what is held, not what is chosen.
     """
-    by_family = {familychoice.FAMILY_NAMES[layout.family]: layout for layout in geometry}
+    by_family: Layouts = {familychoice.FAMILY_NAMES[layout.family]: layout for layout in geometry}
     view.holdings.lay_out(by_family)
     with view.holdings.trial():
         spaces = [view.holdings.space(family) for family in by_family]

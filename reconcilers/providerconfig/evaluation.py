@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import starmap
 
 from controller.meta import Key
+from reconcilers.addressing.familychoice import FAMILY_NAMES
 from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool, capped
 from reconcilers.api.providerconfig import (
@@ -223,7 +224,7 @@ def _by_family(
     by_family: dict[FamilyName, tuple[int, int]] = {}
     for pool in found:
         for block in pool.blocks:
-            family: FamilyName = "IPv6" if ":" in block.spec.cidr else "IPv4"
+            family = FAMILY_NAMES[block.spec.family]
             free, fitting = by_family.get(family, (0, 0))
             more = estimated_tenants(pool, block.status.available, network)
             by_family[family] = free + block.status.available, fitting + more
