@@ -46,6 +46,7 @@ from reconcilers.loadbalancers.port import LoadBalancerKind
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.orphans import OrphanCollector
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from reconcilers.networkpool.view import OtherHolders
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.tenantcluster.ownership.identity import TenantIdentities
 from reconcilers.tenantcluster.record.records import TenantRecords
@@ -141,10 +142,7 @@ class Replica:
         self.tenants = TenantClients(
             self.client, settings.tenant, clock, self.records, lab.open_tenant, guard
         )
-        events = PoolEvents(recorder, clock, settings.pool.event_interval)
-        self.pools = NetworkPoolReconciler(
-            self.client, pools, allocations, events, clock, settings.pool
-        )
+        self.pools = self.make_pool_reconciler()
         self.allocations = IPAllocationReconciler(
             self.client, allocations, pools, self.gate, clock, settings.allocation
         )
@@ -192,6 +190,32 @@ class Replica:
             settings=settings,
         )
         self.clusters, self.choice, self.services = side.reconciler, side.choice, side.services
+
+    def make_pool_reconciler(
+        self,
+        *,
+        client: Client | None = None,
+        recorder: Recorder | None = None,
+        others: OtherHolders | None = None,
+    ) -> NetworkPoolReconciler:
+        """Return a reconciler of NetworkPools over these caches, which remembers nothing.
+
+        Args:
+            client: sends its requests; None for the client of this replica.
+            recorder: takes its events; None for the recorder of this replica.
+            others: what others than IPAllocations hold; None for nothing.
+        """
+        clock, settings = self.lab.clock, self.lab.settings.pool
+        recorder = recorder or cast("Recorder", self.recorded)
+        return NetworkPoolReconciler(
+            client or self.client,
+            self.caches["networkpools"],
+            self.caches["ipallocations"],
+            PoolEvents(recorder, clock, settings.event_interval),
+            clock,
+            settings,
+            others=others,
+        )
 
     def hold(self, *plurals: str) -> None:
         """Keep the events of these kinds back."""

@@ -13,8 +13,7 @@ from controller.clock import SystemClock
 from controller.conditions import is_true
 from controller.events import Recorder
 from controller.outcome import Again
-from reconcilers.networkpool.events import CapacityEvents, PoolEvents
-from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from reconcilers.networkpool.events import CapacityEvents
 from reconcilers.networkpool.status import Summary
 from reconcilers.reporting.conditions import with_findings
 from tests.reconcilers import make
@@ -46,17 +45,7 @@ class Gauge:
 
     def restart(self) -> None:
         """Let another process take over."""
-        lab = self.lab
-        lab.pools = NetworkPoolReconciler(
-            lab.client,
-            lab.caches["networkpools"],
-            lab.caches["ipallocations"],
-            PoolEvents(
-                cast("Recorder", lab.recorded), lab.clock, lab.settings.pool.event_interval
-            ),
-            lab.clock,
-            lab.settings.pool,
-        )
+        self.lab.pools = self.lab.make_pool_reconciler()
 
 
 WARNING = (

@@ -1,16 +1,13 @@
 """A NetworkPool that is being deleted: its figures stay current while it waits for its holders."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from typing_extensions import override
 
 from allocator import AddressRange
-from controller.events import Recorder
 from controller.outcome import SETTLED, Blocked
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.networkpool.events import PoolEvents
-from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.view import HeldRange, OtherHolders
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
@@ -107,22 +104,11 @@ class ClaimHolders(OtherHolders):
         return [HeldRange("IPAddressClaim team/vm", self._shown)]
 
 
-async def test_replicas_that_read_promises_to_claims_differently_write_no_figures_in_turn() -> (
-    None
-):
+async def test_replicas_that_read_promises_differently_do_not_write_figures_in_turn() -> None:
     lab = await _served("a")
     lab.server.delete("networkpools", "lab")
-    settings, recorder = lab.settings.pool, cast("Recorder", lab.recorded)
     replicas = [
-        NetworkPoolReconciler(
-            lab.client,
-            lab.caches["networkpools"],
-            lab.caches["ipallocations"],
-            PoolEvents(recorder, lab.clock, settings.event_interval),
-            lab.clock,
-            settings,
-            others=holders,
-        )
+        lab.make_pool_reconciler(others=holders)
         for holders in (ClaimHolders(), ClaimHolders("10.40.0.201"))
     ]
     key = make.key("lab")

@@ -9,8 +9,6 @@ import pytest
 from controller.client import Client
 from controller.errors import Invalid
 from controller.events import Recorder
-from reconcilers.networkpool.events import PoolEvents
-from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 
@@ -35,14 +33,7 @@ def _ask(lab: Lab, count: int, size: int = 2, stem: str = "a") -> None:
 async def _telling(lab: Lab) -> AsyncIterator[Callable[[], Awaitable[list[str]]]]:
     """Yield what runs a pass with the real recorder, and returns the notes on the server."""
     recorder = Recorder(Client(lab.server), lab.clock, "test/pools")
-    pools = NetworkPoolReconciler(
-        lab.client,
-        lab.caches["networkpools"],
-        lab.caches["ipallocations"],
-        PoolEvents(recorder, lab.clock, lab.settings.pool.event_interval),
-        lab.clock,
-        lab.settings.pool,
-    )
+    pools = lab.make_pool_reconciler(recorder=recorder)
 
     async def one() -> list[str]:
         await pools.reconcile(make.key("lab"))

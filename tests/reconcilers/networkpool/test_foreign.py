@@ -1,15 +1,12 @@
 """While another controller writes our statuses, a pool hands out nothing and says so."""
 
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from controller.conditions import rfc3339
-from controller.events import Recorder
 from controller.outcome import Again, Blocked
-from reconcilers.networkpool.events import PoolEvents
-from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.platform import Platform
@@ -27,14 +24,7 @@ def _lab() -> Lab:
 
 def _restart(lab: Lab) -> None:
     """Give the lab a reconciler that remembers nothing."""
-    lab.pools = NetworkPoolReconciler(
-        lab.client.with_field_manager(OURS),
-        lab.caches["networkpools"],
-        lab.caches["ipallocations"],
-        PoolEvents(cast("Recorder", lab.recorded), lab.clock, lab.settings.pool.event_interval),
-        lab.clock,
-        lab.settings.pool,
-    )
+    lab.pools = lab.make_pool_reconciler(client=lab.client.with_field_manager(OURS))
 
 
 def _wrote(manager: str, at: str, subresource: str = "status") -> Json:

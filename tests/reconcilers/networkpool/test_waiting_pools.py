@@ -1,16 +1,13 @@
 """What a pool reports while a pass cannot know what is held of it."""
 
 from collections.abc import Sequence
-from typing import cast
 
 import pytest
 from structlog.testing import capture_logs
 from typing_extensions import override
 
 from allocator import AddressRange
-from controller.events import Recorder
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.view import OtherHolders
 from reconcilers.promises.reading import Behind, ListUnderWay
@@ -33,18 +30,9 @@ class UnknownHolders(OtherHolders):
         return ()
 
 
-def _reconciler(lab: Lab, holders: OtherHolders) -> NetworkPoolReconciler:
-    """Return the reconciler of one more replica, whose caches are up to date."""
-    settings, recorder = lab.settings.pool, cast("Recorder", lab.recorded)
-    return NetworkPoolReconciler(
-        lab.client,
-        lab.caches["networkpools"],
-        lab.caches["ipallocations"],
-        PoolEvents(recorder, lab.clock, settings.event_interval),
-        lab.clock,
-        settings,
-        others=holders,
-    )
+def _unknowing(lab: Lab, kinds: str) -> NetworkPoolReconciler:
+    """Return the reconciler of a further replica that does not know what these kinds hold."""
+    return lab.make_pool_reconciler(others=UnknownHolders(f"{kinds} are not known"))
 
 
 def _lab() -> Lab:
@@ -70,7 +58,7 @@ async def _wait(lab: Lab, *replicas: NetworkPoolReconciler) -> None:
 
 async def test_a_pool_reports_what_it_waits_for_now_and_not_what_it_waited_for_first() -> None:
     lab, holders = _lab(), UnknownHolders("claims are not known")
-    replica = _reconciler(lab, holders)
+    replica = lab.make_pool_reconciler(others=holders)
     await _wait(lab, replica)
     assert _message(lab).endswith("claims are not known")
     holders.behind = Behind(1.0, "IPAMAllocations are not known")
@@ -80,15 +68,15 @@ async def test_a_pool_reports_what_it_waits_for_now_and_not_what_it_waited_for_f
 
 async def test_a_report_from_before_a_restart_is_replaced() -> None:
     lab = _lab()
-    await _wait(lab, _reconciler(lab, UnknownHolders("claims are not known")))
-    await _wait(lab, _reconciler(lab, UnknownHolders("IPAMAllocations are not known")))
+    await _wait(lab, _unknowing(lab, "claims"))
+    await _wait(lab, _unknowing(lab, "IPAMAllocations"))
     assert _message(lab).endswith("IPAMAllocations are not known")
 
 
 async def test_two_replicas_that_wait_for_different_things_do_not_write_in_turn() -> None:
     lab = _lab()
-    first = _reconciler(lab, UnknownHolders("claims are not known"))
-    second = _reconciler(lab, UnknownHolders("IPAMAllocations are not known"))
+    first = _unknowing(lab, "claims")
+    second = _unknowing(lab, "IPAMAllocations")
     await _wait(lab, first, second)
     reported = _message(lab)
     lab.server.requests.clear()
@@ -100,10 +88,10 @@ async def test_two_replicas_that_wait_for_different_things_do_not_write_in_turn(
 
 async def test_a_replica_that_restarts_does_not_begin_to_write_in_turn_with_another() -> None:
     lab = _lab()
-    await _wait(lab, _reconciler(lab, UnknownHolders("claims are not known")))
-    second = _reconciler(lab, UnknownHolders("IPAMAllocations are not known"))
+    await _wait(lab, _unknowing(lab, "claims"))
+    second = _unknowing(lab, "IPAMAllocations")
     await _wait(lab, second)
-    restarted = _reconciler(lab, UnknownHolders("claims are not known"))
+    restarted = _unknowing(lab, "claims")
     await _wait(lab, restarted, second)
     reported = _message(lab)
     lab.server.requests.clear()
@@ -117,7 +105,7 @@ async def test_a_pool_that_waits_for_long_for_the_list_of_another_pool_is_logged
     lab, holders = _lab(), UnknownHolders("")
     holders.behind = ListUnderWay()
     with capture_logs() as lines:
-        await _wait(lab, _reconciler(lab, holders))
+        await _wait(lab, lab.make_pool_reconciler(others=holders))
     waits = [line for line in lines if line["event"] == "A pool hands out nothing yet"]
     assert [line["reason"] for line in waits] == [
         "a LIST of IPAllocations for other pools is under way"
