@@ -70,7 +70,8 @@ class Release:
         range: the addresses.
         is_due: whether the range is released as soon as the annotation is set.
         services: the tenant's Services that use its addresses, as last seen.
-        obstacle: what the release waits for; empty for nothing, None if the user may not read it.
+        obstacle: what the release waits for in the tenant, by condition Ready of the IPAllocation;
+            empty for nothing, None if the user may not read the IPAllocation.
     """
 
     allocation: str
@@ -143,8 +144,14 @@ class Preview:
         return head + fitted(_COLUMNS, self.releases, "table") + unreadable
 
 
-def _obstacle_cell(obstacle: str | None) -> Cell:
-    return Cell("unknown" if obstacle is None else obstacle or "-")
+def _make_obstacle_cell(release: Release) -> Cell:
+    """Return what the release of a range waits for, as the table shows it.
+
+    "-" stands for nothing, "unknown" for an IPAllocation that the user may not read.
+    """
+    if release.obstacle is None:
+        return Cell("unknown")
+    return Cell(release.obstacle or "-")
 
 
 _COLUMNS: Sequence[Column[Release]] = (
@@ -153,7 +160,7 @@ _COLUMNS: Sequence[Column[Release]] = (
     Column("RANGE", lambda release: release.range),
     Column("RELEASED", lambda release: Cell(release.effect, "red" if release.is_due else None)),
     Column("SERVICES", lambda release: ", ".join(release.services) or None),
-    Column("WAITS FOR", lambda release: _obstacle_cell(release.obstacle), wraps=True),
+    Column("WAITS FOR", _make_obstacle_cell, wraps=True),
 )
 
 
@@ -242,7 +249,7 @@ def find_releases(tenant: TenantCluster, objects: Objects) -> list[Release]:
             ", ".join(held.text for held in statusranges.list_held_ranges(allocation)),
             _is_due(allocation, tenant),
             services.get(allocation.metadata.key, ()),
-            _obstacle(allocation),
+            _find_obstacle(allocation),
         )
         for allocation in sorted_by_key(objects.allocations)
         if allocation.spec.tenantClusterRef.key == tenant.metadata.key
@@ -258,7 +265,12 @@ def _is_due(allocation: IPAllocation, tenant: TenantCluster) -> bool:
     return is_marked or tenant.metadata.terminating
 
 
-def _obstacle(allocation: IPAllocation) -> str:
+def _find_obstacle(allocation: IPAllocation) -> str:
+    """Return what the release of an allocation waits for in its tenant; empty for nothing.
+
+    The controller writes it to condition Ready: for example, a load balancer that still announces
+    an address of the range.
+    """
     ready = find(allocation.status.conditions, READY)
     if ready is None or ready.reason != "WaitingForTenant":
         return ""
