@@ -26,6 +26,8 @@ from reconcilers.reporting.wording import count_addresses, count_noun, name_with
 
 MOST_NAMED = 3
 """Requests that one finding names."""
+POOL_OVERLAPPING = "PoolOverlapping"
+"""The finding that condition Overlapping of a NetworkPool is True."""
 FreeBlocks = Mapping[Family, int]
 """Addresses in the largest free block of each family of a pool."""
 _TRUE_IS_WRONG: Mapping[str, Severity] = {

@@ -6,13 +6,14 @@ from datetime import datetime
 from typing import Any, Literal
 
 from controller.resource import Resource
-from reconcilers.addressmap.audit import Finding, audit, finding_order
+from reconcilers.addressmap.audit import Finding, Subject, audit, finding_order
 from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.poolpictures import PoolPicture, network_pool_pictures
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER
-from reconcilers.health.pools import largest_free_blocks, pool_findings
+from reconcilers.health.pools import POOL_OVERLAPPING, largest_free_blocks, pool_findings
 from reconcilers.health.requests import request_findings
 from reconcilers.health.tenants import tenant_findings
+from reconcilers.integrations.core.views import POOLS_OVERLAP
 from reconcilers.reporting.wording import count_noun
 
 State = Literal["ok", "warning", "error", "unknown"]
@@ -65,10 +66,21 @@ class AreaState:
 
 
 def all_findings(objects: Objects, now: datetime) -> list[Finding]:
-    """Return what waits or fails, and everything that the audit finds, gravest first."""
+    """Return what waits or fails, and everything that the audit finds, gravest first.
+
+    An overlap that the audit finds is not reported a second time by the pool's condition. Where
+    the user may not read everything, it is: the condition may name pools that the audit lacks.
+    """
     pictures = network_pool_pictures(objects)
-    findings = [*audit(objects, pictures), *_health_findings(objects, pictures, now)]
-    return sorted(findings, key=finding_order)
+    audited = audit(objects, pictures)
+    overlapping = {finding.subject for finding in audited if finding.kind == POOLS_OVERLAP}
+    reported = set[Subject]() if objects.all_not_read else overlapping
+    findings = [
+        finding
+        for finding in _health_findings(objects, pictures, now)
+        if finding.kind != POOL_OVERLAPPING or finding.subject not in reported
+    ]
+    return sorted([*audited, *findings], key=finding_order)
 
 
 def status_findings(objects: Objects, now: datetime) -> list[Finding]:

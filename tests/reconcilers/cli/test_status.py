@@ -242,6 +242,31 @@ def test_what_a_pool_reports_is_shown(
     assert outcome.code == code
 
 
+def _overlapping_pools() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return two NetworkPools of the same addresses, of which one reports it."""
+    other = pool("other", "10.40.0.0/26")
+    return _pool(conditions={"Overlapping": "True"}), other
+
+
+def test_check_lists_an_overlap_of_two_pools_once_for_each_and_status_keeps_the_condition(
+    tmp_path: Path,
+) -> None:
+    objects = _overlapping_pools()
+    checked = json.loads(ask(tmp_path, "check", "-o", "json", objects=objects).out)["findings"]
+    found = [(finding["kind"], finding["subject"]["name"]) for finding in checked]
+    assert found == [("PoolsOverlap", "lab"), ("PoolsOverlap", "other")]
+    status = ask(tmp_path, "status", "-o", "json", objects=objects)
+    assert list(_findings(status)) == ["PoolOverlapping"]
+
+
+def test_check_keeps_a_condition_overlapping_whose_other_pool_is_not_there(
+    tmp_path: Path,
+) -> None:
+    objects = (_pool(conditions={"Overlapping": "True"}),)
+    outcome = ask(tmp_path, "check", "-o", "json", objects=objects)
+    assert list(_findings(outcome)) == ["PoolOverlapping"]
+
+
 def test_with_a_namespace_only_what_concerns_it_is_shown(tmp_path: Path) -> None:
     objects = (_pool(), _waiting("one"))
     mine = ask(tmp_path, "status", "-n", "team", "-o", "json", objects=objects)
