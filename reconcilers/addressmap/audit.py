@@ -157,6 +157,8 @@ def _taking_over(objects: Objects) -> Iterator[Finding]:
     for one, said in adoption.unnoted_orphans(*owned) if objects.owners_known else ():
         subject = Subject.from_object(IP_ALLOCATION, one)
         yield Finding("UnnotedOrphan", "warning", subject, said, choices=("none", "delete"))
+    if objects.limits_of(IP_ALLOCATION):
+        return  # a cluster may have addresses that the user may not read
     for cluster, said in adoption.newly_served(*owned, objects.providers):
         yield Finding("NewlyServed", "warning", Subject.from_object(TENANT_CLUSTER, cluster), said)
 

@@ -10,6 +10,7 @@ import click
 
 from reconcilers.addressmap.audit import Finding
 from reconcilers.addressmap.objects import Objects, read_objects
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.cli.cluster.findingnames import subject_names
 from reconcilers.cli.cluster.objects import (
     Scope,
@@ -106,7 +107,8 @@ def check(
 
 
 def _audited(where: Scope) -> list[Finding]:
-    objects = read_all(where)
+    objects = read_all(where, required=(TENANT_CLUSTER,))
+    _report_not_checked(objects, where.namespace)
     note_empty_namespace(objects, where.namespace)
     with progress("looking for what is wrong"):
         return _shown(objects, where)
@@ -117,7 +119,33 @@ def _shown(objects: Objects, where: Scope) -> list[Finding]:
     return findings_in(where.namespace, all_findings(objects, datetime.now(UTC)))
 
 
+def _report_not_checked(objects: Objects, namespace: str, *, tenants: bool = False) -> None:
+    """Warn of checks that are left out because the user may not read all that they need.
+
+    Args:
+        objects: what was read.
+        namespace: the namespace that is checked; empty for all.
+        tenants: whether the load balancers of tenants were to be compared.
+    """
+    checks = {
+        "NetworkPools": objects.limits_of(NETWORK_POOL, namespace),
+        "overlaps and labels of IPAllocations, and the figures of NetworkPools": (
+            objects.limits_of(IP_ALLOCATION, namespace)
+        ),
+        "IPAllocations whose TenantCluster is gone": objects.limits_of(TENANT_CLUSTER)
+        or objects.limits_of(IP_ALLOCATION, namespace),
+        "references to ProviderConfigs and NetworkPools": objects.not_read,
+        "load balancers of tenants without an IPAllocation that you may read": (
+            objects.not_read if tenants else ()
+        ),
+    }
+    left_out = [check for check, limits in checks.items() if limits]
+    if left_out:
+        say("warning", f"not checked, because you may not read all of it: {'; '.join(left_out)}")
+
+
 async def _repaired(where: Scope, wanted: Report, client: Any) -> list[Outcome]:
+    """Carry out a report; all kinds are required, as a repair must not follow from a part."""
     objects = await read_objects(client, where.namespace)
     findings = _shown(objects, where)
     show_progress("carrying out the report")
@@ -127,8 +155,9 @@ async def _repaired(where: Scope, wanted: Report, client: Any) -> list[Outcome]:
 async def _audit_with_tenants(where: Scope, client: Any) -> list[Finding]:
     from reconcilers.cli.cluster.tenantdrift import tenant_drift
 
-    objects = await read_objects(client, where.namespace)
+    objects = await read_objects(client, where.namespace, required=(TENANT_CLUSTER,))
     report_not_read(objects)
+    _report_not_checked(objects, where.namespace, tenants=True)
     note_empty_namespace(objects, where.namespace)
     findings = _shown(objects, where)
     show_progress("asking the tenants")

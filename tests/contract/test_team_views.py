@@ -1,5 +1,6 @@
 """What a user sees who may read the TenantClusters of one namespace, and nothing else."""
 
+import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 from controller.meta import Key
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api.resources import TENANT_CLUSTER
+from reconcilers.api.tenantcluster import LOAD_BALANCER_READY
+from reconcilers.clusteraccess.tenantfailures import UNREACHABLE
 from reconcilers.health.controllers import READER_ROLE
 from tests.contract.roles import documents
 from tests.contract.test_incidents import _ask, _platform, _team_kubeconfig
@@ -66,6 +69,48 @@ async def test_the_explanation_of_a_cluster_names_its_ranges_and_what_may_not_be
         assert "you may not read the platform's default ProviderConfig" in explained.out
     unknown = await run_beside("explain", "team/team-a-lb", f"--kubeconfig={team}")
     assert (unknown.code, "you may not read ipallocations" in unknown.errors[0]) == (1, True)
+
+
+async def test_the_check_of_a_namespace_needs_the_right_to_read_its_clusters_and_names_the_rest(
+    site: Site, plane: Plane, tmp_path: Path
+) -> None:
+    await _platform(site, "10.40.0.0/28")
+    await site.create(TENANT_CLUSTER, "team", "a", **_cluster())
+    team = await _team_kubeconfig(plane, site, tmp_path)
+    arguments = ("check", f"--kubeconfig={team}", "-n", "team")
+    for option in ((), ("--tenants",)):
+        checked = await run_beside(*arguments, *option)
+        assert (checked.code, checked.out) == (0, "nothing is wrong in what was read\n"), (
+            checked.err
+        )
+        assert "you may not read ipallocations.butler.butlerlabs.dev" in checked.err
+        assert (
+            "not checked, because you may not read all of it: NetworkPools; overlaps"
+            in checked.err
+        )
+        assert ("; load balancers of tenants" in checked.err) == bool(option)
+    assert (await run_beside(*arguments, "--strict")).code == 1
+
+    created = await site.client.get(TENANT_CLUSTER, Key("team", "a"))
+    unreachable = {
+        "type": LOAD_BALANCER_READY,
+        "status": "False",
+        "reason": UNREACHABLE,
+        "message": "no answer",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    await site.client.patch_status(TENANT_CLUSTER, created, {"conditions": [unreachable]})
+    checked = await run_beside(*arguments, "-o", "json")
+    report = json.loads(checked.out)
+    assert [finding["kind"] for finding in report["findings"]] == ["TenantUnreachable"]
+    assert "ipallocations.butler.butlerlabs.dev" in report["notRead"]
+    assert checked.code == 1
+
+    file = tmp_path / "report.json"
+    file.write_text(checked.out)
+    repaired = await run_beside(*arguments, "--repair", str(file))
+    assert repaired.code == 1
+    assert "you may not read what this command needs" in repaired.errors[0]
 
 
 async def _bind_everywhere(admin: httpx.AsyncClient, *roles: str) -> None:

@@ -1,9 +1,15 @@
 """`check` on what another controller keeps: what taking over changes for it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from reconcilers.addressmap.audit import audit
+from reconcilers.addressmap.objects import Objects
+from reconcilers.api.resources import IP_ALLOCATION
+from reconcilers.integrations.core.scopedlists import NotRead
+from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import pool, provider
 from tests.reconcilers.cli.saved import UID, ask, cluster, held
 
@@ -69,3 +75,17 @@ def test_pools_that_are_ours_or_of_no_controller_have_no_findings(tmp_path: Path
             held("a", "10.40.0.0", "10.40.0.3"),
         )
         assert findings(tmp_path, *objects) == {}
+
+
+def test_a_cluster_whose_allocations_may_not_be_read_is_not_said_to_have_no_addresses() -> None:
+    tenant, provider_config = make.tenant(), make.provider("lab")
+    lab = make.pool(status=KEPT | {"allocationsRevision": ""})
+    everything = Objects(
+        {lab.metadata.key: lab},
+        {},
+        {tenant.metadata.key: tenant},
+        {provider_config.metadata.key: provider_config},
+    )
+    partly = replace(everything, not_read=[NotRead(IP_ALLOCATION.full_name)])
+    kinds = [[finding.kind for finding in audit(objects, [])] for objects in (everything, partly)]
+    assert kinds == [["NewlyServed"], []]
