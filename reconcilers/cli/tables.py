@@ -19,6 +19,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.cli.cluster.drawing import state_cell
 from reconcilers.cli.cluster.objects import (
+    Scope,
     followed,
     read_all,
     read_shown,
@@ -45,6 +46,7 @@ from reconcilers.cli.output import (
 )
 from reconcilers.cli.problems import EXIT_PROBLEM, say
 from reconcilers.integrations.core.views import POOL_COLUMNS, PoolView, Stretch
+from reconcilers.reporting.wording import name_with_count
 
 FigureT = TypeVar("FigureT", Usage, Holding)
 """What has figures that are known only if all that they count may be read."""
@@ -267,7 +269,8 @@ def whois(
     ::ffff:10.40.0.1 too. Of a CIDR or a range, 10.40.0.0/28 or 10.40.0.0-10.40.0.9, each part is
     shown that a pool says something else of.
     """
-    objects = read_shown(scope(values))
+    where = scope(values)
+    objects = read_shown(where)
     found = [answer for address in addresses for answer in answers(objects, address)]
     others = {one: objects.integrations.at(one) for one in addresses}
     named = [("ipallocation", one.allocation.metadata.name) for one in found if one.allocation]
@@ -281,11 +284,43 @@ def whois(
     show(output, lambda: listed, named, lambda: shown)
     known = {one.asked for one in found} | {asked for asked, some in others.items() if some}
     unknown = [one for one in addresses if one not in known]
-    for one in unknown:
-        may_be = "; a pool that you may not read may have it" if objects.all_not_read else ""
-        say("error", f"no pool that was read contains {_words(one)}{may_be}")
+    for address in unknown:
+        say("error", _describe_unknown(_words(address), where, objects))
     if unknown:
         ctx.exit(EXIT_PROBLEM)
+
+
+def _describe_unknown(address: str, where: Scope, objects: Objects) -> str:
+    """Return which pools were searched for an address in vain, where else it may be, what to do.
+
+    Args:
+        address: the address, CIDR or range.
+        where: what the command was to read.
+        objects: what it read of it.
+    """
+    readable = " that you may read" if objects.all_not_read else ""
+    if where.namespace:
+        searched = f" of namespace {where.namespace} or of the whole cluster"
+    elif where.files:
+        searched = " in the files"
+    else:
+        searched = "" if readable else " of any namespace"
+    sentence = f"no pool{readable}{searched} contains {address}"
+    unreadable = [f"NetworkPool {key}" for key in sorted(objects.unreadable_of(NETWORK_POOL))]
+    if unreadable:
+        sentence += f"; {name_with_count(unreadable)} cannot be read and may contain it"
+    if readable:
+        example = ", for example of another namespace," if where.namespace else ""
+        return (
+            f"{sentence}; a pool that you may not read{example} may contain it: ask a person who"
+            f" may read all namespaces to run `butler-ipam whois {address}`"
+        )
+    if where.namespace:
+        return (
+            f"{sentence}; a pool of another namespace may contain it: run the command without -n,"
+            " or with -A"
+        )
+    return sentence
 
 
 def _words(one: AddressRange) -> str:

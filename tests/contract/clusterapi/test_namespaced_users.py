@@ -96,7 +96,18 @@ async def test_addresses_that_other_namespaces_hold_of_a_clusters_pool_are_never
     assert answer.code == 1
     assert "free" not in answer.out
     assert f"ipaddressclaims.{IPAM} of other namespaces than {other}" in answer.err
-    assert f"no pool that was read contains {address}; a pool that you may not" in answer.err
+    assert (
+        f"no pool that you may read of namespace {other} or of the whole cluster contains"
+        f" {address}; a pool that you may not read, for example of another namespace, may contain"
+    ) in answer.err
+    absent = "192.0.2.1"
+    (all_searched,) = (await run_beside("whois", absent, admin[0])).errors
+    assert all_searched == f"no pool of any namespace contains {absent}"
+    (one_searched,) = (await run_beside("whois", absent, *admin)).errors
+    assert one_searched == (
+        f"no pool of namespace {other} or of the whole cluster contains {absent}; a pool of"
+        " another namespace may contain it: run the command without -n, or with -A"
+    )
     pools = json.loads((await run_beside("pools", *reader, "-o", "json")).out)
     assert [one for one in pools.get("others", ()) if one["name"] == whole] == []
     assert f"ipaddresses.{IPAM} of other namespaces than {other}" in pools["notRead"]

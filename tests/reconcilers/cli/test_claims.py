@@ -93,7 +93,7 @@ def test_whois_knows_who_has_an_address_of_a_pool_of_claims(tmp_path: Path) -> N
     assert found.code == 0
     assert "InClusterIPPool b/p  held   IPAddress b/a" in found.out
     missing = asked(tmp_path, "whois 10.0.0.13", pool)
-    assert (missing.code, missing.errors) == (1, ["no pool that was read contains 10.0.0.13"])
+    assert (missing.code, missing.errors) == (1, ["no pool in the files contains 10.0.0.13"])
 
 
 def test_what_claims_hold_of_a_network_pool_is_held(tmp_path: Path) -> None:

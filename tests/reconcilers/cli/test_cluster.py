@@ -83,6 +83,34 @@ def test_whois_of_a_name_says_which_commands_take_names(tmp_path: Path) -> None:
     assert "`butler-ipam explain lab-pool`" in error
 
 
+def test_whois_names_the_namespace_that_it_searched_and_how_to_search_the_others(
+    tmp_path: Path,
+) -> None:
+    objects = (pool("lab", "10.40.0.0/24"),)
+    assert ask(tmp_path, "whois", "10.40.0.9", objects=objects).code == 0
+    outcome = ask(tmp_path, "whois", "10.40.0.9", "-n", "team", objects=objects)
+    (error,) = outcome.errors
+    assert outcome.code == 1
+    assert error == (
+        "no pool of namespace team or of the whole cluster contains 10.40.0.9; a pool of"
+        " another namespace may contain it: run the command without -n, or with -A"
+    )
+    everywhere = ask(tmp_path, "whois", "10.40.0.9", "-n", "team", "-A", objects=objects)
+    assert everywhere.code == 0
+
+
+def test_whois_names_a_pool_that_cannot_be_read_because_it_may_contain_the_address(
+    tmp_path: Path,
+) -> None:
+    stored = pool("odd", resourceVersion="4", uid="u4")
+    stored["spec"]["cidr"] = 7
+    (error,) = ask(tmp_path, "whois", "192.0.2.1", objects=(stored, pool("lab"))).errors[-1:]
+    assert error == (
+        "no pool in the files contains 192.0.2.1; NetworkPool butler-system/odd cannot be read and"
+        " may contain it"
+    )
+
+
 def test_whois_of_an_unknown_address_is_a_problem_and_of_nonsense_a_wrong_call(
     tmp_path: Path,
 ) -> None:
