@@ -106,7 +106,7 @@ async def storm(seed: int, folder: Path, rounds: int = 1) -> Report:
                 people.until.cancel()
             await until(partial(_is_left, rivals, users), bool, seconds=CALM_SECONDS)
             await _all_is_well(here)
-            await _all_is_given_back(here)
+            await _all_is_given_back(here, rivals)
             findings = await recording.findings()  # every server has to answer once more
         done = sum(people.done for people in crowd)
         refused = [error for people in crowd for error in people.refused]
@@ -180,14 +180,19 @@ async def _pool_state(here: Site) -> list[str]:
     return wrong
 
 
-async def _all_is_given_back(here: Site) -> None:
-    """Delete all Services and clusters; wait until both pools are free."""
+async def _all_is_given_back(here: Site, rivals: Rivals) -> None:
+    """Delete all Services and clusters; wait until both pools are free.
+
+    A request of a rival that was under way when it was cancelled may be stored after the rivals
+    have left. Nothing deletes an allocation whose cluster was never seen.
+    """
     for tenant in here.tenants.values():
         await tenant.stop_serving(*await tenant.addresses())
         await delete(here.client, TENANT_CLUSTER, tenant.key)
     for tenant in here.tenants.values():
         # The record of a creation whose replica was killed counts for two minutes.
         await here.gone(TENANT_CLUSTER, TEAM, tenant.key.name, CALM_SECONDS)
+    await rivals.leave()
     await until(
         partial(here.client.list, IP_ALLOCATION),
         lambda page: not page.items,
