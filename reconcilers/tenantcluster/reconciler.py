@@ -3,7 +3,7 @@
 docs/design/tenants.md explains the pass, and where its order matters.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 import structlog
 
@@ -71,7 +71,7 @@ from reconcilers.tenantcluster.networkstatus import network_status, status_witho
 from reconcilers.tenantcluster.platformservice import PlatformLabel
 from reconcilers.tenantcluster.projector import ProjectionMemory, Projector, is_behind
 from reconcilers.tenantcluster.provider import UNKNOWN_SECONDS, ProviderProblem, Providers
-from reconcilers.tenantcluster.record.records import TenantRecords
+from reconcilers.tenantcluster.record.records import TenantRecord, TenantRecords
 from reconcilers.tenantcluster.release.markedranges import MarkedReleaser
 from reconcilers.tenantcluster.release.teardown import Teardown, VanishedClusters
 from reconcilers.tenantcluster.services import TenantServices
@@ -236,7 +236,19 @@ class TenantClusterReconciler:
         uids = {present.metadata.uid} if present is not None else set()
         records = self._records.of_name(key)
         uids |= {record.uid for record in records if self._vanished.is_needed(record)}
+        if not uids:
+            await self._clear_tenants(records)
         await self._remove_records(key, uids)
+
+    async def _clear_tenants(self, records: Iterable[TenantRecord]) -> None:
+        """Remove what is left of ours in the tenants of vanished clusters without allocations.
+
+        Their leftovers were released here. The proof of that leaves an object in the tenant, to
+        which nothing in the management cluster leads once the record is removed.
+        """
+        for record in records:
+            if record.has_leftovers:
+                await self._projector.remove(self._vanished.cluster_of(record))
 
     async def _remove_records(self, key: Key, kept: Container[str]) -> None:
         """Remove the records of a name but those with these uids, and close their clients."""
@@ -302,6 +314,8 @@ class TenantClusterReconciler:
             # A present cluster of that name writes to the tenant as soon as it has begun to.
             writes = present is not None and present.projection_begun
             tenant = present if present and writes else leftovers[-1][0]
+            if tenant is not present:
+                self._records.of(tenant).has_leftovers = True
             await self._project_again(self._current(tenant))
         return is_releasing
 

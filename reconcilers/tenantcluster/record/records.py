@@ -34,6 +34,7 @@ class TenantRecord:
         access: the client of the tenant.
         last_seen: the last state of a cluster that is gone and had allocations then.
         gate: the release check: waits and attempts of ranges that are being released.
+        has_leftovers: whether ranges of the cluster were released after the cluster was gone.
         projection: what is written into the tenant.
         elastic: its size, and what its Services wait for.
         installation: the installation of its load balancer there.
@@ -46,6 +47,7 @@ class TenantRecord:
     access: TenantAccess = field(default_factory=TenantAccess)
     last_seen: TenantCluster | None = None
     gate: GateMemory = field(default_factory=GateMemory)
+    has_leftovers: bool = False
     projection: ProjectionMemory = field(default_factory=ProjectionMemory)
     elastic: ElasticMemory = field(default_factory=ElasticMemory)
     installation: BalancerMemory = field(default_factory=BalancerMemory)

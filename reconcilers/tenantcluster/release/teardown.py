@@ -119,6 +119,10 @@ class VanishedClusters:
         uid = allocation.metadata.annotations.get(names.ANNOTATION_TENANT_UID)
         return self._known(allocation.spec.tenantClusterRef.key, uid) if uid else None
 
+    def cluster_of(self, record: TenantRecord) -> TenantCluster:
+        """Return the last known state of the vanished cluster to which a record belongs."""
+        return self._known(record.key, record.uid)
+
     def _known(self, key: Key, uid: str) -> TenantCluster:
         """Return a cluster as it was last seen, else one with its name and uid alone."""
         record = self._records.find(key, uid)

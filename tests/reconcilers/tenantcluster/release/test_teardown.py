@@ -9,9 +9,12 @@ from controller.meta import Key
 from controller.outcome import SETTLED, Again, Blocked
 from reconcilers.api import names
 from reconcilers.ipallocation.release import InUse, Released
+from reconcilers.loadbalancers.metallb.uptake import MARKER
+from reconcilers.tenantcluster.record.gate import UNRESOLVED_SECONDS
 from reconcilers.tenantcluster.release.teardown import OVERTAKEN_SECONDS
 from tests.reconcilers import make
-from tests.reconcilers.lab import Lab
+from tests.reconcilers.balancer import Balancer
+from tests.reconcilers.lab import TENANT_KINDS, Lab, Replica
 from tests.reconcilers.server import Json, Server
 
 CLUSTER = Key("team", "a")
@@ -306,3 +309,76 @@ async def test_an_unreadable_allocation_that_the_cache_lacks_keeps_the_finalizer
     lab.flow()
     await lab.rounds()
     assert not lab.server.has("tenantclusters", "a", namespace="team")
+
+
+class TestOfAnAllocationThatIsCreatedAfterTheTeardown:
+    """A replica that was frozen creates it for a cluster that is gone by then."""
+
+    async def test_it_is_released_as_soon_as_its_tenant_has_confirmed_it(self) -> None:
+        lab, _ = await _late()
+        await _sweep_and_release(lab, lab)
+        assert _left(lab) == []
+
+    async def test_a_process_that_never_saw_the_cluster_releases_it_as_soon(self) -> None:
+        lab, _ = await _late()
+        await _sweep_and_release(lab, lab.another())
+        assert _left(lab) == []
+
+    async def test_the_record_of_a_creation_delays_it_for_as_long_as_a_request_may_arrive(
+        self,
+    ) -> None:
+        lab, _ = await _late(annotations={names.ANNOTATION_MARKER_CREATION: "7"})
+        await _sweep_and_release(lab, lab)
+        assert _left(lab) == ["team-a-lb-late"]
+        await _release(lab, lab, UNRESOLVED_SECONDS)
+        assert _left(lab) == []
+
+    async def test_nothing_of_ours_is_left_in_the_tenant(self) -> None:
+        lab, tenant = await _late()
+        await _sweep_and_release(lab, lab)
+        assert _pools(tenant) == []
+        assert tenant.closed == 2, "the client of the teardown, and the one of the late allocation"
+
+    async def test_the_marker_stays_while_a_cluster_of_that_name_uses_the_tenant(self) -> None:
+        lab, tenant = await _late()
+        lab.server.add("tenantclusters", make.tenant(uid="uid-of-the-next"))
+        await _sweep_and_release(lab, lab)
+        assert "team-a-lb-late" not in _left(lab)
+        assert MARKER in _pools(tenant)
+
+
+async def _late(annotations: Json | None = None) -> tuple[Lab, Server]:
+    """Return a lab whose cluster is gone, with a new allocation of it, and its tenant."""
+    lab = _begun()
+    tenant = lab.tenant_server("a", (*TENANT_KINDS, "servicebgpstatuses"))
+    Balancer(tenant, counts=True)
+    await lab.rounds()
+    uid = lab.server.see("tenantclusters", "a", namespace="team")["metadata"]["uid"]
+    lab.server.delete("tenantclusters", "a", namespace="team")
+    await lab.rounds()
+    await lab.clock.advance(OVERTAKEN_SECONDS)
+    assert _left(lab) == []
+    noted = {names.ANNOTATION_TENANT_UID: uid} | (annotations or {})
+    held = ("10.40.0.0", "10.40.0.7")
+    lab.server.add(
+        "ipallocations", make.allocation("team-a-lb-late", held=held, annotations=noted)
+    )
+    return lab, tenant
+
+
+async def _sweep_and_release(lab: Lab, replica: Replica) -> None:
+    """Collect orphans once, then let a replica release them within ten seconds."""
+    await replica.clusters.reconcile(CLUSTER)
+    await replica.orphans.sweep()
+    await _release(lab, replica, 10)
+
+
+async def _release(lab: Lab, replica: Replica, seconds: float) -> None:
+    """Let a replica look at the cluster and at its allocations once a second."""
+    replica.gate.real = replica.tenant_gate
+    for _ in range(int(seconds)):
+        await replica.clusters.reconcile(CLUSTER)
+        for allocation in list(replica.caches["ipallocations"]):
+            await replica.allocations.reconcile(allocation.metadata.key)
+        await lab.clock.advance(1)
+    await replica.clusters.reconcile(CLUSTER)
