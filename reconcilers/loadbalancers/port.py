@@ -369,6 +369,10 @@ class LoadBalancer(Protocol):
 
         It is judged by `reading` alone, from "written since the mark" on; then the next step of
         the proof may be written. Asked only if no Service shows an address of the ranges.
+
+        Raises:
+            Conflict: an object changed since it was read.
+            ControllerError: the tenant did not answer.
         """
         ...
 
@@ -389,6 +393,11 @@ class LoadBalancer(Protocol):
 
         Args:
             management: the identity of the management cluster; empty if it is not known.
+
+        Raises:
+            BalancerBlocked: the tenant does not serve the backend's kinds.
+            Conflict: an object changed since it was read.
+            ControllerError: the tenant did not answer.
         """
         ...
 

@@ -371,7 +371,7 @@ class Projector:
             async with self._tenants.client(tenant) as client:
                 balancer = self._kind.of(client, BalancerMemory())
                 await balancer.remove(await self._tenants.management())
-        except (TenantUnavailable, Conflict) as error:
+        except (TenantUnavailable, BalancerBlocked, Conflict) as error:
             is_new = self._logged.begin(tenant.metadata.key, _REMOVAL, str(error))
             log = _log.info if is_new else _log.debug
             log("cannot remove what is left in the tenant", error=str(error))

@@ -15,6 +15,7 @@ from reconcilers.tenantcluster.release.teardown import OVERTAKEN_SECONDS
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer
 from tests.reconcilers.lab import TENANT_KINDS, Lab, Replica
+from tests.reconcilers.memorybalancer.adapter import MemoryKind
 from tests.reconcilers.server import Json, Server
 
 CLUSTER = Key("team", "a")
@@ -224,6 +225,15 @@ async def test_deletion_gives_everything_back_and_then_the_cluster_goes() -> Non
     last = [h.object["metadata"]["name"] for h in lab.server.history if h.type == "DELETED"][-3:]
     assert last == ["team-a-lb", "a", "team-a-nodes"]
     assert tenant.closed == 1
+
+
+async def test_a_cluster_goes_though_its_tenant_does_not_serve_the_kinds_of_the_balancer() -> None:
+    lab = _begun(annotations={names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"})
+    lab.tenant_server("a", ("services", "namespaces"))
+    replica = Replica(lab, MemoryKind(lab.clock))
+    lab.server.delete("tenantclusters", "a", namespace="team")
+    assert await replica.clusters.reconcile(CLUSTER) == SETTLED
+    assert not lab.server.has("tenantclusters", "a", namespace="team")
 
 
 async def test_one_delete_that_fails_does_not_stop_the_others() -> None:
