@@ -131,6 +131,14 @@ EXCEPTIONS: dict[str, tuple[Json, tuple[bool, bool, bool]]] = {
         (False, True, True),
     ),
     "a pool above the limit": ({"cidr": "10.0.0.0/8"}, (False, True, True)),
+    "a CIDR of IPv4 addresses written as IPv6": (
+        {"cidr": "::ffff:10.0.0.0/122"},
+        (True, False, False),
+    ),
+    "a range of IPv4 addresses written as IPv6": (
+        _BLOCK | {"tenantAllocation": {"start": "::ffff:10.0.0.1", "end": "::ffff:10.0.0.9"}},
+        (True, False, False),
+    ),
 }
 """By name: the spec of a pool, and whether the CRD, the rules and the controller refuse it."""
 
