@@ -163,7 +163,7 @@ def words() -> set[str]:
         for kind in re.findall(r'[Ff]inding\(\s*"(\w+)"', getsource(module))
     }
     assert {"Overlap", "Orphan", "ServicesWait", "ReleaseWaits"} <= findings
-    found |= findings
+    found |= findings | {pools.POOL_OVERLAPPING}
     return found | {alert["alert"] for alert in alerts()}
 
 
