@@ -137,11 +137,11 @@ class Providers:
             DefaultUnknown: it is not known, by a read of the last seconds.
             ControllerError: it could not be read.
         """
-        known = self._remembered(tenant)
+        known = self._find_fresh_default(tenant)
         if known is not None:
             return known
         async with self._reading:
-            known = self._remembered(tenant)  # by a read that began before
+            known = self._find_fresh_default(tenant)  # by a read that began before
             if known is not None:
                 return known
             try:
@@ -152,11 +152,13 @@ class Providers:
             self._unknown = None
             return known
 
-    def _remembered(self, tenant: TenantCluster) -> "_Default | None":
-        """Return the platform's default as it was read last; None if it has to be read now.
+    def _find_fresh_default(self, tenant: TenantCluster) -> "_Default | None":
+        """Return the platform's default from the last read; None if it has to be read again.
+
+        A cluster that is Ready accepts a read of any age.
 
         Raises:
-            DefaultUnknown: it is not known, by a read of the last seconds.
+            DefaultUnknown: a read within the last UNKNOWN_SECONDS did not find it.
         """
         known, unknown, now = self._platform, self._unknown, self._clock.monotonic()
         if known is not None and (tenant.is_ready or now - known.read_at < DEFAULT_SECONDS):

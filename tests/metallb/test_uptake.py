@@ -19,7 +19,7 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ADDRESS_POOL, IP_ALLOCATION, IPAddressPool
 from reconcilers.cli.local.objects import delete
 from reconcilers.integrations.core.discovery import DEFINITIONS
-from reconcilers.loadbalancers.metallb.uptake import counted, marker_size
+from reconcilers.loadbalancers.metallb.uptake import count_reported_addresses, marker_size
 from tests.metallb.site import HOME, POOL, TEAM, Site, Tenant, frozen, site
 from tests.polling import until
 from tests.reconcilers.cli.commands import call
@@ -137,7 +137,10 @@ async def test_a_marker_that_is_made_again_says_nothing_of_a_metallb_that_reads_
             assert marker is not None
             await delete(tenant.client, IP_ADDRESS_POOL, MARKED)
             meta = {"name": MARKED.name, "annotations": dict(marker.metadata.annotations)}
-            spec = {"addresses": [_entry_of(counted(marker.status))], "autoAssign": False}
+            spec = {
+                "addresses": [_entry_of(count_reported_addresses(marker.status))],
+                "autoAssign": False,
+            }
             body: dict[str, Any] = {"metadata": meta, "spec": spec}
             await tenant.client.create(IP_ADDRESS_POOL, NAMESPACE, body)
             await until(partial(_marker, tenant), lambda one: one is not None and _is_even(one))
@@ -157,7 +160,7 @@ async def _marker(tenant: Tenant) -> IPAddressPool | None:
 
 def _is_even(marker: IPAddressPool) -> bool:
     """Whether MetalLB has counted as many addresses as the marker has."""
-    return counted(marker.status) == marker_size(marker)
+    return count_reported_addresses(marker.status) == marker_size(marker)
 
 
 def _entry_of(size: int | None) -> str:

@@ -44,7 +44,7 @@ from reconcilers.loadbalancers.metallb.uptake import (
     MOST_ENTRIES,
     Uptake,
     configuration_error,
-    counted,
+    count_reported_addresses,
     metallb_counts,
     refusal,
     remove_marker,
@@ -283,7 +283,7 @@ def _written(obj: IPAddressPool | L2Advertisement | None) -> object:
     """Return the parts of an object that we write; None if it does not exist."""
     if obj is None:
         return None
-    read = counted(obj.status) if isinstance(obj, IPAddressPool) else None
+    read = count_reported_addresses(obj.status) if isinstance(obj, IPAddressPool) else None
     return (obj.metadata.uid, is_ours(obj), obj.spec, read)
 
 
@@ -334,6 +334,6 @@ def _counts_all(pool: IPAddressPool) -> bool:
     """
     parsed = (addresstexts.parse_cidr_or_span(entry) for entry in pool.spec.addresses)
     spans = [span for span in parsed if span is not None]
-    count = counted(pool.status)
+    count = count_reported_addresses(pool.status)
     size = sum(span.size for span in spans)
     return count is None or count <= max(size, *metallb_counts(spans))

@@ -36,14 +36,14 @@ class Upkeep:
     advertised: bool = False
     own_advertisement: str = ""
     corrections: list[Correction] = field(default_factory=list)
-    _number: int = 0
-    _last: float = 0.0
-    _description: str = ""
-    _waiting: bool = False
+    _corrections_in_a_row: int = 0
+    _corrected_at: float = 0.0
+    _edit: str = ""
+    _is_delayed: bool = False
 
     def begin(self) -> None:
         """Begin a pass: a delayed correction is kept only if its edit is found again."""
-        self._waiting = False
+        self._is_delayed = False
 
     def clear(self) -> None:
         """Note that nothing of ours is kept there from now on."""
@@ -56,42 +56,42 @@ class Upkeep:
             description: what was edited.
             now: monotonic seconds.
         """
-        self._description = description
-        self._waiting = now < self._last + self._pause
-        return not self._waiting
+        self._edit = description
+        self._is_delayed = now < self._corrected_at + self._pause
+        return not self._is_delayed
 
     def note_correction(self, kind: str, description: str, now: float) -> None:
-        """Note that an edit was written back."""
-        if now >= self._quiet_at:
-            self._number = 0
-        self._number, self._last, self._description = self._number + 1, now, description
-        self._waiting = False
+        """Note that an edit was written back; corrections after a quiet time count anew."""
+        in_a_row = 0 if now >= self._quiet_at else self._corrections_in_a_row
+        self._corrections_in_a_row = in_a_row + 1
+        self._corrected_at, self._edit = now, description
+        self._is_delayed = False
         self.corrections.append(Correction(kind, description))
 
     def contest(self, now: float) -> str:
         """Describe what another writer keeps changing; empty if none does."""
-        if not self._waiting and (self._number < MANY or now >= self._quiet_at):
+        if not self._is_delayed and (self._corrections_in_a_row < MANY or now >= self._quiet_at):
             return ""
         return (
-            f"another writer in the tenant keeps changing {self._description}; it is written back"
+            f"another writer in the tenant keeps changing {self._edit}; it is written back"
             f" ever less often, at last every {LONGEST_PAUSE / 60:.0f} min"
         )
 
     def due_in(self, now: float) -> float | None:
         """Return in how many seconds a correction is due, or a contest over; None for never."""
-        if self._waiting:
-            return max(0.0, self._last + self._pause - now)
+        if self._is_delayed:
+            return max(0.0, self._corrected_at + self._pause - now)
         return max(0.0, self._quiet_at - now) if self.contest(now) else None
 
     @property
     def _pause(self) -> float:
         # The exponent has an end: days of repeated edits would make the power overflow.
-        doublings = min(self._number - MANY, 10)
+        doublings = min(self._corrections_in_a_row - MANY, 10)
         return min(2.0**doublings, LONGEST_PAUSE) if doublings >= 0 else 0.0
 
     @property
     def _quiet_at(self) -> float:
-        return self._last + max(QUIET_SECONDS, 2 * self._pause)
+        return self._corrected_at + max(QUIET_SECONDS, 2 * self._pause)
 
 
 def described(obj: IPAddressPool | L2Advertisement, kind: str, fields: Iterable[str]) -> str:

@@ -217,7 +217,7 @@ class MetalLB:
             is_of_another_tool = refusal.reason == MADE_BY_OTHERS
             if wanted.entries:
                 if is_of_another_tool:
-                    await self._note_seen(live, wanted)
+                    await self._raise_seen_basis(live, wanted)
                 raise
             # There is nothing to write. Our L2Advertisement may still stand beside a pool of
             # another tool, and goes. Objects of another TenantCluster stay as they are.
@@ -289,13 +289,13 @@ class MetalLB:
         if is_ours(pool):
             await self._client.delete(IP_ADDRESS_POOL, Version.from_object(pool))
         else:
-            await self._note_seen(pool, wanted)
+            await self._raise_seen_basis(pool, wanted)
 
-    async def _note_seen(self, pool: IPAddressPool, wanted: Projection) -> None:
-        """Move the version of a pool of others on, where ranges are given back.
+    async def _raise_seen_basis(self, pool: IPAddressPool, wanted: Projection) -> None:
+        """Annotate a pool of another tool with our basis, while ranges of ours are being released.
 
-        It stays as it is; but no replica that read it before, and was about to take it over,
-        writes such a range into it.
+        The annotation changes the pool's resourceVersion. So if another replica read the pool
+        before, and takes it over with such a range, its write conflicts.
         """
         if basis_of(pool) < wanted.needed:
             seen = {names.ANNOTATION_PROJECTION_SEEN: str(wanted.basis)}

@@ -20,7 +20,7 @@ from reconcilers.api import names
 from reconcilers.api.resources import IP_ADDRESS_POOL, SERVICE_BGP_STATUS, IPAddressPool
 from reconcilers.loadbalancers.metallb.uptake import (
     configuration_error,
-    counted,
+    count_reported_addresses,
     metallb_counts,
 )
 from reconcilers.loadbalancers.port import MOMENT, Health, HealthState, Projection, WatchedOffers
@@ -148,7 +148,7 @@ def _has_counted(pool: IPAddressPool | None, wanted: Projection) -> bool:
         for entry in wanted.entries
         if (span := addresstexts.parse_cidr_or_span(entry)) is not None
     ]
-    return counted(pool.status) in metallb_counts(spans)
+    return count_reported_addresses(pool.status) in metallb_counts(spans)
 
 
 def _is_uncounted(pool: IPAddressPool | None, wanted: Projection) -> bool:

@@ -106,7 +106,7 @@ def next_step(
     marker = pools.get(MARKER)
     if marker is None or marker_size(marker) is None or _is_overlapped(marker, pools):
         return Step.MARK
-    if counted(marker.status) != marker_size(marker):
+    if count_reported_addresses(marker.status) != marker_size(marker):
         return Step.WAIT
     if (marker.metadata.generation or 0) <= _NEW:
         return Step.MARK
@@ -115,8 +115,8 @@ def next_step(
     return Step.DONE if mark <= basis_of(marker) <= basis else Step.MARK
 
 
-def counted(status: AddressPoolStatus | None) -> int | None:
-    """Return how many addresses MetalLB has found in a pool; None if it does not say."""
+def count_reported_addresses(status: AddressPoolStatus | None) -> int | None:
+    """Return how many addresses MetalLB reports for a pool; None if it reports no number."""
     if status is None:
         return None
     four, six = status.assignedIPv4 + status.availableIPv4, status.assignedIPv6
@@ -156,7 +156,11 @@ def marker_entry(pools: Mapping[str, IPAddressPool], basis: int) -> str:
     The first block for documentation that no other pool overlaps, as MetalLB would refuse that.
     """
     marker = pools.get(MARKER)
-    before = {marker_size(marker), counted(marker.status)} if marker is not None else set()
+    before = (
+        {marker_size(marker), count_reported_addresses(marker.status)}
+        if marker is not None
+        else set()
+    )
     sizes = (1 + (basis + offset) % _LARGEST for offset in range(len(before) + 1))
     size = next(candidate for candidate in sizes if candidate not in before)
     others = list(_others(pools))

@@ -41,10 +41,13 @@ async def repair_metadata(
 
 
 async def _read_uid(client: Client, tenant: TenantCluster) -> str:
-    """Read a tenant live, and return its uid; empty if it is another one by now, or leaving.
+    """Read a TenantCluster live, and return its uid.
 
-    A uid out of an old cache would later cost an allocation its range: it may have been made
-    for the next cluster of that name.
+    The uid of a stale cache would later cost the allocation its range, because the allocation
+    may be for the next cluster of that name.
+
+    Returns:
+        The uid; empty if the cluster is deleted, being deleted, or recreated.
     """
     meta = tenant.metadata
     live = await client.find(TENANT_CLUSTER, meta.key)

@@ -61,7 +61,7 @@ class PoolForecast:
         self._queue = Rows[tuple[datetime, Holder, str]]()
         self._known: dict[str, IPAllocation] = {a.metadata.uid: a for a in allocations}
         for allocation in self._known.values():
-            exact = self._exact(allocation)
+            exact = self._list_known_ranges(allocation)
             if exact:
                 self._placed[allocation.metadata.uid] = exact
         self._take_unseen(position)
@@ -175,22 +175,26 @@ class PoolForecast:
         self._settle(moved)
 
     def _settle(self, changed: list[IPAllocation]) -> None:
-        """Update the ranges of changed allocations: first all are freed, then each is taken."""
-        exact = {a.metadata.uid: self._exact(a) for a in changed}
-        moving = [
+        """Update the forecast for changed allocations.
+
+        All their expected ranges are freed before any known range is taken, because a known range
+        may be one that was expected for another of them.
+        """
+        known_ranges = {a.metadata.uid: self._list_known_ranges(a) for a in changed}
+        outdated = [
             a
             for a in changed
-            if not exact[a.metadata.uid]
-            or exact[a.metadata.uid] != self._placed.get(a.metadata.uid)
+            if not known_ranges[a.metadata.uid]
+            or known_ranges[a.metadata.uid] != self._placed.get(a.metadata.uid)
         ]
-        for allocation in moving:
-            if exact[allocation.metadata.uid] or not self._waits(allocation):
+        for allocation in outdated:
+            if known_ranges[allocation.metadata.uid] or not self._waits(allocation):
                 self.forget(allocation.metadata.uid)
-        for allocation in moving:
-            wanted = exact[allocation.metadata.uid]
-            if wanted:
-                self._hold(allocation.metadata.uid, wanted)
-        for allocation in self._in_order(moving):
+        for allocation in outdated:
+            ranges = known_ranges[allocation.metadata.uid]
+            if ranges:
+                self._take(allocation.metadata.uid, ranges)
+        for allocation in self._in_order(outdated):
             self._place(allocation)
 
     def _place(self, allocation: IPAllocation) -> None:
@@ -225,11 +229,12 @@ class PoolForecast:
         if request is not None:
             self._queue.remove(row(request), (*place(request), uid))
 
-    def _hold(self, uid: str, exact: tuple[AddressRange, ...]) -> None:
-        for space, span in product(self._spaces, exact):
+    def _take(self, uid: str, ranges: tuple[AddressRange, ...]) -> None:
+        """Take ranges that an allocation holds, or was promised, out of the free ones."""
+        for space, span in product(self._spaces, ranges):
             if space.layout.family == span.family or len(self._spaces) == 1:
                 self._try(partial(space.pin, span))
-        self._placed[uid] = exact
+        self._placed[uid] = ranges
 
     def _try(self, change: Callable[[], object]) -> None:
         try:
@@ -237,7 +242,7 @@ class PoolForecast:
         except AllocatorError:
             self.stale = True
 
-    def _exact(self, allocation: IPAllocation) -> tuple[AddressRange, ...]:
+    def _list_known_ranges(self, allocation: IPAllocation) -> tuple[AddressRange, ...]:
         """Return the ranges that an allocation holds, or was promised and may still get."""
         spans = statusranges.list_held_ranges(allocation)
         promise = self._promised.get(allocation.metadata.uid)
@@ -306,17 +311,22 @@ class PoolChoice:
         allocations.subscribe(self._allocation_changed)
         pools.subscribe(self._pool_changed)
 
-    def first_fit(
+    def find_first_fit(
         self,
         provider: ProviderConfig,
         count: Callable[[NetworkPool], int],
         asked: Networking,
     ) -> NetworkPool | None:
-        """Return the first pool of `provider` that has `count(pool)` free addresses in a row.
+        """Return the first pool of `provider` with enough free addresses in a row; None for none.
 
-        Where both families are preferred, the first that has both goes before those with one.
-        None behind one that cannot be read: whether that one has room is not known, and a range
-        of another network stays for good.
+        If the tenant prefers two families, a pool that has room in both precedes a pool that has
+        room in one. Pools that follow an unreadable pool are not candidates: the unreadable pool
+        may have room, and a tenant keeps its first range.
+
+        Args:
+            provider: lists the pools in order of preference.
+            count: how many addresses the request needs from a pool.
+            asked: the families that the request needs.
         """
         preferred = asked.ipFamilyPolicy == PREFER_DUAL_STACK
         for whole in (True, False) if preferred else (False,):

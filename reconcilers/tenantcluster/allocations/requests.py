@@ -182,7 +182,7 @@ class RequestPlanner:
         self, tenant: TenantCluster, provider: ProviderConfig, wanted: Wanted
     ) -> NewAllocation | None:
         """Return the allocation to create, in the first pool that fits; None if none does."""
-        pool = self._choice.first_fit(provider, wanted.count, tenant.networking)
+        pool = self._choice.find_first_fit(provider, wanted.count, tenant.networking)
         if pool is None:
             return None
         namespace, role = provider.metadata.namespace, names.ROLE_INITIAL
@@ -265,7 +265,7 @@ class RequestPlanner:
         Returns:
             The allocation to create; None if no pool fits.
         """
-        pool = self._choice.first_fit(provider, count_in_any_pool(count), tenant.networking)
+        pool = self._choice.find_first_fit(provider, count_in_any_pool(count), tenant.networking)
         if pool is None:
             return None
         name = membership.free_growth_name(tenant, self._allocations, provider.metadata.namespace)
@@ -320,5 +320,5 @@ class RequestPlanner:
             return False
         if self._choice.will_serve(failed):
             return False
-        pool = self._choice.first_fit(provider, count, tenant.networking)
+        pool = self._choice.find_first_fit(provider, count, tenant.networking)
         return pool is not None and pool.metadata.name != failed.spec.poolRef.name

@@ -34,7 +34,7 @@ class PoolCaches:
         self.pools.replace([make.pool(cidr=make.cidr(6, family))], 1)
         self.allocations.replace([], 1)
         self.choice = PoolChoice(self.pools, self.allocations, LIMIT)
-        self.choice.first_fit(make.provider("lab"), lambda _: 1, Networking())
+        self.choice.find_first_fit(make.provider("lab"), lambda _: 1, Networking())
 
     def put(self, allocation: IPAllocation) -> None:
         """Show a new version of an allocation."""
@@ -64,7 +64,7 @@ class PoolCaches:
         provider = make.provider("lab")
 
         def fits(size: int) -> bool:
-            return choice.first_fit(provider, lambda _: size, Networking()) is not None
+            return choice.find_first_fit(provider, lambda _: size, Networking()) is not None
 
         return max(filter(fits, range(1, 65)), default=0)
 
@@ -139,7 +139,7 @@ def test_a_request_costs_the_same_however_many_allocations_there_are() -> None:
     caches.allocations.by_index = by_index  # type: ignore[method-assign]
     for number in range(50):
         caches.put(make.allocation(f"n{number}", size=1))
-        caches.choice.first_fit(make.provider("lab"), lambda _: 1, Networking())
+        caches.choice.find_first_fit(make.provider("lab"), lambda _: 1, Networking())
     assert looked == []
 
 

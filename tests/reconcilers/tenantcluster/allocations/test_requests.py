@@ -190,7 +190,7 @@ class TestPoolChoice:
     """The first pool in priority whose free space fits, after all who wait were served."""
 
     def _choose(self, lab: Lab, provider: Any, count: int = 8) -> str | None:
-        found = lab.choice.first_fit(provider, lambda _: count, Networking())
+        found = lab.choice.find_first_fit(provider, lambda _: count, Networking())
         return found.metadata.name if found else None
 
     def _lab(self, *pools: Any) -> Lab:
