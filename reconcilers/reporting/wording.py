@@ -1,4 +1,4 @@
-"""Parts of sentences that many messages share: counted nouns, and lists that are cut."""
+"""Parts of sentences that many messages share: counted nouns, and lists and texts that are cut."""
 
 from collections.abc import Sequence
 
@@ -28,6 +28,16 @@ def count_addresses(number: int, of: str = "") -> str:
     """
     kind = f"{of} " if of else ""
     return count_noun(number, f"{kind}address", f"{kind}addresses")
+
+
+def truncate(text: str, longest: int) -> str:
+    """Return a text, or its first characters and an ellipsis if it is longer.
+
+    Args:
+        text: of any origin.
+        longest: how many characters are kept, without the ellipsis.
+    """
+    return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def name_with_count(

@@ -8,6 +8,7 @@ from reconcilers.addressing.addresstexts import parse_ends
 from reconcilers.api.resources import Service
 from reconcilers.loadbalancers.metallb.projection import POOL_NAME
 from reconcilers.loadbalancers.port import OTHER_CLASS, Obstacle, ServiceView
+from reconcilers.reporting.wording import truncate
 
 _POOL = ("metallb.io/address-pool", "metallb.universe.tf/address-pool")
 _ADDRESSES = ("metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalancerIPs")
@@ -33,11 +34,11 @@ def view_service(service: Service, ours: str) -> ServiceView:
     fixed = _annotation(service, _ADDRESSES) or service.spec.loadBalancerIP
     if not is_ours:
         theirs = service.spec.loadBalancerClass or "none"
-        obstacle = Obstacle(OTHER_CLASS, f"load-balancer class {_short(theirs)}")
+        obstacle = Obstacle(OTHER_CLASS, f"load-balancer class {truncate(theirs, _LONGEST)}")
     elif pool not in {"", POOL_NAME}:
-        obstacle = Obstacle("OtherPool", f"IPAddressPool {_short(pool)}")
+        obstacle = Obstacle("OtherPool", f"IPAddressPool {truncate(pool, _LONGEST)}")
     elif fixed:
-        obstacle = Obstacle("FixedAddress", f"the address {_short(fixed)}")
+        obstacle = Obstacle("FixedAddress", f"the address {truncate(fixed, _LONGEST)}")
     key = _annotation(service, _SHARING)
     requested = (parse_ends(ip, ip) for ip in map(str.strip, fixed.split(",", _MOST_FIXED)))
     return ServiceView(
@@ -47,10 +48,6 @@ def view_service(service: Service, ours: str) -> ServiceView:
         requirements=f"{pool}|{key}",
         fixed_addresses=tuple(address for address in requested if address is not None),
     )
-
-
-def _short(value: str) -> str:
-    return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…"
 
 
 def _annotation(service: Service, either: tuple[str, str]) -> str:

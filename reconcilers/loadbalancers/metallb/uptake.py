@@ -55,6 +55,7 @@ from reconcilers.loadbalancers.port import (
     Unprovable,
     Withdrawal,
 )
+from reconcilers.reporting.wording import truncate
 
 MARKER = names.METALLB_MARKER
 NOT_READ = "MetalLB in the tenant has not read its pools since the range was taken out"
@@ -72,7 +73,7 @@ _ENORMOUS = 1 << 62
 _INT64_MAX = (1 << 63) - 1
 _CONTROLLER_STATE = "controller"
 """The name of the ConfigurationState that MetalLB's controller writes."""
-_SHORT = 300
+_LONGEST = 300
 
 
 class Step(Enum):
@@ -208,21 +209,18 @@ def refusal(pools: Mapping[str, IPAddressPool]) -> str:
     extents: list[tuple[int, int, int, str]] = []
     for name, pool in sorted(pools.items()):
         if not pool.spec.addresses:
-            return f"IPAddressPool {_short(name)} has no addresses"
+            return f"IPAddressPool {truncate(name, _LONGEST)} has no addresses"
         for entry in pool.spec.addresses[: MOST_ENTRIES - len(extents)]:
             span = addresstexts.parse_cidr_or_span(entry)
             if span is None:
-                return f"IPAddressPool {_short(name)} has {_short(entry)!r}, which is no range"
+                subject = f"IPAddressPool {truncate(name, _LONGEST)}"
+                return f"{subject} has {truncate(entry, _LONGEST)!r}, which is no range"
             extents.append((span.family, span.first, span.last, name))
     for (family, _, last, name), (next_family, first, _, next_name) in pairwise(sorted(extents)):
         if family == next_family and first <= last:
-            both = " and ".join(map(_short, sorted((name, next_name))))
+            both = " and ".join(truncate(pool, _LONGEST) for pool in sorted((name, next_name)))
             return f"IPAddressPools {both} overlap"
     return ""
-
-
-def _short(value: str) -> str:
-    return value if len(value) <= _SHORT else f"{value[:_SHORT]}…"
 
 
 class Uptake:
@@ -353,7 +351,7 @@ async def configuration_error(client: Client, namespace: str) -> str:
         state = await client.get(CONFIGURATION_STATE, Key(namespace, _CONTROLLER_STATE))
     except NotFound:
         return ""
-    return _short(state.status.errorSummary)
+    return truncate(state.status.errorSummary, _LONGEST)
 
 
 async def remove_marker(client: Client, namespace: str, management: str) -> None:

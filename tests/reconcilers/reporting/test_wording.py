@@ -5,7 +5,7 @@ import pytest
 from allocator import AddressRange
 from reconcilers.networkpool import status
 from reconcilers.networkpool.choicewords import allocated_message
-from reconcilers.reporting.wording import count_addresses, count_noun, name_with_count
+from reconcilers.reporting.wording import count_addresses, count_noun, name_with_count, truncate
 from tests.reconcilers import make
 
 
@@ -28,6 +28,11 @@ def test_a_noun_has_the_plural_that_is_given() -> None:
 )
 def test_a_long_list_is_cut_and_says_how_many_more_there_are(items: list[str], words: str) -> None:
     assert name_with_count(items, named_at_most=2) == words
+
+
+@pytest.mark.parametrize(("text", "shown"), [("", ""), ("abc", "abc"), ("abcd", "abc…")])
+def test_a_long_text_is_cut_and_shows_that_it_is(text: str, shown: str) -> None:
+    assert truncate(text, 3) == shown
 
 
 def test_messages_about_one_address_are_in_the_singular() -> None:
