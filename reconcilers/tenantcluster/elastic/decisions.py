@@ -941,10 +941,8 @@ def _describe_fixed_size(facts: SizeFacts, fixed: FixedSize, created: Created) -
         return _describe_surplus(fixed, asked)
     if not target.is_cut:
         return _sized(True, "Ready", f"{count_addresses(size)}, as {SIZE_FIELD} asks")
-    message = (
-        f"{count_addresses(size)}; {SIZE_FIELD} asks for more than maxLoadBalancerIPs, {size}"
-    )
-    return _sized(False, QUOTA_EXCEEDED, message)
+    remedy = f"raise maxLoadBalancerIPs of its ProviderConfig, or set {SIZE_FIELD} to {size}"
+    return _sized(False, QUOTA_EXCEEDED, f"{asked}; {remedy}")
 
 
 def _describe_surplus(fixed: FixedSize, asked: str) -> Finding:

@@ -135,7 +135,15 @@ async def test_a_size_above_the_quota_is_cut_and_says_so() -> None:
             "quota": 6,
             "servicesWaiting": 0,
         }
-        assert _sized(platform)[1] == "QuotaExceeded"
+        assert _sized(platform) == (
+            "False",
+            "QuotaExceeded",
+            (
+                "spec.networking.lbPoolSize asks for 50 addresses, maxLoadBalancerIPs allows 6,"
+                " 6 are held; raise maxLoadBalancerIPs of its ProviderConfig, or set"
+                " spec.networking.lbPoolSize to 6"
+            ),
+        )
         events = [event["reason"] for event in platform.server.all("events")]
         assert events.count("QuotaExceeded") == 1
 
