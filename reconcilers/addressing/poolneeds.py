@@ -83,7 +83,7 @@ def sum_pool_needs(
             place = allocation.pool_key, family
             needs[place] = needs[place].with_request(count)
     for cluster in clusters:
-        for key, count in _count_by_pool(cluster).items():
+        for key, count in sum_waiting_addresses(cluster).items():
             if key not in pools:
                 continue
             for family in list_needed_families(cluster, pools[key]):
@@ -91,8 +91,12 @@ def sum_pool_needs(
     return dict(needs)
 
 
-def _count_by_pool(cluster: TenantCluster) -> dict[Key, int]:
-    """Return how many addresses a cluster needs of each pool, without those of IPAllocations."""
+def sum_waiting_addresses(cluster: TenantCluster) -> dict[Key, int]:
+    """Return how many addresses a cluster waits for by NetworkPool; empty if it does not wait.
+
+    Node and load-balancer addresses are summed, see the module. Requests that have an IPAllocation
+    are left out.
+    """
     network = cluster.status.network
     counts: dict[Key, int] = defaultdict(int)
     for request in network.waiting if network is not None else ():

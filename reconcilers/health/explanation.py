@@ -11,7 +11,13 @@ from itertools import chain
 from allocator import AddressRange, AllocatorError, InvalidPool, Layout, Space
 from controller.conditions import find, rfc3339
 from controller.meta import Key
-from reconcilers.addressing import familychoice, poolgeometry, requestedranges, statusranges
+from reconcilers.addressing import (
+    familychoice,
+    poolgeometry,
+    poolneeds,
+    requestedranges,
+    statusranges,
+)
 from reconcilers.addressmap.extents import ALL_SIZES
 from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.poolpictures import not_read_of
@@ -177,8 +183,13 @@ def _describe_absent_pool(pool: Key, objects: Objects) -> str:
 
 
 def _wanted(tenant: TenantCluster, provider: ProviderConfig, objects: Objects) -> Iterator[str]:
-    """Yield what a cluster asks for, and what each pool has for it, in order."""
+    """Yield what a cluster asks for, and what each pool has for it, in order.
+
+    A pool has room for a cluster that waits if it has room for all that waits together, as
+    `status` and the metrics count it.
+    """
     network = provider.spec.networking
+    waiting = {} if tenant.metadata.terminating else poolneeds.sum_waiting_addresses(tenant)
     mode, count = network.sizing.allocationMode, load_balancer_count(tenant, network)
     growth = f", then growth by {network.sizing.growthIncrement}" if mode == ELASTIC else ""
     yield (
@@ -194,7 +205,36 @@ def _wanted(tenant: TenantCluster, provider: ProviderConfig, objects: Objects) -
             continue
         nodes = node_count(pool, network)
         needed = count_addresses(nodes, "node")
-        yield f"{place}. NetworkPool {key}: {needed}; {_free(pool, objects)}"
+        if count:
+            needed += f" and {count_addresses(count, 'load-balancer')}, {nodes + count} together"
+        free = _free(pool, objects)
+        if key in waiting:
+            needed += f", of which {waiting[key]} wait"
+            free += _describe_missing_room(tenant, pool, waiting[key], objects)
+        yield f"{place}. NetworkPool {key}: {needed}; {free}"
+
+
+def _describe_missing_room(
+    tenant: TenantCluster, pool: NetworkPool, count: int, objects: Objects
+) -> str:
+    """Return that a pool cannot serve a cluster that waits; empty if it can, or is not known to.
+
+    Args:
+        tenant: the cluster.
+        pool: one of the pools that it tries.
+        count: how many addresses wait for it, of each family that the cluster needs.
+        objects: the objects.
+    """
+    spaces = _spaces(pool, objects, None)
+    if not spaces or _unknown_holders(pool.metadata.key, objects):
+        return ""
+    families = poolneeds.list_needed_families(tenant, pool)
+    if not families:
+        return "; lacks a family of the request"
+    is_too_small = any(
+        space.largest_free < count for space in spaces if space.layout.family in families
+    )
+    return f"; no room for {count}" if is_too_small else ""
 
 
 def _free(pool: NetworkPool, objects: Objects) -> str:

@@ -1,6 +1,7 @@
 """`explain` says why: the pools that were tried, the blocks that fit, and what is waited for."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,57 @@ def test_a_tenant_is_told_what_it_asks_for_and_what_each_pool_has(tmp_path: Path
         cluster("shop", "team"),
     )
     assert "mode static: 8 load-balancer addresses in a row" in lines
-    assert "1. NetworkPool butler-system/small: 5 node addresses; 4 IPv4 addresses free" in lines
+    needed = "5 node addresses and 8 load-balancer addresses, 13 together"
+    assert f"1. NetworkPool butler-system/small: {needed}; 4 IPv4 addresses free" in lines
     assert "2. NetworkPool butler-system/gone does not exist" in lines
-    assert "3. NetworkPool butler-system/large: 5 node addresses; 256 IPv4" in lines
+    assert f"3. NetworkPool butler-system/large: {needed}; 256 IPv4" in lines
+
+
+def _waiting(*requests: tuple[str, int], pools: Sequence[str]) -> dict[str, Any]:
+    """Return a cluster that waits for addresses, each request with its type and number."""
+    body = cluster("shop", "team")
+    common = {
+        "role": "initial",
+        "reason": "PoolExhausted",
+        "namespace": "butler-system",
+        "pools": [*pools],
+        "since": "2026-01-01T00:00:00Z",
+    }
+    waiting = [common | {"type": kind, "addresses": count} for kind, count in requests]
+    return body | {"status": {"phase": "Provisioning", "network": {"waiting": waiting}}}
+
+
+def test_a_pool_without_room_for_node_and_load_balancer_addresses_together_is_told_as_by_status(
+    tmp_path: Path,
+) -> None:
+    objects = (
+        pool("small", "10.0.0.0/29"),
+        pool("large", "10.1.0.0/28"),
+        _provider("small", "large"),
+        _waiting(("nodes", 5), ("loadbalancer", 8), pools=("small", "large")),
+    )
+    lines = _lines(tmp_path, "shop", *objects).splitlines()
+    [small] = [line for line in lines if line.startswith("1. NetworkPool butler-system/small")]
+    assert "13 together, of which 13 wait; 8 IPv4 addresses free, largest block 8" in small
+    assert small.endswith("; no room for 13")
+    [large] = [line for line in lines if line.startswith("2. NetworkPool butler-system/large")]
+    assert large.endswith("largest block 16")
+    report = json.loads(ask(tmp_path, "status", "-o", "json", objects=objects).out)
+    found = {
+        finding["subject"]["name"]: finding["sentence"]
+        for finding in report["findings"]
+        if finding["kind"] == "PoolHasNoRoomForWaiting"
+    }
+    assert list(found) == ["small"]
+    assert "the largest for 13 addresses; the largest free block is 8" in found["small"]
+
+
+def test_only_the_requests_that_wait_need_room(tmp_path: Path) -> None:
+    objects = (pool("small", "10.0.0.0/29"), _provider("small"))
+    waits = _waiting(("loadbalancer", 8), pools=("small",))
+    lines = _lines(tmp_path, "shop", *objects, waits)
+    assert "13 together, of which 8 wait; 8 IPv4 addresses free, largest block 8" in lines
+    assert "no room" not in lines
 
 
 def test_a_range_is_told_with_the_block_that_it_lies_in_and_the_blocks_that_fit(
@@ -165,7 +214,7 @@ def test_a_cluster_that_names_no_provider_config_is_told_of_the_first_of_the_nam
     later["metadata"]["name"], first["metadata"]["name"] = "west", "east"
     lines = _lines(tmp_path, "shop", pool("lab", "10.1.0.0/24"), later, first, cluster("shop"))
     assert "ProviderConfig butler-system/east, mode static" in lines
-    assert "1. NetworkPool butler-system/lab: 5 node addresses; 256 IPv4" in lines
+    assert "1. NetworkPool butler-system/lab: 5 node addresses and 8 load-balancer" in lines
 
 
 @pytest.mark.parametrize(
