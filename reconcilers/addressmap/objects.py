@@ -24,6 +24,19 @@ T = TypeVar("T", bound=Object)
 
 
 @dataclass(frozen=True, slots=True)
+class PlatformDefault:
+    """The ProviderConfig of clusters that name none, as ButlerConfig says.
+
+    Args:
+        key: its namespace and name; None if ButlerConfig names none, or was not read.
+        unknown: why it is not known; empty if it is.
+    """
+
+    key: Key | None = None
+    unknown: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Objects:
     """Everything of ours that there is.
 
@@ -38,6 +51,8 @@ class Objects:
         integrations: what there is of other platforms' kinds; what requests of theirs hold of
             NetworkPools counts like allocations.
         not_read: what of ours the user may not read: kinds of other namespaces.
+        platform_default: the ProviderConfig that ButlerConfig names; from a cluster, `explain`
+            alone reads it.
     """
 
     pools: Mapping[Key, NetworkPool]
@@ -49,6 +64,7 @@ class Objects:
     owners_known: bool = True
     integrations: Views = field(default_factory=Views)
     not_read: Sequence[NotRead] = ()
+    platform_default: PlatformDefault = PlatformDefault()
 
     @property
     def all_not_read(self) -> Sequence[NotRead]:

@@ -1,16 +1,25 @@
 """`butler-ipam explain`: why a tenant or an allocation has what it has, or waits."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import click
 
 from controller.meta import Key
-from reconcilers.addressmap.objects import Objects
+from reconcilers.addressmap.objects import Objects, PlatformDefault, read_objects
+from reconcilers.api import names
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.cli import names as completed
 from reconcilers.cli.cluster.objectnames import namespace_in, select_object
-from reconcilers.cli.cluster.objects import named_scope_options, read_all, scope
+from reconcilers.cli.cluster.objects import (
+    Scope,
+    in_cluster,
+    named_scope_options,
+    read_all,
+    report_not_read,
+    scope,
+)
 from reconcilers.cli.output import GAP, Form, output_option, report, show, wrapped
 from reconcilers.health.explanation import (
     Explanation,
@@ -18,6 +27,7 @@ from reconcilers.health.explanation import (
     explain_tenant,
     explain_unreadable,
 )
+from reconcilers.tenantcluster.provider import DefaultNotRead, read_platform_default
 
 
 @click.command()
@@ -34,7 +44,7 @@ def explain(name: str, output: Form, **values: Any) -> None:
     """
     where = scope(values)
     read_from = replace(where, namespace=where.namespace or namespace_in(name))
-    objects = read_all(read_from, required=(TENANT_CLUSTER,))
+    objects = _read(read_from)
     found = [_explain(*select_object(name, objects, where.namespace), objects)]
     show(
         output,
@@ -42,6 +52,36 @@ def explain(name: str, output: Form, **values: Any) -> None:
         ((one.kind.lower(), one.key.name) for one in found),
         lambda: "\n".join(map(_text, found)),
     )
+
+
+def _read(where: Scope) -> Objects:
+    """Return the objects of a cluster or of files, with the platform's default ProviderConfig.
+
+    Raises:
+        Problem: the cluster or the files cannot be read.
+    """
+    if where.files:
+        return read_all(where)
+    objects = in_cluster(where, "reading the cluster's objects", partial(_read_cluster, where))
+    report_not_read(objects)
+    return objects
+
+
+async def _read_cluster(where: Scope, client: Any) -> Objects:
+    objects = await read_objects(client, where.namespace, required=(TENANT_CLUSTER,))
+    return replace(objects, platform_default=await _read_default(client))
+
+
+async def _read_default(client: Any) -> PlatformDefault:
+    """Return the platform's default ProviderConfig, or why it is not known."""
+    try:
+        return PlatformDefault(await read_platform_default(client, names.DEFAULT_NAMESPACE))
+    except DefaultNotRead as error:
+        if error.is_forbidden:
+            return PlatformDefault(
+                unknown="you may not read ButlerConfig butler, which may name it"
+            )
+        return PlatformDefault(unknown=str(error))
 
 
 def _explain(kind: str, key: Key, objects: Objects) -> Explanation:

@@ -40,6 +40,8 @@ from reconcilers.tenantcluster.allocations.membership import is_foreign
 from reconcilers.tenantcluster.allocations.requests import load_balancer_count, node_count
 from reconcilers.tenantcluster.allocations.unreadable_members import unreadable_in_list
 from reconcilers.tenantcluster.provider import (
+    DefaultUnknown,
+    ProviderUnknown,
     ProviderUnreadable,
     chosen,
     describe_absent,
@@ -48,7 +50,7 @@ from reconcilers.tenantcluster.provider import (
 from reconcilers.tenantcluster.status import allocations_unreadable
 
 _DEFAULT_PROVIDER = Key(names.DEFAULT_NAMESPACE, "default")
-"""The ProviderConfig of a cluster that names none."""
+"""The ProviderConfig of a cluster that names none, unless ButlerConfig names another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +91,10 @@ def explain_unreadable(kind: str, key: Key, objects: Objects) -> Explanation:
 
 
 def _tenant(tenant: TenantCluster, objects: Objects) -> Iterator[str]:
-    provider = _provider_of(tenant, objects)
     unreadable = unreadable_members_of(tenant, objects)
     if unreadable:
         yield allocations_unreadable(describe_unreadable(unreadable)).message
-    if isinstance(provider, ProviderUnreadable):
-        yield f"{provider}: until then it cannot ask for addresses"
-    elif provider is None:
-        yield _describe_absent_provider(tenant, objects)
-    elif provider.spec.networking.mode != IPAM:
-        yield f"ProviderConfig {provider.metadata.key} is in cloud mode: it asks for no addresses"
-    else:
-        yield from _wanted(tenant, provider, objects)
+    yield from _describe_provider(tenant, objects)
     members = [
         allocation
         for allocation in objects.allocations.values()
@@ -120,6 +114,21 @@ def _tenant(tenant: TenantCluster, objects: Objects) -> Iterator[str]:
         last = network.lastRefusal
         when = f" at {rfc3339(last.time)}" if last.time else ""
         yield f"last refused{when}, {last.reason}: {last.message}"
+
+
+def _describe_provider(tenant: TenantCluster, objects: Objects) -> Iterator[str]:
+    """Yield what a cluster asks for by its ProviderConfig, or why it asks for nothing."""
+    provider = _provider_of(tenant, objects)
+    if isinstance(provider, DefaultUnknown):
+        yield f"{provider}; which pools the cluster tries is not known"
+    elif isinstance(provider, ProviderUnknown):
+        yield f"{provider}: until then it cannot ask for addresses"
+    elif provider is None:
+        yield _describe_absent_provider(tenant, objects)
+    elif provider.spec.networking.mode != IPAM:
+        yield f"ProviderConfig {provider.metadata.key} is in cloud mode: it asks for no addresses"
+    else:
+        yield from _wanted(tenant, provider, objects)
 
 
 def _ranges_in_status(tenant: TenantCluster, read: Collection[Key]) -> Iterator[str]:
@@ -144,7 +153,7 @@ def _ranges_in_status(tenant: TenantCluster, read: Collection[Key]) -> Iterator[
 
 def _describe_absent_provider(tenant: TenantCluster, objects: Objects) -> str:
     """Return why there is nothing to say of a cluster's ProviderConfig."""
-    wanted = wanted_provider(tenant, names.DEFAULT_NAMESPACE, None)
+    wanted = wanted_provider(tenant, names.DEFAULT_NAMESPACE, objects.platform_default.key)
     key = wanted or _DEFAULT_PROVIDER
     if objects.limits_of(PROVIDER_CONFIG, key.namespace):
         provider = (
@@ -158,11 +167,17 @@ def _describe_absent_provider(tenant: TenantCluster, objects: Objects) -> str:
 
 def _provider_of(
     tenant: TenantCluster, objects: Objects
-) -> ProviderConfig | ProviderUnreadable | None:
-    """Return a cluster's ProviderConfig, chosen as the controllers choose it; None for none."""
+) -> ProviderConfig | ProviderUnknown | None:
+    """Return a cluster's ProviderConfig, chosen as the controllers choose it; None for none.
+
+    If it is not known, return why.
+    """
+    default = objects.platform_default
+    if tenant.spec.providerConfigRef is None and default.unknown:
+        return DefaultUnknown(default.unknown)
     configs = filled(PROVIDER_CONFIG, objects.providers.values(), objects.unreadable)
     try:
-        return chosen(tenant, configs, names.DEFAULT_NAMESPACE, None)
+        return chosen(tenant, configs, names.DEFAULT_NAMESPACE, default.key)
     except ProviderUnreadable as unreadable:
         return unreadable
 
@@ -316,7 +331,7 @@ def _pool_choice(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
     """Yield the place of an allocation's pool among those of its cluster's ProviderConfig."""
     tenant = objects.clusters.get(allocation.spec.tenantClusterRef.key)
     provider = _provider_of(tenant, objects) if tenant is not None else None
-    if provider is None or isinstance(provider, ProviderUnreadable):
+    if provider is None or isinstance(provider, ProviderUnknown):
         return
     tried = list(provider.spec.networking.pools_in_order())
     name = allocation.spec.poolRef.name

@@ -145,11 +145,12 @@ class Providers:
             if known is not None:
                 return known
             try:
-                known = self._platform = await self._read()
-            except _NotKnown as error:
+                key = await read_platform_default(self._client, self._namespace)
+            except DefaultNotRead as error:
                 self._unknown = _Unknown(str(error), self._clock.monotonic())
                 raise DefaultUnknown(str(error)) from error
             self._unknown = None
+            known = self._platform = _Default(key, self._clock.monotonic())
             return known
 
     def _find_fresh_default(self, tenant: TenantCluster) -> "_Default | None":
@@ -192,39 +193,60 @@ class Providers:
         wanted = wanted_provider(tenant, self._namespace, default)
         return find_obstacle(tenant, provider, wanted, self._namespaces)
 
-    async def _read(self) -> "_Default":
-        """Read the default of ButlerConfig; none if there is no such object or no such kind.
 
-        Raises:
-            _NotKnown: the kind is served, or may be, and cannot be read.
-        """
-        try:
-            config = await self._client.find(BUTLER_CONFIG, BUTLER_CONFIG_KEY)
-        except MalformedAnswer as error:
-            raise _NotKnown("ButlerConfig butler cannot be read; correct it") from error
-        except (NotFound, Forbidden) as error:
-            await self._check_absent(error)
-            config = None
-        reference = config.spec.defaultProviderConfigRef if config is not None else None
-        return _Default(referred(reference, self._namespace), self._clock.monotonic())
+class DefaultNotRead(Exception):
+    """A read of ButlerConfig did not tell the platform's default; the message says why.
 
-    async def _check_absent(self, error: ApiError) -> None:
-        """Raise _NotKnown if ButlerConfigs may be served; `error` is what a read gave."""
-        try:
-            is_served = await self._client.served(BUTLER_CONFIG)
-        except DiscoveryIncomplete as incomplete:
-            raise _NotKnown(f"whether there is a ButlerConfig: {incomplete}") from incomplete
-        if is_served and isinstance(error, Forbidden):
-            raise _NotKnown(
-                "ButlerConfig butler may not be read: let a role grant get of"
-                f" {BUTLER_CONFIG.full_name}, or name a ProviderConfig in spec.providerConfigRef"
-            ) from error
-        if is_served:
-            raise _NotKnown("ButlerConfigs are served only now: trying again") from error
+    Args:
+        why: why, and what to do.
+        is_forbidden: whether ButlerConfigs are served and the client may not read them.
+    """
+
+    def __init__(self, why: str, *, is_forbidden: bool = False) -> None:
+        super().__init__(why)
+        self.is_forbidden = is_forbidden
 
 
-class _NotKnown(Exception):
-    """A read did not tell the platform's default; the message says why."""
+async def read_platform_default(client: Client, default_namespace: str) -> Key | None:
+    """Return the ProviderConfig that ButlerConfig names for clusters that name none.
+
+    Args:
+        client: of the management cluster.
+        default_namespace: what a reference without a namespace means.
+
+    Returns:
+        The key of the ProviderConfig; None if ButlerConfig names none, or there is no such object
+        or no such kind.
+
+    Raises:
+        DefaultNotRead: the kind is served, or may be, and cannot be read.
+        ControllerError: the API server did not answer.
+    """
+    try:
+        config = await client.find(BUTLER_CONFIG, BUTLER_CONFIG_KEY)
+    except MalformedAnswer as error:
+        raise DefaultNotRead("ButlerConfig butler cannot be read; correct it") from error
+    except (NotFound, Forbidden) as error:
+        await _check_absent(client, error)
+        return None
+    reference = config.spec.defaultProviderConfigRef if config is not None else None
+    return referred(reference, default_namespace)
+
+
+async def _check_absent(client: Client, error: ApiError) -> None:
+    """Raise DefaultNotRead if ButlerConfigs may be served; `error` is what a read gave."""
+    try:
+        is_served = await client.served(BUTLER_CONFIG)
+    except DiscoveryIncomplete as incomplete:
+        raise DefaultNotRead(f"whether there is a ButlerConfig: {incomplete}") from incomplete
+    if is_served and isinstance(error, Forbidden):
+        raise DefaultNotRead(
+            "ButlerConfig butler may not be read: let a role grant get of"
+            f" {BUTLER_CONFIG.full_name}, or name a ProviderConfig in spec.providerConfigRef",
+            is_forbidden=True,
+        ) from error
+    if is_served:
+        raise DefaultNotRead("ButlerConfigs are served only now: trying again") from error
 
 
 @dataclass(frozen=True, slots=True)

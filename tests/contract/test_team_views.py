@@ -10,19 +10,23 @@ import pytest
 
 from controller.meta import Key
 from envtest.plane import ControlPlane as Plane
-from reconcilers.api.resources import TENANT_CLUSTER
+from reconcilers.api.resources import BUTLER_CONFIG, PROVIDER_CONFIG, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import LOAD_BALANCER_READY
 from reconcilers.clusteraccess.tenantfailures import UNREACHABLE
 from reconcilers.health.controllers import READER_ROLE
 from tests.contract.roles import documents
 from tests.contract.test_incidents import _ask, _platform, _team_kubeconfig
 from tests.contract.test_release_command import RANGE, user_of
-from tests.contract.test_static_flow import Site, _cluster, site
+from tests.contract.test_static_flow import HOME, Site, _cluster, site
+from tests.polling import until
 from tests.reconcilers.cli.commandline import run_beside
 from tests.reconcilers.cli.commands import started
 from tests.reconcilers.cli.test_ui import first_message
 
 __all__ = ["site"]
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+BUTLER_CONFIGS = BUTLER_CONFIG.collection()
 
 
 async def test_the_live_page_of_a_namespace_shows_its_clusters_and_says_what_is_not_read(
@@ -69,6 +73,68 @@ async def test_the_explanation_of_a_cluster_names_its_ranges_and_what_may_not_be
         assert "you may not read the platform's default ProviderConfig" in explained.out
     unknown = await run_beside("explain", "team/team-a-lb", f"--kubeconfig={team}")
     assert (unknown.code, "you may not read ipallocations" in unknown.errors[0]) == (1, True)
+
+
+async def _serve_butler_configs(admin: httpx.AsyncClient) -> None:
+    """Define ButlerConfigs, and wait until they are served."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": BUTLER_CONFIG.version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+    }
+    spec = {
+        "group": BUTLER_CONFIG.group,
+        "scope": "Cluster",
+        "names": {"kind": BUTLER_CONFIG.kind, "plural": BUTLER_CONFIG.plural},
+        "versions": [version],
+    }
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": BUTLER_CONFIG.full_name},
+        "spec": spec,
+    }
+    created = await admin.post(DEFINITIONS, json=definition)
+    assert created.status_code == 201, created.text
+
+    async def listed() -> int:
+        return (await admin.get(BUTLER_CONFIGS)).status_code
+
+    await until(listed, lambda code: code == 200)
+
+
+async def test_the_explanation_of_a_cluster_follows_butlerconfig_or_says_that_it_is_not_read(
+    site: Site, plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    await _platform(site, "10.40.0.0/28")
+    network = {"mode": "ipam", "poolRefs": [{"name": "lab"}]}
+    spec = {"provider": "local", "network": network}
+    await site.create(PROVIDER_CONFIG, HOME, "platform", spec=spec)
+    await site.create(TENANT_CLUSTER, "team", "a", **_cluster())
+    operator = plane.write_kubeconfig(tmp_path / "operator")
+    team = await _team_kubeconfig(plane, site, tmp_path)
+    before = await run_beside("explain", "team/a", f"--kubeconfig={operator}")
+    assert f"ProviderConfig {HOME}/default, mode static" in before.out
+
+    await _serve_butler_configs(admin)
+    config = {
+        "apiVersion": f"{BUTLER_CONFIG.group}/{BUTLER_CONFIG.version}",
+        "kind": BUTLER_CONFIG.kind,
+        "metadata": {"name": "butler"},
+        "spec": {"defaultProviderConfigRef": {"name": "platform"}},
+    }
+    created = await admin.post(BUTLER_CONFIGS, json=config)
+    assert created.status_code == 201, created.text
+    explained = await run_beside("explain", "team/a", f"--kubeconfig={operator}")
+    assert f"ProviderConfig {HOME}/platform, mode static" in explained.out
+    restricted = await run_beside("explain", "team/a", f"--kubeconfig={team}", "-o", "json")
+    [item] = json.loads(restricted.out)["items"]
+    assert item["lines"][0] == (
+        "the platform's default ProviderConfig is not known: you may not read ButlerConfig butler,"
+        " which may name it; which pools the cluster tries is not known"
+    )
 
 
 async def test_the_check_of_a_namespace_needs_the_right_to_read_its_clusters_and_names_the_rest(

@@ -13,7 +13,7 @@ import click
 from controller.errors import ApiError, ConfigurationError, ControllerError, Forbidden, NotFound
 from controller.meta import Key, Object
 from controller.resource import Resource
-from reconcilers.addressmap.objects import REQUIRED, Objects, read_objects
+from reconcilers.addressmap.objects import REQUIRED, Objects, PlatformDefault, read_objects
 from reconcilers.api import names
 from reconcilers.cli import names as completed
 from reconcilers.cli.flags import cluster_options, option, with_options
@@ -259,6 +259,7 @@ def _of_files(where: Scope) -> Objects:
     from reconcilers.cli.reading.findings import Findings  # with all that validates a file
     from reconcilers.cli.reading.manifests import Manifest, read
     from reconcilers.integrations import views
+    from reconcilers.tenantcluster.provider import referred
 
     findings = Findings()
     manifests = read(
@@ -294,6 +295,9 @@ def _of_files(where: Scope) -> Objects:
             _namespace(where),
             views.NetworkPools([*pools.values()], manifests.unreadable_of("NetworkPool").keys()),
             datetime.now(UTC),
+        ),
+        platform_default=PlatformDefault(
+            referred(manifests.platform_default, names.DEFAULT_NAMESPACE)
         ),
     )
 

@@ -9,7 +9,7 @@ import pytest
 
 from controller.meta import Key
 from reconcilers.addressmap.audit import audit
-from reconcilers.addressmap.objects import Objects
+from reconcilers.addressmap.objects import Objects, PlatformDefault
 from reconcilers.api.resources import (
     IP_ALLOCATION,
     NETWORK_POOL,
@@ -215,6 +215,46 @@ def test_a_cluster_that_names_no_provider_config_is_told_of_the_first_of_the_nam
     lines = _lines(tmp_path, "shop", pool("lab", "10.1.0.0/24"), later, first, cluster("shop"))
     assert "ProviderConfig butler-system/east, mode static" in lines
     assert "1. NetworkPool butler-system/lab: 5 node addresses and 8 load-balancer" in lines
+
+
+def _butler_config(name: str) -> dict[str, Any]:
+    return thing("ButlerConfig", "butler", {"defaultProviderConfigRef": {"name": name}})
+
+
+def test_a_cluster_that_names_no_provider_config_is_told_of_the_platforms_default(
+    tmp_path: Path,
+) -> None:
+    default, platform = _provider("small"), _provider("lab")
+    platform["metadata"]["name"] = "platform"
+    objects = (pool("lab", "10.1.0.0/24"), default, platform, cluster("shop"))
+    lines = _lines(tmp_path, "shop", *objects, _butler_config("platform"))
+    assert "ProviderConfig butler-system/platform, mode static" in lines
+    assert "1. NetworkPool butler-system/lab: 5 node addresses" in lines
+    gone = _lines(tmp_path, "shop", *objects, _butler_config("gone"))
+    assert "the platform's default is ProviderConfig butler-system/gone, which does not" in gone
+    named = cluster("shop")
+    named["spec"]["providerConfigRef"] = {"name": "default"}
+    lines = _lines(tmp_path, "shop", *objects[:-1], named, _butler_config("platform"))
+    assert "ProviderConfig butler-system/default, mode static" in lines
+
+
+def test_a_platforms_default_that_is_not_known_is_not_guessed() -> None:
+    tenant, provider = make.tenant(), make.provider("lab")
+    request = make.allocation("waits", size=4)
+    objects = Objects(
+        {},
+        {request.metadata.key: request},
+        {tenant.metadata.key: tenant},
+        {provider.metadata.key: provider},
+        platform_default=PlatformDefault(unknown="you may not read ButlerConfig butler"),
+    )
+    assert explain_tenant(tenant, objects).lines[0] == (
+        "the platform's default ProviderConfig is not known: you may not read ButlerConfig butler;"
+        " which pools the cluster tries is not known"
+    )
+    assert "ProviderConfig" not in "".join(explain_allocation(request, objects).lines)
+    named = make.tenant(spec={"providerConfigRef": {"name": "default"}})
+    assert explain_tenant(named, objects).lines[0].startswith("ProviderConfig butler-system/def")
 
 
 @pytest.mark.parametrize(
