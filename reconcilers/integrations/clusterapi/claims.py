@@ -216,6 +216,8 @@ class ClaimReconciler:
         address = await self._address_of(claim)
         if not has_finalizer(claim, CLAIM_FINALIZER):
             return await self._held_back(address, pool) if address is not None else SETTLED
+        if address is None:
+            address = await self._recreate_to_rest(claim, pool)
         if address is not None and not why_not(address, claim):
             since = claim.metadata.deletionTimestamp
             assert since is not None, "the claim is being deleted"
@@ -223,6 +225,25 @@ class ClaimReconciler:
             self._caches.logged.add(claim.metadata.uid)
         await remove_finalizer(self._client, self._caches.claim_kind, claim, CLAIM_FINALIZER)
         return SETTLED
+
+    async def _recreate_to_rest(self, claim: IPAddressClaim, pool: Any) -> IPAddress | None:
+        """Recreate the missing IPAddress of a terminating claim whose address has to rest.
+
+        A person removed the IPAddress by force, and the claim still records the address. Without
+        an IPAddress nothing would hold the address back once the claim is gone.
+
+        Returns:
+            The IPAddress; None if the address need not rest.
+        """
+        record, since = record_of(claim), claim.metadata.deletionTimestamp
+        kind = kind_of(claim.spec.poolRef)
+        if record is None or since is None or kind is None or self._rests(since, pool) <= 0:
+            return None
+        spec = spec_of(record.address, record.prefix, str(getattr(pool.spec, "gateway", "")))
+        try:
+            return await self._answers.ensure(claim, pool, kind, spec)
+        except NotOurs:
+            return None  # another IPAddress took the name meanwhile
 
     async def _address_of(self, claim: IPAddressClaim) -> IPAddress | None:
         """Return the IPAddress of a claim's name, from the server if the cache shows none.

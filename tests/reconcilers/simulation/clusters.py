@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from ipaddress import ip_address
 from random import Random
 from typing import ClassVar
 
 from typing_extensions import override
 
+from reconcilers.integrations.clusterapi.answers import RELEASED_AT
 from tests.reconcilers.simulation.adapter import Address, Event
 from tests.reconcilers.simulation.claims import ClaimReplica, Claims, refers
-from tests.reconcilers.simulation.model import CLAIMS, CLUSTERS, Json, ModelServer
+from tests.reconcilers.simulation.model import ADDRESSES, CLAIMS, CLUSTERS, Json, ModelServer
 from tests.reconcilers.simulation.plans import Plan
 from tests.reconcilers.simulation.replica import Process, World
 
@@ -36,6 +38,10 @@ class ClusterClaims(Claims):
         super().__init__(model, rnd, plan)
         self.released: dict[Address, datetime] = {}
         """When addresses of pool q were released last."""
+        self._forced_away: set[str] = set()
+        """The uids of claims whose released IPAddress was removed by force."""
+        self._left_behind: set[str] = set()
+        """The uids of IPAddresses whose claim was removed by force."""
 
     @override
     def make_replica(self, world: World) -> Process:
@@ -92,20 +98,63 @@ class ClusterClaims(Claims):
 
     @override
     def note_change(self, plural: str, old: Json | None, new: Json | None) -> None:
-        if plural != CLAIMS or new is not None or old is None:
+        if plural not in (ADDRESSES, CLAIMS) or new is not None or old is None:
             return
-        if old["spec"]["poolRef"]["name"] == "q":
-            since = old["metadata"].get("deletionTimestamp")
-            at = datetime.fromisoformat(since) if since else self.model.now()
-            self.released |= dict.fromkeys(self.addresses(old), at)
+        if old["spec"]["poolRef"]["name"] != "q":
+            return
+        if plural == ADDRESSES:
+            self._note_address_gone(old)
+        else:
+            self._note_claim_gone(old)
+
+    def _note_address_gone(self, address: Json) -> None:
+        """Forget the release of an address whose IPAddress is removed with its finalizer.
+
+        The IPAddress alone records that an address rests, and for a missing claim, that it was
+        used at all. A claim that is not terminating still records its address.
+        """
+        meta, claim = address["metadata"], self.model.get(CLAIMS, address["metadata"]["name"])
+        if not meta.get("finalizers"):
+            return
+        shown = ("", ip_address(address["spec"]["address"]))
+        was_released = RELEASED_AT in meta.get("annotations", {})
+        if was_released and claim is not None:
+            self._forced_away.add(claim["metadata"]["uid"])
+        if was_released or claim is None or shown not in self.addresses(claim):
+            self.released.pop(shown, None)
+
+    def _note_claim_gone(self, claim: Json) -> None:
+        """Note when the address of a claim was released, if an object is left to record it."""
+        meta, held = claim["metadata"], self.model.get(ADDRESSES, claim["metadata"]["name"])
+        is_removed_by_force = bool(meta.get("finalizers"))
+        if is_removed_by_force and held is not None:
+            self._left_behind.add(held["metadata"]["uid"])
+        if (is_removed_by_force and held is None) or meta["uid"] in self._forced_away:
+            return
+        since = meta.get("deletionTimestamp")
+        at = datetime.fromisoformat(since) if since else self.model.now()
+        self.released |= dict.fromkeys(self.addresses(claim), at)
 
     @override
     def crimes(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:
         yield from super().crimes(plural, old, new)
         if plural != CLAIMS or old is None or new is None or refers(old) or not refers(new):
             return
+        if self._is_inherited(new):
+            return
         for address in self.addresses(new):
             since = self.released.get(address)
             grace = timedelta(seconds=GRACE_SECONDS)
             if since is not None and self.model.now() - since < grace:
                 yield f"{self.full_name(new)} got {address[1]}, which was to rest"
+
+    def _is_inherited(self, claim: Json) -> bool:
+        """Return whether a claim got the unreleased IPAddress of an earlier claim of its name.
+
+        A claim that was restored from a backup keeps its address in this way. Only a claim that
+        was removed by force leaves an unreleased IPAddress.
+        """
+        address = self.model.get(ADDRESSES, claim["metadata"]["name"])
+        if address is None or RELEASED_AT in address["metadata"].get("annotations", {}):
+            return False
+        return address["metadata"]["uid"] in self._left_behind

@@ -4,6 +4,7 @@
 objects that vanish, it is half of that.
 """
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -30,6 +31,15 @@ def test_claims_are_served_and_released_while_clusters_come_and_go_and_addresses
     part: int,
 ) -> None:
     check_part(partial(Run, ClusterClaims, plan=RESTING), SEEDS // 2, part, "clusters {}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_released_addresses_that_an_object_records_rest_though_objects_are_removed_by_force(
+    part: int,
+) -> None:
+    plan = replace(RESTING, force=True)
+    check_part(partial(Run, ClusterClaims, plan=plan), SEEDS, part, "clusters {} --force")
 
 
 def test_a_seed_gives_the_same_run_each_time() -> None:
