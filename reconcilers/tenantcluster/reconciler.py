@@ -4,6 +4,7 @@ docs/design/tenants.md explains the pass, and where its order matters.
 """
 
 from collections.abc import Container, Iterable
+from dataclasses import replace
 
 import structlog
 
@@ -67,7 +68,11 @@ from reconcilers.tenantcluster.elastic.observation import (
     SizeObserver,
     note_projected,
 )
-from reconcilers.tenantcluster.networkstatus import network_status, status_without_requests
+from reconcilers.tenantcluster.networkstatus import (
+    network_status,
+    removed_ranges,
+    status_without_requests,
+)
 from reconcilers.tenantcluster.platformservice import PlatformLabel
 from reconcilers.tenantcluster.projector import ProjectionMemory, Projector, is_behind
 from reconcilers.tenantcluster.provider import UNKNOWN_SECONDS, ProviderProblem, Providers
@@ -185,6 +190,7 @@ class TenantClusterReconciler:
             # First, because the range of such an allocation is in use.
             return await self._report_unreadable(key, tenant, unreadable)
         self._logged.end(key, _UNREADABLE)
+        self._record_released_leftovers(key)
         await self._retain_records(key, tenant)
         has_leftovers = await self._release_leftovers(key, tenant)
         if tenant is None:
@@ -226,6 +232,22 @@ class TenantClusterReconciler:
         return self._next_pass(now)
 
     # Before a cluster is worked on, and after it is gone -------------------------------------
+
+    def _record_released_leftovers(self, key: Key) -> None:
+        """Record an event for each range of a vanished cluster that was released since.
+
+        The last known state then shows the ranges that remain, so no range has two events.
+        """
+        for record in self._records.of_name(key):
+            vanished = record.last_seen
+            if vanished is None:
+                continue
+            remaining = members(self._allocations, vanished)
+            network = status_without_requests(vanished, remaining)
+            if network is not None:
+                self._writer.record_released(vanished, network)
+                shown = replace(vanished.status, network=network)
+                record.last_seen = replace(vanished, status=shown)
 
     async def _retain_records(self, key: Key, present: TenantCluster | None) -> None:
         """Remove the records of a name but the present cluster's and those of leftovers.
@@ -363,20 +385,28 @@ class TenantClusterReconciler:
         if record.deleted_at is None:
             record.deleted_at = current.tenant.metadata.revision
         number = await self._teardown.delete_allocations(current.tenant)
+        remaining = members(self._allocations, current.tenant)
+        shown = status_without_requests(current.tenant, remaining)
         if number == 0:
             await self._projector.remove(current.tenant)
+            if shown is not None and removed_ranges(current.tenant.status.network, shown):
+                # While the cluster exists: its status tells the next pass which have an event.
+                await self._writer.write(current, status.Verdict(DELETING, (), network=shown))
         if number == 0 and await self._teardown.remove_finalizer(
             current.tenant, deleted_at=record.deleted_at
         ):
             self._stop_watching(key)
             self._logged.forget(key)
-            others = {known.uid for known in self._records.of_name(key)} - {record.uid}
-            await self._remove_records(key, others)
+            if self._vanished.is_needed(record):
+                # An event is due when the remaining allocations, those of nodes, are released.
+                await self._tenants.close(key)
+            else:
+                others = {known.uid for known in self._records.of_name(key)} - {record.uid}
+                await self._remove_records(key, others)
             return SETTLED
         not_ready = status.not_ready(
             "Deleting", f"waiting for {count_noun(number, 'IP allocation')} to be released"
         )
-        shown = status_without_requests(current.tenant, members(self._allocations, current.tenant))
         await self._writer.write(current, status.Verdict(DELETING, (not_ready,), network=shown))
         if current.tenant.projection_begun:
             projected = await self._project_again(current)

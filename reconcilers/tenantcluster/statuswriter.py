@@ -5,7 +5,7 @@ from controller.events import Recorder
 from controller.meta import MetadataOnly, ObjectMeta
 from reconcilers.api.resources import ALLOCATION_METADATA, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.api.tenantnetwork import TenantNetwork
+from reconcilers.api.tenantnetwork import TenantNetwork, TenantRange
 from reconcilers.tenantcluster import status
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
 from reconcilers.tenantcluster.networkstatus import added_ranges, removed_ranges
@@ -54,22 +54,35 @@ class StatusWriter:
         """
         if before.status.network is None and before.is_ready:
             return
-        added = added_ranges(before.status.network, network)
-        removed = removed_ranges(before.status.network, network)
-        for reason, shown in (
-            *(("RangeAllocated", shown) for shown in added),
-            *(("RangeReleased", shown) for shown in removed),
-        ):
-            meta = ObjectMeta(name=shown.allocation, namespace=shown.namespace)
-            self._recorder.record(
-                TENANT_CLUSTER,
-                after,
-                "Normal",
-                reason,
-                f"{shown.type} range {shown.range} of NetworkPool {shown.pool} ({shown.role})",
-                action="Reconcile",
-                related=(ALLOCATION_METADATA, MetadataOnly(metadata=meta)),
-            )
+        for shown in added_ranges(before.status.network, network):
+            self._record_range(after, "RangeAllocated", shown)
+        for shown in removed_ranges(before.status.network, network):
+            self._record_range(after, "RangeReleased", shown)
+
+    def record_released(self, vanished: TenantCluster, network: TenantNetwork) -> None:
+        """Record an event for each range that was released since a vanished cluster was seen.
+
+        The events are about the cluster, though it is gone: `kubectl events --for` finds them.
+
+        Args:
+            vanished: the last known state of the cluster.
+            network: status.network as the cluster's remaining allocations give it.
+        """
+        for shown in removed_ranges(vanished.status.network, network):
+            self._record_range(vanished, "RangeReleased", shown)
+
+    def _record_range(self, tenant: TenantCluster, reason: str, shown: TenantRange) -> None:
+        """Record the event of one range; the allocation keeps several from becoming a series."""
+        meta = ObjectMeta(name=shown.allocation, namespace=shown.namespace)
+        self._recorder.record(
+            TENANT_CLUSTER,
+            tenant,
+            "Normal",
+            reason,
+            f"{shown.type} range {shown.range} of NetworkPool {shown.pool} ({shown.role})",
+            action="Reconcile",
+            related=(ALLOCATION_METADATA, MetadataOnly(metadata=meta)),
+        )
 
     def _record_phase(self, tenant: TenantCluster, verdict: status.Verdict) -> None:
         """Record the event of a new phase."""

@@ -1,5 +1,7 @@
 """A cluster is torn down when it is deleted, and also where its finalizer did not hold it."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -14,8 +16,9 @@ from reconcilers.tenantcluster.record.gate import UNRESOLVED_SECONDS
 from reconcilers.tenantcluster.release.teardown import OVERTAKEN_SECONDS
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer
-from tests.reconcilers.lab import TENANT_KINDS, Lab, Replica
+from tests.reconcilers.lab import AT_ONCE, TENANT_KINDS, Lab, Replica
 from tests.reconcilers.memorybalancer.adapter import MemoryKind
+from tests.reconcilers.platform import Platform
 from tests.reconcilers.server import Json, Server
 
 CLUSTER = Key("team", "a")
@@ -225,6 +228,62 @@ async def test_deletion_gives_everything_back_and_then_the_cluster_goes() -> Non
     last = [h.object["metadata"]["name"] for h in lab.server.history if h.type == "DELETED"][-3:]
     assert last == ["team-a-lb", "a", "team-a-nodes"]
     assert tenant.closed == 1
+
+
+def _released_ranges(platform: Platform) -> list[tuple[str, str]]:
+    """Return subject and note of each event that reports a released range."""
+    return sorted(
+        (f"{event['regarding']['kind']}/{event['regarding']['name']}", event["note"])
+        for event in platform.server.all("events")
+        if event["reason"] == "RangeReleased"
+    )
+
+
+RELEASED_RANGES = [
+    ("TenantCluster/a", "loadbalancer range 10.40.0.0-10.40.0.7 of NetworkPool lab (initial)"),
+    ("TenantCluster/a", "nodes range 10.40.0.8-10.40.0.12 of NetworkPool lab (initial)"),
+]
+
+
+@asynccontextmanager
+async def _ready_platform() -> AsyncIterator[Platform]:
+    """Run a platform whose cluster is Ready."""
+    platform = Platform(AT_ONCE)
+    platform.server.add("networkpools", make.pool())
+    platform.server.add("providerconfigs", make.provider("lab"))
+    platform.server.add("tenantclusters", make.tenant())
+    Balancer(platform.tenant("a"))
+    async with platform.running():
+        await platform.clock.advance(60)
+        assert platform.phase("tenantclusters", "a", "team") == "Ready"
+        assert _released_ranges(platform) == []
+        yield platform
+
+
+async def test_each_range_of_a_deleted_cluster_gets_an_event() -> None:
+    async with _ready_platform() as platform:
+        platform.server.delete("tenantclusters", "a", namespace="team")
+        await platform.clock.advance(300)
+        assert platform.server.all("ipallocations") == []
+        assert _released_ranges(platform) == RELEASED_RANGES
+
+
+async def test_each_range_of_a_cluster_that_lost_its_finalizer_gets_an_event() -> None:
+    async with _ready_platform() as platform:
+        platform.server.vanish("tenantclusters", "a", namespace="team")
+        await platform.clock.advance(1200)
+        assert platform.server.all("ipallocations") == []
+        assert _released_ranges(platform) == RELEASED_RANGES
+
+
+async def test_each_range_of_a_vanished_cluster_gets_an_event_though_another_has_its_name() -> (
+    None
+):
+    async with _ready_platform() as platform:
+        platform.server.vanish("tenantclusters", "a", namespace="team")
+        platform.server.add("tenantclusters", make.tenant(uid="uid-of-the-next"))
+        await platform.clock.advance(1200)
+        assert _released_ranges(platform) == RELEASED_RANGES
 
 
 async def test_a_cluster_goes_though_its_tenant_does_not_serve_the_kinds_of_the_balancer() -> None:
