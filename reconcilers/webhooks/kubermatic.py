@@ -29,7 +29,7 @@ class IPAMPoolValidator:
 
     async def created(self, new: IPAMPool) -> Verdict:
         """Validate a new pool."""
-        if missing := rules.missing_datacenters(new):
+        if missing := rules.missing_datacenters(new) or rules.unnamed_datacenter(new):
             return Verdict(refusal=missing, forbidden=True)
         for fault in rules.faults(new):
             return Verdict(refusal=fault, forbidden=True)
@@ -37,7 +37,7 @@ class IPAMPoolValidator:
 
     async def updated(self, new: IPAMPool, old: IPAMPool | None) -> Verdict:
         """Validate an edit; allocations are read only if it excludes more than before."""
-        if missing := rules.missing_datacenters(new, old):
+        if missing := rules.missing_datacenters(new, old) or rules.unnamed_datacenter(new, old):
             return Verdict(refusal=missing, forbidden=True)
         for fault in rules.faults(new):
             return Verdict(refusal=fault, forbidden=True)

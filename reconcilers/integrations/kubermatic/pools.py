@@ -57,6 +57,7 @@ from reconcilers.integrations.kubermatic.reading import (
     View,
 )
 from reconcilers.integrations.kubermatic.reports import RECONCILING_ERROR, Reports
+from reconcilers.integrations.kubermatic.rules import UNNAMED_DATACENTER, find_fault
 from reconcilers.integrations.kubermatic.spaces import NO_DATACENTERS, space_of
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
@@ -316,6 +317,8 @@ class Pools(PoolKind[IPAMPool, IPAMAllocation, View, DecidedPool]):
         holdings = self._kept.holdings(pool.metadata.name, spaces_of(pool), view)
         if not pool.spec.datacenters:
             decided.problems.append(Problem(INVALID_POOL, NO_DATACENTERS))
+        if "" in pool.spec.datacenters:
+            decided.problems.append(Problem(INVALID_POOL, UNNAMED_DATACENTER))
         for name in sorted(pool.spec.datacenters):
             clusters = [
                 one for one in self._caches.served(name) if one.metadata.key not in without
@@ -326,6 +329,9 @@ class Pools(PoolKind[IPAMPool, IPAMAllocation, View, DecidedPool]):
                 decided.plans[name] = made
                 decided.by_cluster.update(made.by_cluster)
                 decided.problems += exhausted(name, made)
+                if fault := find_fault(pool.spec.datacenters[name]):
+                    sentence = f"datacenter {name}: {fault}"
+                    decided.problems.append(Problem(INVALID_POOL, sentence))
         for name in sorted(pool.spec.datacenters) if self._spaces.is_known else ():
             sentence = self._spaces.sharing(offers_in(pool, name)).sentence
             if not sentence:

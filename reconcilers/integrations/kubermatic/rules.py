@@ -1,7 +1,7 @@
 """Which IPAMPools are refused, with the words of KKP's webhook, and what is warned about.
 
-One rule is of KKP's API reference alone: a pool has at least one datacenter. KKP's webhook accepts
-a pool without, which serves no cluster.
+Two rules are not of KKP's webhook. By KKP's API reference, a pool has at least one datacenter; a
+pool without serves no cluster. Nor does a datacenter without a name, as no cluster is in it.
 
 Networks are compared, not texts: the same network in another spelling is no change, and an
 exclusion excludes what it means, host bits or not.
@@ -26,15 +26,23 @@ LARGEST_RANGE_BITS = 12
 INT64_BITS = 63
 
 
+UNNAMED_DATACENTER = (
+    "spec.datacenters: the name of a datacenter must not be empty; name the datacenter or"
+    " remove it"
+)
+"""What is wrong with an IPAMPool that has a datacenter named ""."""
+
+
 def faults(pool: IPAMPool) -> Iterable[str]:
     """Yield why a pool cannot be; the first one of each datacenter."""
     for name in sorted(pool.spec.datacenters):
-        found = _fault(pool.spec.datacenters[name])
+        found = find_fault(pool.spec.datacenters[name])
         if found:
             yield found
 
 
-def _fault(datacenter: Datacenter) -> str:
+def find_fault(datacenter: Datacenter) -> str:
+    """Return why a datacenter of a pool is refused; empty if it is not."""
     try:
         whole = AddressRange.parse_cidr(datacenter.poolCidr)
     except MalformedText:
@@ -104,6 +112,15 @@ def missing_datacenters(new: IPAMPool, old: IPAMPool | None = None) -> str:
         return ""
     what = "a pool needs at least one datacenter; " + ("delete the pool" if old else "add one")
     return f"spec.datacenters: must not be empty: {what}"
+
+
+def unnamed_datacenter(new: IPAMPool, old: IPAMPool | None = None) -> str:
+    """Return why a datacenter named "" is refused; empty if there is none, or was one before.
+
+    A pool that has one already may be written: its journal is an annotation of it.
+    """
+    is_new = "" in new.spec.datacenters and (old is None or "" not in old.spec.datacenters)
+    return UNNAMED_DATACENTER if is_new else ""
 
 
 def changes(new: IPAMPool, old: IPAMPool) -> Iterable[str]:

@@ -46,7 +46,11 @@ from reconcilers.integrations.kubermatic.reading import (
     KubermaticCaches,
     check_readable,
 )
-from reconcilers.integrations.kubermatic.rules import host_bit_warnings
+from reconcilers.integrations.kubermatic.rules import (
+    UNNAMED_DATACENTER,
+    find_fault,
+    host_bit_warnings,
+)
 from reconcilers.integrations.kubermatic.spaces import NO_DATACENTERS, DatacenterSpace, space_of
 from reconcilers.promises.unreadable import UnreadableObject, find_unreadable
 from reconcilers.reporting.wording import count_addresses
@@ -242,6 +246,10 @@ def audit(
             yield Trouble(HOST_BITS, "warning", POOLS.kind, pool.metadata.key, warning)
         if not pool.spec.datacenters:
             yield Trouble("InvalidPool", "error", POOLS.kind, pool.metadata.key, NO_DATACENTERS)
+        if "" in pool.spec.datacenters:
+            yield Trouble(
+                "InvalidPool", "error", POOLS.kind, pool.metadata.key, UNNAMED_DATACENTER
+            )
     yield from _of_allocations(caches)
 
 
@@ -251,6 +259,9 @@ def _of_datacenter(one: DatacenterContents) -> Iterator[Trouble]:
         sentence = f"datacenter {one.name} hands out nothing: {one.fault}"
         yield Trouble("InvalidPool", "error", POOLS.kind, one.pool.metadata.key, sentence)
         return
+    if fault := find_fault(one.pool.spec.datacenters[one.name]):
+        sentence = f"datacenter {one.name}: {fault}"
+        yield Trouble("InvalidPool", "error", POOLS.kind, one.pool.metadata.key, sentence)
     found = {each.metadata.key: each for each in one.allocations}
     for key, problem in sorted(problems(one.allocations, one.space).items()):
         kind = _FINDINGS.get(problem.reason, "OutOfRange")

@@ -1,0 +1,51 @@
+"""What KKP refuses of an IPAMPool is refused by the webhook and reported by `check`."""
+
+from pathlib import Path
+
+import pytest
+
+from controller.client import Client
+from controller.meta import ObjectMeta
+from reconcilers.integrations.kubermatic.api import Datacenter, IPAMPool, PoolSpec
+from reconcilers.integrations.kubermatic.rules import UNNAMED_DATACENTER, faults
+from reconcilers.spaces.index import SpaceIndex
+from reconcilers.webhooks.kubermatic import IPAMPoolValidator
+from tests.reconcilers.cli.test_platforms import PREFIX, asked, ipam_pool
+
+GOOD = Datacenter("prefix", "10.2.0.0/28", 30)
+
+
+def pool(**datacenters: Datacenter) -> IPAMPool:
+    return IPAMPool(ObjectMeta("metallb", ""), PoolSpec(datacenters))
+
+
+@pytest.fixture
+def validator() -> IPAMPoolValidator:
+    return IPAMPoolValidator(Client.__new__(Client), SpaceIndex())  # no request is sent
+
+
+def test_check_reports_an_exclusion_of_another_length_in_the_words_of_the_webhook(
+    tmp_path: Path,
+) -> None:
+    (fault,) = faults(pool(dc=Datacenter("prefix", "10.2.0.0/28", 30, ("10.2.0.0/29",))))
+    wrong = ipam_pool("metallb", dc={**PREFIX, "excludePrefixes": ["10.2.0.0/29"]})
+    report = asked(tmp_path, "check -o yaml", wrong).out
+    assert f"datacenter dc: {fault}" in " ".join(report.replace("''", "'").split())
+
+
+async def test_a_datacenter_without_a_name_is_refused_and_reported(
+    tmp_path: Path, validator: IPAMPoolValidator
+) -> None:
+    verdict = await validator.created(pool(**{"": GOOD}))
+    assert verdict.refusal == UNNAMED_DATACENTER
+    verdict = await validator.updated(pool(dc=GOOD, **{"": GOOD}), pool(dc=GOOD))
+    assert verdict.refusal == UNNAMED_DATACENTER
+    report = asked(tmp_path, "check -o yaml", ipam_pool("metallb", **{"": PREFIX})).out
+    assert UNNAMED_DATACENTER in " ".join(report.split())
+
+
+async def test_a_stored_pool_with_a_datacenter_without_a_name_can_be_written(
+    validator: IPAMPoolValidator,
+) -> None:
+    stored = pool(**{"": GOOD})
+    assert not (await validator.updated(stored, stored)).refusal
