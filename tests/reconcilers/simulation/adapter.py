@@ -8,6 +8,7 @@ events that only its kind has.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from random import Random
 from typing import ClassVar, NamedTuple
@@ -182,6 +183,37 @@ class Need:
         return False
 
 
+class Figure(Enum):
+    """What a figure in the status of a pool counts; the value is its word in a verdict."""
+
+    TOTAL = "total"
+    """Addresses that the pool hands out."""
+    USED = "used"
+    """Addresses of these that an object shows."""
+    FREE = "free"
+    """Addresses of these that no object shows."""
+    LARGEST = "largest free block"
+    """The length of the longest run of free addresses."""
+    PERCENT = "percent used"
+    """Used of total, rounded down."""
+    HOLDERS = "holders"
+    """Requests of one kind that show an address of the pool."""
+
+
+class Figures(NamedTuple):
+    """Figures that the status of a pool shows.
+
+    Args:
+        addresses: the addresses that the figures count; not empty.
+        shown: the figures; None where the status lacks one.
+        holders: the plural of the requests that HOLDERS counts.
+    """
+
+    addresses: frozenset[Address]
+    shown: Mapping[Figure, int | None]
+    holders: str = ""
+
+
 class Adapter(ABC):
     """The pools of one kind, and the requests for their addresses.
 
@@ -273,6 +305,11 @@ class Adapter(ABC):
     @abstractmethod
     def waiting(self) -> Iterator[tuple[str, list[Need]]]:
         """Yield the requests that a pool should serve: their names, and what they lack."""
+
+    def figures(self, pool: Json) -> Iterator[Figures]:
+        """Yield the figures in the status of a pool; none if its kind has no status."""
+        del pool
+        yield from ()
 
     def space_of(self, pool: Json, name: str) -> str:
         """Return the space of an address that a pool promised in its space of that name."""

@@ -19,6 +19,7 @@ from anyio.abc import TaskGroup
 from controller.meta import Key
 from tests.clock import VirtualClock, settle
 from tests.reconcilers.simulation.adapter import NAMES, SPANS, Adapter, Event, Memory
+from tests.reconcilers.simulation.figures import wrong_figures
 from tests.reconcilers.simulation.laws import Judge, given_twice, unserved
 from tests.reconcilers.simulation.model import ModelServer
 from tests.reconcilers.simulation.plans import Plan
@@ -234,7 +235,11 @@ class Run:
             # Once nothing is asked for any more, a quiet minute must not change that.
             quiet = quiet + 1 if self.requests == before else 0
             if quiet == _RESTED:
-                return given_twice(self.adapter) or unserved(self.adapter)
+                return (
+                    given_twice(self.adapter)
+                    or unserved(self.adapter)
+                    or wrong_figures(self.adapter)
+                )
             self.clock._elapsed += (61 if quiet else 7) * 1_000_000_000
         return unserved(self.adapter) or "it did not come to rest"
 

@@ -44,6 +44,8 @@ from tests.reconcilers.simulation.adapter import (
     Adapter,
     Address,
     Event,
+    Figure,
+    Figures,
     Need,
     span_addresses,
 )
@@ -239,6 +241,16 @@ class Claims(Adapter):
         for claim in self.model.of(CLAIMS):
             if self.is_served(claim) and not refers(claim):
                 yield self.full_name(claim), [Need(self.offered(claim))]
+
+    @override
+    def figures(self, pool: Json) -> Iterator[Figures]:
+        counts = (pool.get("status") or {}).get("ipAddresses") or {}
+        shown = {
+            Figure.TOTAL: counts.get("total"),
+            Figure.USED: counts.get("used"),
+            Figure.FREE: counts.get("free"),
+        }
+        yield Figures(span_addresses(pool["metadata"]["name"]), shown)
 
     def is_served(self, claim: Json) -> bool:
         """Return whether a pool has to serve a claim."""

@@ -33,6 +33,8 @@ from tests.reconcilers.simulation.adapter import (
     Adapter,
     Address,
     Event,
+    Figure,
+    Figures,
     Memory,
     Need,
     StatusMemory,
@@ -201,6 +203,16 @@ class NetworkPools(Adapter):
                 yield self.full_name(request), needs
 
     @override
+    def figures(self, pool: Json) -> Iterator[Figures]:
+        status, first = pool.get("status") or {}, span_addresses(pool["metadata"]["name"])
+        in_all, has_second = first, "secondary" in pool["spec"]
+        yield Figures(first, _family_figures(status))
+        if has_second:
+            in_all |= SECOND_ADDRESSES
+            yield Figures(SECOND_ADDRESSES, _family_figures(status.get("secondary") or {}))
+        yield Figures(in_all, {Figure.HOLDERS: status.get("allocationCount")}, ALLOCATIONS)
+
+    @override
     def undone(self) -> str | None:
         for request in self.model.of(ALLOCATIONS):
             pool = self.model.get(POOLS, request["spec"]["poolRef"]["name"])
@@ -263,6 +275,20 @@ def shown_ranges(allocation: Json) -> list[dict[str, str]]:
         if shown and shown not in ranges_shown:
             ranges_shown.append(shown)
     return ranges_shown
+
+
+def _family_figures(counts: Json) -> dict[Figure, int | None]:
+    """Return the figures of one family of a pool."""
+    return {figure: counts.get(field) for figure, field in _FAMILY_FIELDS.items()}
+
+
+_FAMILY_FIELDS = {
+    Figure.TOTAL: "totalIPs",
+    Figure.USED: "allocatedIPs",
+    Figure.FREE: "availableIPs",
+    Figure.LARGEST: "largestFreeBlock",
+    Figure.PERCENT: "utilizationPercent",
+}
 
 
 def _phase(allocation: Json) -> str | None:

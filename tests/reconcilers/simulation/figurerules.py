@@ -1,0 +1,52 @@
+"""How the rule that differing figures are written is switched off, for each kind of pools."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from reconcilers.api.networkpool import NetworkPoolStatus
+from reconcilers.integrations.clusterapi import poolstatus
+from reconcilers.integrations.vitistack.writing import NetworkStatuses
+from reconcilers.networkpool import status
+from reconcilers.reporting.conditions import rendered
+
+Patch = pytest.MonkeyPatch
+
+
+def networkpool_figures_not_updated(mp: Patch) -> None:
+    """The status of a NetworkPool is not written because only its figures differ."""
+    differs = status.differs
+    figures = {
+        *("totalIPs", "allocatedIPs", "availableIPs", "largestFreeBlock", "fragmentationPercent"),
+        *("utilizationPercent", "allocationCount", "secondary", "conditions"),
+    }
+
+    def lazy(has: NetworkPoolStatus, wanted: Mapping[str, Any]) -> bool:
+        others = {name: value for name, value in wanted.items() if name not in figures}
+        return not has.conditions or differs(
+            has, others | {"conditions": rendered(has.conditions)}
+        )
+
+    mp.setattr(status, "differs", lazy)
+
+
+def claim_pool_figures_not_updated(mp: Patch) -> None:
+    """The figures of an in-cluster pool are written once."""
+    patch_of = poolstatus.patch_of
+
+    def lazy(pool: Any, counts: Any, *args: Any, **how: Any) -> Mapping[str, Any]:
+        return patch_of(pool, pool.status.ipAddresses or counts, *args, **how)
+
+    mp.setattr(poolstatus, "patch_of", lazy)
+
+
+def network_figures_not_updated(mp: Patch) -> None:
+    """The figures of vitistack's network are written once."""
+    counts = NetworkStatuses._counts
+
+    def lazy(self: NetworkStatuses, network: Any, *args: Any) -> dict[str, Any]:
+        is_shown = network.status.ipAllocationSummary is not None
+        return {} if is_shown else counts(self, network, *args)
+
+    mp.setattr(NetworkStatuses, "_counts", lazy)

@@ -1,0 +1,42 @@
+"""The law on figures notices a status that is not written again, for each kind with a status."""
+
+import pytest
+
+from tests.numbers import Note
+from tests.reconcilers.simulation import figurerules as rules
+from tests.reconcilers.simulation.adapter import Adapter
+from tests.reconcilers.simulation.chaos import Run
+from tests.reconcilers.simulation.claims import Claims
+from tests.reconcilers.simulation.clusters import ClusterClaims
+from tests.reconcilers.simulation.networkpools import NetworkPools
+from tests.reconcilers.simulation.networks import Networks
+from tests.reconcilers.simulation.plans import RESTING, Plan
+from tests.reconcilers.simulation.sharedpools import SharedPools
+from tests.reconcilers.simulation.switch import Switch, check
+
+RULE, SIGN = "figures that differ are written", "in its status, but the objects say"
+FAMILIES = Plan(families=True)
+
+SWITCHES: dict[str, tuple[type[Adapter], Switch]] = {
+    "networkpools": (
+        NetworkPools,
+        Switch(RULE, rules.networkpool_figures_not_updated, SIGN, seed=31),
+    ),
+    "both families": (
+        NetworkPools,
+        Switch(RULE, rules.networkpool_figures_not_updated, SIGN, FAMILIES, 33),
+    ),
+    "shared": (
+        SharedPools,
+        Switch(RULE, rules.networkpool_figures_not_updated, SIGN, seed=3),
+    ),
+    "claims": (Claims, Switch(RULE, rules.claim_pool_figures_not_updated, SIGN)),
+    "clusters": (ClusterClaims, Switch(RULE, rules.claim_pool_figures_not_updated, SIGN, RESTING)),
+    "networks": (Networks, Switch(RULE, rules.network_figures_not_updated, SIGN)),
+}
+
+
+@pytest.mark.parametrize("kind", SWITCHES)
+def test_figures_that_are_not_written_again_are_noticed(kind: str, record_property: Note) -> None:
+    adapter, switch = SWITCHES[kind]
+    check(switch, lambda seed: Run(adapter, seed, switch.plan).play(), record_property)
