@@ -20,7 +20,7 @@ FAMILIES = Plan(families=True)
 SWITCHES: dict[str, tuple[type[Adapter], Switch]] = {
     "networkpools": (
         NetworkPools,
-        Switch(RULE, rules.networkpool_figures_not_updated, SIGN, seed=31),
+        Switch(RULE, rules.networkpool_figures_not_updated, SIGN, seed=35),
     ),
     "both families": (
         NetworkPools,
