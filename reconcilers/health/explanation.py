@@ -43,8 +43,8 @@ from reconcilers.tenantcluster.provider import (
     DefaultUnknown,
     ProviderUnknown,
     ProviderUnreadable,
-    chosen,
     describe_absent,
+    find_provider,
     wanted_provider,
 )
 from reconcilers.tenantcluster.status import allocations_unreadable
@@ -177,7 +177,7 @@ def _provider_of(
         return DefaultUnknown(default.unknown)
     configs = filled(PROVIDER_CONFIG, objects.providers.values(), objects.unreadable)
     try:
-        return chosen(tenant, configs, names.DEFAULT_NAMESPACE, default.key)
+        return find_provider(tenant, configs, names.DEFAULT_NAMESPACE, default.key)
     except ProviderUnreadable as unreadable:
         return unreadable
 

@@ -173,9 +173,9 @@ def status_without_requests(
 
 def status_change(tenant: TenantCluster, network: TenantNetwork) -> dict[str, Any] | None:
     """Return the merge patch of status.network; None if the status shows it already."""
-    wanted = _rendered(network)
+    wanted = _render_network(network)
     current = tenant.status.network
-    return None if current is not None and _rendered(current) == wanted else wanted
+    return None if current is not None and _render_network(current) == wanted else wanted
 
 
 def added_ranges(before: TenantNetwork | None, after: TenantNetwork) -> list[TenantRange]:
@@ -323,7 +323,7 @@ def _last_refusal(
     return NetworkRefusal(reason, message, time)
 
 
-def _rendered(network: TenantNetwork) -> dict[str, Any]:
+def _render_network(network: TenantNetwork) -> dict[str, Any]:
     """Return status.network as JSON values; None where a merge patch has to remove a field."""
     last = network.lastRefusal
     return {

@@ -135,7 +135,7 @@ class Projector:
         self._claims = claims
         self._tenants = tenants
 
-    def wanted(self, tenant: TenantCluster) -> Projection:
+    def find_projection(self, tenant: TenantCluster) -> Projection:
         """Return the projection for a tenant, as the cache shows it.
 
         Its `needed` covers what earlier clusters of that name left in it, too.
@@ -151,7 +151,7 @@ class Projector:
             ControllerError: the management cluster did not answer.
         """
         owner = owner_note(tenant, await self._tenants.management())
-        return replace(self.wanted(tenant), owner=owner)
+        return replace(self.find_projection(tenant), owner=owner)
 
     def list_projected(self, tenant: TenantCluster) -> list[str]:
         """Return the load-balancer allocations that may have ranges in the tenant, by name.
@@ -199,7 +199,7 @@ class Projector:
         Then what was written just now gives the range back, but cannot say so: it has to be
         written again on a later basis.
         """
-        wanted = self.wanted(tenant)
+        wanted = self.find_projection(tenant)
         return wanted.basis < wanted.needed
 
     async def _record_begun(self, current: CurrentCluster) -> None:
@@ -245,11 +245,13 @@ class Projector:
             ControllerError: the management cluster did not answer.
         """
         tenant = current.tenant
-        begun = tenant.projection_begun or (tenant.is_ready and self.wanted(tenant).entries)
+        begun = tenant.projection_begun or (
+            tenant.is_ready and self.find_projection(tenant).entries
+        )
         if begun and not tenant.projection_noted:
             await self._record_begun(current)
 
-    def identified(self, tenant: TenantCluster) -> bool | None:
+    def is_identified(self, tenant: TenantCluster) -> bool | None:
         """Return whether it is known which cluster a tenant is; None if it was not asked yet."""
         identity = self._tenants.identity(tenant)
         return None if identity is None else bool(identity)

@@ -128,7 +128,7 @@ class Providers:
         default = None
         if tenant.spec.providerConfigRef is None:
             default = (await self._default(tenant)).key
-        return chosen(tenant, self._configs, self._namespace, default)
+        return find_provider(tenant, self._configs, self._namespace, default)
 
     async def _default(self, tenant: TenantCluster) -> "_Default":
         """Return the platform's default, by one read for all clusters that ask meanwhile.
@@ -296,7 +296,7 @@ def wanted_provider(
     return platform_default
 
 
-def chosen(
+def find_provider(
     tenant: TenantCluster,
     configs: Cache[ProviderConfig],
     default_namespace: str,

@@ -452,7 +452,7 @@ class TenantClusterReconciler:
     async def _request_allocations(self, now: TenantPass) -> None:
         """Create the allocations that are missing; move those that are stuck."""
         backfill = self._settings.backfill_nodes
-        wanted = self._requester.wanted(now.tenant, now.provider, backfill)
+        wanted = self._requester.list_wanted(now.tenant, now.provider, backfill)
         now.states = await self._requester.request(now.current, now.provider, wanted)
         now.network_ready = status.addresses(now.states)
 
@@ -572,7 +572,7 @@ class TenantClusterReconciler:
         is_naming_due = now.services is not None and self._is_naming_due(now.record.named_at)
         network = self._network_status(now, is_sized=now.is_ipam, is_naming_due=is_naming_due)
         if now.is_ipam:
-            identified = self._projector.identified(now.tenant)
+            identified = self._projector.is_identified(now.tenant)
             verdict = _judge(now, network, identified)
         else:
             findings = (now.network_ready, now.load_balancer_ready, status.ready())
@@ -659,7 +659,7 @@ def _judge(now: TenantPass, network: TenantNetwork, identified: bool | None) -> 
     else:
         phase = PROVISIONING if projected.reason == "KubeconfigMissing" else INSTALLING
         overall = status.not_ready(projected.reason, projected.message)
-    unknown, obsolete = status.identified(identified)
+    unknown, obsolete = status.describe_identity(identified)
     findings = [now.network_ready, projected]
     if now.installed is not None:
         findings.append(now.installed)

@@ -167,7 +167,7 @@ def demand_met(status: bool, reason: str, message: str) -> Finding:
     return Finding(DEMAND_MET, status, reason, message)
 
 
-def identified(known: bool | None) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+def describe_identity(known: bool | None) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     """Return the condition, and the obsolete one, that say whether a tenant is identified.
 
     Args:

@@ -69,8 +69,8 @@ from reconcilers.tenantcluster.allocations.requests import (
 from reconcilers.tenantcluster.allocations.unreadable_members import unreadable_members
 from reconcilers.tenantcluster.provider import (
     ProviderUnreadable,
-    chosen,
     find_obstacle,
+    find_provider,
     provider_unknown,
     wanted_provider,
 )
@@ -311,7 +311,7 @@ class Forecast:
         Raises:
             ProviderUnreadable: it, or one that may count, cannot be decoded.
         """
-        return chosen(
+        return find_provider(
             tenant,
             self.ledger.providers.cache,
             self.settings.namespace,
@@ -360,7 +360,7 @@ class Forecast:
 
     def _wanted(self, tenant: TenantCluster, provider: ProviderConfig) -> list[Wanted]:
         backfill = self.settings.tenant.backfill_nodes
-        return self._planner().wanted(tenant, provider, backfill)
+        return self._planner().list_wanted(tenant, provider, backfill)
 
     def _requests(self) -> Iterator[IPAllocation]:
         """Create the allocations that clusters lack, one by one; yield each."""

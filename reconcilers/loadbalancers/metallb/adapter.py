@@ -276,10 +276,10 @@ def may_be_edited(change: Change[IPAddressPool] | Change[L2Advertisement]) -> bo
 
     How many addresses of the pool are in use changes with every Service.
     """
-    return _written(change.old) != _written(change.new)
+    return _list_written_parts(change.old) != _list_written_parts(change.new)
 
 
-def _written(obj: IPAddressPool | L2Advertisement | None) -> object:
+def _list_written_parts(obj: IPAddressPool | L2Advertisement | None) -> object:
     """Return the parts of an object that we write; None if it does not exist."""
     if obj is None:
         return None

@@ -94,7 +94,7 @@ class Upkeep:
         return self._corrected_at + max(QUIET_SECONDS, 2 * self._pause)
 
 
-def described(obj: IPAddressPool | L2Advertisement, kind: str, fields: Iterable[str]) -> str:
+def describe_edit(obj: IPAddressPool | L2Advertisement, kind: str, fields: Iterable[str]) -> str:
     """Describe an edit, and its writer as far as the API server knows.
 
     Args:

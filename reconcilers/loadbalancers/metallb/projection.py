@@ -19,7 +19,7 @@ from controller.errors import MalformedAnswer, NotFound
 from controller.meta import Key, Object, Version
 from reconcilers.api import names
 from reconcilers.api.resources import IP_ADDRESS_POOL, L2_ADVERTISEMENT, IPAddressPool
-from reconcilers.loadbalancers.metallb.corrections import Upkeep, described
+from reconcilers.loadbalancers.metallb.corrections import Upkeep, describe_edit
 from reconcilers.loadbalancers.port import (
     BEHIND,
     CONTESTED,
@@ -193,7 +193,7 @@ class MetalLB:
             fields.append("addresses")
         # Without our annotations it is not known which of its fields others have set.
         fields += live.spec.edited if is_ours(live) else ["annotations"]
-        return described(live, IP_ADDRESS_POOL.kind, fields) if fields else ""
+        return describe_edit(live, IP_ADDRESS_POOL.kind, fields) if fields else ""
 
     def _require_correction_due(self, edit: str) -> None:
         """Raise BalancerBlocked while an edit that others repeat is not written back yet."""

@@ -139,11 +139,11 @@ class Requester:
         self._recorder = recorder
         self._planner = RequestPlanner(allocations, choice)
 
-    def wanted(
+    def list_wanted(
         self, tenant: TenantCluster, provider: ProviderConfig, backfill_nodes: bool
     ) -> list[Wanted]:
         """Return the allocations that `tenant` should have; see RequestPlanner."""
-        return self._planner.wanted(tenant, provider, backfill_nodes)
+        return self._planner.list_wanted(tenant, provider, backfill_nodes)
 
     async def request(
         self, current: CurrentCluster, provider: ProviderConfig, wanted: Sequence[Wanted]

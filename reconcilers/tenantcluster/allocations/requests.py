@@ -157,7 +157,7 @@ class RequestPlanner:
         )
         self._choice = choice
 
-    def wanted(
+    def list_wanted(
         self, tenant: TenantCluster, provider: ProviderConfig, backfill_nodes: bool
     ) -> list[Wanted]:
         """Return the allocations that `tenant` should have.

@@ -279,16 +279,16 @@ class TenantReleaseCheck(ReleaseCheck):
         self, tenant: TenantCluster, allocation: IPAllocation, mark: int
     ) -> Released | InUse:
         """Read the tenant's pool and Services live."""
-        given = statusranges.list_held_ranges(allocation)
-        if not given:
+        ranges = statusranges.list_held_ranges(allocation)
+        if not ranges:
             return Released("it holds no range")
         try:
             try:
-                return await self._ask(tenant, allocation, given, mark)
+                return await self._ask(tenant, allocation, ranges, mark)
             except TenantUnavailable as error:
                 if error.reason != SHARED:
                     raise
-                return await self._read_shared(tenant, allocation, given, mark)
+                return await self._read_shared(tenant, allocation, ranges, mark)
         except TenantUnavailable as error:
             if error.reason == IS_MANAGEMENT and not tenant.projection_begun:
                 return Released(NEVER_PROJECTED)
@@ -301,7 +301,7 @@ class TenantReleaseCheck(ReleaseCheck):
         self,
         tenant: TenantCluster,
         allocation: IPAllocation,
-        given: Ranges,
+        ranges: Ranges,
         mark: int,
     ) -> Released | InUse:
         """Read a tenant that is another TenantCluster's, where nothing is written for this one.
@@ -310,13 +310,13 @@ class TenantReleaseCheck(ReleaseCheck):
         """
         if not tenant.projection_begun:
             return Released(NEVER_PROJECTED)
-        return await self._ask(tenant, allocation, given, mark, guarded=False)
+        return await self._ask(tenant, allocation, ranges, mark, guarded=False)
 
     async def _ask(
         self,
         tenant: TenantCluster,
         allocation: IPAllocation,
-        given: Ranges,
+        ranges: Ranges,
         mark: int,
         *,
         guarded: bool = True,
@@ -325,7 +325,7 @@ class TenantReleaseCheck(ReleaseCheck):
         async with self._tenants.client(tenant, guarded=guarded) as client:
             if self._has_moved(tenant) or _was_elsewhere(tenant, allocation):
                 return InUse(ELSEWHERE)
-            return await self._inspect(client, allocation, given, mark)
+            return await self._inspect(client, allocation, ranges, mark)
 
     def _has_moved(self, tenant: TenantCluster) -> bool:
         """Return whether the kubeconfig leads to another cluster than the last projection went to.
@@ -340,14 +340,14 @@ class TenantReleaseCheck(ReleaseCheck):
         return projected_to != leads_to
 
     async def _inspect(
-        self, client: Client, allocation: IPAllocation, given: Ranges, mark: int
+        self, client: Client, allocation: IPAllocation, ranges: Ranges, mark: int
     ) -> Released | InUse:
         """Read the offers, and after them the Services: one that had an address may still show it.
 
         Args:
             client: of the tenant.
             allocation: who holds the ranges.
-            given: its ranges: none is free before all are.
+            ranges: its ranges: none is free before all are.
             mark: the resourceVersion at which the allocation was marked.
         """
         memory = self._memory(allocation)
@@ -355,14 +355,14 @@ class TenantReleaseCheck(ReleaseCheck):
         reading = await balancer.read()
         management = await self._tenants.management()
         services = await _list_services(client)
-        user = await self._find_user(services, given)
+        user = await self._find_user(services, ranges)
         if user is not None:
             shown = f"Service {user.metadata.key} still shows an address of the range"
             return InUse(shown, by_service=True)
         if allocation.is_marked:
             service = await find_service_in_need(
                 services,
-                given,
+                ranges,
                 mark=allocation.metadata.annotations[names.ANNOTATION_RELEASING],
                 earlier=memory.earlier_waits,
                 offers=reading.targets.values(),
@@ -371,7 +371,7 @@ class TenantReleaseCheck(ReleaseCheck):
             if service is not None:
                 return InUse(f"Service {service.metadata.key} needs the range", by_service=True)
         withdrawal = Withdrawal(
-            spans=given,
+            spans=ranges,
             mark=mark,
             position=max(mark, self._allocations.position),
             owner=owner_note(allocation, management),
@@ -397,11 +397,11 @@ class TenantReleaseCheck(ReleaseCheck):
             return Released(answer.then)
         return InUse(f"giving {self._kind.title} {seconds:g} s {answer.purpose}")
 
-    async def _find_user(self, services: Sequence[Service], given: Ranges) -> Service | None:
+    async def _find_user(self, services: Sequence[Service], ranges: Ranges) -> Service | None:
         """Return a Service whose address keeps one of the ranges; None if there is none."""
         turns = Turns()
         for service in services:
-            shown = product(given, await read_addresses(service, turns))
+            shown = product(ranges, await read_addresses(service, turns))
             is_user = any(span.contains(address) for span, address in shown)
             if is_user and self._kind.serves(service).keeps_range:
                 return service

@@ -49,7 +49,7 @@ class MarkedReleaser:
             Conflict: an allocation changed since it was read; begin again.
             ControllerError: the management cluster did not answer.
         """
-        for allocation in self._marked(tenant):
+        for allocation in self._list_marked(tenant):
             if statusranges.find_held_range(allocation) is None:
                 continue
             answer = await self._release_check.check(allocation, allocation.metadata.revision)
@@ -67,11 +67,11 @@ class MarkedReleaser:
             ControllerError: the management cluster did not answer.
         """
         number = 0
-        for allocation in self._marked(tenant):
+        for allocation in self._list_marked(tenant):
             number += not await self._conclude(allocation)
         return number
 
-    def _marked(self, tenant: TenantCluster) -> list[IPAllocation]:
+    def _list_marked(self, tenant: TenantCluster) -> list[IPAllocation]:
         return [
             allocation for allocation in members(self._allocations, tenant) if allocation.is_marked
         ]

@@ -100,7 +100,7 @@ class VanishedClusters:
         ordered = sorted(
             by_uid.items(), key=lambda pair: max(a.metadata.revision for a in pair[1])
         )
-        return [(self._known(key, uid), allocations) for uid, allocations in ordered]
+        return [(self._find_last_state(key, uid), allocations) for uid, allocations in ordered]
 
     def is_needed(self, record: TenantRecord) -> bool:
         """Return whether an allocation exists that is, or may be, of the cluster of a record."""
@@ -117,13 +117,13 @@ class VanishedClusters:
     def owner(self, allocation: IPAllocation) -> TenantCluster | None:
         """Return the last known state of an allocation's owner; None if none is noted on it."""
         uid = allocation.metadata.annotations.get(names.ANNOTATION_TENANT_UID)
-        return self._known(allocation.spec.tenantClusterRef.key, uid) if uid else None
+        return self._find_last_state(allocation.spec.tenantClusterRef.key, uid) if uid else None
 
     def cluster_of(self, record: TenantRecord) -> TenantCluster:
         """Return the last known state of the vanished cluster to which a record belongs."""
-        return self._known(record.key, record.uid)
+        return self._find_last_state(record.key, record.uid)
 
-    def _known(self, key: Key, uid: str) -> TenantCluster:
+    def _find_last_state(self, key: Key, uid: str) -> TenantCluster:
         """Return a cluster as it was last seen, else one with its name and uid alone."""
         record = self._records.find(key, uid)
         if record is not None and record.last_seen is not None:

@@ -87,14 +87,14 @@ def applied_blindly(mp: Patch) -> None:
 
 def basis_of_own_answers(mp: Patch) -> None:
     """A projection's basis is what was written, not what was read."""
-    wanted = Projector.wanted
+    find_projection = Projector.find_projection
 
     def boastful(self: Projector, tenant: TenantCluster) -> Projection:
         newest = max((a.metadata.revision for a in self._allocations), default=0)
-        found = wanted(self, tenant)
+        found = find_projection(self, tenant)
         return replace(found, basis=max(found.basis, newest))
 
-    mp.setattr(Projector, "wanted", boastful)
+    mp.setattr(Projector, "find_projection", boastful)
 
 
 def any_basis(mp: Patch) -> None:
@@ -197,7 +197,7 @@ def filled_unconfirmed(mp: Patch) -> None:
     """A pool that was just created is filled with what the cache says."""
 
     async def confirmed(self: Projector, tenant: TenantCluster) -> Projection:
-        return self.wanted(tenant)
+        return self.find_projection(tenant)
 
     mp.setattr(Projector, "_confirmed", confirmed)
 
