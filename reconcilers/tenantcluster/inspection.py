@@ -125,7 +125,7 @@ def findings(
             )
     for unmet in demand_of(
         inside.services, inside.kind.serves, families(members) or familychoice.FAMILY_NAMES
-    ).elsewhere:
+    ).unservable:
         if unmet.reason != OTHER_CLASS:
             who = f"Service {unmet.service.metadata.key}"
             yield (

@@ -41,7 +41,7 @@ from reconcilers.tenantcluster.allocations import membership
 from reconcilers.tenantcluster.elastic.demand import (
     MOST_SERVICES,
     Demand,
-    Elsewhere,
+    UnservableService,
     could_be_served,
 )
 from reconcilers.tenantcluster.networkstatus import RefusedGrowth
@@ -246,8 +246,8 @@ class SizeFacts:
         """Return the Services that have waited for at least so many seconds."""
         return [service for service in services if self._waited(service) >= seconds]
 
-    def seconds_until(self, seconds: float, services: Iterable[Service]) -> list[float]:
-        """Return for how long those of `services` still wait that have waited for less."""
+    def list_remaining_waits(self, seconds: float, services: Iterable[Service]) -> list[float]:
+        """Return the seconds until each Service has waited for `seconds`; skip those that have."""
         so_far = map(self._waited, services)
         return [seconds - waited for waited in so_far if waited < seconds]
 
@@ -257,10 +257,10 @@ class SizeFacts:
         return self.have_waited(self.settings.growth_after, self.demand.waiting)
 
     @property
-    def elsewhere(self) -> list[Elsewhere]:
-        """The Services that have waited long enough for what growth cannot give."""
+    def unservable(self) -> list[UnservableService]:
+        """The Services that have long waited for an address that no growth can provide."""
         after = self.settings.growth_after
-        return [unmet for unmet in self.demand.elsewhere if self._waited(unmet.service) >= after]
+        return [unmet for unmet in self.demand.unservable if self._waited(unmet.service) >= after]
 
     def _waited(self, service: Service) -> float:
         return self.waited[service.metadata.uid]
@@ -436,11 +436,15 @@ class SizeChange:
 
 
 def decide_size(facts: SizeFacts) -> SizeChange:
-    """Decide the change: an elastic tenant follows its Services, a static one its spec."""
+    """Decide what to change of a tenant's load-balancer addresses, without changing anything.
+
+    An elastic tenant follows its Services. A static tenant follows the size in its spec; nothing
+    changes if its spec has none.
+    """
     after = facts.settings.growth_after
-    others = (unmet.service for unmet in facts.demand.elsewhere)
+    unservable = (unmet.service for unmet in facts.demand.unservable)
     # status.network counts a Service by then, also one that growth did not help.
-    due_in = tuple(facts.seconds_until(after, chain(facts.demand.waiting, others)))
+    due_in = tuple(facts.list_remaining_waits(after, chain(facts.demand.waiting, unservable)))
     if facts.is_elastic:
         growth = decide_growth(facts)
         shrink = decide_shrink(facts, growth)
@@ -488,7 +492,7 @@ def decide_growth(facts: SizeFacts) -> Growth:
     due = facts.have_waited(after, waiting)
     nothing = Growth(
         unserved=len(facts.demand.waiting) - len(waiting),
-        due_in=tuple(facts.seconds_until(after, waiting)),
+        due_in=tuple(facts.list_remaining_waits(after, waiting)),
     )
     if not due:
         return nothing
@@ -501,7 +505,7 @@ def decide_growth(facts: SizeFacts) -> Growth:
         return replace(
             nothing, obstacle=obstacle, withdraw=withdraw, are_requests_needed=are_needed
         )
-    wanted = facts.demand.count_wanted(_beyond_free(facts, due))
+    wanted = facts.demand.count_wanted(_find_services_beyond_free_addresses(facts, due))
     supply = measure_supply(facts)
     missing = max(0, wanted - supply.addresses)
     may_fly = max(0, facts.settings.growth_in_flight - supply.allocations)
@@ -540,7 +544,7 @@ def find_growth_obstacle(facts: SizeFacts, due: Sequence[Service]) -> Finding | 
             f"{count} without an address; no growth while {facts.balancer} in the tenant does not"
             f" have what it should: {facts.unconfirmed}",
         )
-    if _beyond_free(facts, due):
+    if _find_services_beyond_free_addresses(facts, due):
         return None
     if facts.is_elastic and _has_fresh_addresses(facts):
         return demand_met(False, GROWING, f"{count} without an address; growing")
@@ -749,8 +753,17 @@ def _count_free(facts: SizeFacts, parts: Iterable[RangeFacts]) -> dict[int, int]
     return facts.demand.unassigned(chain.from_iterable(part.spans for part in parts))
 
 
-def _beyond_free(facts: SizeFacts, due: Sequence[Service]) -> list[Service]:
-    """Return the waiting Services that the free addresses could not serve."""
+def _find_services_beyond_free_addresses(
+    facts: SizeFacts, due: Sequence[Service]
+) -> list[Service]:
+    """Return the Services for which the free addresses of the tenant do not suffice.
+
+    If the load balancer is absent, all of `due` are returned: growth subtracts unused addresses.
+
+    Args:
+        facts: what is seen.
+        due: the Services that have waited long enough.
+    """
     if facts.is_balancer_absent:
         return list(due)
     free = _count_free(facts, facts.staying)
@@ -827,7 +840,7 @@ def _describe_growth(facts: SizeFacts, growth: Growth, created: Created) -> Find
     if growth.obstacle is not None:
         return growth.obstacle
     if not growth.wanted:
-        return _describe_met_demand(growth.unserved, facts.elsewhere)
+        return _describe_demand_without_growth(growth.unserved, facts.unservable)
     waiting = f"{count_noun(growth.wanted, 'Service')} without an address"
     if created.refusal:
         return demand_met(False, POOL_EXHAUSTED, f"{waiting}; cannot grow: {created.refusal}")
@@ -841,16 +854,18 @@ def _describe_growth(facts: SizeFacts, growth: Growth, created: Created) -> Find
     return demand_met(False, GROWING, f"{waiting}; growing")
 
 
-def _describe_met_demand(unserved: int, elsewhere: Sequence[Elsewhere]) -> Finding:
-    """Return the condition of a tenant for which nothing has to be done.
+def _describe_demand_without_growth(
+    unserved: int, unservable: Sequence[UnservableService]
+) -> Finding:
+    """Return the condition LoadBalancerDemandMet of a tenant that has no reason to grow.
 
     Services that have just begun to wait are not counted: most wait for a second, and each would
-    cost two writes on the management cluster. Those that ask for what is not ours are named: their
+    cost two writes on the management cluster. Services that our pool cannot serve are named. Their
     owners have to change them, so the condition is True.
 
     Args:
-        unserved: how many Services wait that growth did not help.
-        elsewhere: the Services that ask for what growth cannot give.
+        unserved: how many Services still wait although the tenant grew for them.
+        unservable: the Services that ask for an address that no growth can provide.
     """
     if unserved:
         return demand_met(
@@ -860,9 +875,9 @@ def _describe_met_demand(unserved: int, elsewhere: Sequence[Elsewhere]) -> Findi
             " see the events of the Service in the tenant",
         )
     met = "no Service has been without an address for long"
-    if not elsewhere:
+    if not unservable:
         return demand_met(True, "Ready", met)
-    ordered = sorted(elsewhere, key=lambda unmet: unmet.service.metadata.key)
+    ordered = sorted(unservable, key=lambda unmet: unmet.service.metadata.key)
     named = [f"{unmet.service.metadata.key} asks for {unmet.asks}" for unmet in ordered]
     more = len(named) - MOST_NAMED
     return demand_met(
@@ -877,7 +892,7 @@ def _describe_static_demand(facts: SizeFacts, change: SizeChange, created: Creat
     """Return the condition of a static tenant that says whether its Services have addresses."""
     due = facts.waiting_long
     if not due:
-        return _describe_met_demand(0, facts.elsewhere)
+        return _describe_demand_without_growth(0, facts.unservable)
     marked = {mark.allocation.metadata.uid for mark in change.mark}
     kept = replace(facts, ranges=tuple(part for part in facts.ranges if part.uid not in marked))
     obstacle = find_growth_obstacle(kept, due)

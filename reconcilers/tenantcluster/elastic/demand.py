@@ -50,7 +50,7 @@ _FAMILY = {4: "IPv4", 6: "IPv6"}
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class UnservableService:
     """A Service without an address that growth cannot help.
 
     Args:
@@ -71,7 +71,7 @@ class Demand:
     Args:
         used: the addresses that Services of our class have, each once.
         waiting: the Services without one that our pool could serve.
-        elsewhere: the Services without one that it could not, however large it were.
+        unservable: the Services without one that our pool could not serve at any size.
         shown: the addresses that Services of any class have.
         unexamined: how many Services without one are in neither, as that has MOST_SERVICES.
         users: the addresses that Services of any class have, with the Services' namespace/name.
@@ -81,7 +81,7 @@ class Demand:
 
     used: frozenset[AddressRange]
     waiting: tuple[Service, ...]
-    elsewhere: tuple["Elsewhere", ...] = ()
+    unservable: tuple["UnservableService", ...] = ()
     shown: frozenset[AddressRange] = frozenset()
     unexamined: int = 0
     users: tuple[tuple[AddressRange, str], ...] = field(default=(), repr=False, compare=False)
@@ -157,7 +157,7 @@ class DemandReader:
         self._shown: set[AddressRange] = set()
         self._waiting: list[Service] = []
         self._views: dict[str, ServiceView] = {}
-        self._elsewhere: list[Elsewhere] = []
+        self._unservable: list[UnservableService] = []
         self._unexamined = 0
         self._users: list[tuple[AddressRange, str]] = []
         self._is_cut = False
@@ -175,12 +175,12 @@ class DemandReader:
         if not is_without_address(service):
             return
         # Each list has a limit of its own: Services that growth cannot help may stay for ever.
-        elsewhere = _elsewhere(service, view, self._families)
-        if elsewhere is None and len(self._waiting) < MOST_SERVICES:
+        unservable = _find_unservable(service, view, self._families)
+        if unservable is None and len(self._waiting) < MOST_SERVICES:
             self._waiting.append(service)
             self._views[service.metadata.uid] = view
-        elif elsewhere is not None and len(self._elsewhere) < MOST_SERVICES:
-            self._elsewhere.append(elsewhere)
+        elif unservable is not None and len(self._unservable) < MOST_SERVICES:
+            self._unservable.append(unservable)
         else:
             self._unexamined += 1
 
@@ -190,7 +190,7 @@ class DemandReader:
         return Demand(
             used=frozenset(self._used),
             waiting=tuple(self._waiting),
-            elsewhere=tuple(self._elsewhere),
+            unservable=tuple(self._unservable),
             shown=frozenset(self._shown),
             unexamined=self._unexamined,
             users=tuple(self._users),
@@ -299,15 +299,17 @@ def is_without_address(service: Service) -> bool:
     )
 
 
-def _elsewhere(service: Service, view: ServiceView, families: Collection[int]) -> Elsewhere | None:
+def _find_unservable(
+    service: Service, view: ServiceView, families: Collection[int]
+) -> UnservableService | None:
     """Return why our pool could not give a Service an address; None if it could."""
     if view.obstacle is not None:
-        return Elsewhere(service, view.obstacle.reason, view.obstacle.asks)
+        return UnservableService(service, view.obstacle.reason, view.obstacle.asks)
     if not _fits(service, families):
         asked = " and ".join(service.spec.ipFamilies) or "IPv4"
         if service.spec.ipFamilyPolicy == REQUIRE_DUAL_STACK:
             asked = "both families"
-        return Elsewhere(service, OTHER_FAMILY, asked)
+        return UnservableService(service, OTHER_FAMILY, asked)
     return None
 
 

@@ -140,7 +140,7 @@ class SizeObserver:
         """
         now, network = self._clock.now(), provider.spec.networking
         demand = await self._read_demand(tenant, provider, services)
-        others = (unmet.service for unmet in demand.elsewhere)
+        others = (unmet.service for unmet in demand.unservable)
         waited = memory.waiting.update([*demand.waiting, *others], now)
         asked, target = tenant.networking.lbPoolSize, None
         if not _is_elastic(provider) and asked is not None and tenant.is_ready:
@@ -205,7 +205,7 @@ class SizeObserver:
         serves, have = self._kind.serves, families(self._balancer_members(tenant))
         demand = await read_demand(services, serves, have)
         if _is_elastic(provider) and any(
-            unmet.reason == OTHER_FAMILY for unmet in demand.elsewhere
+            unmet.reason == OTHER_FAMILY for unmet in demand.unservable
         ):
             after_growth = have | self._requester.families_of_growth(tenant, provider)
             # While its family is not known yet, what is missing is room.

@@ -72,7 +72,7 @@ def size_facts(
 ) -> SizeFacts:
     """Return facts of an elastic tenant whose Services have waited for long."""
     demand = demand or demand_of(services, KIND.serves, {4})
-    without = [*demand.waiting, *(unmet.service for unmet in demand.elsewhere)]
+    without = [*demand.waiting, *(unmet.service for unmet in demand.unservable)]
     waited = waited or {service.metadata.uid: LONG for service in without}
     return SizeFacts(
         tuple(parts), demand, waited, now, settings or TenantSettings(), KIND.title, **options

@@ -148,7 +148,7 @@ def test_services_that_growth_cannot_help_leave_room_for_those_that_it_can(
     ]
     shown = demand_of([*of_another_class, *map(balancer_service, range(5, 7))], KIND.serves, {4})
     assert [service.metadata.name for service in shown.waiting] == ["s5", "s6"]
-    assert (len(shown.elsewhere), shown.unexamined) == (3, 2)
+    assert (len(shown.unservable), shown.unexamined) == (3, 2)
 
 
 async def test_the_condition_reports_how_many_services_were_not_examined(
