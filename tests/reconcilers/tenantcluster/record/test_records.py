@@ -68,6 +68,8 @@ async def test_nothing_is_remembered_of_a_cluster_that_was_torn_down() -> None:
     lab.server.delete("tenantclusters", "a", namespace="team")
     await lab.rounds()
     assert not lab.server.has("tenantclusters", "a", namespace="team")
+    assert lab.server.all("ipallocations") == []
+    await lab.cluster()  # the deletion of the last allocation begins it
     assert (len(lab.records), lab.tenants.open(), tenant.closed > 0) == (0, [], True)
 
 
