@@ -24,6 +24,8 @@ from reconcilers.promises.holdings import Layouts
 
 MOST = 2**63 - 1
 """The largest number that a pool's status shows."""
+OTHER_FAMILY = "other family"
+"""The space of addresses that are not of the family which a pool hands out to claims."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,16 @@ class PoolSpace:
         hosts = (1 << bits - prefix) - 1 if self.prefixes and 0 <= prefix <= bits else 0
         first, last = value & ~hosts, value | hosts
         return AddressRange(first >> self.shift, last >> self.shift, self.family)
+
+    def held_of_other_family(self, address: str) -> AddressRange | None:
+        """Return the address that an IPAddress holds if it is not of this family; None if it is.
+
+        A NetworkPool of two families hands out addresses of the other one to IPAllocations.
+        """
+        parsed = parse_address(address)
+        if parsed is None or parsed[1] == self.family:
+            return None
+        return AddressRange(parsed[0], parsed[0], parsed[1])
 
     def hands_out(self, address: str, prefix: int) -> bool:
         """Return whether the pool may hand out what an IPAddress holds, exactly."""

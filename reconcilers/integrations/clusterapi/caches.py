@@ -9,14 +9,19 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
-from allocator import AddressRange, InvalidPool
+from allocator import InvalidPool
 from controller.cache import Cache
 from controller.meta import Key, Object
 from controller.resource import Resource
 from controller.unreadables import find_near
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
-from reconcilers.integrations.clusterapi.addresses import PoolSpace, ip_space, prefix_space
+from reconcilers.integrations.clusterapi.addresses import (
+    OTHER_FAMILY,
+    PoolSpace,
+    ip_space,
+    prefix_space,
+)
 from reconcilers.integrations.clusterapi.api import (
     CLUSTER_LABEL,
     Cluster,
@@ -145,13 +150,12 @@ def claim_facts(
     """
     if claim is None and address is None:
         return None
-    ranges: dict[AddressRange, None] = {}
+    parts: dict[PromisedRange, None] = {}
     place, row, outside = None, None, None
     if claim is not None:
         record, created = record_of(claim), claim.metadata.creationTimestamp
-        blocks = None if record is None else space.held(record.address, record.prefix)
-        if blocks is not None:
-            ranges[blocks] = None
+        if record is not None:
+            parts.update(_parts(space, record.address, record.prefix))
         if record is None and created is not None and waits(claim):
             place = created, holder_of(claim)
             # What a claim gets depends on its pool alone, unless an IPAddress has its name.
@@ -159,18 +163,25 @@ def claim_facts(
                 row = TenantRow(claim.metadata.namespace, shown_reason(claim))
     if address is not None:
         spec = address.spec
-        blocks = space.held(spec.address, spec.prefix)
-        if blocks is not None:
-            ranges[blocks] = None
+        parts.update(_parts(space, spec.address, spec.prefix))
         if not space.hands_out(spec.address, spec.prefix):
-            outside = blocks or spec.address
+            outside = space.held(spec.address, spec.prefix) or spec.address
     return Facts(
-        tuple(PromisedRange(blocks) for blocks in ranges),
+        tuple(parts),
         place,
         row,
         is_in_use=address is not None,
         outside=outside,
     )
+
+
+def _parts(space: PoolSpace, address: str, prefix: int) -> dict[PromisedRange, None]:
+    """Return what an address holds: blocks of a pool, or an address of the other family."""
+    blocks = space.held(address, prefix)
+    if blocks is not None:
+        return {PromisedRange(blocks): None}
+    other = space.held_of_other_family(address)
+    return {} if other is None else {PromisedRange(other, OTHER_FAMILY): None}
 
 
 def claim_holdings(

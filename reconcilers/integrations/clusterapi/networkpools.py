@@ -22,7 +22,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.integrations.clusterapi.addresses import PoolSpace
+from reconcilers.integrations.clusterapi.addresses import OTHER_FAMILY, PoolSpace
 from reconcilers.integrations.clusterapi.api import JOURNALS, is_paused
 from reconcilers.integrations.clusterapi.caches import space_name
 from reconcilers.integrations.clusterapi.choosing import blocks_of
@@ -155,7 +155,7 @@ class NetworkPoolClaims(ClaimPools[NetworkPool]):
         """Leave the status to its own reconciler."""
 
     def held(self, pool: NetworkPool, journal: Journal) -> Sequence[AddressRange]:
-        """Return what claims and IPAddresses hold of a pool, or are promised.
+        """Return what claims and IPAddresses hold of a pool, or are promised, in both families.
 
         Args:
             pool: the pool.
@@ -185,7 +185,8 @@ class NetworkPoolClaims(ClaimPools[NetworkPool]):
             for promise in settle(journal, JOURNALS.kind, view, view.effects).promises
             for part in promise.ranges
         }
-        return [*promised.union(view.holdings.held_ranges())]
+        of_other_family = view.holdings.held_ranges(OTHER_FAMILY)
+        return [*promised.union(view.holdings.held_ranges(), of_other_family)]
 
     def named(self, pool: NetworkPool) -> Sequence[HeldRange]:
         """Return what claims hold of a pool, as the caches show it."""

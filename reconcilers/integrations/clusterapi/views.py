@@ -119,8 +119,8 @@ class PoolContents:
 
 
 def _blocks_of(facts: Facts | None) -> list[AddressRange]:
-    """Return the blocks that are held."""
-    return [] if facts is None else [part.range for part in facts.ranges]
+    """Return the blocks that are held of what a pool hands out to claims."""
+    return [] if facts is None else [part.range for part in facts.ranges if not part.space]
 
 
 def pools_of(caches: ClaimCaches, wanted: Wanted = every_pool) -> Iterator[PoolContents]:
