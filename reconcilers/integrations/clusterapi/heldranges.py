@@ -7,10 +7,13 @@ and the address that the pool's journal promises it.
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from allocator import AddressRange, AllocatorError
 from controller.client import Client
-from controller.meta import Key
+from controller.codec import Page
+from controller.meta import Key, Object
+from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
@@ -22,10 +25,12 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from reconcilers.integrations.clusterapi.caches import check_readable, space_name, space_of
 from reconcilers.integrations.clusterapi.statuses import record_of
-from reconcilers.integrations.core.discovery import find_served
+from reconcilers.integrations.core.discovery import Look
 from reconcilers.networkpool.view import HeldRange, OtherHoldings
 from reconcilers.promises.settling import settle
 from reconcilers.promises.unreadable import find_unreadable
+
+R = TypeVar("R", bound=Object)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +106,20 @@ async def list_holdings(client: Client, pool: NetworkPool) -> OtherHoldings:
         pool: the pool, with its journal.
 
     Raises:
-        DiscoveryIncomplete: it is not known whether claims are served.
+        DiscoveryIncomplete: it is not known whether claims or IPAddresses are served.
         ControllerError: a list failed.
     """
     key, within = pool.metadata.key, pool.metadata.namespace
-    claim_kind = await find_served(client, map(api.claims, CONTRACT_VERSIONS))
-    if claim_kind is None:
+    look = Look(client)
+    claim_kind = await look.first_served(map(api.claims, CONTRACT_VERSIONS))
+    address_kind = await look.first_served(map(api.addresses, CONTRACT_VERSIONS))
+    if claim_kind is None or address_kind is None:
+        look.check_complete()
+    if claim_kind is None and address_kind is None:
         return OtherHoldings()
-    address_kind = api.addresses(claim_kind.version)
-    claims = await client.list(claim_kind, namespace=within)
-    addresses = await client.list(address_kind, namespace=within)
+    # If only one of them is served, its objects hold addresses all the same.
+    claims = await _list_served(client, claim_kind, within)
+    addresses = await _list_served(client, address_kind, within)
     name = space_name(NETWORK_POOL, key)
     ranges = held_ranges(
         pool,
@@ -123,6 +132,13 @@ async def list_holdings(client: Client, pool: NetworkPool) -> OtherHoldings:
         partial(check_readable, NETWORK_POOL, key, claims.unreadable, addresses.unreadable)
     )
     return OtherHoldings(tuple(ranges), unreadable)
+
+
+async def _list_served(client: Client, kind: Resource[R] | None, namespace: str) -> Page[R]:
+    """Return the objects of a kind; none if the kind is not served."""
+    if kind is None:
+        return Page((), 0, {})
+    return await client.list(kind, namespace=namespace)
 
 
 def _claim(key: Key) -> str:

@@ -219,6 +219,9 @@ class ClaimHolders(OtherHolders):
     made these promises, and keeps them. It also drops them from the journal once they are kept,
     so absence is believed of a pool with a journal only while that journal does not change.
 
+    If only one of IPAddressClaims and IPAddresses is served, the objects of that kind hold
+    addresses, and nothing reads them: that is not absence, and pools hand out nothing.
+
     Args:
         clock: the time.
     """
@@ -227,6 +230,8 @@ class ClaimHolders(OtherHolders):
         self._clock = clock
         self.known = False
         """Whether it is known if claims are served."""
+        self.incomplete = ""
+        """Which of the two kinds is missing while the other one is served; empty for none."""
         self.pools: NetworkPoolClaims | None = None
         """The reconciler of NetworkPools' claims; None where claims are not served."""
         self._journals: dict[Key, tuple[Journal, float]] = {}
@@ -244,10 +249,13 @@ class ClaimHolders(OtherHolders):
         """Return the pool's journal of claims, if it is known whether claims are served.
 
         Raises:
-            Behind: that is not known, or claims were served until just now.
+            Behind: that is not known, only one of their kinds is served, or claims were served
+                until just now.
         """
         if not self.known:
             raise Behind(UNKNOWN_RETRY, "what claims hold of it is not known")
+        if self.incomplete:
+            raise Behind(UNKNOWN_RETRY, self.incomplete)
         key, journal = pool.metadata.key, JOURNALS.read(pool.metadata)
         if self.pools is not None or JOURNALS.kind not in journal.revisions:
             self._journals.pop(key, None)

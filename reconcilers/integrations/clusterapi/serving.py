@@ -114,7 +114,7 @@ class ClusterApi(Integration[Served]):
 
     @override
     def _end(self) -> None:
-        self.holders.known, self.holders.pools = False, None
+        self.holders.known, self.holders.incomplete, self.holders.pools = False, "", None
 
     @override
     def _begin(self, served: Served) -> Work | None:
@@ -123,10 +123,26 @@ class ClusterApi(Integration[Served]):
         if served.claims is not None and served.addresses is not None:
             work = self._extension(served, served.claims, served.addresses)
             self._log.info("Serving IPAddressClaims", version=served.claims.version)
+        elif served.claims is not None:
+            self._wait_for_second(served.claims, api.addresses(served.claims.version))
+        elif served.addresses is not None:
+            self._wait_for_second(served.addresses, api.claims(served.addresses.version))
         else:
             self._log.info("IPAddressClaims are not served by the API server: waiting for them")
         self.holders.known = True
         return work
+
+    def _wait_for_second(self, present: Resource[Any], missing: Resource[Any]) -> None:
+        """Let NetworkPools hand out nothing: objects of the kind that is served hold addresses."""
+        self._log.warning(
+            "One of two kinds is not served by the API server: waiting for it",
+            missing=missing.full_name,
+            served=present.full_name,
+        )
+        self.holders.incomplete = (
+            f"the API server serves {present.full_name} and not {missing.full_name}; apply the"
+            f" CustomResourceDefinition {missing.full_name} of Cluster API"
+        )
 
     @override
     async def _served(self) -> Served:
