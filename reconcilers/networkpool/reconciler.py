@@ -438,14 +438,14 @@ class NetworkPoolReconciler:
         return Again(min(wait for wait in waits if wait is not None))
 
     async def _report_unknown(self, pool: NetworkPool, behind: Behind) -> None:
-        """Report on the pool that nothing is handed out while it is unknown what is held.
+        """Report on the pool that it waits for what is held, which is unknown.
 
         Another replica may know what is held, or wait for something else; see WaitLog.
         """
-        key, message = pool.metadata.key, status.unknown_holders(behind.reason).message
+        key, message = pool.metadata.key, status.unknown_holders(pool, behind.reason).message
         shown = status.shown_unknown(pool)
         should_report = self._waits.should_report(key, shown, message)
-        if pool.metadata.terminating or not (should_report or shown == message):
+        if not (should_report or shown == message):
             return
         try:
             if should_report:

@@ -222,12 +222,13 @@ def unreadable(pool: NetworkPool, why: Unreadable, now: datetime) -> dict[str, A
 
 def holders_unknown(pool: NetworkPool, why: str, now: datetime) -> dict[str, Any]:
     """Return the status of a pool for which a pass cannot know yet what is held."""
-    return _conditions_only(pool, [unknown_holders(why)], now)
+    return _conditions_only(pool, [unknown_holders(pool, why)], now)
 
 
-def unknown_holders(why: str) -> Finding:
+def unknown_holders(pool: NetworkPool, why: str) -> Finding:
     """Return condition Ready of a pool for which a pass cannot know yet what is held."""
-    message = f"nothing is handed out until that is known: {why}"
+    effect = "the pool is not deleted" if pool.metadata.terminating else "nothing is handed out"
+    message = f"{effect} until that is known: {why}"
     return Finding(READY, False, HOLDERS_UNKNOWN, message)
 
 

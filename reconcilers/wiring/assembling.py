@@ -11,7 +11,7 @@ from reconcilers.clusteraccess.clusteridentity import ClusterIdentity
 from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.clusteraccess.tenantkubeconfigs import OpenTransport
 from reconcilers.configuration.settings import Settings
-from reconcilers.integrations.core.holders import AllHolders, SharesNetworkPools
+from reconcilers.integrations.core.holders import SharesNetworkPools
 from reconcilers.metrics.objectgauges import Gauges
 from reconcilers.networkpool.orphans import OrphanCollector
 from reconcilers.tenantcluster.ownership.identity import TenantIdentities
@@ -58,12 +58,7 @@ def assemble(
         clock=clock,
         settings=settings.tenant,
     )
-    sharing = _integrations(shared)
-    networkpools = controllers.add_networkpools(
-        shared, AllHolders([one.holders for one in sharing])
-    )
-    for one in sharing:
-        one.enqueue_networkpools(networkpools)
+    controllers.add_networkpools(shared, _integrations(shared))
     controllers.add_ipallocations(shared, release)
     controllers.add_tenantclusters(
         shared, kind, tenants, vanished=vanished, records=records, release=release

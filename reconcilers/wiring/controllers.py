@@ -4,13 +4,12 @@ With --shards a pool and its allocations belong to the pool's shard, a TenantClu
 ProviderConfig each to its own.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from controller.cache import Change
 from controller.cacheparts import CachePart
 from controller.conditions import find, is_true
 from controller.meta import Key, Object
-from controller.runner import Controller
 from controller.triggers import (
     ClusterWatch,
     KeyWatch,
@@ -32,6 +31,8 @@ from reconcilers.api.tenantcluster import (
     TenantCluster,
 )
 from reconcilers.clusteraccess.tenantclients import TenantClients
+from reconcilers.configuration.settings import CLUSTER_API
+from reconcilers.integrations.core.holders import SharesNetworkPools, all_holders
 from reconcilers.ipallocation.reconciler import (
     IPAllocationReconciler,
     describe_unreleased,
@@ -42,7 +43,6 @@ from reconcilers.loadbalancers.port import LoadBalancerKind, WatchedKind
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.facts import concerns_pool, waits
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
-from reconcilers.networkpool.view import OtherHolders
 from reconcilers.promises.unreadable import outline_of
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.reporting.conditions import READY
@@ -59,14 +59,15 @@ OTHERS_CLOSED_AFTER = 300.0
 """Seconds after which clients of tenants that other replicas work on are closed."""
 
 
-def add_networkpools(shared: Shared, others: OtherHolders | None = None) -> Controller:
+def add_networkpools(shared: Shared, sharing: Sequence[SharesNetworkPools] = ()) -> None:
     """Add the controller of NetworkPools, which alone hands out ranges to allocations.
 
     Args:
         shared: what every part is given.
-        others: what others than allocations hold.
+        sharing: the integrations that are on and hold addresses of NetworkPools.
     """
     settings = shared.settings
+    others = all_holders(sharing, serves_claims=CLUSTER_API in settings.integration)
     pools, allocations = shared.informers.pools, shared.informers.allocations
     reconciler = NetworkPoolReconciler(
         shared.client,
@@ -99,7 +100,7 @@ def add_networkpools(shared: Shared, others: OtherHolders | None = None) -> Cont
         # Requests are served at once; while they are, those that come meanwhile gather anyway.
         return 0.0 if change.new is not None and waits(change.new) else settings.pool.gather
 
-    return shared.manager.controller(
+    controller = shared.manager.controller(
         "networkpool",
         reconciler.reconcile,
         watches=[
@@ -122,6 +123,8 @@ def add_networkpools(shared: Shared, others: OtherHolders | None = None) -> Cont
         concurrency=settings.concurrency,
         forget=reconciler.forget,
     )
+    for integration in sharing:
+        integration.enqueue_networkpools(controller)
 
 
 def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:

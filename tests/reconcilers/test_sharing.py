@@ -21,7 +21,6 @@ from controller.shards import shard_of
 from controller.testing.api import FakeApi
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER
 from reconcilers.configuration.settings import Settings
-from reconcilers.integrations.core.holders import AllHolders
 from reconcilers.wiring.assembling import add_orphans
 from reconcilers.wiring.controllers import (
     add_ipallocations,
@@ -65,10 +64,7 @@ class Replica:
         )
         self.manager = Manager(self.link, clock=self.clock, options=options)
         shared = Shared.from_manager(self.manager, self.clock, settings or Settings())
-        sharing = add_integrations(shared)
-        networkpools = add_networkpools(shared, AllHolders([one.holders for one in sharing]))
-        for integration in sharing:
-            integration.enqueue_networkpools(networkpools)
+        add_networkpools(shared, add_integrations(shared))
         add_ipallocations(shared, OpenGate())
         add_providerconfigs(shared)
         add_orphans(shared)
