@@ -10,6 +10,8 @@ An annotation travels: `clusterctl move`, backups and copied manifests carry it 
 where its resourceVersions belong to another history. So the journal names the uid of its pool. A
 journal with another uid counts as lost, and a pool without journal is fenced before it allocates.
 The same goes for tools that replace all annotations: a lost journal costs a fence, nothing else.
+An edit by hand that removes a revision, or makes a part unreadable, counts as a loss too: what
+that part promised may still be written.
 
 Rejected: an object of our own for each pool (two objects cannot be written with one precondition,
 and its deletion would have to follow the pool's), and promises in the requests (a request does not
@@ -93,8 +95,9 @@ class Journal:
 
     Args:
         revisions: by request kind, the highest resourceVersion of the requests that settled
-            earlier promises. A replica allocates only after it has read that far. A kind without
-            revision has no memory: nothing may be allocated before a fence.
+            earlier promises, and of the objects that were created for these promises. A replica
+            allocates only after it has read that far. A kind without revision has no memory:
+            nothing may be allocated before a fence.
         promises: the promises that may still take effect.
     """
 
@@ -163,7 +166,8 @@ class _Stored(msgspec.Struct, omit_defaults=True):
     uid: str
     revision: str
     promises: list[_StoredPromise] = []
-    effects: str = "0"
+    effects: str = ""
+    """A number, 0 included, if the kind has effects; empty otherwise."""
 
 
 _decoder = msgspec.json.Decoder(_Stored)
@@ -178,7 +182,8 @@ class AnnotatedJournal:
         has_spaces: whether a promise is of ranges of one named space of the pool; if not, it is of
             one range.
         effects: the kind of the objects that are created for promises beside the request; empty
-            for none. The journal has a revision of it as well.
+            for none. The journal has a revision of it as well. A journal that lacks it has no
+            memory: these objects may hold addresses although their requests are gone.
     """
 
     kind: str
@@ -186,7 +191,10 @@ class AnnotatedJournal:
     effects: str = ""
 
     def read(self, meta: ObjectMeta) -> Journal:
-        """Return the journal of a pool; one without memory if the pool has none of its own."""
+        """Return the journal of a pool; one without memory if the pool has none of its own.
+
+        A journal that lacks the revision of the effects alone keeps its promises.
+        """
         text = meta.annotations.get(ANNOTATION)
         if not text:
             return Journal()
@@ -194,15 +202,23 @@ class AnnotatedJournal:
             stored = _decoder.decode(text)
         except ValueError:  # edited by hand: as if it were wiped
             return Journal()
-        revisions = (stored.revision, stored.effects)
-        if stored.uid != meta.uid or not all(map(str.isdecimal, revisions)):
+        if stored.uid != meta.uid or not stored.revision.isdecimal():
             return Journal()
-        promises = (self._parse(promise) for promise in stored.promises)
-        return self.with_revision(
-            int(stored.revision),
-            [promise for promise in promises if promise is not None],
-            int(stored.effects),
-        )
+        promises = []
+        for stored_promise in stored.promises:
+            promise = self._parse(stored_promise)
+            if promise is None:
+                return Journal()
+            promises.append(promise)
+        revisions = {self.kind: int(stored.revision)}
+        if self.effects and stored.effects.isdecimal():
+            revisions[self.effects] = int(stored.effects)
+        return Journal(revisions, tuple(promises))
+
+    def has_memory(self, journal: Journal) -> bool:
+        """Return whether a journal has a revision of every kind that a reader has to read."""
+        kinds = (self.kind, self.effects) if self.effects else (self.kind,)
+        return all(kind in journal.revisions for kind in kinds)
 
     def with_revision(
         self, revision: int, promises: Sequence[Promise] = (), effects: int = 0
@@ -216,10 +232,6 @@ class AnnotatedJournal:
         """
         of_effects = {self.effects: effects} if self.effects else {}
         return Journal({self.kind: revision, **of_effects}, tuple(promises))
-
-    def revision(self, meta: ObjectMeta) -> int | None:
-        """Return the revision that a pool remembers; None without memory."""
-        return self.read(meta).revisions.get(self.kind)
 
     def patch(self, meta: ObjectMeta, journal: Journal) -> Mapping[str, Any]:
         """Return the JSON merge patch that writes the journal of a pool.
@@ -241,8 +253,8 @@ class AnnotatedJournal:
             )
             for promise in journal.promises
         ]
-        effects = journal.revisions.get(self.effects, 0)
-        stored = _Stored(meta.uid, str(journal.revisions[self.kind]), promises, str(effects))
+        effects = str(journal.revisions[self.effects]) if self.effects else ""
+        stored = _Stored(meta.uid, str(journal.revisions[self.kind]), promises, effects)
         text = msgspec.json.encode(stored).decode()
         return {"metadata": {"annotations": {ANNOTATION: text}}}
 

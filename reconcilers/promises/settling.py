@@ -93,7 +93,8 @@ def settle(
         kind: of the requests; promises to other kinds stay.
         requests: of that kind.
         effects: the objects of another kind that are created for promises; None for no such kind.
-            The revision of that kind rises to the resourceVersions of these objects.
+            The revision of that kind rises to the resourceVersions of these objects, if the
+            journal has one.
     """
     revisions = dict(journal.revisions)
     still_open = []
@@ -110,9 +111,9 @@ def settle(
         if not is_over or created_at is None:
             still_open.append(promise)
             continue
-        if kind in revisions:  # else a fence has to set it: nothing else gives memory
-            moved_to = request.metadata.revision if request is not None else 0
-            revisions[kind] = max(revisions[kind], moved_to)
-            if effects is not None:
-                revisions[effects.kind] = max(revisions.get(effects.kind, 0), created_at)
+        # A kind without revision gets it by a fence: nothing else gives memory.
+        if kind in revisions and request is not None:
+            revisions[kind] = max(revisions[kind], request.metadata.revision)
+        if effects is not None and effects.kind in revisions:
+            revisions[effects.kind] = max(revisions[effects.kind], created_at)
     return Journal(revisions, tuple(still_open))

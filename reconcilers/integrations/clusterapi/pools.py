@@ -197,7 +197,7 @@ class ClaimPools(PoolKind[PoolT, IPAddressClaim, ClaimReading, Choice[IPAddressC
         self, pool: PoolT, journal: Journal, reading: ClaimReading, limits: Limits
     ) -> bool:
         # If a LIST has not got there, a revision is of another cluster, or of a lost history.
-        return JOURNALS.kind not in journal.revisions or not has_read(reading.view, journal)
+        return not JOURNALS.has_memory(journal) or not has_read(reading.view, journal)
 
     @override
     async def void_earlier(self, pool: PoolT) -> Journal:
@@ -324,7 +324,7 @@ class ClaimPools(PoolKind[PoolT, IPAddressClaim, ClaimReading, Choice[IPAddressC
             claims = await reader.claims(self.kind, key)
             journal = JOURNALS.read(pool.metadata)
             open_to = {promise.uid for promise in journal.promises}
-            known = JOURNALS.kind in journal.revisions
+            known = JOURNALS.has_memory(journal)
             risky = [
                 claim
                 for claim in claims

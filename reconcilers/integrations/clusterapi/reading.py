@@ -87,7 +87,7 @@ def has_read(view: View[Any], journal: Journal) -> bool:
 
     Args:
         view: of a pool.
-        journal: of the pool.
+        journal: of the pool; `JOURNALS.has_memory` is true of it.
     """
     effects_read = view.effects.position if view.effects is not None else 0
     has_read_claims = view.position >= journal.revisions[JOURNALS.kind]

@@ -40,8 +40,38 @@ def test_the_revision_of_what_kept_promises_leave_is_read() -> None:
     journal = journals.with_revision(17, [promise()], 12)
     written = journals.patch(ObjectMeta(uid="u"), journal)["metadata"]["annotations"]
     assert journals.read(ObjectMeta(uid="u", annotations=written)) == journal
-    before = ObjectMeta(uid="u", annotations={ANNOTATION: '{"uid":"u","revision":"17"}'})
-    assert journals.read(before).revisions == {"Claim": 17, "Address": 0}
+    assert journals.has_memory(journal)
+
+
+def test_a_revision_of_zero_is_stored_because_a_missing_one_is_no_memory() -> None:
+    journals = AnnotatedJournal("Claim", effects="Address")
+    written = journals.patch(ObjectMeta(uid="u"), journals.with_revision(17))
+    read = journals.read(ObjectMeta(uid="u", annotations=written["metadata"]["annotations"]))
+    assert read.revisions == {"Claim": 17, "Address": 0}
+
+
+@pytest.mark.parametrize(
+    "revisions",
+    [
+        '"revision":"17"',
+        '"revision":"17","effects":""',
+        '"revision":"17","effects":"x"',
+        '"revision":"17","effects":12',
+        '"revision":"x","effects":"12"',
+        '"effects":"12"',
+    ],
+)
+def test_a_journal_that_lacks_one_of_its_two_revisions_has_no_memory(revisions: str) -> None:
+    journals = AnnotatedJournal("Claim", effects="Address")
+    meta = ObjectMeta(uid="u", annotations={ANNOTATION: f'{{"uid":"u",{revisions}}}'})
+    assert not journals.has_memory(journals.read(meta))
+
+
+def test_a_journal_that_lacks_the_revision_of_effects_keeps_its_promises() -> None:
+    journals = AnnotatedJournal("Claim", effects="Address")
+    text = stored("u", JOURNALS.with_revision(17, [promise()])).annotations[ANNOTATION]
+    read = journals.read(ObjectMeta(uid="u", annotations={ANNOTATION: text}))
+    assert read == Journal({"Claim": 17}, (promise(),))
 
 
 def test_all_ranges_of_a_promise_are_read_with_their_spaces() -> None:
@@ -101,14 +131,15 @@ def test_a_promise_that_was_edited_into_nonsense_is_none(
     assert parse_promise("Claim", Key("t", "a"), "u", version, spans) is None
 
 
-def test_a_promise_that_was_edited_into_nonsense_leaves_the_others() -> None:
+def test_a_journal_with_a_promise_that_was_edited_into_nonsense_is_no_memory() -> None:
+    """What it promised may still be written, and only a fence voids that."""
     text = (
         '{"uid":"u","revision":"1","promises":['
         '["team","b","u-b","x",[["10.0.0.2","10.0.0.2"]]],'
         '["team","a","uid-1","1",[["10.0.0.1","10.0.0.1"]]]]}'
     )
     journal = JOURNALS.read(ObjectMeta(uid="u", annotations={ANNOTATION: text}))
-    assert journal == JOURNALS.with_revision(1, [promise()])
+    assert journal == Journal()
 
 
 @pytest.mark.parametrize(
@@ -120,9 +151,9 @@ def test_a_promise_that_was_edited_into_nonsense_leaves_the_others() -> None:
         (OF_SPACES, '["10.0.0.1","10.0.0.1"]'),
     ],
 )
-def test_a_promise_whose_ranges_no_pass_would_write_together_is_none(
+def test_a_journal_with_ranges_that_no_pass_would_write_together_is_no_memory(
     journals: AnnotatedJournal, ranges: str
 ) -> None:
     text = f'{{"uid":"u","revision":"1","promises":[["team","a","uid","1",[{ranges}]]]}}'
     read = journals.read(ObjectMeta(uid="u", annotations={ANNOTATION: text}))
-    assert read == journals.with_revision(1)
+    assert read == Journal()

@@ -100,7 +100,7 @@ class Leaves:
 def test_a_promise_stays_open_until_the_object_that_it_left_was_read(
     requests: dict[Key, Object],
 ) -> None:
-    before = journal(1, PROMISE)
+    before = Journal({"Claim": 1, "Address": 0}, (PROMISE,))
     assert settle(before, "Claim", Requests(9, requests), Leaves(None)) == before
     settled = settle(before, "Claim", Requests(9, requests), Leaves(6))
     assert settled.promises == ()
@@ -116,3 +116,5 @@ def test_a_promise_that_left_no_object_lowers_no_revision() -> None:
 def test_nothing_gives_a_journal_without_memory_a_revision_of_what_promises_left() -> None:
     settled = settle(Journal({}, (PROMISE,)), "Claim", Requests(9), Leaves(6))
     assert settled == Journal()
+    settled = settle(Journal({"Claim": 1}, (PROMISE,)), "Claim", Requests(9), Leaves(6))
+    assert settled == Journal({"Claim": 1})

@@ -108,7 +108,8 @@ class AnnotationMemory(Memory):
 
     @override
     def of_history(self, pool: Json, revision: int) -> Json:
-        journals = AnnotatedJournal("")  # the stored journal does not name the kind
+        # The stored journal does not name the kinds.
+        journals = AnnotatedJournal("requests", effects="effects")
         meta = msgspec.convert(pool["metadata"], ObjectMeta)
         return dict(journals.patch(meta, journals.with_revision(revision)))
 

@@ -191,6 +191,19 @@ def created_addresses_unread(mp: Patch) -> None:
     mp.setattr(CreatedAddresses, "find_revision", lambda self, promise: 0)
 
 
+def missing_revision_is_zero(mp: Patch) -> None:
+    """A journal without the revision of IPAddresses says that none has to be read."""
+    read = AnnotatedJournal.read
+
+    def lenient(self: AnnotatedJournal, meta: Any) -> Journal:
+        stored = read(self, meta)
+        if self.kind not in stored.revisions:
+            return stored
+        return replace(stored, revisions={self.effects: 0, **stored.revisions})
+
+    mp.setattr(AnnotatedJournal, "read", lenient)
+
+
 def addresses_forgotten_by_fences(mp: Patch) -> None:
     """A fence does not note how far IPAddresses have to be read."""
 

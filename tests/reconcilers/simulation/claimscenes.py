@@ -1,9 +1,11 @@
 """Scenes in which one rule of the promises to claims is all that stands between two and one."""
 
+import json
 from typing import ClassVar
 
 from controller.codec import DecodeFailure
 from reconcilers.integrations.clusterapi.api import (
+    PAUSED,
     PoolOutline,
     PoolOutlineSpec,
     PoolRef,
@@ -198,6 +200,47 @@ async def memory_lost_after_a_claim_was_forced_away(stage: ClaimStage) -> str | 
     stage.model.vanish(CLAIMS, "a")
     stage.forget()
     return await _ask_behind_ipaddresses(stage, other)
+
+
+async def revision_of_ipaddresses_removed_by_hand(stage: ClaimStage) -> str | None:
+    """The same, and a person removes the revision of IPAddresses from the journal."""
+    other = stage.replica()
+    stage.ask("a")
+    await stage.drop_settled(stage.replica())
+    stage.model.vanish(CLAIMS, "a")
+    journal = json.loads(stage.journal)
+    assert not journal.get("promises"), "the promise is dropped"
+    del journal["effects"]
+    stage.edit_pool({"metadata": {"annotations": {ANNOTATION: json.dumps(journal)}}})
+    return await _ask_behind_ipaddresses(stage, other)
+
+
+async def memory_lost_during_a_pause(stage: ClaimStage) -> str | None:
+    """The address of b is on its way when its paused pool forgets; a asks, and the pause ends.
+
+    The fence may wait for the end of the pause, as a paused pool hands out nothing.
+    """
+    stage.ask("b")
+    other = stage.replica()
+    under_way = await stage.begin(stage.replica(), stage.gives_to("b"))
+    stage.forget()
+    stage.edit_pool({"metadata": {"annotations": {PAUSED: ""}}})
+    stage.ask("a")
+
+    async def work() -> None:
+        for _ in range(3):  # more than once, as the replica may wait for its cache
+            for feed in (other.pools, other.claims):
+                feed.advance(feed.behind)
+            await stage.pool(other, stage.gives_to("b"))
+            stage.clock._elapsed += 2_000_000_000
+
+    await work()
+    if stage.is_served("a"):
+        return "a is served by a paused pool"
+    stage.edit_pool({"metadata": {"annotations": {PAUSED: None}}})
+    await work()
+    await stage.go_on(under_way)
+    return stage.problem if stage.is_served("a") else "a waits though the pause is over"
 
 
 async def status_of_a_served_claim_wiped_while_ipaddresses_lag(stage: ClaimStage) -> str | None:

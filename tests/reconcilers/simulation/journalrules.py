@@ -31,7 +31,7 @@ def promises_dropped_at_once(mp: Patch, user: ModuleType) -> None:
 
     def nothing(journal: Journal, kind: str, view: Any, effects: Any = None) -> Journal:
         del view, effects
-        return Journal({kind: journal.revisions.get(kind, 0)})
+        return Journal({kind: 0, **journal.revisions})
 
     mp.setattr(rules, "settle", nothing)
     mp.setattr(user, "settle", nothing)

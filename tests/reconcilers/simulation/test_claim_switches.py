@@ -154,6 +154,16 @@ SCENES = {
         scenes.status_of_a_served_claim_wiped_while_ipaddresses_lag,
         "the IPAddresses of c and b both have",
     ),
+    "12f": (
+        rules.missing_revision_is_zero,
+        scenes.revision_of_ipaddresses_removed_by_hand,
+        "the IPAddresses of a and b both have",
+    ),
+    "13": (
+        journalrules.fence_voids_nothing,
+        scenes.memory_lost_during_a_pause,
+        BOTH_HAVE,
+    ),
     "10c": (
         rules.pools_believed_absent,
         scenes.claim_released_while_pools_lag,
