@@ -216,7 +216,8 @@ class Granting:
         """
         now, kind, pool = self._clock.now(), self._caches.claim_kind, claim.spec.poolRef
         message = (
-            f"{pool.kind} {pool.name} begins to serve; promises before {now.isoformat()} are void"
+            f"{pool.kind} {pool.name} has no valid record of its promises;"
+            f" promises before {now.isoformat()} are void"
         )
         finding = ready_of_refused(claim, self._caches, POOL_NOT_READY, message)
         status = with_ready(claim, finding, kind.version, now)

@@ -3,6 +3,10 @@
 IPAllocations get ranges by promises in the pool's status, claims get addresses by those in its
 journal. Both are written with the resourceVersion of the one object, so either side has read the
 promises of both before it hands out, and reads what became of them as far as both memories say.
+
+A pause, by the annotation of Cluster API, concerns claims only: IPAllocations are served all the
+same. So a pause never stops the fence of a lost journal. Otherwise an IPAllocation could get the
+address of an earlier promise to a claim, which is written late.
 """
 
 from collections.abc import Sequence
@@ -28,11 +32,12 @@ from reconcilers.integrations.clusterapi.caches import space_name
 from reconcilers.integrations.clusterapi.choosing import blocks_of
 from reconcilers.integrations.clusterapi.heldranges import held_ranges, promised_ranges
 from reconcilers.integrations.clusterapi.pools import ClaimPools, ClaimReading, PoolParts
+from reconcilers.integrations.clusterapi.reading import has_read
 from reconcilers.integrations.core.discovery import LOOK_AGAIN_SECONDS
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.networkpool.statusjournal import memory, settle_pool
 from reconcilers.networkpool.view import HeldRange, OtherHolders, Reader
-from reconcilers.promises.journal import Journal, ranges_of
+from reconcilers.promises.journal import ANNOTATION, Journal, ranges_of
 from reconcilers.promises.reading import Behind
 from reconcilers.promises.settling import settle
 from reconcilers.reporting.conditions import FOREIGN_MANAGER, Finding
@@ -90,25 +95,31 @@ class NetworkPoolClaims(ClaimPools[NetworkPool]):
     async def prepare(self, pool: NetworkPool) -> tuple[NetworkPool, Outcome | None]:
         if not has_finalizer(pool, names.FINALIZER_POOL) or pool.metadata.terminating:
             return pool, SETTLED  # its own reconciler's write is an event
-        if _has_foreign_manager(pool) and not self._may_be_fenced(pool):
+        if _has_foreign_manager(pool) and not self._is_valid(pool):
             return pool, await self._block(pool)
         return await super().prepare(pool)
 
-    def _may_be_fenced(self, pool: NetworkPool) -> bool:
-        """Return whether a lost journal of a pool is restored."""
+    def _is_valid(self, pool: NetworkPool) -> bool:
+        """Return whether the spec of a pool can be read, so that a lost journal is restored.
+
+        The pool's own pass reports an invalid spec, and needs no journal for that.
+        """
         try:
             self.geometry(pool)
-        except InvalidPool:  # its own pass reports that, and needs no journal for it
+        except InvalidPool:
             return False
-        return not is_paused(pool.metadata.annotations)
+        return True
 
     @override
     async def complete(self, pool: NetworkPool, reading: ClaimReading) -> ClaimReading | Outcome:
-        """Read what others hold, unless the pool's own reconciler hands out nothing.
+        """Read what others hold, unless the pool hands out nothing to claims.
 
-        The journal is restored all the same if it was lost. The pool's own pass needs it to find
-        out what claims hold, and only that pass ends this condition.
+        It hands out nothing if it is paused, or if another controller writes its status. The
+        journal is restored all the same if it was lost. The pool's own pass needs it to find out
+        what claims hold; only that pass ends the condition that another controller writes.
         """
+        if is_paused(pool.metadata.annotations):
+            return SETTLED
         if _has_foreign_manager(pool):
             return await self._block(pool)
         return await super().complete(pool, reading)
@@ -166,20 +177,14 @@ class NetworkPoolClaims(ClaimPools[NetworkPool]):
                 may still be written until the pass over claims has fenced the pool.
             UnreadableHolders: claims or IPAddresses that may be the pool's cannot be decoded.
         """
-        claims, space = self._parts.caches.claims, self.geometry(pool)
-        revision = journal.revisions.get(JOURNALS.kind)
-        if revision is None and not is_paused(pool.metadata.annotations):
+        caches, space = self._parts.caches, self.geometry(pool)
+        if not JOURNALS.has_memory(journal):
             raise Behind(UNKNOWN_RETRY, "the pass over its claims has not fenced it yet")
-        caches = self._parts.caches
+        view = self._parts.reader.cached(NETWORK_POOL, pool.metadata.key, space)
         is_complete = caches.synced and caches.history_confirmed
-        has_read_claims = claims.position >= (revision or 0)
-        has_read_addresses = caches.addresses.position >= journal.revisions.get(
-            JOURNALS.effects, 0
-        )
-        if not (is_complete and has_read_claims and has_read_addresses):
+        if not (is_complete and has_read(view, journal)):
             raise Behind(UNKNOWN_RETRY, "the caches of claims have not read far enough")
         self._parts.reader.check_cached(NETWORK_POOL, pool.metadata.key)
-        view = self._parts.reader.cached(NETWORK_POOL, pool.metadata.key, space)
         promised = {
             blocks_of(space, part.range)
             for promise in settle(journal, JOURNALS.kind, view, view.effects).promises
@@ -234,9 +239,9 @@ class ClaimHolders(OtherHolders):
         """Which of the two kinds is missing while the other one is served; empty for none."""
         self.pools: NetworkPoolClaims | None = None
         """The reconciler of NetworkPools' claims; None where claims are not served."""
-        self._journals: dict[Key, tuple[Journal, float]] = {}
-        """By pool: its journal, and since when (monotonic seconds) it was seen unchanged while
-        claims were not served."""
+        self._journals: dict[Key, tuple[str, float]] = {}
+        """By pool: its journal as stored, and since when (monotonic seconds) it was seen unchanged
+        while claims were not served."""
 
     @override
     def held(self, pool: NetworkPool) -> Sequence[AddressRange]:
@@ -257,13 +262,14 @@ class ClaimHolders(OtherHolders):
         if self.incomplete:
             raise Behind(UNKNOWN_RETRY, self.incomplete)
         key, journal = pool.metadata.key, JOURNALS.read(pool.metadata)
-        if self.pools is not None or JOURNALS.kind not in journal.revisions:
+        stored = pool.metadata.annotations.get(ANNOTATION, "")  # counts even if it is unreadable
+        if self.pools is not None or not stored:
             self._journals.pop(key, None)
             return journal
         now = self._clock.monotonic()
-        seen, since = self._journals.get(key, (journal, now))
-        since = since if seen == journal else now
-        self._journals[key] = journal, since
+        seen, since = self._journals.get(key, (stored, now))
+        since = since if seen == stored else now
+        self._journals[key] = stored, since
         if now - since < ABSENCE_SECONDS:
             reason = (
                 "its journal shows that claims were served, and their kinds are absent; this is"

@@ -3,6 +3,7 @@
 gone?              forget it
 being deleted?     hand out nothing; go when no IPAddress names it and nothing is promised
 no finalizer?      add it
+paused?            hand out nothing
 no memory?         fence it: void whatever was promised before
 otherwise          read, choose, write the journal, write the claims, then the pool's status
 
@@ -175,14 +176,11 @@ class ClaimPools(PoolKind[PoolT, IPAddressClaim, ClaimReading, Choice[IPAddressC
     @override
     async def prepare(self, pool: PoolT) -> tuple[PoolT, Outcome | None]:
         try:
-            space = self.geometry(pool)
+            self.geometry(pool)
         except InvalidPool as invalid:
             why = "; ".join(invalid.messages)
             await self._write_ready(pool, Finding(READY, False, "ValidationFailed", why))
             return pool, Blocked("ValidationFailed", await self._refuse_all(pool, why))
-        if is_paused(pool.metadata.annotations):
-            await self._write_status(pool, space)
-            return pool, SETTLED
         return pool, None
 
     @override
@@ -364,7 +362,12 @@ class InClusterPools(ClaimPools[InClusterT]):
             return pool, await self._reconcile_deleted(pool)
         with writing_pool():
             pool = await add_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)
-        return await super().prepare(pool)
+        pool, outcome = await super().prepare(pool)
+        if outcome is None and is_paused(pool.metadata.annotations):
+            # Nothing is handed out, so a fence waits for the end of the pause.
+            await self._write_status(pool, self.geometry(pool))
+            return pool, SETTLED
+        return pool, outcome
 
     @override
     async def _write_ready(self, pool: InClusterT, ready: Finding) -> None:

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from allocator import AddressRange
-from controller.outcome import Outcome
+from controller.outcome import SETTLED, Outcome
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import networkpools
+from reconcilers.integrations.clusterapi.api import JOURNALS, is_paused
 from reconcilers.integrations.clusterapi.choosing import Chooser
 from reconcilers.integrations.clusterapi.networkpools import ClaimHolders, NetworkPoolClaims
 from reconcilers.integrations.clusterapi.reading import Reader
@@ -20,7 +21,25 @@ Patch = pytest.MonkeyPatch
 
 def lost_journal_believed(mp: Patch) -> None:
     """A pool whose journal was lost counts as one that promised nothing to claims."""
-    mp.setattr(networkpools, "is_paused", lambda annotations: True)
+    held = NetworkPoolClaims.held
+
+    def credulous(self: NetworkPoolClaims, pool: Any, journal: Journal) -> Any:
+        has_memory = JOURNALS.has_memory(journal)
+        return held(self, pool, journal if has_memory else JOURNALS.with_revision(0))
+
+    mp.setattr(NetworkPoolClaims, "held", credulous)
+
+
+def pause_stops_the_fence(mp: Patch) -> None:
+    """A journal that was lost is not restored while the pool is paused."""
+    prepare = NetworkPoolClaims.prepare
+
+    async def end(self: NetworkPoolClaims, pool: Any) -> tuple[Any, Outcome | None]:
+        return (
+            (pool, SETTLED) if is_paused(pool.metadata.annotations) else await prepare(self, pool)
+        )
+
+    mp.setattr(NetworkPoolClaims, "prepare", end)
 
 
 def lost_journal_kept(mp: Patch) -> None:

@@ -1,15 +1,16 @@
 """Scenes of NetworkPools with two journals: one rule keeps claims and allocations apart."""
 
+import json
 from typing import ClassVar
 
 from controller.conditions import rfc3339
 from reconcilers.api import names
-from reconcilers.integrations.clusterapi.api import CLAIM_FINALIZER
+from reconcilers.integrations.clusterapi.api import CLAIM_FINALIZER, PAUSED
 from reconcilers.integrations.clusterapi.networkpools import ABSENCE_SECONDS
 from reconcilers.promises.journal import ANNOTATION
 from reconcilers.reporting.conditions import FOREIGN_MANAGER
 from tests.reconcilers.simulation.adapter import FIRST, Adapter
-from tests.reconcilers.simulation.model import ADDRESSES, ALLOCATIONS, CLAIMS
+from tests.reconcilers.simulation.model import ADDRESSES, ALLOCATIONS, CLAIMS, POOLS
 from tests.reconcilers.simulation.sharedpools import SharedPools, SharedReplica
 from tests.reconcilers.simulation.stage import Stage, writes_of
 from tests.reconcilers.simulation.wire import Flight
@@ -53,14 +54,45 @@ async def claim_written_late_after_loss_of_memory(stage: SharedStage) -> str | N
     return stage.problem
 
 
-async def claim_forced_away_while_ipaddresses_lag(stage: SharedStage) -> str | None:
+async def claim_written_late_after_a_paused_pool_lost_its_memory(
+    stage: SharedStage,
+) -> str | None:
+    """The same, and a person has paused the pool: IPAllocations are served all the same."""
+    stage.claim("c")
+    other = stage.replica()
+    await stage.work(stage.replica(), CLAIM_POOL, "p", _gives)
+    stage.edit_pool({"metadata": {"annotations": {ANNOTATION: None, PAUSED: ""}}})
+    stage.ask("a")
+    for _ in range(3):
+        for feed in (other.pools, other.allocations, other.claims):
+            feed.advance(feed.behind)
+        for number in (POOL, CLAIM_POOL):
+            await stage.work(other, number, "p")
+    stage.arrive()
+    for _ in range(3):
+        other.read(1.0, all_of_it=True)
+        await stage.work(other, POOL, "p")
+    if stage.problem or not stage.is_served("a"):
+        return stage.problem or "allocation a waits for ever"
+    return _ipaddress_that_an_allocation_has(stage)
+
+
+async def claim_forced_away_while_ipaddresses_lag(
+    stage: SharedStage, *, edit_journal: bool = False
+) -> str | None:
     """A claim goes without a release; an allocation asks while its IPAddress still exists.
 
     The replica that serves the allocation has not read the IPAddress.
     """
     stage.claim("c")
     other = stage.replica()
-    await stage.work(stage.replica(), CLAIM_POOL, "p")
+    first = stage.replica()
+    await stage.work(first, CLAIM_POOL, "p")
+    if edit_journal:
+        first.read(1.0, all_of_it=True)
+        await stage.clock.advance(60)
+        await stage.work(first, CLAIM_POOL, "p")  # drops the settled promise
+        _remove_revision_of_addresses(stage)
     stage.model.vanish(CLAIMS, "c")
     stage.ask("a")
     for _ in range(3):
@@ -68,14 +100,39 @@ async def claim_forced_away_while_ipaddresses_lag(stage: SharedStage) -> str | N
             feed.advance(feed.behind)
         await stage.work(other, POOL, "p")
         await stage.work(other, CLAIM_POOL, "p")
+        if edit_journal:
+            await stage.clock.advance(2)
+    if edit_journal and not stage.is_served("a"):  # the pass over IPAllocations asks caches alone
+        other.addresses.advance(other.addresses.behind)
+        await stage.work(other, POOL, "p")
+    if not stage.is_served("a"):
+        return "allocation a is not served"
+    return _ipaddress_that_an_allocation_has(stage) or stage.problem
+
+
+def _ipaddress_that_an_allocation_has(stage: SharedStage) -> str | None:
+    """Return the address that allocation a and the IPAddress of c have, in a sentence."""
     address, asked = stage.model.get(ADDRESSES, "c"), stage.model.get(ALLOCATIONS, "a")
     assert address is not None
     assert asked is not None
-    if "startAddress" not in asked.get("status", {}):
-        return "allocation a is not served"
     if asked["status"]["startAddress"] == address["spec"]["address"]:
         return f"a and the IPAddress of c both have {address['spec']['address']}"
-    return stage.problem
+    return None
+
+
+async def claim_forced_away_after_an_edit_of_the_journal(stage: SharedStage) -> str | None:
+    """The same, after a person removed the revision of IPAddresses from the journal."""
+    return await claim_forced_away_while_ipaddresses_lag(stage, edit_journal=True)
+
+
+def _remove_revision_of_addresses(stage: SharedStage) -> None:
+    """Edit the journal of the pool by hand: it does not say how far IPAddresses were read."""
+    pool = stage.model.get(POOLS, "p")
+    assert pool is not None
+    journal = json.loads(pool["metadata"]["annotations"][ANNOTATION])
+    assert not journal.get("promises"), "the promise is dropped"
+    del journal["effects"]
+    stage.edit_pool({"metadata": {"annotations": {ANNOTATION: json.dumps(journal)}}})
 
 
 async def journal_lost_while_another_controller_wrote(stage: SharedStage) -> str | None:

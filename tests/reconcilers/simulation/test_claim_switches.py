@@ -80,7 +80,7 @@ SWITCHES = {
         rules.leftovers_stay,
         "waits although it fits",
         _FORCED,
-        3,
+        2,
     ),
     "9c": Switch(
         "a claim goes when a live read shows no IPAddress",

@@ -7,7 +7,10 @@ import pytest
 from tests.reconcilers.simulation import sharedrules as rules
 from tests.reconcilers.simulation import sharedscenes as scenes
 from tests.reconcilers.simulation.chaos import Run
-from tests.reconcilers.simulation.claimrules import created_addresses_unread
+from tests.reconcilers.simulation.claimrules import (
+    created_addresses_unread,
+    missing_revision_is_zero,
+)
 from tests.reconcilers.simulation.plans import Plan
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, sharded_integration_plans
 from tests.reconcilers.simulation.sharedpools import SharedPools
@@ -18,6 +21,10 @@ SCENES = {
     "a lost journal is fenced before allocations are served": (
         rules.lost_journal_believed,
         scenes.claim_written_late_after_loss_of_memory,
+    ),
+    "a lost journal of a paused pool is fenced before allocations are served": (
+        rules.lost_journal_believed,
+        scenes.claim_written_late_after_a_paused_pool_lost_its_memory,
     ),
     "an address that an allocation has is not adopted": (
         rules.adopted_though_allocated,
@@ -93,6 +100,27 @@ def test_an_allocation_gets_no_address_of_an_ipaddress_that_outlives_its_claim()
         created_addresses_unread,
         lambda: played(scenes.claim_forced_away_while_ipaddresses_lag, scenes.SharedStage),
         "a and the IPAddress of c both have",
+    )
+
+
+def test_an_allocation_gets_no_address_of_an_ipaddress_whose_revision_was_removed_by_hand() -> (
+    None
+):
+    check_scene(
+        missing_revision_is_zero,
+        lambda: played(scenes.claim_forced_away_after_an_edit_of_the_journal, scenes.SharedStage),
+        "a and the IPAddress of c both have",
+    )
+
+
+def test_a_lost_journal_is_restored_while_its_pool_is_paused() -> None:
+    """Else IPAllocations, which a pause does not concern, wait for ever."""
+    check_scene(
+        rules.pause_stops_the_fence,
+        lambda: played(
+            scenes.claim_written_late_after_a_paused_pool_lost_its_memory, scenes.SharedStage
+        ),
+        "waits for ever",
     )
 
 
