@@ -16,7 +16,7 @@ from controller.resource import Resource
 from reconcilers.addressing import addresstexts
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.integrations.clusterapi.addresses import PoolSpace, subnet_of
+from reconcilers.integrations.clusterapi.addresses import OTHER_FAMILY, PoolSpace, subnet_of
 from reconcilers.integrations.clusterapi.answers import RELEASED_AT
 from reconcilers.integrations.clusterapi.api import JOURNALS, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import (
@@ -103,6 +103,19 @@ class PoolContents:
             blocks: (self._state(blocks, by), tuple(sorted(by))) for blocks, by in found.items()
         }
 
+    @cached_property
+    def held_of_other_family(self) -> Mapping[Key, Sequence[AddressRange]]:
+        """What is held of the family that claims get no addresses of, by the key of the holder.
+
+        Only a NetworkPool may have one, whose addresses IPAllocations get.
+        """
+        if self.space is None or self.kind != NETWORK_POOL:
+            return {}
+        keys = sorted({*self.claims, *self.addresses})
+        facts = (claim_facts(self.claims.get(k), self.addresses.get(k), self.space) for k in keys)
+        found = {key: _of_other_family(held) for key, held in zip(keys, facts, strict=True)}
+        return {key: held for key, held in found.items() if held}
+
     def _state(self, blocks: AddressRange, by: Mapping[Key, str]) -> str:
         assert self.space is not None, "it has blocks"
         if len(by) > 1:
@@ -121,6 +134,12 @@ class PoolContents:
 def _blocks_of(facts: Facts | None) -> list[AddressRange]:
     """Return the blocks that are held of what a pool hands out to claims."""
     return [] if facts is None else [part.range for part in facts.ranges if not part.space]
+
+
+def _of_other_family(facts: Facts | None) -> list[AddressRange]:
+    """Return what is held of the family that a pool does not hand out to claims."""
+    parts = () if facts is None else facts.ranges
+    return [part.range for part in parts if part.space == OTHER_FAMILY]
 
 
 def pools_of(caches: ClaimCaches, wanted: Wanted = every_pool) -> Iterator[PoolContents]:
@@ -216,11 +235,15 @@ def as_allocations(one: PoolContents) -> Iterator[IPAllocation]:
     They have the form of IPAllocations.
     """
     holding = {key for _, keys in one.held.values() for key in keys}
+    holding.update(one.held_of_other_family)
     if one.space is not None:
         for blocks, (state, keys) in one.held.items():
             held = addresses_of(one.space, blocks)
             for key in keys:
                 yield _request(one, key).holding(held, releasing=state == "resting")
+    for key, addresses in one.held_of_other_family.items():
+        for held in addresses:
+            yield _request(one, key).holding(held)
     for key, claim in one.claims.items():
         if key not in holding and record_of(claim) is None:
             yield _request(one, key).waiting(claim.status.conditions)

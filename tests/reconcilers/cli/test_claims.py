@@ -110,6 +110,29 @@ def test_what_claims_hold_of_a_network_pool_is_held(tmp_path: Path) -> None:
     assert (figures["total"], figures["allocated"]) == (7, 1)
 
 
+def test_what_ipaddresses_hold_of_the_second_family_of_a_network_pool_is_held(
+    tmp_path: Path,
+) -> None:
+    spec = {
+        "poolRef": {"name": "site"},
+        "tenantClusterRef": {"name": "t", "namespace": "b"},
+        "type": "nodes",
+        "count": 1,
+        "ipFamilyPolicy": "RequireDualStack",
+    }
+    objects = [
+        body("NetworkPool", "site", {"cidr": "10.9.0.0/29", "secondary": {"cidr": "fd00::/125"}}),
+        address("a", "site", "fd00::", "NetworkPool"),
+    ]
+    found = asked(tmp_path, "whois fd00::", *objects)
+    assert "fd00::  b/site  allocated  b/ipaddress/a" in found.out
+    planned = asked(tmp_path, "plan -o json", *objects, body("IPAllocation", "i", spec))
+    families = planned.items["IPAllocation/i"]["status"]["families"]
+    assert "fd00::" not in {family["startAddress"] for family in families}
+    status = planned.items["NetworkPool/site"]["status"]
+    assert status["secondary"]["allocatedIPs"] == 2
+
+
 @pytest.mark.parametrize(
     ("expected", "objects"),
     [
