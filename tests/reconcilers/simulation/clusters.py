@@ -108,13 +108,13 @@ class ClusterClaims(Claims):
             self._note_claim_gone(old)
 
     def _note_address_gone(self, address: Json) -> None:
-        """Forget the release of an address whose IPAddress is removed with its finalizer.
+        """Forget the release of an address whose IPAddress is removed by force.
 
         The IPAddress alone records that an address rests, and for a missing claim, that it was
         used at all. A claim that is not terminating still records its address.
         """
         meta, claim = address["metadata"], self.model.get(CLAIMS, address["metadata"]["name"])
-        if not meta.get("finalizers"):
+        if meta["uid"] not in self.model.vanished:
             return
         shown = ("", ip_address(address["spec"]["address"]))
         was_released = RELEASED_AT in meta.get("annotations", {})
@@ -126,7 +126,7 @@ class ClusterClaims(Claims):
     def _note_claim_gone(self, claim: Json) -> None:
         """Note when the address of a claim was released, if an object is left to record it."""
         meta, held = claim["metadata"], self.model.get(ADDRESSES, claim["metadata"]["name"])
-        is_removed_by_force = bool(meta.get("finalizers"))
+        is_removed_by_force = meta["uid"] in self.model.vanished
         if is_removed_by_force and held is not None:
             self._left_behind.add(held["metadata"]["uid"])
         if (is_removed_by_force and held is None) or meta["uid"] in self._forced_away:

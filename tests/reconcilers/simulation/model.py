@@ -98,6 +98,8 @@ class ModelServer:
     writes: int = 0
     witness: Callable[[str, Json | None, Json | None], None] = lambda *_: None
     """Is shown every change: the kind's plural, the object before and after."""
+    vanished: set[str] = field(default_factory=set)
+    """The uids of objects that were removed by force."""
     refuses: Callable[[str, str, str, Json], bool] = lambda *_: False
     """Tells of a request whether a quota or an admission webhook refuses it for good: its method,
     the kind's plural, the name of the object, and its body."""
@@ -169,7 +171,8 @@ class ModelServer:
 
     def vanish(self, plural: str, name: str) -> None:
         """Remove an object at once, finalizers or not."""
-        if (plural, name) in self.objects:
+        if old := self.objects.get((plural, name)):
+            self.vanished.add(old["metadata"]["uid"])
             self._remove(plural, name)
 
     def _store(self, plural: str, name: str, obj: Json) -> Json:
