@@ -39,7 +39,7 @@ def test_released_addresses_that_an_object_records_rest_though_objects_are_remov
     part: int,
 ) -> None:
     plan = replace(RESTING, force=True)
-    check_part(partial(Run, ClusterClaims, plan=plan), SEEDS, part, "clusters {} --force")
+    check_part(partial(Run, ClusterClaims, plan=plan), SEEDS // 4, part, "clusters {} --force")
 
 
 def test_a_seed_gives_the_same_run_each_time() -> None:
