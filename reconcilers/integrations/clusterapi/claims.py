@@ -155,15 +155,25 @@ class ClaimReconciler:
         address = self._caches.addresses.get(claim.metadata.key)
         if address is None or is_restored(address, claim):
             # It was deleted, or restored with owners of before. The claim still has the address.
-            gateway = str(getattr(pool.spec, "gateway", ""))
-            spec = spec_of(record.address, record.prefix, gateway)
-            try:
-                await self._answers.ensure(claim, pool, kind, spec)
-            except NotOurs:
+            if await self._restore_address(claim, record, pool, kind) is None:
                 return Blocked("NotOurs")
         elif not why_not(address, claim):
             await self._answers.repair(address, claim, pool, kind)
         return SETTLED
+
+    async def _restore_address(
+        self, claim: IPAddressClaim, record: Record, pool: Any, kind: Resource[Any]
+    ) -> IPAddress | None:
+        """Create or repair the IPAddress that a claim records.
+
+        Returns:
+            The IPAddress; None if another IPAddress has its name.
+        """
+        spec = spec_of(record.address, record.prefix, str(getattr(pool.spec, "gateway", "")))
+        try:
+            return await self._answers.ensure(claim, pool, kind, spec)
+        except NotOurs:
+            return None
 
     async def _waiting(self, claim: IPAddressClaim, pool: Any) -> Outcome:
         """Say what keeps the claim's pool from serving it, if anything does."""
@@ -233,17 +243,13 @@ class ClaimReconciler:
         an IPAddress nothing would hold the address back once the claim is gone.
 
         Returns:
-            The IPAddress; None if the address need not rest.
+            The IPAddress; None if the address need not rest, or another IPAddress took the name.
         """
         record, since = record_of(claim), claim.metadata.deletionTimestamp
         kind = kind_of(claim.spec.poolRef)
         if record is None or since is None or kind is None or self._rests(since, pool) <= 0:
             return None
-        spec = spec_of(record.address, record.prefix, str(getattr(pool.spec, "gateway", "")))
-        try:
-            return await self._answers.ensure(claim, pool, kind, spec)
-        except NotOurs:
-            return None  # another IPAddress took the name meanwhile
+        return await self._restore_address(claim, record, pool, kind)
 
     async def _address_of(self, claim: IPAddressClaim) -> IPAddress | None:
         """Return the IPAddress of a claim's name, from the server if the cache shows none.
