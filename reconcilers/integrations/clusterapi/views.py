@@ -3,7 +3,7 @@
 A pool's own status may be a moment behind.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -44,6 +44,7 @@ from reconcilers.integrations.core.views import (
     hide_unknown,
 )
 from reconcilers.promises.holdings import Facts, Holdings
+from reconcilers.promises.journal import PromisedRange
 from reconcilers.promises.unreadable import UnreadableObject, find_unreadable
 from reconcilers.reporting.conditions import READY
 from reconcilers.spaces.offers import PoolName
@@ -92,29 +93,42 @@ class PoolContents:
                 blocks = self.space.held(promised.start_text, self.space.prefix)
                 if blocks is not None and record_of(claim) is None:
                     found.setdefault(blocks, {})[promise.key] = "promised"
-        for key, claim in self.claims.items():
-            for blocks in _blocks_of(claim_facts(claim, None, self.space)):
-                found.setdefault(blocks, {})[key] = "held"
-        for key, address in self.addresses.items():
-            rests = RELEASED_AT in address.metadata.annotations
-            for blocks in _blocks_of(claim_facts(None, address, self.space)):
-                found.setdefault(blocks, {})[key] = "resting" if rests else "held"
+        for key, state, part in self._parts:
+            if not part.space:
+                found.setdefault(part.range, {})[key] = state
         return {
             blocks: (self._state(blocks, by), tuple(sorted(by))) for blocks, by in found.items()
         }
 
     @cached_property
-    def held_of_other_family(self) -> Mapping[Key, Sequence[AddressRange]]:
+    def held_of_other_family(self) -> Mapping[Key, Collection[AddressRange]]:
         """What is held of the family that claims get no addresses of, by the key of the holder.
 
         Only a NetworkPool may have one, whose addresses IPAllocations get.
         """
-        if self.space is None or self.kind != NETWORK_POOL:
+        if self.kind != NETWORK_POOL:
             return {}
-        keys = sorted({*self.claims, *self.addresses})
-        facts = (claim_facts(self.claims.get(k), self.addresses.get(k), self.space) for k in keys)
-        found = {key: _of_other_family(held) for key, held in zip(keys, facts, strict=True)}
-        return {key: held for key, held in found.items() if held}
+        found: dict[Key, dict[AddressRange, None]] = {}
+        for key, _, part in self._parts:
+            if part.space == OTHER_FAMILY:
+                found.setdefault(key, {})[part.range] = None
+        return {key: found[key].keys() for key in sorted(found)}
+
+    @cached_property
+    def _parts(self) -> Sequence[tuple[Key, str, PromisedRange]]:
+        """What claims hold, and after that what IPAddresses do, each with key and state."""
+        if self.space is None:
+            return ()
+        parts = [
+            (key, "held", part)
+            for key, claim in self.claims.items()
+            for part in _ranges_of(claim_facts(claim, None, self.space))
+        ]
+        for key, address in self.addresses.items():
+            state = "resting" if RELEASED_AT in address.metadata.annotations else "held"
+            facts = claim_facts(None, address, self.space)
+            parts += ((key, state, part) for part in _ranges_of(facts))
+        return parts
 
     def _state(self, blocks: AddressRange, by: Mapping[Key, str]) -> str:
         assert self.space is not None, "it has blocks"
@@ -131,15 +145,8 @@ class PoolContents:
         return f"{CLAIM if key in self.claims else ADDRESS} {key}"
 
 
-def _blocks_of(facts: Facts | None) -> list[AddressRange]:
-    """Return the blocks that are held of what a pool hands out to claims."""
-    return [] if facts is None else [part.range for part in facts.ranges if not part.space]
-
-
-def _of_other_family(facts: Facts | None) -> list[AddressRange]:
-    """Return what is held of the family that a pool does not hand out to claims."""
-    parts = () if facts is None else facts.ranges
-    return [part.range for part in parts if part.space == OTHER_FAMILY]
+def _ranges_of(facts: Facts | None) -> tuple[PromisedRange, ...]:
+    return () if facts is None else facts.ranges
 
 
 def pools_of(caches: ClaimCaches, wanted: Wanted = every_pool) -> Iterator[PoolContents]:
