@@ -57,8 +57,8 @@ from reconcilers.integrations.kubermatic.reading import (
     View,
 )
 from reconcilers.integrations.kubermatic.reports import RECONCILING_ERROR, Reports
-from reconcilers.integrations.kubermatic.rules import UNNAMED_DATACENTER, find_fault
-from reconcilers.integrations.kubermatic.spaces import NO_DATACENTERS, space_of
+from reconcilers.integrations.kubermatic.rules import describe_datacenter_fault, list_pool_faults
+from reconcilers.integrations.kubermatic.spaces import space_of
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.holdings import Holdings
@@ -315,10 +315,7 @@ class Pools(PoolKind[IPAMPool, IPAMAllocation, View, DecidedPool]):
         eligibility = limits.eligibility(journal.promises)
         decided = Decided(journal, room, eligibility=eligibility)
         holdings = self._kept.holdings(pool.metadata.name, spaces_of(pool), view)
-        if not pool.spec.datacenters:
-            decided.problems.append(Problem(INVALID_POOL, NO_DATACENTERS))
-        if "" in pool.spec.datacenters:
-            decided.problems.append(Problem(INVALID_POOL, UNNAMED_DATACENTER))
+        decided.problems += (Problem(INVALID_POOL, fault) for fault in list_pool_faults(pool))
         for name in sorted(pool.spec.datacenters):
             clusters = [
                 one for one in self._caches.served(name) if one.metadata.key not in without
@@ -329,9 +326,8 @@ class Pools(PoolKind[IPAMPool, IPAMAllocation, View, DecidedPool]):
                 decided.plans[name] = made
                 decided.by_cluster.update(made.by_cluster)
                 decided.problems += exhausted(name, made)
-                if fault := find_fault(pool.spec.datacenters[name]):
-                    sentence = f"datacenter {name}: {fault}"
-                    decided.problems.append(Problem(INVALID_POOL, sentence))
+                if fault := describe_datacenter_fault(pool, name):
+                    decided.problems.append(Problem(INVALID_POOL, fault))
         for name in sorted(pool.spec.datacenters) if self._spaces.is_known else ():
             sentence = self._spaces.sharing(offers_in(pool, name)).sentence
             if not sentence:

@@ -20,7 +20,12 @@ from reconcilers.integrations.kubermatic.api import (
     IPAMPool,
 )
 from reconcilers.integrations.kubermatic.holdings import held
-from reconcilers.integrations.kubermatic.spaces import parse_prefix, parse_range, plain
+from reconcilers.integrations.kubermatic.spaces import (
+    NO_DATACENTERS,
+    parse_prefix,
+    parse_range,
+    plain,
+)
 
 LARGEST_RANGE_BITS = 12
 INT64_BITS = 63
@@ -39,6 +44,20 @@ def faults(pool: IPAMPool) -> Iterable[str]:
         found = find_fault(pool.spec.datacenters[name])
         if found:
             yield found
+
+
+def list_pool_faults(pool: IPAMPool) -> Iterator[str]:
+    """Yield what is wrong with the datacenters of a stored pool as a whole."""
+    if not pool.spec.datacenters:
+        yield NO_DATACENTERS
+    if "" in pool.spec.datacenters:
+        yield UNNAMED_DATACENTER
+
+
+def describe_datacenter_fault(pool: IPAMPool, name: str) -> str:
+    """Return what KKP refuses of one datacenter of a stored pool; empty for nothing."""
+    fault = find_fault(pool.spec.datacenters[name])
+    return f"datacenter {name}: {fault}" if fault else ""
 
 
 def find_fault(datacenter: Datacenter) -> str:

@@ -47,11 +47,11 @@ from reconcilers.integrations.kubermatic.reading import (
     check_readable,
 )
 from reconcilers.integrations.kubermatic.rules import (
-    UNNAMED_DATACENTER,
-    find_fault,
+    describe_datacenter_fault,
     host_bit_warnings,
+    list_pool_faults,
 )
-from reconcilers.integrations.kubermatic.spaces import NO_DATACENTERS, DatacenterSpace, space_of
+from reconcilers.integrations.kubermatic.spaces import DatacenterSpace, space_of
 from reconcilers.promises.unreadable import UnreadableObject, find_unreadable
 from reconcilers.reporting.wording import count_addresses
 from reconcilers.spaces.offers import PoolName
@@ -244,12 +244,8 @@ def audit(
     for pool in sorted(caches.pools, key=lambda one: one.metadata.key):
         for warning in host_bit_warnings(pool):
             yield Trouble(HOST_BITS, "warning", POOLS.kind, pool.metadata.key, warning)
-        if not pool.spec.datacenters:
-            yield Trouble("InvalidPool", "error", POOLS.kind, pool.metadata.key, NO_DATACENTERS)
-        if "" in pool.spec.datacenters:
-            yield Trouble(
-                "InvalidPool", "error", POOLS.kind, pool.metadata.key, UNNAMED_DATACENTER
-            )
+        for fault in list_pool_faults(pool):
+            yield Trouble("InvalidPool", "error", POOLS.kind, pool.metadata.key, fault)
     yield from _of_allocations(caches)
 
 
@@ -259,9 +255,8 @@ def _of_datacenter(one: DatacenterContents) -> Iterator[Trouble]:
         sentence = f"datacenter {one.name} hands out nothing: {one.fault}"
         yield Trouble("InvalidPool", "error", POOLS.kind, one.pool.metadata.key, sentence)
         return
-    if fault := find_fault(one.pool.spec.datacenters[one.name]):
-        sentence = f"datacenter {one.name}: {fault}"
-        yield Trouble("InvalidPool", "error", POOLS.kind, one.pool.metadata.key, sentence)
+    if fault := describe_datacenter_fault(one.pool, one.name):
+        yield Trouble("InvalidPool", "error", POOLS.kind, one.pool.metadata.key, fault)
     found = {each.metadata.key: each for each in one.allocations}
     for key, problem in sorted(problems(one.allocations, one.space).items()):
         kind = _FINDINGS.get(problem.reason, "OutOfRange")
