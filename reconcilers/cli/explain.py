@@ -14,10 +14,9 @@ from reconcilers.cli import names as completed
 from reconcilers.cli.cluster.objectnames import namespace_in, select_object
 from reconcilers.cli.cluster.objects import (
     Scope,
-    in_cluster,
     named_scope_options,
     read_all,
-    report_not_read,
+    read_cluster,
     scope,
 )
 from reconcilers.cli.output import GAP, Form, output_option, report, show, wrapped
@@ -62,12 +61,10 @@ def _read(where: Scope) -> Objects:
     """
     if where.files:
         return read_all(where)
-    objects = in_cluster(where, "reading the cluster's objects", partial(_read_cluster, where))
-    report_not_read(objects)
-    return objects
+    return read_cluster(where, partial(_read_with_default, where))
 
 
-async def _read_cluster(where: Scope, client: Any) -> Objects:
+async def _read_with_default(where: Scope, client: Any) -> Objects:
     objects = await read_objects(client, where.namespace, required=(TENANT_CLUSTER,))
     return replace(objects, platform_default=await _read_default(client))
 

@@ -222,25 +222,30 @@ def _wanted(tenant: TenantCluster, provider: ProviderConfig, objects: Objects) -
         needed = count_addresses(nodes, "node")
         if count:
             needed += f" and {count_addresses(count, 'load-balancer')}, {nodes + count} together"
-        free = _free(pool, objects)
+        spaces = _spaces(pool, objects, None)
+        free = _describe_supply(pool, spaces, objects)
         if key in waiting:
             needed += f", of which {waiting[key]} wait"
-            free += _describe_missing_room(tenant, pool, waiting[key], objects)
+            free += _describe_missing_room(tenant, pool, spaces, waiting[key], objects)
         yield f"{place}. NetworkPool {key}: {needed}; {free}"
 
 
 def _describe_missing_room(
-    tenant: TenantCluster, pool: NetworkPool, count: int, objects: Objects
+    tenant: TenantCluster,
+    pool: NetworkPool,
+    spaces: Sequence[Space],
+    count: int,
+    objects: Objects,
 ) -> str:
     """Return that a pool cannot serve a cluster that waits; empty if it can, or is not known to.
 
     Args:
         tenant: the cluster.
         pool: one of the pools that it tries.
+        spaces: the addresses of the pool by family; none if its spec is invalid.
         count: how many addresses wait for it, of each family that the cluster needs.
         objects: the objects.
     """
-    spaces = _spaces(pool, objects, None)
     if not spaces or _unknown_holders(pool.metadata.key, objects):
         return ""
     families = poolneeds.list_needed_families(tenant, pool)
@@ -254,7 +259,11 @@ def _describe_missing_room(
 
 def _free(pool: NetworkPool, objects: Objects) -> str:
     """Return what a pool has free now, and why it hands out nothing if it does not."""
-    spaces = _spaces(pool, objects, None)
+    return _describe_supply(pool, _spaces(pool, objects, None), objects)
+
+
+def _describe_supply(pool: NetworkPool, spaces: Sequence[Space], objects: Objects) -> str:
+    """Return what `_free` does, given the addresses of the pool by family."""
     ready = find(pool.status.conditions, READY)
     stopped = ""
     if ready is not None and ready.status == "False":

@@ -147,11 +147,20 @@ def read_all(where: Scope, required: Sequence[Resource[Any]] = REQUIRED) -> Obje
     if where.files:
         with progress("reading files"):
             return _of_files(where)
-    objects = in_cluster(
-        where,
-        "reading the cluster's objects",
-        lambda client: read_objects(client, where.namespace, required),
-    )
+    return read_cluster(where, lambda client: read_objects(client, where.namespace, required))
+
+
+def read_cluster(where: Scope, read: Callable[[Any], Awaitable[Objects]]) -> Objects:
+    """Return what `read` reads of a cluster, and report what the user may not read.
+
+    Args:
+        where: the cluster.
+        read: reads the objects with a client.
+
+    Raises:
+        Problem: the cluster cannot be read.
+    """
+    objects = in_cluster(where, "reading the cluster's objects", read)
     report_not_read(objects)
     return objects
 
