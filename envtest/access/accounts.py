@@ -23,13 +23,13 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 
 from envtest.access.tokens import CREDENTIAL, Known, TokenRefused
 from envtest.schema.errors import invalid
-from envtest.schema.gotext import quote
 from envtest.server.api import Api
 from envtest.server.bodies import read_as
 from envtest.server.call import Call, Plain, User
 from envtest.server.failures import bad_request, invalid_object
 from envtest.server.objectmeta import timestamp
 from envtest.server.options import write_options
+from managedfields.gotext import quote
 
 _GROUP = "authentication.k8s.io"
 _VERSION = f"{_GROUP}/v1"

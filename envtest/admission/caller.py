@@ -18,8 +18,8 @@ import anyio
 
 from envtest.admission.matching import Hook
 from envtest.schema import MalformedJSON, read_json
-from envtest.schema.gotext import quote
 from envtest.server.api import Api
+from managedfields.gotext import quote
 
 
 class CallFailed(Exception):

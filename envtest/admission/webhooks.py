@@ -22,12 +22,13 @@ from envtest.admission.matching import (
 )
 from envtest.admission.review import Attributes, Body, admission_review, in_version
 from envtest.kinds.typed import TypedError
-from envtest.patching import PatchError, json_patch
+from envtest.patching import json_patch
 from envtest.schema import MalformedMetadata, MalformedObject
-from envtest.schema.gotext import quote
 from envtest.server.api import Api
 from envtest.server.call import Call
 from envtest.server.failures import StatusError, bad_request
+from managedfields import PatchError
+from managedfields.gotext import quote
 
 _NO_SIDE_EFFECTS: Final = frozenset({"None", "NoneOnDryRun"})
 

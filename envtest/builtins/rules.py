@@ -7,12 +7,13 @@ from typing_extensions import override
 from envtest.builtins.columns import columns_of
 from envtest.kinds.catalogue import schema_name
 from envtest.kinds.typed import Node, decode, named
-from envtest.patching import FieldModel
+from envtest.patching.builtinmodels import builtin_model
 from envtest.schema.errors import FieldError, invalid
 from envtest.schema.names import label_errors, subdomain_errors
 from envtest.server import objectmeta
 from envtest.server.objectmeta import Body, NameRule, path_segment_errors
 from envtest.server.rules import Cells, Column, Rules, keep_only
+from managedfields import FieldModel
 
 # Kinds whose registry strategy counts generations.
 _COUNTING = frozenset(
@@ -128,7 +129,7 @@ class BuiltinRules(Rules):
 
     @override
     def model(self) -> FieldModel:
-        return FieldModel.builtin(self.group, self.kind)
+        return builtin_model(self.group, self.kind)
 
     @override
     def prepare_create(self, body: Body) -> None:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from envtest.kinds import catalogue
-from envtest.patching.errors import internal
-from envtest.patching.fieldmodel import builtin_schema_name
+from envtest.patching.builtinmodels import builtin_schema_name
+from managedfields.errors import internal
 
 Schema = Mapping[str, Any]
 RETAIN_KEYS = "retainKeys"

@@ -7,10 +7,10 @@ the maps, `strategic_lists` has the lists.
 from typing import Any
 
 from envtest.patching import strategic_lists
-from envtest.patching.errors import bad_request
 from envtest.patching.hints import PatchHints
 from envtest.patching.strategic_lists import DELETE_FROM, ELEMENT_ORDER, PATCH, REPLACE, Map
-from envtest.schema import gotext
+from managedfields import gotext
+from managedfields.errors import bad_request
 
 
 def strategic_merge(doc: Any, patch: Any, hints: PatchHints) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from envtest.schema.errors import FieldError, duplicate, invalid
-from envtest.schema.gotext import json_text
+from managedfields.gotext import json_text
 
 
 class MapKeys:

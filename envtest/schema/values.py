@@ -23,7 +23,7 @@ from envtest.schema.errors import (
     too_many,
 )
 from envtest.schema.formats import InvalidPattern, matcher
-from envtest.schema.gotext import json_text, number, quote
+from managedfields.gotext import json_text, number, quote
 
 _JSON_TYPES: dict[type, tuple[str, str]] = {
     bool: ("boolean", ""),

@@ -10,8 +10,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from envtest.schema.errors import FieldError, invalid, required
-from envtest.schema.gotext import quote
 from envtest.schema.names import subdomain_errors
+from managedfields.gotext import quote
 
 _FORM: Final = "; desired format: https://host[/path]"
 _PORTS: Final = range(1, 65536)

@@ -7,16 +7,7 @@ from typing import Any
 import msgspec
 
 from envtest.kinds.typed import TypedError
-from envtest.patching import (
-    PatchError,
-    PatchHints,
-    apply,
-    check_operations,
-    json_kind,
-    json_patch,
-    merge_patch,
-    strategic_merge,
-)
+from envtest.patching import PatchHints, check_operations, json_patch, merge_patch, strategic_merge
 from envtest.schema import (
     MalformedJSON,
     MalformedMetadata,
@@ -26,7 +17,6 @@ from envtest.schema import (
     read_yaml,
 )
 from envtest.schema.errors import invalid
-from envtest.schema.gotext import json_text
 from envtest.server import failures, objectmeta
 from envtest.server.api import Api
 from envtest.server.bodies import Decoded, enforce_field_validation, kind_fault
@@ -36,6 +26,8 @@ from envtest.server.options import WriteOptions, write_options
 from envtest.server.resource import Resource
 from envtest.server.writes import check_names, create_object, update_object
 from envtest.storage import Stored
+from managedfields import PatchError, apply
+from managedfields.gotext import json_kind, json_text
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

@@ -7,7 +7,7 @@ owns the field of the object that holds the number.
 from typing import Any
 
 from envtest.kinds.typed import TypedError, decode, named
-from envtest.patching import PatchError, merge_patch
+from envtest.patching import merge_patch
 from envtest.schema import MalformedJSON, read_json
 from envtest.schema.errors import invalid
 from envtest.server.api import Api
@@ -24,6 +24,7 @@ from envtest.server.options import write_options
 from envtest.server.patches import MERGE_PATCH
 from envtest.server.resource import Resource
 from envtest.server.writes import check_names, update_object
+from managedfields import PatchError
 
 _SCHEMA = "io.k8s.api.autoscaling.v1.Scale"
 _VERSION = "autoscaling/v1"

@@ -36,7 +36,10 @@ from tests.docs.text import (
 )
 from tests.servers import OLDEST_ASSETS
 
-PACKAGES = ("allocator", "controller", "envtest", "manifests", "reconcilers", "tests", ".ci")
+PACKAGES = (
+    *("allocator", "controller", "envtest", "managedfields", "manifests", "reconcilers", "tests"),
+    ".ci",
+)
 FOREIGN = {
     *("LoadBalancer", "IPAddressPool", "IPAddressPools", "L2Advertisement", "ConfigMap"),
     *("ValidatingWebhookConfiguration", "ServiceMonitor", "NodePort", "PostgreSQL"),

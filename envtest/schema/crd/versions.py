@@ -25,8 +25,8 @@ from envtest.schema.errors import (
     required,
     too_many,
 )
-from envtest.schema.gotext import json_text
 from envtest.schema.names import label_1035_errors
+from managedfields.gotext import json_text
 
 _Body = Mapping[str, Any]
 _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from envtest.patching import FieldModel
-from envtest.patching.model import reconcile
+from managedfields import FieldModel
+from managedfields.model import reconcile
 
 TEXT = {"type": "string"}
 WHOLE = {"type": "object", "x-kubernetes-map-type": "atomic", "properties": {"a": TEXT}}

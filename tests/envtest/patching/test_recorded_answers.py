@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from envtest.patching import FieldModel, PatchError, track_update
+from envtest.patching.builtinmodels import builtin_model
+from managedfields import PatchError, track_update
 from tests.envtest.patching import recorded
 from tests.envtest.patching.recorded import RECORDER, WIDGETS, Step
 from tests.envtest.patching.shelf import APPLY_PATCH, Shelf
@@ -145,7 +146,7 @@ def test_a_created_builtin_object_is_owned_as_recorded(
         None,
         stored,
         manager=RECORDER,
-        fields=FieldModel.builtin(group, kind),
+        fields=builtin_model(group, kind),
         api_version=stored["apiVersion"],
         now="2026-01-01T00:00:00Z",
     )

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envtest.patching import PatchError, PatchHints, strategic_merge
+from envtest.patching import PatchHints, strategic_merge
+from managedfields import PatchError
 from tests.envtest.patching.values import LAW
 
 SERVICE = PatchHints.builtin("", "Service")

@@ -6,10 +6,9 @@ Nothing is removed, and what is applied wins.
 from collections import deque
 from typing import Any
 
-from envtest.patching import fieldset
-from envtest.patching.errors import ModelError, TypeMismatchError
-from envtest.patching.model import ListNode, MapNode, Node, Scalar, item_element
-from envtest.schema import gotext
+from managedfields import fieldset, gotext
+from managedfields.errors import ModelError, TypeMismatchError
+from managedfields.model import ListNode, MapNode, Node, Scalar, item_element
 
 
 def check(node: Node, value: dict[str, Any], *, duplicates: bool = False) -> None:

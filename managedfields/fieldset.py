@@ -12,8 +12,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from envtest.patching.errors import TypeMismatchError
-from envtest.schema import gotext
+from managedfields import gotext
+from managedfields.errors import TypeMismatchError
 
 SELF = "."
 _ORDER = {".": 0, "f": 1, "k": 2, "v": 3, "i": 4}

@@ -6,16 +6,15 @@ Conflicts with other owners, and the annotation of kubectl's client-side apply, 
 import json
 from typing import Any, NamedTuple
 
-from envtest.patching import entries, fieldset
-from envtest.patching.compare import claimed, equal
-from envtest.patching.entries import APPLY, UNOWNED, UPDATE, Managed, Manager, Owned
-from envtest.patching.errors import ApplyConflict, Cause, ModelError, bad_request, internal
-from envtest.patching.fieldmodel import FieldModel, Versions
-from envtest.patching.fieldset import Fields
-from envtest.patching.merging import check, merge
-from envtest.patching.pruning import prune
-from envtest.patching.tracking import Write, subtract, update
-from envtest.schema import gotext
+from managedfields import entries, fieldset, gotext
+from managedfields.compare import claimed, equal
+from managedfields.entries import APPLY, UNOWNED, UPDATE, Managed, Manager, Owned
+from managedfields.errors import ApplyConflict, Cause, ModelError, bad_request, internal
+from managedfields.fieldmodel import FieldModel, Versions
+from managedfields.fieldset import Fields
+from managedfields.merging import check, merge
+from managedfields.pruning import prune
+from managedfields.tracking import Write, subtract, update
 
 ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 KUBECTL = "kubectl"

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from envtest.patching import fieldset
-from envtest.patching.errors import Cause
-from envtest.patching.fieldset import Fields
-from envtest.schema import gotext
+from managedfields import fieldset, gotext
+from managedfields.errors import Cause
+from managedfields.fieldset import Fields
 
 APPLY = "Apply"
 UPDATE = "Update"

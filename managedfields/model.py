@@ -9,10 +9,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from envtest.patching import fieldset
-from envtest.patching.errors import TypeMismatchError
-from envtest.patching.fieldset import Fields
-from envtest.schema import gotext
+from managedfields import fieldset, gotext
+from managedfields.errors import TypeMismatchError
+from managedfields.fieldset import Fields
 
 
 class Scalar(enum.Enum):

@@ -5,12 +5,12 @@ A field goes if the applier applied it last time, does not now, and has no other
 
 from typing import Any
 
-from envtest.patching import fieldset
-from envtest.patching.compare import claimed
-from envtest.patching.entries import Managed, Owned
-from envtest.patching.fieldset import SELF, Fields, is_member
-from envtest.patching.model import ListNode, MapNode, Node, item_element
-from envtest.patching.tracking import Write
+from managedfields import fieldset
+from managedfields.compare import claimed
+from managedfields.entries import Managed, Owned
+from managedfields.fieldset import SELF, Fields, is_member
+from managedfields.model import ListNode, MapNode, Node, item_element
+from managedfields.tracking import Write
 
 
 def remove(node: Node, value: dict[str, Any], fields: Fields) -> dict[str, Any]:

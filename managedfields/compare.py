@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from envtest.patching import fieldset
-from envtest.patching.errors import ModelError, TypeMismatchError
-from envtest.patching.fieldset import SELF, Fields
-from envtest.patching.model import FLAT, ListNode, MapNode, Node, item_element
+from managedfields import fieldset
+from managedfields.errors import ModelError, TypeMismatchError
+from managedfields.fieldset import SELF, Fields
+from managedfields.model import FLAT, ListNode, MapNode, Node, item_element
 
 
 @dataclass(slots=True)

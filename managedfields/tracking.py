@@ -6,13 +6,13 @@ an entry moves only when a write of its manager changed something.
 
 from typing import Any
 
-from envtest.patching import entries, fieldset
-from envtest.patching.compare import Comparison, compare
-from envtest.patching.entries import UNOWNED, UPDATE, Managed, Manager, Owned
-from envtest.patching.errors import ModelError
-from envtest.patching.fieldmodel import FieldModel, Versions
-from envtest.patching.fieldset import Fields
-from envtest.patching.model import reconcile
+from managedfields import entries, fieldset
+from managedfields.compare import Comparison, compare
+from managedfields.entries import UNOWNED, UPDATE, Managed, Manager, Owned
+from managedfields.errors import ModelError
+from managedfields.fieldmodel import FieldModel, Versions
+from managedfields.fieldset import Fields
+from managedfields.model import reconcile
 
 
 class Write:

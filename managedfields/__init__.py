@@ -1,0 +1,35 @@
+"""Who owns which field of an object: server-side apply, and the ownership of other writes.
+
+Pure functions over decoded JSON, as kube-apiserver has them (structured-merge-diff, and
+`k8s.io/apimachinery/pkg/util/managedfields`). The API servers of `envtest` and of
+`controller.testing` both stand on this package; it imports neither.
+
+Results share what a write does not touch with their inputs, so nothing that passes through here
+may be changed in place.
+"""
+
+from managedfields.applying import apply, same_except_times
+from managedfields.entries import (
+    check_manager,
+    decoding_error,
+    default_manager,
+    validate_managed_fields,
+)
+from managedfields.errors import ApplyConflict, Cause, PatchError
+from managedfields.fieldmodel import FieldModel, Versions
+from managedfields.tracking import track_update
+
+__all__ = [
+    "ApplyConflict",
+    "Cause",
+    "FieldModel",
+    "PatchError",
+    "Versions",
+    "apply",
+    "check_manager",
+    "decoding_error",
+    "default_manager",
+    "same_except_times",
+    "track_update",
+    "validate_managed_fields",
+]

@@ -1,0 +1,8 @@
+"""The schema of metadata is the one that servers publish."""
+
+from envtest.kinds import catalogue
+from managedfields.objectmeta import SCHEMAS
+
+
+def test_the_schema_of_metadata_is_that_of_the_servers() -> None:
+    assert {name: catalogue.schema(name) for name in SCHEMAS} == SCHEMAS
