@@ -1,4 +1,4 @@
-"""Promises and journals, and the journal as an annotation of a pool.
+"""Promises and journals, where journals are stored, and the journal as an annotation of a pool.
 
 The journal of a kind that is not ours is an annotation, not a part of the status. The definitions
 of those kinds belong to other projects, and drop fields that they do not declare. An annotation
@@ -21,12 +21,12 @@ serialise the writers of its pool).
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from allocator import AddressRange
-from controller.meta import Key, ObjectMeta
+from controller.meta import Key, Object
 from reconcilers.addressing import addresstexts
 from reconcilers.api import names
 
@@ -146,6 +146,46 @@ def parse_promise(
     return Promise(kind, key, uid, resource_version, tuple(promised))
 
 
+PoolT_contra = TypeVar("PoolT_contra", bound=Object, contravariant=True)
+
+
+class JournalStore(Protocol[PoolT_contra]):
+    """Reads and writes the journals of pools of one kind."""
+
+    def read(self, pool: PoolT_contra) -> Journal:
+        """Return the journal of a pool; an empty one if it is lost.
+
+        It is lost if the pool has none, if it was written for another uid, or if a promise in it
+        cannot be parsed: what that promised may still be written, and only a fence voids it.
+        """
+        ...
+
+    def patch(self, pool: PoolT_contra, journal: Journal) -> Mapping[str, Any]:
+        """Return the JSON merge patch that writes the journal of a pool.
+
+        Args:
+            pool: as it is stored. The patch removes what it has of an earlier journal.
+            journal: to write.
+        """
+        ...
+
+    def is_stored(self, answer: PoolT_contra, journal: Journal) -> bool:
+        """Return whether the API server stored a journal as it was written.
+
+        A definition without the fields, an admission webhook or a policy may change what is
+        written. Then other replicas do not know of the promises, so none may be kept.
+
+        Args:
+            answer: the pool, as the API server answered the write.
+            journal: as it was written.
+        """
+        ...
+
+    def room(self, journal: Journal) -> int:
+        """Return how many further promises of the usual number of ranges have room."""
+        ...
+
+
 class _StoredRange(msgspec.Struct, array_like=True, omit_defaults=True):
     start: str
     end: str
@@ -190,11 +230,12 @@ class AnnotatedJournal:
     has_spaces: bool = False
     effects: str = ""
 
-    def read(self, meta: ObjectMeta) -> Journal:
-        """Return the journal of a pool; one without memory if the pool has none of its own.
+    def read(self, pool: Object) -> Journal:
+        """Return the journal of a pool; an empty one if it is lost.
 
         A journal that lacks the revision of the effects alone keeps its promises.
         """
+        meta = pool.metadata
         text = meta.annotations.get(ANNOTATION)
         if not text:
             return Journal()
@@ -233,13 +274,28 @@ class AnnotatedJournal:
         of_effects = {self.effects: effects} if self.effects else {}
         return Journal({self.kind: revision, **of_effects}, tuple(promises))
 
-    def patch(self, meta: ObjectMeta, journal: Journal) -> Mapping[str, Any]:
+    def patch(self, pool: Object, journal: Journal) -> Mapping[str, Any]:
         """Return the JSON merge patch that writes the journal of a pool.
 
         Args:
-            meta: of the pool.
+            pool: the pool.
             journal: with memory: only a fence may give a pool one.
         """
+        return {
+            "metadata": {"annotations": {ANNOTATION: self._encode(pool.metadata.uid, journal)}}
+        }
+
+    def is_stored(self, answer: Object, journal: Journal) -> bool:
+        """Return whether the API server stored a journal as it was written."""
+        stored = answer.metadata.annotations.get(ANNOTATION)
+        return stored == self._encode(answer.metadata.uid, journal)
+
+    def room(self, journal: Journal) -> int:
+        """Return how many further ranges may be promised."""
+        return MOST_RANGES - journal.range_count
+
+    def _encode(self, uid: str, journal: Journal) -> str:
+        """Return the text of a journal of the pool with this uid."""
         promises = [
             _StoredPromise(
                 promise.key.namespace,
@@ -254,9 +310,8 @@ class AnnotatedJournal:
             for promise in journal.promises
         ]
         effects = str(journal.revisions[self.effects]) if self.effects else ""
-        stored = _Stored(meta.uid, str(journal.revisions[self.kind]), promises, effects)
-        text = msgspec.json.encode(stored).decode()
-        return {"metadata": {"annotations": {ANNOTATION: text}}}
+        stored = _Stored(uid, str(journal.revisions[self.kind]), promises, effects)
+        return msgspec.json.encode(stored).decode()
 
     def _parse(self, stored: _StoredPromise) -> Promise | None:
         """Return a promise as it was stored; None if an edit by hand made it unusable."""

@@ -29,9 +29,8 @@ from reconcilers.configuration.settings import PoolSettings
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import (
     ANNOTATION,
-    MOST_RANGES,
-    AnnotatedJournal,
     Journal,
+    JournalStore,
     Promise,
 )
 from reconcilers.promises.keeping import Granted, Kept, PoolMemories, void_refused
@@ -117,7 +116,7 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         ...
 
     @property
-    def journals(self) -> AnnotatedJournal:
+    def journals(self) -> JournalStore[PoolT]:
         """Reads and writes the journals of the pools."""
         ...
 
@@ -263,7 +262,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         self._clock = clock
         self._settings = settings
         self._memories = PoolMemories(
-            clock, settings.foreign_patience, settings.resync, MOST_RANGES
+            clock, settings.foreign_patience, settings.resync, kind.journals.room(Journal())
         )
         self._unreadable: dict[Key, str] = {}
         """By pool: which objects that cannot be decoded were logged."""
@@ -337,7 +336,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         if outcome is not None:
             return outcome
 
-        limits, journal = self._limits(pool), kind.journals.read(pool.metadata)
+        limits, journal = self._limits(pool), kind.journals.read(pool)
         reading = await kind.read(pool, journal)
         if kind.needs_fence(pool, journal, reading, limits):
             pool, journal = await self._fence(pool)
@@ -406,11 +405,10 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             PoolWriteRefused: the write was refused for good.
             ControllerError: the write failed.
         """
-        key, patch = pool.metadata.key, self._kind.journals.patch(pool.metadata, journal)
+        key, patch = pool.metadata.key, self._kind.journals.patch(pool, journal)
         with writing_pool():
             written = await self._client.patch(self.resource, Version.from_object(pool), patch)
-        stored = written.metadata.annotations.get(ANNOTATION)
-        if stored != patch["metadata"]["annotations"][ANNOTATION]:
+        if not self._kind.journals.is_stored(written, journal):
             resync = self._settings.resync
             self._not_stored_until[key] = self._clock.monotonic() + resync
             raise Behind(resync, NOT_STORED)

@@ -79,7 +79,7 @@ def held_ranges(
         key, claim_name = address.metadata.key, address.spec.claimRef.name
         holder = _claim(Key(key.namespace, claim_name)) if claim_name else f"IPAddress {key}"
         note(holder, address.spec.address)
-    journal = JOURNALS.read(pool.metadata)
+    journal = JOURNALS.read(pool)
     claims_read = _ClaimsRead(position, by_key, unreadable)
     for promise in settle(journal, JOURNALS.kind, claims_read).promises:
         for promised in promise.in_space():

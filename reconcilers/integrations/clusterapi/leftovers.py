@@ -106,7 +106,7 @@ class Leftovers:
         is_of_pool = address.spec.poolRef == claim.spec.poolRef
         try:
             pool = await self._client.get(kind, pool_key(kind, claim))
-            promises = JOURNALS.read(pool.metadata).promises if is_of_pool else ()
+            promises = JOURNALS.read(pool).promises if is_of_pool else ()
             if any(promise.key == key and _is_of(promise, address) for promise in promises):
                 return False
             live_claim = await self._client.get(self._caches.claim_kind, key)

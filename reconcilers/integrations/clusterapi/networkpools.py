@@ -261,7 +261,7 @@ class ClaimHolders(OtherHolders):
             raise Behind(UNKNOWN_RETRY, "what claims hold of it is not known")
         if self.incomplete:
             raise Behind(UNKNOWN_RETRY, self.incomplete)
-        key, journal = pool.metadata.key, JOURNALS.read(pool.metadata)
+        key, journal = pool.metadata.key, JOURNALS.read(pool)
         stored = pool.metadata.annotations.get(ANNOTATION, "")  # counts even if it is unreadable
         if self.pools is not None or not stored:
             self._journals.pop(key, None)

@@ -116,7 +116,7 @@ class Plan:
         except Unreadable as unreadable:
             self._refuse_all(pool, str(unreadable), reasons)
             return
-        closed, journal = "", JOURNALS.read(pool.pool.metadata)
+        closed, journal = "", JOURNALS.read(pool.pool)
         if pool.kind == NETWORK_POOL:
             closed = describe_refused_namespace(pool.pool.metadata.namespace, self.namespaces)
         current: PoolContents | None = pool

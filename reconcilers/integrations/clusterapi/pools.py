@@ -320,7 +320,7 @@ class ClaimPools(PoolKind[PoolT, IPAddressClaim, ClaimReading, Choice[IPAddressC
         count = reader.count(self.kind, key) or await reader.count_live(self.kind, key)
         if not count:
             claims = await reader.claims(self.kind, key)
-            journal = JOURNALS.read(pool.metadata)
+            journal = JOURNALS.read(pool)
             open_to = {promise.uid for promise in journal.promises}
             known = JOURNALS.has_memory(journal)
             risky = [

@@ -86,7 +86,7 @@ class PoolContents:
         found: dict[AddressRange, dict[Key, str]] = {}
         if self.space is None:
             return {}
-        for promise in JOURNALS.read(self.pool.metadata).promises:
+        for promise in JOURNALS.read(self.pool).promises:
             claim = self.claims.get(promise.key)
             if claim and claim.metadata.uid == promise.uid:
                 [promised] = promise.in_space()

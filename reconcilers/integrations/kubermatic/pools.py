@@ -62,7 +62,7 @@ from reconcilers.integrations.kubermatic.spaces import space_of
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.holdings import Holdings
-from reconcilers.promises.journal import MOST_RANGES, Journal, Promise
+from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import Allotment, PoolKind
 from reconcilers.promises.reading import Behind, highest_revision
@@ -311,7 +311,7 @@ class Pools(PoolKind[IPAMPool, IPAMAllocation, View, DecidedPool]):
     ) -> Decided:
         """Decide about all datacenters of a pool; nothing is for the clusters `without`."""
         journal = settle(stored, JOURNALS.kind, view)
-        room = min(self._settings.batch, MOST_RANGES - journal.range_count)
+        room = min(self._settings.batch, JOURNALS.room(journal))
         eligibility = limits.eligibility(journal.promises)
         decided = Decided(journal, room, eligibility=eligibility)
         holdings = self._kept.holdings(pool.metadata.name, spaces_of(pool), view)

@@ -91,7 +91,7 @@ class DatacenterContents:
             for part in held(one.spec).ranges:
                 yield _held(part, "held", one.metadata.key)
         by_uid = {one.metadata.uid: one for one in self.allocations}
-        for promise in JOURNALS.read(self.pool.metadata).promises:
+        for promise in JOURNALS.read(self.pool).promises:
             found = by_uid.get(promise.uid)
             version = found.metadata.resourceVersion if found is not None else ""
             if version == promise.resourceVersion:

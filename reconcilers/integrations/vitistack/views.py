@@ -85,7 +85,7 @@ class NetworkContents:
             address = self.space.address(text) if text else None
             if address is not None:
                 yield _held(address, "held", key)
-        for promise in JOURNALS.read(self.network.metadata).promises:
+        for promise in JOURNALS.read(self.network).promises:
             found = self.allocations.get(promise.key)
             version = (found.metadata.uid, found.metadata.resourceVersion) if found else None
             if version == promise.identity:
@@ -307,7 +307,7 @@ class NetworkFigures:
         view = self._reader.cached(key, space)
         holdings = view.holdings
         with holdings.trial():
-            journal = JOURNALS.read(network.metadata)
+            journal = JOURNALS.read(network)
             for promise in settle(journal, JOURNALS.kind, view).promises:
                 for promised in promise.in_space():
                     holdings.space().hold(promised)

@@ -1,9 +1,11 @@
 """The journal of a space is its object's own, and fits into an annotation."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from allocator import AddressRange
-from controller.meta import Key, ObjectMeta
+from controller.meta import Key, MetadataOnly, ObjectMeta
 from reconcilers.promises.journal import (
     ANNOTATION,
     MOST_RANGES,
@@ -24,10 +26,14 @@ def promise(number: int = 1, name: str = "a") -> Promise:
     return Promise("Claim", key, f"uid-{number}", str(number), (PromisedRange(ADDRESS),))
 
 
-def stored(uid: str, journal: Journal) -> ObjectMeta:
-    """Return the metadata of an object as it is after the journal was written."""
-    written = JOURNALS.patch(ObjectMeta(uid=uid), journal)["metadata"]["annotations"]
-    return ObjectMeta(uid=uid, annotations=written)
+def pool(uid: str, annotations: Mapping[str, str] | None = None) -> MetadataOnly:
+    """Return a pool with these annotations."""
+    return MetadataOnly(ObjectMeta(uid=uid, annotations=dict(annotations or {})))
+
+
+def stored(uid: str, journal: Journal, journals: AnnotatedJournal = JOURNALS) -> MetadataOnly:
+    """Return a pool as it is after the journal was written."""
+    return pool(uid, journals.patch(pool(uid), journal)["metadata"]["annotations"])
 
 
 def test_what_was_written_is_read() -> None:
@@ -38,15 +44,13 @@ def test_what_was_written_is_read() -> None:
 def test_the_revision_of_what_kept_promises_leave_is_read() -> None:
     journals = AnnotatedJournal("Claim", effects="Address")
     journal = journals.with_revision(17, [promise()], 12)
-    written = journals.patch(ObjectMeta(uid="u"), journal)["metadata"]["annotations"]
-    assert journals.read(ObjectMeta(uid="u", annotations=written)) == journal
+    assert journals.read(stored("u", journal, journals)) == journal
     assert journals.has_memory(journal)
 
 
 def test_a_revision_of_zero_is_stored_because_a_missing_one_is_no_memory() -> None:
     journals = AnnotatedJournal("Claim", effects="Address")
-    written = journals.patch(ObjectMeta(uid="u"), journals.with_revision(17))
-    read = journals.read(ObjectMeta(uid="u", annotations=written["metadata"]["annotations"]))
+    read = journals.read(stored("u", journals.with_revision(17), journals))
     assert read.revisions == {"Claim": 17, "Address": 0}
 
 
@@ -63,14 +67,14 @@ def test_a_revision_of_zero_is_stored_because_a_missing_one_is_no_memory() -> No
 )
 def test_a_journal_that_lacks_one_of_its_two_revisions_has_no_memory(revisions: str) -> None:
     journals = AnnotatedJournal("Claim", effects="Address")
-    meta = ObjectMeta(uid="u", annotations={ANNOTATION: f'{{"uid":"u",{revisions}}}'})
-    assert not journals.has_memory(journals.read(meta))
+    edited = pool("u", {ANNOTATION: f'{{"uid":"u",{revisions}}}'})
+    assert not journals.has_memory(journals.read(edited))
 
 
 def test_a_journal_that_lacks_the_revision_of_effects_keeps_its_promises() -> None:
     journals = AnnotatedJournal("Claim", effects="Address")
-    text = stored("u", JOURNALS.with_revision(17, [promise()])).annotations[ANNOTATION]
-    read = journals.read(ObjectMeta(uid="u", annotations={ANNOTATION: text}))
+    text = stored("u", JOURNALS.with_revision(17, [promise()])).metadata.annotations[ANNOTATION]
+    read = journals.read(pool("u", {ANNOTATION: text}))
     assert read == Journal({"Claim": 17}, (promise(),))
 
 
@@ -84,12 +88,12 @@ def test_all_ranges_of_a_promise_are_read_with_their_spaces() -> None:
 
 
 def test_an_object_without_a_journal_has_no_memory() -> None:
-    assert JOURNALS.read(ObjectMeta(uid="u")) == Journal()
+    assert JOURNALS.read(pool("u")) == Journal()
 
 
 def test_the_journal_of_another_object_is_no_memory() -> None:
-    copied = stored("of the original", JOURNALS.with_revision(17, [promise()])).annotations
-    assert JOURNALS.read(ObjectMeta(uid="of the copy", annotations=copied)) == Journal()
+    original = stored("of the original", JOURNALS.with_revision(17, [promise()]))
+    assert JOURNALS.read(pool("of the copy", original.metadata.annotations)) == Journal()
 
 
 @pytest.mark.parametrize(
@@ -104,7 +108,7 @@ def test_the_journal_of_another_object_is_no_memory() -> None:
     ],
 )
 def test_a_journal_that_was_edited_into_nonsense_is_no_memory(text: str) -> None:
-    assert JOURNALS.read(ObjectMeta(uid="u", annotations={ANNOTATION: text})) == Journal()
+    assert JOURNALS.read(pool("u", {ANNOTATION: text})) == Journal()
 
 
 def test_as_many_promises_as_may_be_open_fit_into_the_annotations_of_an_object() -> None:
@@ -112,7 +116,7 @@ def test_as_many_promises_as_may_be_open_fit_into_the_annotations_of_an_object()
     promised = (PromisedRange(address, "d" * 63),)
     longest = Promise("Claim", Key("n" * 63, "a" * 253), "u" * 36, "9" * 19, promised)
     journal = JOURNALS.with_revision(10**18, [longest] * MOST_RANGES)
-    [text] = stored("u" * 36, journal).annotations.values()
+    [text] = stored("u" * 36, journal).metadata.annotations.values()
     assert len(text) < 256 * 1024 * 7 // 8
 
 
@@ -138,7 +142,7 @@ def test_a_journal_with_a_promise_that_was_edited_into_nonsense_is_no_memory() -
         '["team","b","u-b","x",[["10.0.0.2","10.0.0.2"]]],'
         '["team","a","uid-1","1",[["10.0.0.1","10.0.0.1"]]]]}'
     )
-    journal = JOURNALS.read(ObjectMeta(uid="u", annotations={ANNOTATION: text}))
+    journal = JOURNALS.read(pool("u", {ANNOTATION: text}))
     assert journal == Journal()
 
 
@@ -155,5 +159,5 @@ def test_a_journal_with_ranges_that_no_pass_would_write_together_is_no_memory(
     journals: AnnotatedJournal, ranges: str
 ) -> None:
     text = f'{{"uid":"u","revision":"1","promises":[["team","a","uid","1",[{ranges}]]]}}'
-    read = journals.read(ObjectMeta(uid="u", annotations={ANNOTATION: text}))
+    read = journals.read(pool("u", {ANNOTATION: text}))
     assert read == Journal()

@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple
 import msgspec
 from typing_extensions import override
 
-from controller.meta import ObjectMeta
+from controller.meta import MetadataOnly, ObjectMeta
 from reconcilers.promises.journal import ANNOTATION, AnnotatedJournal
 from tests.reconcilers.simulation.model import Json, ModelServer
 from tests.reconcilers.simulation.plans import Plan
@@ -89,7 +89,6 @@ class AnnotationMemory(Memory):
     def promises(self, pool: Json) -> Sequence[StoredPromise]:
         if ANNOTATION not in (pool["metadata"].get("annotations") or {}):
             return ()
-        meta = msgspec.convert(pool["metadata"], ObjectMeta)
         return [
             StoredPromise(
                 promise.uid,
@@ -99,7 +98,7 @@ class AnnotationMemory(Memory):
                     for part in promise.ranges
                 ),
             )
-            for promise in AnnotatedJournal("").read(meta).promises
+            for promise in AnnotatedJournal("").read(_with_metadata(pool)).promises
         ]
 
     @override
@@ -110,13 +109,17 @@ class AnnotationMemory(Memory):
     def of_history(self, pool: Json, revision: int) -> Json:
         # The stored journal does not name the kinds.
         journals = AnnotatedJournal("requests", effects="effects")
-        meta = msgspec.convert(pool["metadata"], ObjectMeta)
-        return dict(journals.patch(meta, journals.with_revision(revision)))
+        return dict(journals.patch(_with_metadata(pool), journals.with_revision(revision)))
 
     @override
     def copied(self, pool: Json) -> Json | None:
         journal = (pool["metadata"].get("annotations") or {}).get(ANNOTATION)
         return {"metadata": {"annotations": {ANNOTATION: journal}}} if journal else None
+
+
+def _with_metadata(pool: Json) -> MetadataOnly:
+    """Return a pool for a journal that is an annotation."""
+    return MetadataOnly(msgspec.convert(pool["metadata"], ObjectMeta))
 
 
 class StatusMemory(Memory):

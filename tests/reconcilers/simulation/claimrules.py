@@ -8,7 +8,7 @@ import pytest
 from allocator import AddressRange
 from controller.client import Client
 from controller.errors import Conflict
-from controller.meta import Key, Version
+from controller.meta import Key, MetadataOnly, Object, ObjectMeta, Version
 from controller.outcome import SETTLED
 from reconcilers.integrations.clusterapi import caches, choosing, reading, statuses
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
@@ -88,10 +88,13 @@ def memory_of_others_believed(mp: Patch) -> None:
     """A journal that came with a copy of the pool, or from a backup, counts as its own."""
     read = AnnotatedJournal.read
 
-    def credulous(self: AnnotatedJournal, meta: Any) -> Journal:
-        text = meta.annotations.get(journal.ANNOTATION)
+    def credulous(self: AnnotatedJournal, pool: Object) -> Journal:
+        text = pool.metadata.annotations.get(journal.ANNOTATION)
         stored = journal._decoder.decode(text) if text else None
-        return read(self, replace(meta, uid=stored.uid) if stored is not None else meta)
+        if stored is None:
+            return read(self, pool)
+        of_copy = ObjectMeta(uid=stored.uid, annotations=pool.metadata.annotations)
+        return read(self, MetadataOnly(of_copy))
 
     mp.setattr(AnnotatedJournal, "read", credulous)
 
@@ -195,8 +198,8 @@ def missing_revision_is_zero(mp: Patch) -> None:
     """A journal without the revision of IPAddresses says that none has to be read."""
     read = AnnotatedJournal.read
 
-    def lenient(self: AnnotatedJournal, meta: Any) -> Journal:
-        stored = read(self, meta)
+    def lenient(self: AnnotatedJournal, pool: Object) -> Journal:
+        stored = read(self, pool)
         if self.kind not in stored.revisions:
             return stored
         return replace(stored, revisions={self.effects: 0, **stored.revisions})

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from controller.meta import ObjectMeta
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.clusterapi.api import JOURNALS
 from reconcilers.integrations.clusterapi.networkpools import ABSENCE_SECONDS, ClaimHolders
@@ -18,7 +17,7 @@ from tests.reconcilers import make
 def _pool_with_journal(stored: str | None = None) -> NetworkPool:
     """Return a pool with a journal as it is stored; None for one without promises."""
     pool = make.pool("p")
-    patch = JOURNALS.patch(ObjectMeta(uid=pool.metadata.uid), JOURNALS.with_revision(7))
+    patch = JOURNALS.patch(pool, JOURNALS.with_revision(7))
     annotations = patch["metadata"]["annotations"]
     if stored is not None:
         annotations = {ANNOTATION: stored}

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from controller.meta import ObjectMeta
+from controller.meta import Object
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool import protocol, reconciler, statusjournal
 from reconcilers.promises.journal import AnnotatedJournal, Journal
@@ -21,8 +21,8 @@ def test_a_pass_reads_the_annotation_of_its_pool_once(
     reads: list[int] = []
     read = AnnotatedJournal.read
 
-    def noting(self: AnnotatedJournal, meta: ObjectMeta) -> Journal:
-        journal = read(self, meta)
+    def noting(self: AnnotatedJournal, pool: Object) -> Journal:
+        journal = read(self, pool)
         if sys._getframe(1).f_globals["__name__"].startswith("reconcilers."):  # not the judge
             reads.append(len(journal.promises))
         return journal
