@@ -420,7 +420,7 @@ class BalancerInstaller(Protocol):
         ...
 
     def due_in(self, memory: BalancerMemory) -> float | None:
-        """Return seconds until the next attempt on a tenant without it; None if it has it."""
+        """Return seconds until the next attempt; None if the last one installed all of it."""
         ...
 
     async def install(

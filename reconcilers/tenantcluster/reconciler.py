@@ -538,9 +538,14 @@ class TenantClusterReconciler:
             await self._projector.overwrite_lost_history(now.tenant, memory)
 
     async def _install(self, now: TenantPass) -> None:
-        """Install the load balancer in the tenant if it is missing, or due for a check."""
-        is_missing = self._projector.is_missing(now.load_balancer_ready)
-        if now.unavailable is not None or not (is_missing or now.load_balancer_ready.status):
+        """Install the load balancer in the tenant if it is missing, or due for a check.
+
+        One that does not run may be installed only in part, so that is no reason to leave it.
+        """
+        projected = now.load_balancer_ready
+        is_missing = self._projector.is_missing(projected)
+        is_stopped = self._projector.is_unread(projected)
+        if now.unavailable is not None or not (is_missing or is_stopped or projected.status):
             return
         now.installed = await self._installer.install(
             now.tenant, now.record.installation, now.current.annotate, missing=is_missing
@@ -617,11 +622,13 @@ class TenantClusterReconciler:
         projected = now.load_balancer_ready
         if is_behind(projected) or self._projector.lags(now.tenant):
             return Again(SOON)
-        look_due = self._projector.due_in(projected, now.record.projection)
+        looks = (
+            self._projector.due_in(projected, now.record.projection),
+            self._attempt_due_in(now),
+        )
+        look_due = min((seconds for seconds in looks if seconds is not None), default=None)
         if look_due is not None:
             return Again(max(look_due, SOON))
-        if projected.reason == self._installer.installing_reason:
-            return Again(self._installer.due_in(now.record.installation) or SOON)
         if projected.reason == WEBHOOK_FAILED:
             return Blocked(projected.reason, WEBHOOK_RETRY)
         for finding in (projected, now.network_ready):
@@ -632,6 +639,14 @@ class TenantClusterReconciler:
             after = min(after, self._settings.requeue_deleting)
         due_in = now.size.due_in if now.size is not None else None
         return Again(after if due_in is None else min(after, max(due_in, SOON)))
+
+    def _attempt_due_in(self, now: TenantPass) -> float | None:
+        """Return seconds until the installation goes on; None if this pass found none waiting."""
+        findings = (now.projected, now.installed)
+        reasons = {finding.reason for finding in findings if finding is not None}
+        if self._installer.installing_reason not in reasons:
+            return None
+        return self._installer.due_in(now.record.installation) or SOON
 
     def _requeue_after(self, tenant: TenantCluster) -> float:
         """Return seconds until the next pass, more the longer the cluster has been Ready."""

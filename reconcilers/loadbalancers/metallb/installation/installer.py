@@ -5,6 +5,8 @@ kinds not established yet?                         write the condition, and go o
 all of it applied?                                 write its digest on the TenantCluster
 
 Nothing waits inside a pass: a kind that is not established yet is checked again in the next one.
+An attempt that has not applied all of it is repeated after a second, then less and less often.
+That MetalLB's kinds are served does not end this: the rest of the bundle may still be missing.
 At rest nothing is read; whether objects of the bundle are gone is checked in the first pass of a
 process, whenever MetalLB is missing, and every `metallb_recheck` seconds.
 """
@@ -81,8 +83,17 @@ LONGEST_PAUSE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class InstallationAttempt:
-    """Attempts on a tenant without MetalLB: their number, the next one's time, the last result."""
+    """Attempts that have not applied all of the bundle, and when the next one is due.
 
+    Args:
+        is_missing: whether the tenant lacked MetalLB's kinds. If that changes, the back-off begins
+            again: kinds that are served now were what the attempts waited for.
+        times: how many attempts there were.
+        due: when the next one is due, in monotonic seconds.
+        finding: the condition after the last one.
+    """
+
+    is_missing: bool
     times: int
     due: float
     finding: Finding
@@ -93,9 +104,9 @@ class InstallationMemory:
     """What is remembered of the installation of MetalLB in one tenant.
 
     Args:
-        checked_at: when it was last checked that the objects of the bundle exist (monotonic
-            seconds); None for never.
-        attempt: the attempts on a tenant without MetalLB; None if it has MetalLB.
+        checked_at: when all objects of the bundle were last known to exist (monotonic seconds);
+            None if that is not known.
+        attempt: the attempts since then; None if the last one applied all of the bundle.
     """
 
     checked_at: float | None = None
@@ -157,28 +168,28 @@ class Installer(BalancerInstaller):
         if not self._settings.metallb_bundle or tenant.observed_only:
             return None
         known = memory.of(InstallationMemory)
-        if not missing:
-            known.attempt = None
-            if not self._is_due(known):
-                return None
-            return await self._install(tenant, known, annotate, missing=False)
         now, last = self._clock.monotonic(), known.attempt
+        if last is not None and last.is_missing != missing:
+            last = known.attempt = None
+        if missing:
+            known.checked_at = None
         if last is not None and now < last.due:
             return last.finding
-        finding = await self._install(tenant, known, annotate, missing=True)
-        if finding is not None:
-            times = last.times if last is not None else 0
-            pause = min(FIRST_PAUSE * 2 ** min(times, 10), LONGEST_PAUSE)
-            known.attempt = InstallationAttempt(times + 1, now + pause, finding)
+        if last is None and known.checked_at is not None and not self._is_due(known.checked_at):
+            return None
+        finding = await self._install(tenant, annotate, missing=missing)
+        if finding is None:
+            return None
+        if finding.status:
+            known.attempt, known.checked_at = None, self._clock.monotonic()
+            return finding
+        times = last.times if last is not None else 0
+        pause = min(FIRST_PAUSE * 2 ** min(times, 10), LONGEST_PAUSE)
+        known.attempt = InstallationAttempt(missing, times + 1, now + pause, finding)
         return finding
 
     async def _install(
-        self,
-        tenant: TenantCluster,
-        memory: InstallationMemory,
-        annotate: Annotate,
-        *,
-        missing: bool,
+        self, tenant: TenantCluster, annotate: Annotate, *, missing: bool
     ) -> Finding | None:
         """Apply the bundle to a tenant and record its digest; return the condition to show."""
         try:
@@ -188,8 +199,6 @@ class Installer(BalancerInstaller):
         except TenantUnavailable:
             return None  # LoadBalancerReady has the reason
         except (InvalidBundle, _NotYet, _Refused) as problem:
-            if not missing:
-                memory.checked_at = self._clock.monotonic()
             return installed(False, *self._describe(problem))
         if tenant.metadata.annotations.get(names.ANNOTATION_METALLB_BUNDLE) != bundle.digest:
             await annotate({names.ANNOTATION_METALLB_BUNDLE: bundle.digest})
@@ -197,7 +206,6 @@ class Installer(BalancerInstaller):
             _log.info("installed MetalLB in the tenant", tenant=str(tenant.metadata.key))
         if missing:  # the next pass sees whether all of it is there
             return installed(False, BEING_INSTALLED, "MetalLB was just installed")
-        memory.checked_at = self._clock.monotonic()
         return installed(True, "Installed", f"the bundle {bundle.digest} is applied")
 
     def _describe(self, problem: Exception) -> tuple[str, str]:
@@ -210,9 +218,8 @@ class Installer(BalancerInstaller):
             case _:
                 return "MetalLBInstallFailed", f"MetalLB cannot be installed: {problem}"
 
-    def _is_due(self, memory: InstallationMemory) -> bool:
-        last = memory.checked_at
-        return last is None or (self._clock.monotonic() - last >= self._settings.metallb_recheck)
+    def _is_due(self, checked_at: float) -> bool:
+        return self._clock.monotonic() - checked_at >= self._settings.metallb_recheck
 
     async def _bundle(self) -> Bundle:
         """Return the bundle of the ConfigMap, read again at most every BUNDLE_SECONDS."""

@@ -35,6 +35,12 @@ apiVersion: v1
 kind: Namespace
 metadata: {name: metallb-system}
 """
+LAST_KIND = """
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: servicel2statuses.metallb.io}
+"""
 KINDS = ("services", "namespaces", "deployments", "customresourcedefinitions")
 METALLB = ("ipaddresspools", "l2advertisements")
 KEY = ("deployments", "controller")
@@ -63,12 +69,24 @@ def _establish(tenant: Server) -> Callable[[Happening], None]:
         if happening.plural != "customresourcedefinitions" or "ipaddresspools" in tenant.served:
             return
         tenant.served = (*tenant.served, *METALLB)
-        conditions = [{"type": "Established", "status": "True"}]
-        name = happening.object["metadata"]["name"]
-        patch: Json = {"status": {"conditions": conditions}}
-        tenant.edit("customresourcedefinitions", name, patch, namespace="")
+        _set_established(tenant, happening.object["metadata"]["name"])
 
     return recorded
+
+
+def _set_established(tenant: Server, name: str) -> None:
+    """Set the condition by which an API server says that it serves a definition's kind."""
+    patch: Json = {"status": {"conditions": [{"type": "Established", "status": "True"}]}}
+    tenant.edit("customresourcedefinitions", name, patch, namespace="")
+
+
+async def _pass_when_due(lab: Lab) -> None:
+    """Advance the time to the next pass over the cluster that a pass asks for, and run that."""
+    outcome = await lab.cluster()
+    assert isinstance(outcome, Again | Blocked)
+    assert outcome.after is not None
+    await lab.clock.advance(outcome.after)
+    await lab.cluster()
 
 
 def _reported(lab: Lab, kind: str = "MetalLBInstalled") -> tuple[str, str, str]:
@@ -136,6 +154,93 @@ async def test_metallb_that_is_there_in_part_is_completed() -> None:
     assert tenant.all("deployments")
     assert tenant.all("l2advertisements")
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+
+
+async def test_the_rest_is_applied_if_the_last_kind_is_established_after_metallbs_own() -> None:
+    """Without its Deployment MetalLB does not run, so LoadBalancerReady is False meanwhile."""
+    lab, tenant = _lab(BUNDLE + LAST_KIND)
+    tenant.listeners.append(_establish(tenant))
+    tenant.served = (*tenant.served, "servicebgpstatuses")  # this MetalLB counts addresses
+    await lab.rounds_of("a", 5)
+    assert "servicel2statuses.metallb.io to be established" in _reported(lab)[2]
+    assert _reported(lab, "LoadBalancerReady")[:2] == ("False", "MetalLBNotRunning")
+    assert not tenant.has(*KEY, namespace="metallb-system")
+    _set_established(tenant, "servicel2statuses.metallb.io")
+    began = lab.clock.monotonic()
+    while not tenant.has(*KEY, namespace="metallb-system"):
+        await _pass_when_due(lab)
+        assert lab.clock.monotonic() - began < 30
+    await _pass_when_due(lab)
+    assert _reported(lab)[:2] == ("True", "Installed")
+
+
+async def test_what_the_tenant_no_longer_refuses_is_applied_though_metallb_does_not_run() -> None:
+    lab, tenant = _lab()
+    tenant.listeners.append(_establish(tenant))
+    tenant.served = (*tenant.served, "servicebgpstatuses")
+    tenant.fail(Invalid(422, "Invalid", "spec is odd"), times=4, plural="deployments")
+    await lab.rounds_of("a", 3)
+    assert _reported(lab)[1] == "MetalLBInstallFailed"
+    began = lab.clock.monotonic()
+    while not tenant.has(*KEY, namespace="metallb-system"):
+        await _pass_when_due(lab)
+        assert lab.clock.monotonic() - began < 180
+    assert _reported(lab)[:2] == ("True", "Installed")
+
+
+async def test_an_update_waits_for_its_new_kinds_no_longer_than_an_installation() -> None:
+    lab, tenant = _lab()
+    tenant.listeners.append(_establish(tenant))
+    await lab.rounds()
+    _bundle(lab, BUNDLE.replace("2026-01-01", "2027-01-01") + LAST_KIND)
+    await lab.clock.advance(3601)
+    await lab.cluster()
+    assert _reported(lab)[:2] == ("False", "MetalLBInstalling")
+    _set_established(tenant, "servicel2statuses.metallb.io")
+    outcome = await lab.cluster()
+    assert isinstance(outcome, Again)
+    assert outcome.after <= 1.0
+    await lab.clock.advance(outcome.after)
+    await lab.cluster()
+    deployment = tenant.see(*KEY, namespace="metallb-system")
+    assert deployment["spec"] == {"started": "2027-01-01"}
+    assert _reported(lab)[:2] == ("True", "Installed")
+    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+
+
+async def test_a_deployment_that_is_gone_is_restored_though_metallb_does_not_run() -> None:
+    lab, tenant = _lab()
+    tenant.listeners.append(_establish(tenant))
+    await lab.rounds()
+    tenant.vanish(*KEY, namespace="metallb-system")
+    tenant.served = (*tenant.served, "servicebgpstatuses")
+    tenant.edit(
+        "ipaddresspools",
+        "default-pool",
+        {"status": {"availableIPv4": 0, "assignedIPv4": 0}},
+        namespace="metallb-system",
+    )
+    await lab.rounds_of("a", 12)
+    assert _reported(lab, "LoadBalancerReady")[:2] == ("False", "MetalLBNotRunning")
+    await lab.clock.advance(3601)
+    await lab.cluster()
+    assert tenant.has(*KEY, namespace="metallb-system")
+
+
+async def test_metallb_that_was_removed_and_installed_again_is_reported_as_installed() -> None:
+    lab, tenant = _lab()
+    tenant.listeners.append(_establish(tenant))
+    await lab.rounds()
+    for plural in METALLB:
+        for stored in tenant.all(plural):
+            meta = stored["metadata"]
+            tenant.vanish(plural, meta["name"], namespace=meta["namespace"])
+    tenant.vanish("customresourcedefinitions", "ipaddresspools.metallb.io", namespace="")
+    tenant.vanish(*KEY, namespace="metallb-system")
+    tenant.served = KINDS
+    await lab.rounds_of("a", 5)
+    assert tenant.has(*KEY, namespace="metallb-system")
+    assert _reported(lab)[:2] == ("True", "Installed")
 
 
 async def test_without_a_bundle_metallb_that_is_there_in_part_is_said_to_be() -> None:
