@@ -9,7 +9,8 @@
 ones. `docs/testing.md` says what it does not do; a test that needs that runs on a real server.
 """
 
-from controller.testing.api import FakeApi, Request
+from controller.testing.api import FakeApi
 from controller.testing.clock import VirtualClock, settle
+from controller.testing.faults import Request
 
 __all__ = ["FakeApi", "Request", "VirtualClock", "settle"]

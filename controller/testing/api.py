@@ -1,15 +1,16 @@
 """An API server in memory, behind the interface of a transport.
 
-    path → kind, key, subresource → rules → history → lists and watches
+    path → kind, key, subresource → faults → rules → field owners → history → lists and watches
 
 It keeps what reconcilers depend on: resourceVersions and uids as preconditions, finalizers,
-generateName, the status subresource, generations, selectors, watch events, dry run. Everything
-that needs a kind's schema is left to a real server: validation, defaults, server-side apply,
-webhooks, roles. Nothing acts on the objects: no garbage collector, no other controllers.
+generateName, the status subresource, generations, server-side apply and managedFields, selectors,
+watch events, dry run. What needs a kind's whole schema is left to a real server: validation,
+defaults, pruning; so are webhooks and roles. Nothing acts on the objects: no garbage collector, no
+other controllers.
 """
 
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,10 +23,20 @@ from controller.client import APPLY_PATCH, JSON_PATCH
 from controller.clock import Clock
 from controller.codec import decode_json, encode
 from controller.conditions import rfc3339
-from controller.errors import AlreadyExists, ApiError, BadRequest, Invalid, NotFound
+from controller.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    ControllerError,
+    Invalid,
+    NoAnswer,
+    NotFound,
+)
 from controller.meta import Key
 from controller.resource import Resource
-from controller.testing.history import History, Selected
+from controller.testing.faults import Faults, Request
+from controller.testing.fieldowners import FieldOwners
+from controller.testing.history import Happened, History, Selected
 from controller.testing.patches import merged, patched
 from controller.testing.rules import (
     Json,
@@ -36,27 +47,15 @@ from controller.testing.rules import (
     created,
     is_gone,
     marked_deleted,
+    replaced,
     updated,
 )
 from controller.testing.selectors import field_selector, label_selector
 from controller.transport import NO_QUERY, Transport
+from managedfields import same_except_times
 
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A request that the fake API got.
-
-    Args:
-        method: for example `PATCH`; a watch is `WATCH`, a list is `LIST`.
-        resource: the full name of the kind, for example `widgets.example.com`.
-        key: namespace and name; the name is empty for a collection.
-        subresource: for example `status`; empty for the object itself.
-    """
-
-    method: str
-    resource: str
-    key: Key
-    subresource: str = ""
+_USER: Mapping[str, str] = {"fieldManager": "user"}
+"""The field manager of writes that a test makes as a user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +73,46 @@ class FakeApi(Transport):
     A kind has to be declared with `serve`; others answer 404, as without their CRD. Namespaces
     need not exist. Uids and generated names are counted, so they are the same in every run.
 
+    A test acts as a user with `put_object`, `edit_object`, `delete_object` and `remove_object`,
+    which are no requests.
+
     Args:
         clock: for creationTimestamp and deletionTimestamp, and for the bookmarks of watches.
+        track_owners: whether creations start the tracking of field owners. Without it objects have
+            no managedFields until the first server-side apply, and writes cost less.
+        initial_events: whether watches may ask for `sendInitialEvents`; servers before Kubernetes
+            1.32 refuse it.
+        first_revision: the resourceVersion of the empty server.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        track_owners: bool = True,
+        initial_events: bool = True,
+        first_revision: int = 1,
+    ) -> None:
         self.requests: list[Request] = []
         """The requests so far."""
         self.on_request: Callable[[Request], None] | None = None
         """Called with every request before it has an effect; the request fails if it raises."""
+        self.admit: Callable[[Request, Json | None, Json], Json] | None = None
+        """Called with every request that stores an object, the stored object (None for a creation)
+        and the new one; returns what is stored instead, as an admission webhook does. The request
+        fails if it raises."""
+        self.closed = 0
+        """How often a client has closed its transport."""
         self._clock = clock
+        self._track_owners = track_owners
+        self._initial_events = initial_events
         self._kinds: dict[tuple[str, str], Kind] = {}
-        self._history = History(clock)
+        self._owners: dict[str, FieldOwners] = {}
+        self._history = History(clock, first_revision)
+        self._faults = Faults()
         self._made = 0
+
+    # What a test sets up and looks at.
 
     def serve(
         self,
@@ -95,6 +121,7 @@ class FakeApi(Transport):
         status: bool = True,
         generation: bool = True,
         fields: tuple[str, ...] = (),
+        schema: Mapping[str, Any] | None = None,
     ) -> None:
         """Serve a kind from now on.
 
@@ -105,16 +132,94 @@ class FakeApi(Transport):
                 a spec have none.
             fields: paths that field selectors may name, besides metadata.name and
                 metadata.namespace.
+            schema: its OpenAPI v3 schema; it says for server-side apply which lists are sets or
+                maps (`x-kubernetes-list-type`). Without one, lists have one owner.
         """
-        key = (resource.collection().rpartition("/")[0], resource.plural)
-        self._kinds[key] = Kind(resource, status, generation, fields)
+        kind = Kind(resource, status, generation, fields)
+        self._kinds[_place(resource)] = kind
+        self._owners[resource.full_name] = FieldOwners(kind, schema)
+
+    def withdraw(self, resource: Resource[Any]) -> None:
+        """Serve a kind no longer, as after its CRD is deleted; its objects stay stored."""
+        del self._kinds[_place(resource)]
+
+    @property
+    def revision(self) -> int:
+        """The newest resourceVersion."""
+        return self._history.revision
+
+    @property
+    def history(self) -> Sequence[Happened]:
+        """All writes so far."""
+        return self._history.log
+
+    @property
+    def listeners(self) -> list[Callable[[Happened], None]]:
+        """Called with every write, right after it; a test appends to it."""
+        return self._history.listeners
 
     def stored(self, resource: Resource[Any], key: Key) -> Json | None:
         """Return an object as decoded JSON, None if there is none; it is no request."""
-        root = resource.collection().rpartition("/")[0]
-        kind = self._kinds.get((root, resource.plural))
+        kind = self._kinds.get(_place(resource))
         obj = self._history.get(kind, key) if kind else None
         return decode_json(encode(obj)) if obj is not None else None
+
+    def list_objects(self, resource: Resource[Any]) -> list[Json]:
+        """Return all objects of a kind by namespace and name; they must not be changed."""
+        return self._history.all(self._kinds[_place(resource)], lambda _: True)
+
+    def fail(self, error: ControllerError, *, times: int = 1, **wanted: str) -> None:
+        """Let the next `times` requests whose parts have the `wanted` values fail with `error`."""
+        self._faults.add(error, times, wanted)
+
+    def lose_answers(self, *, times: int = 1, **wanted: str) -> None:
+        """Let the next `times` requests that fit `wanted` run, and lose their answers."""
+        self._faults.add(None, times, wanted)
+
+    def recover(self) -> None:
+        """Let no further request fail."""
+        self._faults.clear()
+
+    def count(self, **wanted: str) -> int:
+        """Return how many requests had the `wanted` parts."""
+        return sum(request.fits(**wanted) for request in self.requests)
+
+    # What a test does as a user: no requests, no preconditions.
+
+    def put_object(self, resource: Resource[Any], body: Mapping[str, Any]) -> Json:
+        """Store an object with the status and metadata that it has; return it as it is stored."""
+        kind = self._kinds[_place(resource)]
+        whole: Json = _without_nulls(decode_json(encode(body)))
+        given = {name: value for name, value in whole["metadata"].items() if value}
+        key = Key(given.get("namespace", ""), given["name"])
+        self._made += 1
+        stamped: Json = {"uid": self._uid(), "creationTimestamp": self._now()}
+        if kind.generation:
+            stamped["generation"] = 1
+        names = {"apiVersion": resource.api_version, "kind": resource.kind}
+        obj = {**whole, **names, "metadata": stamped | given}
+        return self._history.put(kind, key, self._owned_by_user(kind, None, obj))
+
+    def edit_object(self, resource: Resource[Any], key: Key, patch: Mapping[str, Any]) -> Json:
+        """Merge a patch into an object, status and metadata and all; return the object."""
+        kind = self._kinds[_place(resource)]
+        old = self._history.get(kind, key)
+        assert old is not None, f"{resource.full_name} {key} does not exist"
+        new = replaced(kind, old, merged(old, patch))
+        return self._keep(kind, key, self._owned_by_user(kind, old, new))
+
+    def delete_object(self, resource: Resource[Any], key: Key) -> None:
+        """Delete an object as `kubectl delete` does: finalizers hold it."""
+        self._delete(_Target(self._kinds[_place(resource)], key, ""), {}, dry=False)
+
+    def remove_object(self, resource: Resource[Any], key: Key) -> None:
+        """Remove an object at once, finalizers or not."""
+        kind = self._kinds[_place(resource)]
+        old = self._history.get(kind, key)
+        assert old is not None, f"{resource.full_name} {key} does not exist"
+        self._history.remove(kind, key, old)
+
+    # The protocol.
 
     @override
     async def request(
@@ -129,15 +234,45 @@ class FakeApi(Transport):
         timeout: float | None = 30.0,
     ) -> bytes:
         await checkpoint()  # a real request never answers at once
+        return self.answer(method, path, query=query, body=body, content_type=content_type)
+
+    def answer(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] = NO_QUERY,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+    ) -> bytes:
+        """Carry out one request, except a watch, at once; return the body of the response.
+
+        Args:
+            method: of HTTP.
+            path: of the object or collection.
+            query: the parameters.
+            body: what was sent; None for nothing.
+            content_type: of the body; it tells the kinds of patches apart.
+
+        Raises:
+            ControllerError: the request failed, or a test ordered its failure.
+        """
         if (document := self._discovery(path)) is not None:
-            return encode(document)
-        target = self._target(path)
-        listing = method == "GET" and not target.key.name
-        self._note("LIST" if listing else method, target)
-        if listing:
-            return encode(self._list(target, query))
-        sent = decode_json(body) if body else {}
-        return encode(self._answer(method, target, sent, content_type, query))
+            lost = self._note(Request("DISCOVER", "", Key("", path)))
+            answer = document
+        else:
+            target = self._target(path)
+            sent = decode_json(body) if body else {}
+            listing = method == "GET" and not target.key.name
+            request = _request("LIST" if listing else method, target, sent)
+            lost = self._note(request)
+            if listing:
+                answer = self._list(target, query)
+            else:
+                answer = self._answer(request, target, sent, content_type, query)
+        if lost:
+            raise NoAnswer(f"{method} {path}: the answer was lost")
+        return encode(answer)
 
     @override
     @asynccontextmanager
@@ -146,19 +281,26 @@ class FakeApi(Transport):
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         await checkpoint()
         target = self._target(path)
-        self._note("WATCH", target)
+        if "sendInitialEvents" in query and not self._initial_events:
+            message = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch"
+            raise Invalid(422, "Invalid", message)
+        self._note(_request("WATCH", target, None))
         yield self._history.watch(target.kind, _selected(target, query), query)
 
     @override
     async def aclose(self) -> None:
-        """Do nothing, as no connection is open."""
+        self.closed += 1
 
-    def _note(self, method: str, target: _Target) -> None:
-        name = target.kind.resource.full_name
-        request = Request(method, name, target.key, target.subresource)
+    def _note(self, request: Request) -> bool:
+        """Note a request, and let it fail if that was ordered; return whether its answer is lost.
+
+        Raises:
+            ControllerError: its failure was ordered.
+        """
         self.requests.append(request)
         if self.on_request is not None:
             self.on_request(request)
+        return self._faults.meet(request)
 
     def _target(self, path: str) -> _Target:
         """Return what a path leads to: /apis/GROUP/VERSION[/namespaces/NAME]/PLURAL[/NAME[/SUB]].
@@ -190,17 +332,16 @@ class FakeApi(Transport):
 
     def _answer(
         self,
-        method: str,
+        request: Request,
         target: _Target,
         sent: Any,
         content_type: str,
         query: Mapping[str, str],
     ) -> Json:
         """Carry out a request that was parsed; return the object or list to answer with."""
-        dry = "dryRun" in query
-        match method:
+        match request.method:
             case "POST" if not target.key.name:
-                return self._create(target, sent, dry=dry)
+                return self._create(request, target, sent, query)
             case "GET":
                 return self._existing(target)
             case "DELETE" if target.key.name and not target.subresource:
@@ -208,11 +349,13 @@ class FakeApi(Transport):
             case "PUT" if target.key.name:
                 check_body(target.kind, sent, target.key.namespace)
                 check_uid(self._existing(target), sent)
-                return self._update(target, sent, dry=dry)
+                return self._update(request, target, sent, query)
+            case "PATCH" if target.key.name and content_type == APPLY_PATCH:
+                return self._apply(request, target, sent, query)
             case "PATCH" if target.key.name:
-                body = self._patched(target, sent, content_type)
-                return self._update(target, body, dry=dry)
-        raise ApiError(405, "MethodNotAllowed", f"{method} is not possible here")
+                patch = patched if content_type == JSON_PATCH else merged
+                return self._update(request, target, patch(self._existing(target), sent), query)
+        raise ApiError(405, "MethodNotAllowed", f"{request.method} is not possible here")
 
     def _existing(self, target: _Target) -> Json:
         found = self._history.get(target.kind, target.key)
@@ -221,19 +364,9 @@ class FakeApi(Transport):
             raise NotFound(404, "NotFound", f'{name} "{target.key.name}" not found')
         return found
 
-    def _patched(self, target: _Target, patch: Any, content_type: str) -> Json:
-        if content_type == APPLY_PATCH:
-            raise ApiError(
-                415,
-                "UnsupportedMediaType",
-                "the fake API has no server-side apply: test this on a real API server",
-            )
-        old = self._existing(target)
-        apply = patched if content_type == JSON_PATCH else merged
-        result: Json = apply(old, patch)
-        return result
-
-    def _create(self, target: _Target, body: Json, *, dry: bool) -> Json:
+    def _create(
+        self, request: Request, target: _Target, body: Json, query: Mapping[str, str]
+    ) -> Json:
         """Store a new object, unless it is a dry run; return it with its metadata."""
         kind, key = target.kind, target.key
         if kind.resource.namespaced and not key.namespace:
@@ -241,28 +374,92 @@ class FakeApi(Transport):
         check_body(kind, body, key.namespace)
         self._made += 1
         name = body["metadata"].get("name") or self._generated(body["metadata"])
-        key = Key(key.namespace, name)
-        if self._history.get(kind, key) is not None:
-            message = f'{kind.resource.full_name} "{name}" already exists'
-            raise AlreadyExists(409, "AlreadyExists", message)
+        obj = self._new(kind, Key(key.namespace, name), body)
+        if self._track_owners:
+            obj = self._owners_of(kind).track(None, obj, query, "", self._now())
+        return self._insert(request, kind, Key(key.namespace, name), obj, query)
+
+    def _new(self, kind: Kind, key: Key, body: Json) -> Json:
+        """Return a new object as it is stored, without an owner of its fields."""
         metadata = {
-            "name": name,
+            "name": key.name,
             **({"namespace": key.namespace} if key.namespace else {}),
-            "uid": str(uuid.UUID(int=self._made)),
-            "creationTimestamp": rfc3339(self._clock.now()),
+            "uid": self._uid(),
+            "creationTimestamp": self._now(),
         }
-        obj = created(kind, body, metadata)
-        return obj if dry else self._history.put(kind, key, obj)
+        return created(kind, body, metadata)
+
+    def _insert(
+        self, request: Request, kind: Kind, key: Key, obj: Json, query: Mapping[str, str]
+    ) -> Json:
+        """Store an object that must not exist yet, unless it is a dry run; return it."""
+        if self._history.get(kind, key) is not None:
+            message = f'{kind.resource.full_name} "{key.name}" already exists'
+            raise AlreadyExists(409, "AlreadyExists", message)
+        if self.admit is not None:
+            obj = self.admit(request, None, obj)
+        return obj if "dryRun" in query else self._history.put(kind, key, obj)
+
+    def _uid(self) -> str:
+        return str(uuid.UUID(int=self._made))
+
+    def _now(self) -> str:
+        return rfc3339(self._clock.now())
 
     def _generated(self, metadata: Mapping[str, Any]) -> str:
         if not metadata.get("generateName"):
             raise Invalid(422, "Invalid", "metadata.name: name or generateName is required")
         return f"{metadata['generateName']}{self._made:05}"
 
-    def _update(self, target: _Target, body: Json, *, dry: bool) -> Json:
+    def _owners_of(self, kind: Kind) -> FieldOwners:
+        return self._owners[kind.resource.full_name]
+
+    def _owned_by_user(self, kind: Kind, old: Json | None, new: Json) -> Json:
+        """Return an object that a test stored as a user, with the owners of its fields."""
+        if not self._track_owners:
+            return new
+        track, now = self._owners_of(kind).track, self._now()
+        new = track(old, new, _USER, "", now)
+        if kind.status and new.get("status") != (old or {}).get("status"):
+            before = {name: value for name, value in new.items() if name != "status"}
+            before |= {"status": old["status"]} if old is not None and "status" in old else {}
+            new = track(before, new, _USER, "status", now)
+        return new
+
+    def _apply(
+        self, request: Request, target: _Target, sent: Any, query: Mapping[str, str]
+    ) -> Json:
+        """Apply what a field manager wants, and create the object if it does not exist."""
+        kind, key = target.kind, target.key
+        old = self._history.get(kind, key)
+        if old is None and target.subresource:
+            self._existing(target)
+        owners = self._owners_of(kind)
+        body = owners.apply(old, sent, query, target.subresource, self._now())
+        check_body(kind, body, key.namespace)
+        if old is not None:
+            new = updated(kind, old, body, target.subresource)
+            managed = body["metadata"].get("managedFields")
+            meta = {n: v for n, v in new["metadata"].items() if n != "managedFields"}
+            meta |= {"managedFields": managed} if managed else {}
+            return self._store(request, target, old, {**new, "metadata": meta}, query)
+        if uid := body["metadata"].get("uid"):
+            message = f"uid mismatch: the object has uid {uid}, and no existing object was found"
+            raise conflict(key.name, message)
+        self._made += 1
+        meta = {n: v for n, v in body["metadata"].items() if n != "resourceVersion"}
+        obj = self._new(kind, key, {**body, "metadata": meta})
+        return self._insert(request, kind, key, obj, query)
+
+    def _update(
+        self, request: Request, target: _Target, body: Json, query: Mapping[str, str]
+    ) -> Json:
         old = self._existing(target)
         new = updated(target.kind, old, body, target.subresource)
-        return self._store(target, old, new, dry=dry)
+        if new != old:
+            owners = self._owners_of(target.kind)
+            new = owners.track(old, new, query, target.subresource, self._now())
+        return self._store(request, target, old, new, query)
 
     def _delete(self, target: _Target, options: Mapping[str, Any], *, dry: bool) -> Json:
         """Delete an object, or mark it as terminating if it has finalizers."""
@@ -271,24 +468,33 @@ class FakeApi(Transport):
             if wanted != old["metadata"][name]:
                 reason = f"the precondition {name} is {wanted}, not {old['metadata'][name]}"
                 raise conflict(target.key.name, reason)
-        now = rfc3339(self._clock.now())
         propagation = options.get("propagationPolicy", "")
-        new = marked_deleted(target.kind, old, propagation, now)
+        new = marked_deleted(target.kind, old, propagation, self._now())
         if new["metadata"].get("finalizers"):
-            return self._store(target, old, new, dry=dry)
+            return new if dry else self._keep(target.kind, target.key, new)
         if not dry:
             self._history.remove(target.kind, target.key, old)
         details = {"name": target.key.name, "uid": old["metadata"]["uid"]}
         return {"apiVersion": "v1", "kind": "Status", "status": "Success", "details": details}
 
-    def _store(self, target: _Target, old: Json, new: Json, *, dry: bool) -> Json:
+    def _store(
+        self, request: Request, target: _Target, old: Json, new: Json, query: Mapping[str, str]
+    ) -> Json:
+        """Store an object that a request has changed, unless it is a dry run; return it."""
+        if self.admit is not None:
+            new = self.admit(request, old, new)
+        if same_except_times(old, new):
+            return old
+        return new if "dryRun" in query else self._keep(target.kind, target.key, new)
+
+    def _keep(self, kind: Kind, key: Key, new: Json) -> Json:
         """Store an object if it differs, or remove it with its last finalizer; return it."""
-        if dry or new == old:
+        if new == self._history.get(kind, key):
             return new
         if is_gone(new):
-            self._history.remove(target.kind, target.key, new)
+            self._history.remove(kind, key, new)
             return new  # with the resourceVersion from before, as the real answer has it
-        return self._history.put(target.kind, target.key, new)
+        return self._history.put(kind, key, new)
 
     def _discovery(self, path: str) -> Json | None:
         """Return the discovery document at a path, None if the path is another."""
@@ -308,6 +514,22 @@ class FakeApi(Transport):
         of = {kind.resource.api_version for kind in self._kinds.values()}
         versions = sorted(one for one in of if one.startswith(f"{name}/"))
         return {"name": name, "versions": [{"groupVersion": one} for one in versions]}
+
+
+def _place(resource: Resource[Any]) -> tuple[str, str]:
+    """Return where a kind is served: the path of its group version, and its plural."""
+    return resource.collection().rpartition("/")[0], resource.plural
+
+
+def _request(method: str, target: _Target, body: Any) -> Request:
+    return Request(method, target.kind.resource.full_name, target.key, target.subresource, body)
+
+
+def _without_nulls(value: Any) -> Any:
+    """Return a decoded object as it would be on the wire, where absent fields are left out."""
+    if isinstance(value, dict):
+        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+    return [_without_nulls(v) for v in value] if isinstance(value, list) else value
 
 
 def _selected(target: _Target, query: Mapping[str, str]) -> Selected:

@@ -1,7 +1,8 @@
 """The objects of the fake API, and what happened to them, for its watches."""
 
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
@@ -20,9 +21,40 @@ class Happened:
     """One write: the object before and after it, None where there is none."""
 
     kind: Kind
+    key: Key
     revision: int
     old: Json | None
     new: Json | None
+
+    @property
+    def plural(self) -> str:
+        """The kind's plural."""
+        return self.kind.resource.plural
+
+    @property
+    def type(self) -> str:
+        """What a watch calls it: ADDED, MODIFIED or DELETED."""
+        if self.new is None:
+            return "DELETED"
+        return "ADDED" if self.old is None else "MODIFIED"
+
+    @property
+    def object(self) -> Json:
+        """The object as a watch shows it: after the write, or as it was before its deletion."""
+        if self.new is not None:
+            return self.new
+        assert self.old is not None
+        meta = {**self.old["metadata"], "resourceVersion": str(self.revision)}
+        return {**self.old, "metadata": meta}
+
+
+@dataclass(slots=True)
+class _Shelf:
+    """The objects of one kind, their writes in order, and the event that the next write sets."""
+
+    objects: dict[Key, Json] = field(default_factory=dict)
+    log: list[Happened] = field(default_factory=list)
+    changed: anyio.Event = field(default_factory=anyio.Event)
 
 
 class History:
@@ -30,46 +62,59 @@ class History:
 
     Args:
         clock: for bookmarks and for the ends of watches.
+        first: the resourceVersion of the empty server.
     """
 
-    def __init__(self, clock: Clock) -> None:
-        self.revision = 1
+    def __init__(self, clock: Clock, first: int = 1) -> None:
+        self.revision = first
+        """The newest resourceVersion."""
+        self.listeners: list[Callable[[Happened], None]] = []
+        """Called with every write, right after it."""
+        self.log: list[Happened] = []
+        """All writes so far."""
         self._clock = clock
-        self._objects: dict[tuple[str, Key], Json] = {}
-        self._log: list[Happened] = []
-        self._changed = anyio.Event()
+        self._shelves: dict[str, _Shelf] = {}
 
     def get(self, kind: Kind, key: Key) -> Json | None:
         """Return an object, None if there is none."""
-        return self._objects.get((kind.resource.full_name, key))
+        return self._shelf(kind).objects.get(key)
 
     def all(self, kind: Kind, selected: Selected) -> list[Json]:
         """Return the selected objects of a kind, by namespace and name."""
-        name = kind.resource.full_name
-        found = sorted((key, obj) for (of, key), obj in self._objects.items() if of == name)
-        return [obj for _, obj in found if selected(obj)]
+        return [obj for _, obj in sorted(self._shelf(kind).objects.items()) if selected(obj)]
 
     def put(self, kind: Kind, key: Key, obj: Json) -> Json:
         """Store an object with a new resourceVersion; return it as it is stored."""
         old = self.get(kind, key)
         stored = self._versioned(obj)
-        self._objects[kind.resource.full_name, key] = stored
-        self._append(Happened(kind, self.revision, old, stored))
+        self._shelf(kind).objects[key] = stored
+        self._append(Happened(kind, key, self.revision, old, stored))
         return stored
 
     def remove(self, kind: Kind, key: Key, last: Json) -> None:
         """Remove an object, whose last state was `last`."""
-        del self._objects[kind.resource.full_name, key]
-        self._append(Happened(kind, self.revision + 1, self._versioned(last), None))
+        del self._shelf(kind).objects[key]
+        self.revision += 1
+        self._append(Happened(kind, key, self.revision, last, None))
+
+    def _shelf(self, kind: Kind) -> _Shelf:
+        name = kind.resource.full_name
+        if name not in self._shelves:
+            self._shelves[name] = _Shelf()
+        return self._shelves[name]
 
     def _versioned(self, obj: Json) -> Json:
         self.revision += 1
         return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.revision)}}
 
     def _append(self, happened: Happened) -> None:
-        self._log.append(happened)
-        self._changed.set()
-        self._changed = anyio.Event()
+        shelf = self._shelf(happened.kind)
+        shelf.log.append(happened)
+        self.log.append(happened)
+        shelf.changed.set()
+        shelf.changed = anyio.Event()
+        for listener in tuple(self.listeners):
+            listener(happened)
 
     async def watch(
         self, kind: Kind, selected: Selected, query: Mapping[str, str]
@@ -81,10 +126,11 @@ class History:
             selected: whether an object is watched.
             query: the parameters of the request.
         """
-        clock, position = self._clock, len(self._log)
+        clock, shelf = self._clock, self._shelf(kind)
         end = clock.monotonic() + float(query.get("timeoutSeconds") or "inf")
         bookmarks = query.get("allowWatchBookmarks") == "true"
         sent = query.get("resourceVersion", "")
+        position = len(shelf.log)
         if "sendInitialEvents" in query or sent in {"", "0"}:
             lines = [_line("ADDED", obj) for obj in self.all(kind, selected)]
             if "sendInitialEvents" in query:
@@ -92,14 +138,14 @@ class History:
             if lines:
                 yield b"".join(lines)
         else:
-            position = sum(one.revision <= int(sent) for one in self._log)
+            position = bisect_right(shelf.log, int(sent), key=_revision)
         while True:
-            news = [_event(one, selected) for one in self._log[position:] if one.kind is kind]
-            position = len(self._log)
+            news = [_event(one, selected) for one in shelf.log[position:]]
+            position = len(shelf.log)
             if any(news):
                 yield b"".join(news)
                 continue
-            changed, left = self._changed, end - clock.monotonic()
+            changed, left = shelf.changed, end - clock.monotonic()
             with clock.move_on_after(min(BOOKMARK_SECONDS, left)) as waiting:
                 await changed.wait()
             if waiting.cancelled_caught and clock.monotonic() >= end:
@@ -115,16 +161,19 @@ class History:
         return _line("BOOKMARK", {**of, "metadata": meta})
 
 
+def _revision(happened: Happened) -> int:
+    return happened.revision
+
+
 def _event(happened: Happened, selected: Selected) -> bytes:
     """Return the line for a write, as it looks through a selector; empty if it is not seen."""
-    old, new = happened.old, happened.new
-    was = old is not None and selected(old)
-    if new is not None and selected(new):
-        return _line("MODIFIED" if was else "ADDED", new)
-    if old is None or not was:
+    was = happened.old is not None and selected(happened.old)
+    if happened.new is not None and selected(happened.new):
+        return _line("MODIFIED" if was else "ADDED", happened.new)
+    if not was or happened.old is None:
         return b""
-    left = {**old, "metadata": {**old["metadata"], "resourceVersion": str(happened.revision)}}
-    return _line("DELETED", left)
+    last = happened.old["metadata"] | {"resourceVersion": str(happened.revision)}
+    return _line("DELETED", {**happened.old, "metadata": last})
 
 
 def _line(kind: str, obj: Mapping[str, Any]) -> bytes:

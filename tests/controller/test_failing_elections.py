@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from controller.errors import ConfigurationError, Forbidden, NotFound, ServerFailure
 from controller.leases import LEASES
 from controller.options import ManagerOptions
-from controller.testing.api import Request
+from controller.testing import Request
 from tests.controller.candidates import Election, playing
 from tests.controller.sharing import SHARDS, sharing
 

@@ -10,7 +10,7 @@ from controller.errors import ConfigurationError, Forbidden
 from controller.leases import LEASES, LeaderLost
 from controller.meta import Key
 from controller.options import ManagerOptions
-from controller.testing.api import Request
+from controller.testing import Request
 from tests.controller.sharing import SHARDS, Room, Worker, sharing
 
 LEASE_SECONDS = 15.0

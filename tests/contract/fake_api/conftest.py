@@ -11,7 +11,14 @@ from controller import Client, SystemClock, Transport, connect
 from controller.testing import FakeApi
 from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
-from tests.contract.fake_api.gauges import CONFIG_MAPS, GAUGES, at
+from tests.contract.fake_api.gauges import (
+    CONFIG_MAPS,
+    GAUGES,
+    SHELF_CRD,
+    SHELF_SCHEMA,
+    SHELVES,
+    at,
+)
 from tests.envtest.samples import crd
 
 
@@ -19,6 +26,7 @@ from tests.envtest.samples import crd
 async def fake() -> AsyncIterator[Transport]:
     api = FakeApi(SystemClock())
     api.serve(GAUGES, fields=("spec.place",))
+    api.serve(SHELVES, schema=SHELF_SCHEMA)
     api.serve(CONFIG_MAPS, status=False, generation=False)
     yield api
 
@@ -35,10 +43,11 @@ async def real(plane: Plane, folder: Path) -> AsyncIterator[Transport]:
 
 async def clean(client: Client) -> None:
     """Delete what a test left on the server that all share."""
-    for one in (await client.list(GAUGES)).items:
-        free = await client.patch(GAUGES, at(one), {"metadata": {"finalizers": None}})
-        if not free.metadata.terminating:
-            await client.delete(GAUGES, at(free))
+    for kind in (GAUGES, SHELVES):
+        for one in (await client.list(kind)).items:
+            free = await client.patch(kind, at(one), {"metadata": {"finalizers": None}})
+            if not free.metadata.terminating:
+                await client.delete(kind, at(free))
     for other in (await client.list(CONFIG_MAPS, namespace="default")).items:
         await client.delete(CONFIG_MAPS, at(other))
 
@@ -46,7 +55,7 @@ async def clean(client: Client) -> None:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared_plane() -> AsyncIterator[Plane]:
     async with ControlPlane.start() as plane:
-        await plane.install_crds([crd()])
+        await plane.install_crds([crd(), SHELF_CRD])
         yield plane
 
 

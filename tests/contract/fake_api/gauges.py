@@ -23,7 +23,63 @@ class ConfigMap:
     data: dict[str, str] = field(default_factory=dict)
 
 
+_TEXT = {"type": "string"}
+_TEXTS = {"type": "array", "items": _TEXT}
+_BOARD = {"type": "object", "properties": {"name": _TEXT, "width": {"type": "integer"}}}
+_CONDITION = {"type": "object", "properties": {"type": _TEXT, "status": _TEXT}}
+SHELF_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "spec": {
+            "type": "object",
+            "properties": {
+                "count": {"type": "integer"},
+                "place": _TEXT,
+                "rows": {**_TEXTS, "x-kubernetes-list-type": "atomic"},
+                "tags": {**_TEXTS, "x-kubernetes-list-type": "set"},
+                "boards": {
+                    "type": "array",
+                    "items": {**_BOARD, "required": ["name"]},
+                    "x-kubernetes-list-type": "map",
+                    "x-kubernetes-list-map-keys": ["name"],
+                },
+            },
+        },
+        "status": {
+            "type": "object",
+            "properties": {
+                "count": {"type": "integer"},
+                "conditions": {
+                    "type": "array",
+                    "items": {**_CONDITION, "required": ["type"]},
+                    "x-kubernetes-list-type": "map",
+                    "x-kubernetes-list-map-keys": ["type"],
+                },
+            },
+        },
+    },
+}
+SHELF_CRD: dict[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": f"shelves.{GROUP}"},
+    "spec": {
+        "group": GROUP,
+        "scope": "Namespaced",
+        "names": {"plural": "shelves", "singular": "shelf", "kind": "Shelf"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": SHELF_SCHEMA},
+            }
+        ],
+    },
+}
 GAUGES = Resource(GROUP, "v1", "Gauge", "gauges", Gauge)
+SHELVES = Resource(GROUP, "v1", "Shelf", "shelves", Gauge)
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", ConfigMap)
 SCALES = Resource(GROUP, "v1", "Scale", "gauges", Gauge)
 MISSING = Resource(GROUP, "v1", "Missing", "missing", Gauge)

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from controller.errors import ApiError, Forbidden
 from controller.resource import Resource
-from controller.testing.api import FakeApi
+from controller.testing import FakeApi, Request
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.configuration.settings import (
     CLUSTER_API,
@@ -79,10 +79,10 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     opened = Gate()
     answer = FakeApi._answer
 
-    def guarded(self: FakeApi, method: str, target: Any, sent: Any, *more: Any) -> Json:
-        plural, key = target.kind.resource.plural, target.key
+    def guarded(self: FakeApi, request: Request, target: Any, sent: Any, *more: Any) -> Json:
+        method, plural, key = request.method, request.plural, target.key
         if method == "GET" or plural in {"events", "leases"}:
-            return answer(self, method, target, sent, *more)
+            return answer(self, request, target, sent, *more)
         write = Sent(
             method,
             target.kind.resource.full_name,
@@ -94,7 +94,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
             opened.refused.append(write)
             raise opened.error
         opened.accepted.append(write)
-        return answer(self, method, target, sent, *more)
+        return answer(self, request, target, sent, *more)
 
     monkeypatch.setattr(FakeApi, "_answer", guarded)
     return opened

@@ -11,7 +11,7 @@ from typing_extensions import override
 from controller.errors import Forbidden, NoAnswer
 from controller.meta import Key
 from controller.resource import Resource
-from controller.testing.api import Request
+from controller.testing import Request
 from reconcilers.addressmap.looks import looks
 from reconcilers.addressmap.page import document
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from controller.errors import Forbidden
-from controller.testing.api import Request
+from controller.testing import Request
 from reconcilers.integrations import live
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.kubermatic import api as kubermatic

@@ -1,0 +1,91 @@
+"""Requests to the fake API, as tests count and match them, and the failures of some of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller.errors import ControllerError
+from controller.meta import Key
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request that the fake API got.
+
+    Args:
+        method: for example `PATCH`; also `WATCH`, `LIST`, and `DISCOVER` for discovery.
+        resource: the kind's full name, for example `widgets.example.com`; empty for discovery.
+        key: namespace and name; the name is empty for a collection. The path of discovery.
+        subresource: for example `status`; empty for the object itself.
+        body: as it was sent, decoded; does not count for equality.
+    """
+
+    method: str
+    resource: str
+    key: Key
+    subresource: str = ""
+    body: Any = field(default=None, compare=False, repr=False)
+
+    @property
+    def verb(self) -> str:
+        """The method in lower case."""
+        return self.method.lower()
+
+    @property
+    def plural(self) -> str:
+        """The kind's plural without its group."""
+        return self.resource.partition(".")[0]
+
+    @property
+    def namespace(self) -> str:
+        """The namespace; empty for all, and for cluster-scoped kinds."""
+        return self.key.namespace
+
+    @property
+    def name(self) -> str:
+        """The name; empty for a collection."""
+        return self.key.name
+
+    def fits(self, **wanted: str) -> bool:
+        """Return whether each named part, such as `method` or `plural`, has the wanted value."""
+        return all(getattr(self, part) == value for part, value in wanted.items())
+
+
+@dataclass(slots=True)
+class _Fault:
+    """What happens to the next `times` requests that fit; without an error the answer is lost."""
+
+    wanted: Mapping[str, str]
+    error: ControllerError | None
+    times: int
+
+
+class Faults:
+    """The failures that a test has ordered."""
+
+    def __init__(self) -> None:
+        self._faults: list[_Fault] = []
+
+    def add(self, error: ControllerError | None, times: int, wanted: Mapping[str, str]) -> None:
+        """Order a failure.
+
+        Args:
+            error: what the request fails with; None lets it run and loses its answer.
+            times: how many requests fail.
+            wanted: parts of a request, by the names of its properties.
+        """
+        self._faults.append(_Fault(wanted, error, times))
+
+    def clear(self) -> None:
+        """Forget what was ordered."""
+        self._faults.clear()
+
+    def meet(self, request: Request) -> bool:
+        """Raise the error that is ordered for a request; return whether its answer is lost."""
+        for fault in self._faults:
+            if fault.times > 0 and request.fits(**fault.wanted):
+                fault.times -= 1
+                if fault.error is not None:
+                    raise fault.error
+                return True
+        return False

@@ -1,0 +1,117 @@
+"""Who owns which field of the fake API's objects: managedFields, and server-side apply.
+
+The rules are those of `managedfields`; here they get a kind's schema and the request's options.
+"""
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from controller.errors import ApiError, BadRequest, Invalid, api_error
+from controller.testing.rules import Json, Kind
+from managedfields import FieldModel, PatchError, apply, check_manager, track_update
+
+_NO_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "x-kubernetes-preserve-unknown-fields": True,
+}
+"""Of a kind without a schema: fields are owned one by one, and lists as a whole."""
+
+
+class FieldOwners:
+    """The ownership of the fields of one kind's objects.
+
+    Args:
+        kind: the kind.
+        schema: its OpenAPI v3 schema, as in its CustomResourceDefinition; None for none.
+    """
+
+    def __init__(self, kind: Kind, schema: Mapping[str, Any] | None) -> None:
+        self._api_version = kind.resource.api_version
+        self._kind = kind.resource.kind
+        self._status = kind.status
+        self._schema = _NO_SCHEMA if schema is None else schema
+
+    @functools.cached_property
+    def _model(self) -> FieldModel:
+        return FieldModel.from_schema(self._schema, status_subresource=self._status)
+
+    def apply(
+        self, old: Json | None, sent: Any, query: Mapping[str, str], subresource: str, now: str
+    ) -> Json:
+        """Return the object after a server-side apply, with its managedFields.
+
+        Args:
+            old: as it is stored; None if it does not exist.
+            sent: what the manager applies.
+            query: the parameters of the request: fieldManager, and `force`.
+            subresource: `status` or empty.
+            now: the time, RFC 3339 in whole seconds.
+
+        Raises:
+            FieldManagerConflict: other managers own fields, and `force` is not set.
+            Invalid: the request names no field manager.
+            BadRequest: the body is not of this kind, or has managedFields.
+        """
+        manager = query.get("fieldManager", "")
+        if not manager:
+            message = "fieldManager: Required value: is required for apply patch"
+            raise Invalid(422, "Invalid", f"PatchOptions.meta.k8s.io is invalid: {message}")
+        _check_manager(manager)
+        if not isinstance(sent, dict):
+            raise BadRequest(400, "BadRequest", "an apply patch is an object")
+        try:
+            return apply(
+                old,
+                sent,
+                manager=manager,
+                force=query.get("force") == "true",
+                fields=self._model,
+                subresource=subresource,
+                now=now,
+                kind=(self._api_version, self._kind),
+            )
+        except PatchError as error:
+            raise _refusal(error) from error
+
+    def track(
+        self, old: Json | None, new: Json, query: Mapping[str, str], subresource: str, now: str
+    ) -> Json:
+        """Return an object with managedFields that say what this create or update changed.
+
+        Args:
+            old: as it was stored; None for a new object.
+            new: as it is to be stored; managedFields that the client sent are among its metadata.
+            query: the parameters of the request, among them fieldManager.
+            subresource: `status` or empty.
+            now: the time, RFC 3339 in whole seconds.
+        """
+        manager = query.get("fieldManager", "")
+        _check_manager(manager)
+        tracked = {**new, "metadata": dict(new["metadata"])}
+        track_update(
+            old,
+            tracked,
+            manager=manager,
+            fields=self._model,
+            api_version=self._api_version,
+            subresource=subresource,
+            now=now,
+        )
+        return tracked
+
+
+def _check_manager(name: str) -> None:
+    """Refuse the name of a field manager that is too long or cannot be printed.
+
+    Raises:
+        Invalid: it is.
+    """
+    if causes := check_manager(name):
+        raise Invalid(422, "Invalid", f"{causes[0].field}: {causes[0].message}")
+
+
+def _refusal(error: PatchError) -> ApiError:
+    """Return the error that a client sees."""
+    status = {"reason": error.reason, "message": error.message, "details": error.details}
+    return api_error(error.status, status)
