@@ -6,6 +6,9 @@ from typing import Annotated
 from reconcilers.api.fields import OTHERS, FreeForm, NonEmpty, words
 from reconcilers.api.markers import with_config
 
+DEFAULT_LOAD_BALANCER = "metallb"
+"""The provider of load balancers where a TenantCluster names none."""
+
 
 @with_config(OTHERS)
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class LoadBalancer:
 
     version: str
     """Version."""
-    provider: Annotated[str, words("metallb")] = "metallb"
+    provider: Annotated[str, words(DEFAULT_LOAD_BALANCER)] = DEFAULT_LOAD_BALANCER
     """Which one."""
     values: FreeForm | None = None
     """Settings."""

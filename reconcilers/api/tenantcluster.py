@@ -35,7 +35,7 @@ from reconcilers.api.ipallocation import (
     IPFamilyPolicy,
 )
 from reconcilers.api.markers import FieldSchema, with_config
-from reconcilers.api.tenantaddons import Addons
+from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER, Addons
 from reconcilers.api.tenantmachines import (
     ControlPlane,
     InfrastructureOverride,
@@ -280,6 +280,12 @@ class TenantCluster:
     def networking(self) -> Networking:
         """The networks, with defaults where the spec says nothing."""
         return self.spec.networking or Networking()
+
+    @property
+    def load_balancer_provider(self) -> str:
+        """Which load balancer serves its Services, as spec.addons.loadBalancer.provider says."""
+        addon = self.spec.addons.loadBalancer if self.spec.addons is not None else None
+        return addon.provider if addon is not None else DEFAULT_LOAD_BALANCER
 
     @property
     def observed_only(self) -> bool:

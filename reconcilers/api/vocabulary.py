@@ -359,6 +359,10 @@ MARKS: Mapping[str, tuple[str, str]] = {
         _SELF,
         "annotation: the uid of the TenantCluster it was made for; who has that uid owns it",
     ),
+    names.ANNOTATION_LOAD_BALANCER: (
+        _SELF,
+        "annotation: the load balancer that its TenantCluster names; none stands for metallb",
+    ),
     names.ANNOTATION_REQUESTED_AT: (
         _SELF,
         "annotation: when a request that moved to another pool was first made",

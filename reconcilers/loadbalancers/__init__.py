@@ -1,6 +1,8 @@
 """The load balancers of tenants.
 
 port.py        what the pass and the release check know of a load balancer
+choice.py      which of them a tenant has
+unsupported.py a provider that this release does not know
 ownernotes.py  for whom something in a tenant was made
 metallb/       MetalLB
 """

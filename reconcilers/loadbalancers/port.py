@@ -410,6 +410,11 @@ class BalancerInstaller(Protocol):
     """Installs a backend in tenants that lack it."""
 
     @property
+    def provider(self) -> str:
+        """The provider in spec.addons.loadBalancer of the tenants that it is installed in."""
+        ...
+
+    @property
     def condition(self) -> str:
         """The type of the condition that says how far it is installed."""
         ...

@@ -19,6 +19,7 @@ from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
 from reconcilers.clusteraccess.tenantclients import LONGEST_PAUSE, TenantClients
 from reconcilers.clusteraccess.tenantfailures import UNAUTHORIZED, TenantUnavailable
+from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.loadbalancers.ownernotes import owner_note
 from reconcilers.loadbalancers.port import (
     BEHIND,
@@ -29,7 +30,6 @@ from reconcilers.loadbalancers.port import (
     Health,
     HealthState,
     LoadBalancer,
-    LoadBalancerKind,
     Offer,
     Projection,
 )
@@ -103,7 +103,7 @@ class Projector:
     Args:
         client: the management cluster.
         allocations: its IPAllocations, indexed by TenantCluster.
-        kind: the load balancer of tenants.
+        kinds: the load balancers that tenants may have.
         claims: which TenantCluster an offer is of.
         tenants: clients of the tenants.
         corrections: reports edits by others that were undone.
@@ -117,7 +117,7 @@ class Projector:
         client: Client,
         allocations: Cache[IPAllocation],
         *,
-        kind: LoadBalancerKind,
+        kinds: LoadBalancerKinds,
         claims: PoolClaims,
         tenants: TenantClients,
         corrections: CorrectionReports,
@@ -126,7 +126,7 @@ class Projector:
         clock: Clock,
     ) -> None:
         self._client = client
-        self._kind = kind
+        self._kinds = kinds
         self._corrections = corrections
         self._watches = watches
         self._logged = logged
@@ -166,32 +166,35 @@ class Projector:
             if member.spec.type == names.TYPE_LOADBALANCER
         )
 
-    def is_missing(self, projected: Finding) -> bool:
+    def is_missing(self, tenant: TenantCluster, projected: Finding) -> bool:
         """Return whether the tenant does not serve the kinds of its balancer."""
-        return projected.reason == self._kind.missing_reason
+        return projected.reason == self._kinds.of(tenant).missing_reason
 
-    def is_unread(self, projected: Finding) -> bool:
+    def is_unread(self, tenant: TenantCluster, projected: Finding) -> bool:
         """Return whether the tenant's balancer has not read its offers."""
-        return projected.reason == self._kind.not_reading_reason
+        return projected.reason == self._kinds.of(tenant).not_reading_reason
 
     def stop_watching(self, key: Key) -> None:
         """End the watches of a tenant that is gone, or that is left alone from now on."""
         self._watches.close(key)
 
-    def due_in(self, projected: Finding, memory: ProjectionMemory) -> float | None:
+    def due_in(
+        self, tenant: TenantCluster, projected: Finding, memory: ProjectionMemory
+    ) -> float | None:
         """Return in how many seconds to look at the balancer again; None for never.
 
         The memory is of the last pass that reached the balancer. If this one did not, an earlier
         look would fail as well.
 
         Args:
+            tenant: the cluster.
             projected: the condition LoadBalancerReady of this pass.
             memory: what is remembered of what is written there.
         """
         is_judged = projected.status or projected.reason == CONTESTED
-        if not is_judged and not self.is_unread(projected):
+        if not is_judged and not self.is_unread(tenant, projected):
             return None
-        return self._kind.due_in(memory.balancer)
+        return self._kinds.of(tenant).due_in(memory.balancer)
 
     def lags(self, tenant: TenantCluster) -> bool:
         """Return whether the cache has yet to read of a mark that is to be projected.
@@ -269,7 +272,9 @@ class Projector:
             memory: what is remembered of it.
             begin: allow the first projection; record it on the TenantCluster beforehand.
         """
-        tenant, title = current.tenant, self._kind.title
+        tenant = current.tenant
+        kind = self._kinds.of(tenant)
+        title = kind.title
         wanted = await self._owned(tenant)
         try:
             await self._write(current, wanted, memory, begin=begin and bool(wanted.entries))
@@ -285,7 +290,7 @@ class Projector:
         except _ManagementError as failed:
             raise failed.error from failed
         finally:
-            self._corrections.report(tenant, self._kind.take_corrections(memory.balancer))
+            self._corrections.report(tenant, kind.take_corrections(memory.balancer))
         if not wanted.entries:
             return load_balancer_ready(True, "Ready", "the tenant has no load-balancer IPs")
         return load_balancer_ready(True, "Ready", f"{title} holds {', '.join(wanted.entries)}")
@@ -340,7 +345,7 @@ class Projector:
             return
         try:
             async with self._tenants.client(tenant) as client:
-                balancer = self._kind.of(client, memory.balancer)
+                balancer = self._kinds.of(tenant).of(client, memory.balancer)
                 before = await balancer.overwrite(
                     wanted, page.revision, lambda offer: self._claims.require(tenant, offer)
                 )
@@ -371,7 +376,7 @@ class Projector:
             return
         try:
             async with self._tenants.client(tenant) as client:
-                balancer = self._kind.of(client, BalancerMemory())
+                balancer = self._kinds.of(tenant).of(client, BalancerMemory())
                 await balancer.remove(await self._tenants.management())
         except (TenantUnavailable, BalancerBlocked, Conflict) as error:
             is_new = self._logged.begin(tenant.metadata.key, _REMOVAL, str(error))
@@ -405,8 +410,8 @@ class Projector:
         """Write a tenant's balancer; raise BalancerBlocked if it does not work by what it has."""
         tenant = current.tenant
         async with self._tenants.client(tenant) as client:
-            watched = self._watches.of(tenant.metadata.key)
-            balancer = self._kind.of(client, memory.balancer, watched)
+            watched = self._watches.of(tenant)
+            balancer = self._kinds.of(tenant).of(client, memory.balancer, watched)
             if begin:
                 await self._begin(current, balancer)
             await balancer.project(
@@ -444,7 +449,7 @@ class Projector:
         """Raise BalancerBlocked if the balancer is missing, or its offers must not be written."""
         reading = await balancer.read_targets()
         if not reading.is_served:
-            raise BalancerBlocked(self._kind.missing_reason, reading.missing)
+            raise BalancerBlocked(self._kinds.of(tenant).missing_reason, reading.missing)
         for offer in reading.targets.values():
             await self._permit(tenant, offer)
 

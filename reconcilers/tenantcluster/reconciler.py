@@ -542,9 +542,11 @@ class TenantClusterReconciler:
 
         One that does not run may be installed only in part, so that is no reason to leave it.
         """
+        if now.tenant.load_balancer_provider != self._installer.provider:
+            return
         projected = now.load_balancer_ready
-        is_missing = self._projector.is_missing(projected)
-        is_stopped = self._projector.is_unread(projected)
+        is_missing = self._projector.is_missing(now.tenant, projected)
+        is_stopped = self._projector.is_unread(now.tenant, projected)
         if now.unavailable is not None or not (is_missing or is_stopped or projected.status):
             return
         now.installed = await self._installer.install(
@@ -561,7 +563,7 @@ class TenantClusterReconciler:
             now.record.elastic,
             now.load_balancer_ready,
             now.offered,
-            is_unread=self._projector.is_unread(now.load_balancer_ready),
+            is_unread=self._projector.is_unread(now.tenant, now.load_balancer_ready),
             now=self._clock.monotonic(),
         )
         if not takes_ranges_again:
@@ -623,7 +625,7 @@ class TenantClusterReconciler:
         if is_behind(projected) or self._projector.lags(now.tenant):
             return Again(SOON)
         looks = (
-            self._projector.due_in(projected, now.record.projection),
+            self._projector.due_in(now.tenant, projected, now.record.projection),
             self._attempt_due_in(now),
         )
         look_due = min((seconds for seconds in looks if seconds is not None), default=None)

@@ -21,7 +21,7 @@ from reconcilers.tenantcluster.release.teardown import VanishedClusters
 from reconcilers.webhooks.admission import webhooks
 from reconcilers.webhooks.validators import ListOtherHoldings, list_nothing
 from reconcilers.wiring import controllers
-from reconcilers.wiring.loadbalancers import load_balancer_kind
+from reconcilers.wiring.loadbalancers import load_balancer_kinds
 from reconcilers.wiring.shared import Shared
 
 
@@ -42,8 +42,8 @@ def assemble(
     shared = Shared.from_manager(manager, clock, settings)
     clusters, allocations = shared.informers.clusters.cache, shared.informers.allocations.cache
     management = ClusterIdentity(shared.client, clock)
-    kind = load_balancer_kind(clock, settings.tenant)
-    guard = TenantIdentities(management, clusters, allocations, kind)
+    kinds = load_balancer_kinds(clock, settings.tenant)
+    guard = TenantIdentities(management, clusters, allocations, kinds)
     records = TenantRecords()
     tenants = TenantClients(shared.client, settings.tenant, clock, records, open_tenant, guard)
     vanished = VanishedClusters(clusters, allocations, records, clock)
@@ -53,7 +53,7 @@ def assemble(
         vanished,
         records,
         tenants,
-        kind=kind,
+        kinds=kinds,
         recorder=shared.recorder,
         clock=clock,
         settings=settings.tenant,
@@ -61,7 +61,7 @@ def assemble(
     controllers.add_networkpools(shared, _integrations(shared))
     controllers.add_ipallocations(shared, release)
     controllers.add_tenantclusters(
-        shared, kind, tenants, vanished=vanished, records=records, release=release
+        shared, kinds, tenants, vanished=vanished, records=records, release=release
     )
     controllers.add_tenant_clients(shared, tenants, vanished, records)
     controllers.add_providerconfigs(shared)

@@ -39,7 +39,8 @@ from reconcilers.ipallocation.reconciler import (
     is_served,
 )
 from reconcilers.ipallocation.release import ReleaseCheck
-from reconcilers.loadbalancers.port import LoadBalancerKind, WatchedKind
+from reconcilers.loadbalancers.choice import LoadBalancerKinds
+from reconcilers.loadbalancers.port import WatchedKind
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.facts import concerns_pool, waits
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
@@ -202,7 +203,7 @@ def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
 
 def add_tenantclusters(
     shared: Shared,
-    kind: LoadBalancerKind,
+    kinds: LoadBalancerKinds,
     tenants: TenantClients,
     *,
     vanished: VanishedClusters,
@@ -213,7 +214,7 @@ def add_tenantclusters(
 
     Args:
         shared: what every part is given.
-        kind: the load balancer of tenants.
+        kinds: the load balancers that tenants may have.
         tenants: clients of the tenants.
         vanished: clusters that went in spite of our finalizer.
         records: what is remembered of each cluster.
@@ -224,7 +225,7 @@ def add_tenantclusters(
     parts = tenant_parts(
         shared.client,
         informers.caches,
-        kind=kind,
+        kinds=kinds,
         tenants=tenants,
         vanished=vanished,
         records=records,
@@ -236,7 +237,7 @@ def add_tenantclusters(
     )
     # With shards every replica has tenants of its own; reconcilers open and close the watches.
     one_leads = shared.manager.shards is None
-    for name, watches in (("services", parts.services.watches), ("pools", parts.offers.watches)):
+    for name, watches in (("services", parts.services.watches), ("pools", parts.offers)):
         shared.manager.add_service(f"tenant-{name}", watches.run, leader_only=one_leads)
 
     in_need = CachePart(clusters, waits_for_room)

@@ -1,16 +1,17 @@
-"""Which load balancer tenants have."""
+"""Which load balancers tenants may have."""
 
 from controller.clock import Clock
+from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER
 from reconcilers.configuration.settings import TenantSettings
+from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.loadbalancers.metallb.adapter import MetalLBKind
-from reconcilers.loadbalancers.port import LoadBalancerKind
 
 
-def load_balancer_kind(clock: Clock, settings: TenantSettings) -> LoadBalancerKind:
-    """Return the load balancer of tenants.
+def load_balancer_kinds(clock: Clock, settings: TenantSettings) -> LoadBalancerKinds:
+    """Return the load balancers of tenants, by the provider that a TenantCluster names.
 
     Args:
         clock: the time.
-        settings: where it lives in tenants, and which Services it serves.
+        settings: where they live in tenants, and which Services they serve.
     """
-    return MetalLBKind(clock, settings)
+    return LoadBalancerKinds({DEFAULT_LOAD_BALANCER: MetalLBKind(clock, settings)})

@@ -10,8 +10,8 @@ from reconcilers.clusteraccess.managementcaches import Caches
 from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.configuration.settings import Settings
 from reconcilers.ipallocation.release import ReleaseCheck
+from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.loadbalancers.metallb.installation.installer import Installer
-from reconcilers.loadbalancers.port import LoadBalancerKind
 from reconcilers.metrics.counters import IpamMetrics
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
 from reconcilers.tenantcluster.allocations.requester import Requester
@@ -37,7 +37,7 @@ class TenantParts:
     Args:
         reconciler: works on TenantClusters.
         services: watches their Services; `services.watches.run` has to run.
-        offers: watches what we keep in them; `offers.watches.run` has to run.
+        offers: watches what we keep in them; `offers.run` has to run.
         choice: chooses pools.
     """
 
@@ -51,7 +51,7 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
     client: Client,
     caches: Caches,
     *,
-    kind: LoadBalancerKind,
+    kinds: LoadBalancerKinds,
     tenants: TenantClients,
     vanished: VanishedClusters,
     records: TenantRecords,
@@ -66,7 +66,7 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
     Args:
         client: the management cluster.
         caches: its objects.
-        kind: the load balancer of tenants.
+        kinds: the load balancers that tenants may have.
         tenants: clients of the tenants.
         vanished: clusters that went in spite of our finalizer.
         records: what is remembered of each cluster.
@@ -82,7 +82,7 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
     choice = PoolChoice(caches.pools, allocations, limit, allowed)
     requester = Requester(client, allocations, choice, metrics, recorder)
     services = TenantServices(caches.clusters, tenants, clock, settings.tenant)
-    offers = BalancerWatches(kind, caches.clusters, tenants, clock, settings.tenant)
+    offers = BalancerWatches(kinds, caches.clusters, tenants, clock, settings.tenant)
     logged = StateLog()
     reconciler = TenantClusterReconciler(
         client,
@@ -91,12 +91,12 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
         providers=Providers(client, caches.providers, clock, settings.namespace, allowed),
         requester=requester,
         services=services,
-        observer=SizeObserver(caches, kind, requester, clock, settings.tenant),
+        observer=SizeObserver(caches, kinds, requester, clock, settings.tenant),
         platform=PlatformLabel(tenants, logged, settings.tenant.platform_service),
         projector=Projector(
             client,
             allocations,
-            kind=kind,
+            kinds=kinds,
             claims=PoolClaims(client, allocations, tenants),
             tenants=tenants,
             corrections=CorrectionReports(recorder, metrics),

@@ -9,7 +9,7 @@ older state, as those of a slow replica do, until `flow`.
 """
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -35,12 +35,14 @@ from reconcilers.api.resources import (
     PROVIDER_CONFIG,
     TENANT_CLUSTER,
 )
+from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER
 from reconcilers.clusteraccess.clusteridentity import ClusterIdentity
 from reconcilers.clusteraccess.managementcaches import Caches
 from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.configuration.settings import Settings, TenantSettings
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
 from reconcilers.ipallocation.release import InUse, ReleaseCheck, Released
+from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.loadbalancers.metallb.adapter import MetalLBKind
 from reconcilers.loadbalancers.port import LoadBalancerKind
 from reconcilers.networkpool.events import PoolEvents
@@ -111,10 +113,16 @@ class Replica:
 
     Args:
         lab: the clusters.
-        kind: the load balancer of the tenants; None for MetalLB.
+        kind: the load balancer of tenants that name no other; None for MetalLB.
+        kinds: further load balancers, by the provider that a TenantCluster names.
     """
 
-    def __init__(self, lab: "Lab", kind: LoadBalancerKind | None = None) -> None:
+    def __init__(
+        self,
+        lab: "Lab",
+        kind: LoadBalancerKind | None = None,
+        kinds: Mapping[str, LoadBalancerKind] | None = None,
+    ) -> None:
         self.lab = lab
         server, clock, settings = lab.server, lab.clock, lab.settings
         self.caches: dict[str, Cache[Any]] = {
@@ -136,8 +144,9 @@ class Replica:
         recorder = cast("Recorder", self.recorded)
         pools, allocations, clusters, providers = self.caches.values()
         management = ClusterIdentity(self.client, clock)
-        kind = kind or MetalLBKind(clock, settings.tenant)
-        guard = TenantIdentities(management, clusters, allocations, kind)
+        by_default = kind or MetalLBKind(clock, settings.tenant)
+        balancers = LoadBalancerKinds({DEFAULT_LOAD_BALANCER: by_default, **(kinds or {})})
+        guard = TenantIdentities(management, clusters, allocations, balancers)
         self.records = TenantRecords()
         self.tenants = TenantClients(
             self.client, settings.tenant, clock, self.records, lab.open_tenant, guard
@@ -172,7 +181,7 @@ class Replica:
             vanished,
             self.records,
             self.tenants,
-            kind=kind,
+            kinds=balancers,
             recorder=recorder,
             clock=clock,
             settings=settings.tenant,
@@ -180,7 +189,7 @@ class Replica:
         side = tenant_parts(
             self.client,
             known,
-            kind=kind,
+            kinds=balancers,
             tenants=self.tenants,
             vanished=vanished,
             records=self.records,

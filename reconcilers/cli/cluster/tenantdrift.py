@@ -22,7 +22,7 @@ from reconcilers.loadbalancers.port import BalancerBlocked, LoadBalancerKind
 from reconcilers.tenantcluster.inspection import Inside, findings, read_inside
 from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.tenantcluster.wantedranges import projection
-from reconcilers.wiring.loadbalancers import load_balancer_kind
+from reconcilers.wiring.loadbalancers import load_balancer_kinds
 
 AT_ONCE = 8
 """Tenants that are asked at once."""
@@ -40,7 +40,7 @@ async def tenant_drift(client: Client, objects: Objects, namespace: str = "") ->
     """
     settings = TenantSettings()
     clock = SystemClock()
-    kind = load_balancer_kind(clock, settings)
+    kinds = load_balancer_kinds(clock, settings)
     guard = AdmitAll(ClusterIdentity(client, clock))
     clients = TenantClients(client, settings, clock, TenantRecords(), guard=guard)
     found: list[Finding] = []
@@ -54,7 +54,7 @@ async def tenant_drift(client: Client, objects: Objects, namespace: str = "") ->
         subject = Subject.from_object(TENANT_CLUSTER, tenant)
         nonlocal asked
         async with limit:
-            inside = await _inside(clients, tenant, kind)
+            inside = await _inside(clients, tenant, kinds.of(tenant))
         asked += 1
         advance(asked, len(objects.clusters))
         if isinstance(inside, Inside):

@@ -14,6 +14,7 @@ from controller.cache import Cache
 from controller.meta import Key
 from reconcilers.api import names
 from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation, IPAllocationSpec
+from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER
 from reconcilers.api.tenantcluster import Networking, TenantCluster
 from reconcilers.networkpool.owners import noted_uid
 from reconcilers.reporting import allocationlabels
@@ -210,9 +211,27 @@ def repairs(allocation: IPAllocation, tenant: TenantCluster, uid: str = "") -> d
         wanted_role = meta.labels.get(names.LABEL_ROLE) or names.ROLE_INITIAL
     wrong = allocationlabels.find_label_repairs(allocation, wanted_role)
     change: dict[str, Any] = {"labels": wrong} if wrong else {}
+    notes: dict[str, Any] = {}
     if uid and not noted_uid(allocation):
-        change["annotations"] = {names.ANNOTATION_TENANT_UID: uid}
+        notes[names.ANNOTATION_TENANT_UID] = uid
+    provider = _provider_note(allocation.spec.type, tenant)
+    if allocation.metadata.annotations.get(names.ANNOTATION_LOAD_BALANCER) != provider:
+        notes[names.ANNOTATION_LOAD_BALANCER] = provider
+    if notes:
+        change["annotations"] = notes
     return {"metadata": change} if change else {}
+
+
+def _provider_note(kind: str, tenant: TenantCluster) -> str | None:
+    """Return the provider that is noted on an allocation; None to note none.
+
+    It is read when its cluster has vanished: the balancer that has its range is not known
+    otherwise. No note stands for the default, as on allocations of earlier releases.
+    """
+    provider = tenant.load_balancer_provider
+    if kind != names.TYPE_LOADBALANCER or provider == DEFAULT_LOAD_BALANCER:
+        return None
+    return provider
 
 
 def asked_families(spec: IPAllocationSpec | Networking) -> dict[str, Any]:
@@ -234,12 +253,15 @@ def request(
     role_name: str = names.ROLE_INITIAL,
 ) -> dict[str, Any]:
     """Return the body of a new allocation, finalizer included, so that it need not be added."""
+    notes = {names.ANNOTATION_TENANT_UID: tenant.metadata.uid}
+    if provider := _provider_note(kind, tenant):
+        notes[names.ANNOTATION_LOAD_BALANCER] = provider
     return {
         "metadata": {
             "name": name,
             "labels": allocationlabels.build_labels(tenant.metadata.key, pool, kind)
             | {names.LABEL_ROLE: role_name, names.LABEL_MANAGED_BY: names.MANAGED_BY},
-            "annotations": {names.ANNOTATION_TENANT_UID: tenant.metadata.uid},
+            "annotations": notes,
             "finalizers": [names.FINALIZER_ALLOCATION],
         },
         "spec": {

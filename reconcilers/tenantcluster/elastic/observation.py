@@ -14,7 +14,7 @@ from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
 from reconcilers.clusteraccess.managementcaches import Caches
 from reconcilers.clusteraccess.tenantfailures import UNAUTHORIZED, UNREACHABLE
 from reconcilers.configuration.settings import TenantSettings
-from reconcilers.loadbalancers.port import LoadBalancerKind
+from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.reporting.conditions import Finding
 from reconcilers.tenantcluster.allocations.membership import members
 from reconcilers.tenantcluster.allocations.requester import Requester
@@ -103,7 +103,7 @@ class SizeObserver:
 
     Args:
         caches: the objects of the management cluster.
-        kind: the load balancer of tenants.
+        kinds: the load balancers that tenants may have.
         requester: knows which requests are stuck, and what growth would bring.
         clock: the time.
         settings: the thresholds.
@@ -112,13 +112,13 @@ class SizeObserver:
     def __init__(
         self,
         caches: Caches,
-        kind: LoadBalancerKind,
+        kinds: LoadBalancerKinds,
         requester: Requester,
         clock: Clock,
         settings: TenantSettings,
     ) -> None:
         self._caches = caches
-        self._kind = kind
+        self._kinds = kinds
         self._requester = requester
         self._clock = clock
         self._settings = settings
@@ -138,6 +138,7 @@ class SizeObserver:
             services: all Services of the tenant.
             memory: what is remembered of its size.
         """
+        kind = self._kinds.of(tenant)
         now, network = self._clock.now(), provider.spec.networking
         demand = await self._read_demand(tenant, provider, services)
         others = (unmet.service for unmet in demand.unservable)
@@ -146,7 +147,7 @@ class SizeObserver:
         if not _is_elastic(provider) and asked is not None and tenant.is_ready:
             target = TargetSize(load_balancer_count(tenant, network), asked)
         shown = find(tenant.status.conditions, LOAD_BALANCER_READY)
-        is_absent = shown is not None and shown.reason in self._kind.absent_reasons
+        is_absent = shown is not None and shown.reason in kind.absent_reasons
         if shown is None:
             unconfirmed = "nothing was written there yet"
         else:
@@ -160,7 +161,7 @@ class SizeObserver:
             waited=waited,
             now=now,
             settings=self._settings,
-            balancer=self._kind.title,
+            balancer=kind.title,
             is_elastic=_is_elastic(provider),
             increment=network.sizing.growthIncrement,
             quota=network.quota.maxLoadBalancerIPs,
@@ -202,7 +203,7 @@ class SizeObserver:
         The families that growth would add are worked out only if a Service needs a family that
         the tenant lacks, because that reads all pools.
         """
-        serves, have = self._kind.serves, families(self._balancer_members(tenant))
+        serves, have = self._kinds.of(tenant).serves, families(self._balancer_members(tenant))
         demand = await read_demand(services, serves, have)
         if _is_elastic(provider) and any(
             unmet.reason == OTHER_FAMILY for unmet in demand.unservable

@@ -19,8 +19,9 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteraccess.clusteridentity import ClusterIdentity, TenantGuard
 from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
+from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.loadbalancers.ownernotes import owner_of
-from reconcilers.loadbalancers.port import BalancerMemory, LoadBalancerKind
+from reconcilers.loadbalancers.port import BalancerMemory
 from reconcilers.tenantcluster.ownership.pools import SHARED, holders, shared_message
 
 IS_MANAGEMENT = "TenantIsManagementCluster"
@@ -34,7 +35,7 @@ class TenantIdentities(TenantGuard):
         management: the identity of the management cluster.
         clusters: the TenantClusters, with the identities that were noted on them.
         allocations: who holds what, for a pool that does not say for whom it was made.
-        kind: the load balancer of tenants.
+        kinds: the load balancers that tenants may have.
     """
 
     def __init__(
@@ -42,12 +43,12 @@ class TenantIdentities(TenantGuard):
         management: ClusterIdentity,
         clusters: Cache[TenantCluster],
         allocations: Cache[IPAllocation],
-        kind: LoadBalancerKind,
+        kinds: LoadBalancerKinds,
     ) -> None:
         self._management = management
         self._allocations = allocations
         self._clusters = clusters
-        self._kind = kind
+        self._kinds = kinds
         self._noted: dict[str, set[Key]] = {}
         for cluster in clusters:
             self._note(Change(None, cluster))
@@ -78,11 +79,14 @@ class TenantIdentities(TenantGuard):
 
     async def _find_first(self, rivals: Sequence[TenantCluster], client: Client) -> Key:
         """Return the key of the cluster that goes first of several that lead to the same one."""
-        reading = await self._kind.of(client, BalancerMemory()).read_targets()
         holding_clusters: set[Key] = set()
-        for offer in reading.targets.values():
-            owner = owner_of(offer)
-            holding_clusters |= {owner} if owner is not None else holders(offer, self._allocations)
+        kinds = {rival.load_balancer_provider: self._kinds.of(rival) for rival in rivals}
+        for kind in kinds.values():
+            reading = await kind.of(client, BalancerMemory()).read_targets()
+            for offer in reading.targets.values():
+                owner = owner_of(offer)
+                known = {owner} if owner is not None else holders(offer, self._allocations)
+                holding_clusters |= known
         standing = [cluster for cluster in rivals if cluster.metadata.key in holding_clusters]
         return min(standing or rivals, key=_order).metadata.key
 

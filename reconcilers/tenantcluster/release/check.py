@@ -30,12 +30,14 @@ from reconcilers.clusteraccess.tenantclients import FIRST_PAUSE, LONGEST_PAUSE, 
 from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.ipallocation.release import InUse, ReleaseCheck, Released
+from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.loadbalancers.ownernotes import owner_note
 from reconcilers.loadbalancers.port import (
     Acknowledgement,
     LoadBalancerKind,
     NotYet,
     Proven,
+    Serves,
     Withdrawal,
 )
 from reconcilers.networkpool.owners import noted_uid
@@ -70,7 +72,7 @@ class TenantReleaseCheck(ReleaseCheck):
         vanished: TenantClusters that are gone.
         records: what is remembered of each TenantCluster.
         tenants: clients of the tenants.
-        kind: the load balancer of tenants.
+        kinds: the load balancers that tenants may have.
         recorder: takes an event when addresses are given back without the tenant's answer.
         clock: the time.
         settings: how long the tenant of a deleted cluster is asked.
@@ -84,7 +86,7 @@ class TenantReleaseCheck(ReleaseCheck):
         records: TenantRecords,
         tenants: TenantClients,
         *,
-        kind: LoadBalancerKind,
+        kinds: LoadBalancerKinds,
         recorder: Recorder,
         clock: Clock,
         settings: TenantSettings,
@@ -99,7 +101,7 @@ class TenantReleaseCheck(ReleaseCheck):
         self._recorder = recorder
         self._clock = clock
         self._settings = settings
-        self._kind = kind
+        self._kinds = kinds
 
     @override
     async def check(self, allocation: IPAllocation, mark: int) -> Released | InUse:
@@ -295,7 +297,7 @@ class TenantReleaseCheck(ReleaseCheck):
             why = f"the tenant cannot be asked: {error.message}"
             return InUse(why, is_asked=error.failed_at is None)
         except Conflict:
-            return InUse(f"{self._kind.title}'s pools in the tenant have just changed")
+            return InUse(f"{self._kinds.of(tenant).title}'s pools in the tenant have just changed")
 
     async def _read_shared(
         self,
@@ -325,7 +327,7 @@ class TenantReleaseCheck(ReleaseCheck):
         async with self._tenants.client(tenant, guarded=guarded) as client:
             if self._has_moved(tenant) or _was_elsewhere(tenant, allocation):
                 return InUse(ELSEWHERE)
-            return await self._inspect(client, allocation, ranges, mark)
+            return await self._inspect(client, self._kinds.of(tenant), allocation, ranges, mark)
 
     def _has_moved(self, tenant: TenantCluster) -> bool:
         """Return whether the kubeconfig leads to another cluster than the last projection went to.
@@ -340,22 +342,28 @@ class TenantReleaseCheck(ReleaseCheck):
         return projected_to != leads_to
 
     async def _inspect(
-        self, client: Client, allocation: IPAllocation, ranges: Ranges, mark: int
+        self,
+        client: Client,
+        kind: LoadBalancerKind,
+        allocation: IPAllocation,
+        ranges: Ranges,
+        mark: int,
     ) -> Released | InUse:
         """Read the offers, and after them the Services: one that had an address may still show it.
 
         Args:
             client: of the tenant.
+            kind: its load balancer.
             allocation: who holds the ranges.
             ranges: its ranges: none is free before all are.
             mark: the resourceVersion at which the allocation was marked.
         """
         memory = self._memory(allocation)
-        balancer = self._kind.of(client, memory.balancer)
+        balancer = kind.of(client, memory.balancer)
         reading = await balancer.read()
         management = await self._tenants.management()
         services = await _list_services(client)
-        user = await self._find_user(services, ranges)
+        user = await _find_user(services, ranges, kind.serves)
         if user is not None:
             shown = f"Service {user.metadata.key} still shows an address of the range"
             return InUse(shown, by_service=True)
@@ -366,7 +374,7 @@ class TenantReleaseCheck(ReleaseCheck):
                 mark=allocation.metadata.annotations[names.ANNOTATION_RELEASING],
                 earlier=memory.earlier_waits,
                 offers=reading.targets.values(),
-                serves=self._kind.serves,
+                serves=kind.serves,
             )
             if service is not None:
                 return InUse(f"Service {service.metadata.key} needs the range", by_service=True)
@@ -377,13 +385,17 @@ class TenantReleaseCheck(ReleaseCheck):
             owner=owner_note(allocation, management),
             note=AllocationCreationNote(self._client, allocation, memory.creations, self._clock),
         )
-        return self._judge(await balancer.acknowledgement(reading, withdrawal), mark, memory.wait)
+        answer = await balancer.acknowledgement(reading, withdrawal)
+        return self._judge(answer, kind, mark, memory.wait)
 
-    def _judge(self, answer: Acknowledgement, mark: int, wait: BoundedWait) -> Released | InUse:
+    def _judge(
+        self, answer: Acknowledgement, kind: LoadBalancerKind, mark: int, wait: BoundedWait
+    ) -> Released | InUse:
         """Judge by an answer of the balancer whether the range is released.
 
         Args:
             answer: of the balancer.
+            kind: the balancer.
             mark: the resourceVersion at which the allocation was marked.
             wait: of the allocation, for a balancer that cannot show what it hands out.
         """
@@ -392,20 +404,23 @@ class TenantReleaseCheck(ReleaseCheck):
         if isinstance(answer, NotYet):
             wait.clear()
             return InUse(answer.why, by_service=answer.is_used)
-        seconds, now = self._kind.wait, self._clock.monotonic()
+        seconds, now = kind.wait, self._clock.monotonic()
         if wait.has_elapsed((mark, *answer.version), seconds, now):
             return Released(answer.then)
-        return InUse(f"giving {self._kind.title} {seconds:g} s {answer.purpose}")
+        return InUse(f"giving {kind.title} {seconds:g} s {answer.purpose}")
 
-    async def _find_user(self, services: Sequence[Service], ranges: Ranges) -> Service | None:
-        """Return a Service whose address keeps one of the ranges; None if there is none."""
-        turns = Turns()
-        for service in services:
-            shown = product(ranges, await read_addresses(service, turns))
-            is_user = any(span.contains(address) for span, address in shown)
-            if is_user and self._kind.serves(service).keeps_range:
-                return service
-        return None
+
+async def _find_user(
+    services: Sequence[Service], ranges: Ranges, serves: Serves
+) -> Service | None:
+    """Return a Service whose address keeps one of the ranges; None if there is none."""
+    turns = Turns()
+    for service in services:
+        shown = product(ranges, await read_addresses(service, turns))
+        is_user = any(span.contains(address) for span, address in shown)
+        if is_user and serves(service).keeps_range:
+            return service
+    return None
 
 
 async def _list_services(client: Client) -> Sequence[Service]:

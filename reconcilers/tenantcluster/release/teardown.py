@@ -29,6 +29,7 @@ from controller.meta import Key, ObjectMeta, Version
 from reconcilers.api import names
 from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
+from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER, Addons, LoadBalancer
 from reconcilers.api.tenantcluster import TenantCluster, TenantClusterSpec
 from reconcilers.api.tenantmachines import Workers
 from reconcilers.networkpool.owners import LiveOwners, noted_uid
@@ -100,7 +101,10 @@ class VanishedClusters:
         ordered = sorted(
             by_uid.items(), key=lambda pair: max(a.metadata.revision for a in pair[1])
         )
-        return [(self._find_last_state(key, uid), allocations) for uid, allocations in ordered]
+        return [
+            (self._find_last_state(key, uid, allocations), allocations)
+            for uid, allocations in ordered
+        ]
 
     def is_needed(self, record: TenantRecord) -> bool:
         """Return whether an allocation exists that is, or may be, of the cluster of a record."""
@@ -117,19 +121,29 @@ class VanishedClusters:
     def owner(self, allocation: IPAllocation) -> TenantCluster | None:
         """Return the last known state of an allocation's owner; None if none is noted on it."""
         uid = allocation.metadata.annotations.get(names.ANNOTATION_TENANT_UID)
-        return self._find_last_state(allocation.spec.tenantClusterRef.key, uid) if uid else None
+        key = allocation.spec.tenantClusterRef.key
+        return self._find_last_state(key, uid, [allocation]) if uid else None
 
     def cluster_of(self, record: TenantRecord) -> TenantCluster:
         """Return the last known state of the vanished cluster to which a record belongs."""
-        return self._find_last_state(record.key, record.uid)
+        return self._find_last_state(record.key, record.uid, ())
 
-    def _find_last_state(self, key: Key, uid: str) -> TenantCluster:
-        """Return a cluster as it was last seen, else one with its name and uid alone."""
+    def _find_last_state(
+        self, key: Key, uid: str, allocations: Iterable[IPAllocation]
+    ) -> TenantCluster:
+        """Return a cluster as it was last seen.
+
+        If it was not seen, return one with its name and uid, and with the load balancer that is
+        noted on its allocations.
+        """
         record = self._records.find(key, uid)
         if record is not None and record.last_seen is not None:
             return record.last_seen
         meta = ObjectMeta(key.name, key.namespace, uid, annotations=_ASSUMED)
-        return TenantCluster(meta, TenantClusterSpec("v0.0.0", Workers(replicas=1)))
+        noted = (a.metadata.annotations.get(names.ANNOTATION_LOAD_BALANCER) for a in allocations)
+        provider = next(filter(None, noted), DEFAULT_LOAD_BALANCER)
+        addons = Addons(loadBalancer=LoadBalancer(version="", provider=provider))
+        return TenantCluster(meta, TenantClusterSpec("v0.0.0", Workers(replicas=1), addons=addons))
 
     def _note(self, change: Change[TenantCluster]) -> None:
         """Keep the last state of a TenantCluster that vanished while it had allocations."""

@@ -25,7 +25,7 @@ from reconcilers.tenantcluster.elastic import changes
 from reconcilers.tenantcluster.projector import Projector
 from reconcilers.tenantcluster.record.gate import BoundedWait
 from reconcilers.tenantcluster.release import check as release_check
-from reconcilers.tenantcluster.release.check import Ranges, TenantReleaseCheck
+from reconcilers.tenantcluster.release.check import TenantReleaseCheck
 from reconcilers.tenantcluster.release.markedranges import MarkedReleaser
 from reconcilers.tenantcluster.release.teardown import VanishedClusters
 from tests.reconcilers.server import Json, Server
@@ -101,10 +101,9 @@ def any_basis(mp: Patch) -> None:
     """The tenant's pool need not have been written since the mark."""
     inspect = TenantReleaseCheck._inspect
 
-    async def lax(
-        self: TenantReleaseCheck, client: Client, one: IPAllocation, given: Ranges, mark: int
-    ) -> Any:
-        return await inspect(self, client, one, given, 0)
+    async def lax(self: TenantReleaseCheck, *of: Any) -> Any:
+        client, kind, one, given, _ = of
+        return await inspect(self, client, kind, one, given, 0)
 
     mp.setattr(TenantReleaseCheck, "_inspect", lax)
 
@@ -113,10 +112,9 @@ def first_family_asked_for(mp: Patch) -> None:
     """Of an allocation of both families, the tenant is asked for the first range only."""
     inspect = TenantReleaseCheck._inspect
 
-    async def lax(
-        self: TenantReleaseCheck, client: Client, one: IPAllocation, given: Ranges, mark: int
-    ) -> Any:
-        return await inspect(self, client, one, given[:1], mark)
+    async def lax(self: TenantReleaseCheck, *of: Any) -> Any:
+        client, kind, one, given, mark = of
+        return await inspect(self, client, kind, one, given[:1], mark)
 
     mp.setattr(TenantReleaseCheck, "_inspect", lax)
 
@@ -142,7 +140,7 @@ def services_not_looked_at(mp: Patch) -> None:
     async def no_user(*_: Any) -> None:
         return None
 
-    mp.setattr(TenantReleaseCheck, "_find_user", no_user)
+    mp.setattr(release_check, "_find_user", no_user)
 
 
 def silence_is_consent(mp: Patch) -> None:

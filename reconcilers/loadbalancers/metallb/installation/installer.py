@@ -23,6 +23,7 @@ from controller.errors import ApiError, Forbidden, Invalid, NotFound
 from controller.meta import Key, ObjectMeta
 from controller.resource import Resource
 from reconcilers.api import names
+from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
@@ -137,6 +138,7 @@ class Installer(BalancerInstaller):
         namespace: where a ConfigMap without a namespace is.
     """
 
+    provider = DEFAULT_LOAD_BALANCER
     condition = METALLB_INSTALLED
     installing_reason = BEING_INSTALLED
 

@@ -1,0 +1,35 @@
+"""Which load balancer a tenant has: the one that its TenantCluster names.
+
+It is never guessed from what the tenant serves: a tenant may serve the kinds of several backends,
+and two that work on one tenant take addresses from each other's Services.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.loadbalancers.port import LoadBalancerKind
+from reconcilers.loadbalancers.unsupported import UnsupportedKind
+
+
+class LoadBalancerKinds:
+    """The backends of this process.
+
+    Args:
+        by_provider: each by the value of spec.addons.loadBalancer.provider that names it.
+    """
+
+    def __init__(self, by_provider: Mapping[str, LoadBalancerKind]) -> None:
+        self._by_provider = dict(by_provider)
+
+    def __iter__(self) -> Iterator[LoadBalancerKind]:
+        return iter(self._by_provider.values())
+
+    def of(self, tenant: TenantCluster) -> LoadBalancerKind:
+        """Return the load balancer of a tenant.
+
+        If this process does not know the provider, nothing is written there and no range is
+        released.
+        """
+        provider = tenant.load_balancer_provider
+        kind = self._by_provider.get(provider)
+        return UnsupportedKind(provider, self._by_provider) if kind is None else kind

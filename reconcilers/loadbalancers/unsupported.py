@@ -1,0 +1,129 @@
+"""A provider of load balancers that this release does not know.
+
+The schema admits none. A TenantCluster may have one all the same, after a downgrade or with an
+older CustomResourceDefinition. Its tenant stays as it is: no range is written there, and none is
+released, because only a backend can prove that.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from typing_extensions import override
+
+from controller.client import Client
+from reconcilers.api.resources import Service
+from reconcilers.loadbalancers.port import (
+    Acknowledgement,
+    BalancerBlocked,
+    BalancerMemory,
+    BalancerReading,
+    Confirm,
+    Correction,
+    Health,
+    LoadBalancer,
+    LoadBalancerKind,
+    NotYet,
+    Obstacle,
+    Offer,
+    Permit,
+    Projection,
+    ServiceView,
+    WatchedKind,
+    WatchedOffers,
+    Withdrawal,
+)
+from reconcilers.reporting.wording import truncate
+
+NOT_SUPPORTED = "LoadBalancerNotSupported"
+"""The reason where a TenantCluster names a provider that this release does not know."""
+_LONGEST = 80
+
+
+class UnsupportedBalancer(LoadBalancer):
+    """The load balancer of one tenant, which nothing is known of.
+
+    Args:
+        message: what is wrong, and what to do.
+    """
+
+    def __init__(self, message: str) -> None:
+        self._message = message
+
+    @override
+    async def read(self) -> BalancerReading:
+        return BalancerReading({}, self._message)
+
+    @override
+    async def read_targets(self) -> BalancerReading:
+        return BalancerReading({}, self._message)
+
+    @override
+    async def project(self, wanted: Projection, confirm: Confirm, permit: Permit) -> None:
+        raise BalancerBlocked(NOT_SUPPORTED, self._message)
+
+    @override
+    async def overwrite(self, wanted: Projection, position: int, permit: Permit) -> Offer | None:
+        raise BalancerBlocked(NOT_SUPPORTED, self._message)
+
+    @override
+    async def acknowledgement(
+        self, reading: BalancerReading, withdrawal: Withdrawal
+    ) -> Acknowledgement:
+        return NotYet(self._message)
+
+    @override
+    async def health(self, wanted: Projection) -> Health:
+        return Health()
+
+    @override
+    async def find_stale(self, reading: BalancerReading) -> str | None:
+        return None
+
+    @override
+    async def remove(self, management: str) -> None:
+        return
+
+
+class UnsupportedKind(LoadBalancerKind):
+    """A backend that this release does not know.
+
+    Args:
+        provider: as the TenantCluster names it.
+        supported: the providers that this release knows.
+    """
+
+    missing_reason = NOT_SUPPORTED
+    absent_reasons: frozenset[str] = frozenset()
+    not_reading_reason = NOT_SUPPORTED
+    wait = 0.0
+    watches: Sequence[WatchedKind] = ()
+
+    def __init__(self, provider: str, supported: Iterable[str]) -> None:
+        self._provider = truncate(provider, _LONGEST)
+        self._message = (
+            f"spec.addons.loadBalancer.provider {self._provider} is not supported by this release:"
+            " nothing is written to the tenant, and no range is released; set it to"
+            f" {' or '.join(sorted(supported))}"
+        )
+
+    @property
+    @override
+    def title(self) -> str:
+        return self._provider
+
+    @override
+    def of(
+        self, client: Client, memory: BalancerMemory, watched: WatchedOffers | None = None
+    ) -> UnsupportedBalancer:
+        return UnsupportedBalancer(self._message)
+
+    @override
+    def serves(self, service: Service) -> ServiceView:
+        return ServiceView(True, Obstacle(NOT_SUPPORTED, f"the load balancer {self._provider}"))
+
+    @override
+    def due_in(self, memory: BalancerMemory) -> float | None:
+        return None
+
+    @override
+    def take_corrections(self, memory: BalancerMemory) -> Sequence[Correction]:
+        return ()

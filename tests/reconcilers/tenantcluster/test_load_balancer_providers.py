@@ -1,0 +1,200 @@
+"""Tenants of several load balancers in one process: the TenantCluster names which one."""
+
+from typing import Any
+
+import pytest
+
+from controller.meta import Key, ObjectMeta
+from reconcilers.api import names
+from reconcilers.api.resources import Service
+from reconcilers.ipallocation.release import InUse, Released
+from reconcilers.loadbalancers.choice import LoadBalancerKinds
+from reconcilers.tenantcluster.allocations.membership import repairs, request
+from tests.reconcilers import make
+from tests.reconcilers.lab import TENANT_KINDS, Lab, Replica
+from tests.reconcilers.memorybalancer.adapter import MemoryKind
+from tests.reconcilers.memorybalancer.offers import OfferBalancer, offered_entries
+from tests.reconcilers.server import Json, Server
+
+METALLB = "metallb-system"
+KINDS = (*TENANT_KINDS, "addressoffers")
+FIRST, SECOND = ("10.40.0.0", "10.40.0.7"), ("10.40.0.8", "10.40.0.15")
+OF_FIRST, OF_SECOND = ["10.40.0.0-10.40.0.7"], ["10.40.0.8-10.40.0.15"]
+BEGUN = {names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"}
+MEMORY = {names.ANNOTATION_LOAD_BALANCER: "memory"}
+
+
+def _spec(provider: str) -> Json:
+    return {"addons": {"loadBalancer": {"version": "1", "provider": provider}}}
+
+
+def _add_cluster(lab: Lab, name: str, held: tuple[str, str], provider: str, **meta: Any) -> None:
+    """Add a cluster that is Ready, and the allocation that it holds."""
+    cluster = make.tenant(name, spec=_spec(provider), status={"phase": "Ready"}, **meta)
+    lab.server.add("tenantclusters", cluster)
+    held_by = make.allocation(f"team-{name}-lb", tenant=f"team/{name}", held=held)
+    lab.server.add("ipallocations", held_by)
+
+
+def _lab() -> tuple[Lab, Replica]:
+    """Return a platform, and a replica that knows MetalLB and the balancer of tests."""
+    lab = Lab()
+    lab.server.add("networkpools", make.pool())
+    lab.server.add("providerconfigs", make.provider("lab"))
+    return lab, _replica(lab)
+
+
+def _replica(lab: Lab) -> Replica:
+    replica = Replica(lab, kinds={"memory": MemoryKind(lab.clock)})
+    replica.gate.real = replica.tenant_gate
+    return replica
+
+
+def _pool_entries(tenant: Server) -> list[str]:
+    if not tenant.has("ipaddresspools", "default-pool", namespace=METALLB):
+        return []
+    pool = tenant.see("ipaddresspools", "default-pool", namespace=METALLB)
+    return list(pool["spec"]["addresses"])
+
+
+def _condition(lab: Lab, name: str) -> tuple[str, str, str]:
+    shown = lab.condition("tenantclusters", name, "LoadBalancerReady", "team")
+    return shown["status"], shown["reason"], shown["message"]
+
+
+async def _reconcile(replica: Replica, name: str) -> None:
+    """Run two passes: the process acknowledges a new offer before the first one can fill it."""
+    for _ in range(2):
+        await replica.clusters.reconcile(Key("team", name))
+
+
+async def test_each_tenant_is_given_its_ranges_by_the_provider_that_it_names() -> None:
+    lab, replica = _lab()
+    first, second = (lab.tenant_server(name, KINDS) for name in ("a", "b"))
+    OfferBalancer(second)
+    _add_cluster(lab, "a", FIRST, "metallb")
+    _add_cluster(lab, "b", SECOND, "memory")
+    for name in ("a", "b"):
+        await _reconcile(replica, name)
+    assert (_pool_entries(first), offered_entries(first)) == (OF_FIRST, [])
+    assert (_pool_entries(second), offered_entries(second)) == ([], OF_SECOND)
+    assert _condition(lab, "a") == ("True", "Ready", f"MetalLB holds {OF_FIRST[0]}")
+    assert _condition(lab, "b") == ("True", "Ready", f"the balancer of tests holds {OF_SECOND[0]}")
+
+
+async def test_a_tenant_that_lacks_the_kinds_of_its_provider_is_not_given_another() -> None:
+    lab, replica = _lab()
+    tenant = lab.tenant_server("a", TENANT_KINDS)
+    _add_cluster(lab, "a", FIRST, "memory")
+    await _reconcile(replica, "a")
+    assert _condition(lab, "a")[:2] == ("False", "OffersNotServed")
+    assert tenant.all("ipaddresspools") == []
+
+
+async def test_a_range_is_released_when_the_process_of_its_own_provider_acknowledges() -> None:
+    lab, replica = _lab()
+    tenant = lab.tenant_server("b", KINDS)
+    balancer = OfferBalancer(tenant)
+    _add_cluster(lab, "b", SECOND, "memory")
+    await _reconcile(replica, "b")
+    balancer.paused = True
+    lab.server.delete("ipallocations", "team-b-lb", namespace=make.NAMESPACE)
+    await _reconcile(replica, "b")
+    assert "not acknowledged" in _why(await _ask(replica, "team-b-lb"))
+    balancer.resume()
+    assert isinstance(await _ask(replica, "team-b-lb"), Released)
+
+
+async def test_the_noted_provider_is_asked_for_a_cluster_that_vanished_before_a_restart() -> None:
+    lab, replica = _lab()
+    tenant = lab.tenant_server("b", KINDS)
+    OfferBalancer(tenant)
+    _add_cluster(lab, "b", SECOND, "memory")
+    await _reconcile(replica, "b")
+    lab.server.vanish("tenantclusters", "b", namespace="team")
+    restarted = _replica(lab)
+    await restarted.clusters.reconcile(Key("team", "b"))  # deletes the range
+    assert offered_entries(tenant) == OF_SECOND
+    assert "the offer" in _why(await _ask(restarted, "team-b-lb"))
+
+
+async def test_an_allocation_carries_the_provider_of_its_cluster_unless_that_is_the_default() -> (
+    None
+):
+    for provider, note in (("memory", "memory"), ("metallb", None)):
+        cluster = make.tenant("b", spec=_spec(provider))
+        created = request(cluster, names.TYPE_LOADBALANCER, "team-b-lb", "lab", 8)
+        assert created["metadata"]["annotations"].get(names.ANNOTATION_LOAD_BALANCER) == note
+        nodes = request(cluster, names.TYPE_NODES, "team-b-nodes", "lab", 8)
+        assert names.ANNOTATION_LOAD_BALANCER not in nodes["metadata"]["annotations"]
+
+
+async def test_an_adopted_allocation_is_given_the_provider_of_its_cluster() -> None:
+    held_by = make.allocation("team-b-lb", tenant="team/b", held=SECOND)
+    patch = repairs(held_by, make.tenant("b", spec=_spec("memory")))
+    assert patch["metadata"]["annotations"] == MEMORY
+    annotated = make.allocation("team-b-lb", tenant="team/b", held=SECOND, annotations=MEMORY)
+    assert "annotations" not in repairs(annotated, make.tenant("b", spec=_spec("memory"))).get(
+        "metadata", {}
+    )
+
+
+async def test_a_provider_that_is_not_known_is_reported_and_nothing_is_written() -> None:
+    lab, replica = _lab()
+    tenant = lab.tenant_server("a", KINDS)
+    _add_cluster(lab, "a", FIRST, "other")
+    await _reconcile(replica, "a")
+    status, reason, message = _condition(lab, "a")
+    assert (status, reason) == ("False", "LoadBalancerNotSupported")
+    assert "set it to memory or metallb" in message
+    assert tenant.all("ipaddresspools") == tenant.all("addressoffers") == []
+
+
+async def test_no_range_is_released_while_the_provider_is_not_known() -> None:
+    lab, replica = _lab()
+    lab.tenant_server("a", KINDS)
+    _add_cluster(lab, "a", FIRST, "other", annotations=BEGUN)
+    lab.server.delete("ipallocations", "team-a-lb", namespace=make.NAMESPACE)
+    await lab.clock.advance(3600)
+    assert "not supported by this release" in _why(await _ask(replica, "team-a-lb"))
+
+
+@pytest.mark.parametrize("holder", ["a", "b"])
+async def test_of_two_clusters_with_two_providers_in_one_tenant_the_one_with_an_offer_is_first(
+    holder: str,
+) -> None:
+    lab, replica = _lab()
+    tenant = lab.tenant_server("a", KINDS)
+    OfferBalancer(tenant)
+    lab.tenant_server("b", KINDS)
+    lab.tenant_servers["b"] = tenant
+    other = "b" if holder == "a" else "a"
+    clusters = {"a": (FIRST, "metallb"), "b": (SECOND, "memory")}
+    for name in (holder, other, holder):
+        if not lab.server.has("tenantclusters", name, namespace="team"):
+            _add_cluster(lab, name, *clusters[name])
+        await _reconcile(replica, name)
+    assert _condition(lab, holder)[0] == "True"
+    assert _condition(lab, other)[1] == "TenantShared"
+    assert not (_pool_entries(tenant) and offered_entries(tenant))
+
+
+async def test_an_address_that_a_service_shows_keeps_its_range_while_the_provider_is_unknown() -> (
+    None
+):
+    kind = LoadBalancerKinds({}).of(make.tenant("a"))
+    shown = kind.serves(Service(ObjectMeta("web", "default")))
+    assert shown.keeps_range
+    assert shown.obstacle is not None
+
+
+async def _ask(replica: Replica, name: str) -> Released | InUse:
+    """Ask the release check about an allocation as it is stored."""
+    allocation = replica.caches["ipallocations"].get(Key(make.NAMESPACE, name))
+    assert allocation is not None
+    return await replica.tenant_gate.check(allocation, allocation.metadata.revision)
+
+
+def _why(answer: Released | InUse) -> str:
+    assert isinstance(answer, InUse), answer
+    return answer.why
