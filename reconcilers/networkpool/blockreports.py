@@ -131,7 +131,7 @@ def find_uninformed(
     promised = {promise.uid for promise in promises}
     for row, places in view.holdings.queue.items():
         for _, holder in places:
-            allocation = view.find(holder.key)
+            allocation = view.find(holder)
             if allocation is None or holder.key in view.unreadable:
                 continue
             if shows(allocation, PENDING, finding):

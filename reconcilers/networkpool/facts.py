@@ -9,14 +9,15 @@ from reconcilers.addressing import familychoice, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, PENDING, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION
-from reconcilers.promises.holdings import Facts, Holder, Holdings, Place
+from reconcilers.promises.holdings import Facts, Holdings, Place
+from reconcilers.promises.identities import Holder, Tenant
 from reconcilers.promises.journal import PromisedRange
 from reconcilers.promises.queue import Row, TenantRow
 from reconcilers.promises.statuswrites import last_foreign_write
 from reconcilers.reporting.allocationstatus import POOL_NOT_READY
 from reconcilers.reporting.conditions import READY
 
-KIND = IP_ALLOCATION.kind
+KIND = IP_ALLOCATION.full_name
 """The kind of these requests, in journals and as holders."""
 
 
@@ -57,14 +58,14 @@ def row(allocation: IPAllocation) -> Row:
     """
     spec = allocation.spec
     if spec.is_pinned or statusranges.list_held_ranges(allocation):
-        return allocation.metadata.key
+        return holder_of(allocation)
     asked = (spec.type, spec.count, spec.prefixLength, spec.ipFamilyPolicy, spec.ipFamilies)
-    return TenantRow(tenant_of(allocation), (asked, shown_answer(allocation)))
+    return TenantRow(tenant_of(allocation), (KIND, asked, shown_answer(allocation)))
 
 
-def tenant_of(allocation: IPAllocation) -> str:
+def tenant_of(allocation: IPAllocation) -> Tenant:
     """Return whom a pool must not serve at the cost of others: the namespace of the tenant."""
-    return allocation.spec.tenantClusterRef.key.namespace
+    return Tenant(KIND, allocation.spec.tenantClusterRef.key.namespace)
 
 
 def allocation_facts(allocation: IPAllocation, ours: str) -> Facts:

@@ -225,7 +225,7 @@ def new_refusals(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:
 
 def at_version(promise: Promise, view: View) -> list[Promised]:
     """Return the promise with its allocation if the view shows it at the promised version."""
-    allocation = find_promised_version(promise, view.find(promise.key))
+    allocation = find_promised_version(promise, view.find(promise.holder))
     return [] if allocation is None else [Promised(promise, allocation)]
 
 

@@ -33,7 +33,8 @@ from reconcilers.networkpool.choicewords import describe_choice
 from reconcilers.networkpool.facts import KIND, shown_answer
 from reconcilers.networkpool.statusjournal import memory, read_journal, settle_journal
 from reconcilers.networkpool.view import View
-from reconcilers.promises.holdings import Holder, Layouts
+from reconcilers.promises.holdings import Layouts
+from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import Journal, Promise, PromisedRange, ranges_of
 from reconcilers.promises.rules import Waiting
 from reconcilers.promises.shares import NO_LIMITS, Eligibility, Limits, TenantOf
@@ -117,6 +118,7 @@ class Grant:
 class Refusal:
     """Why an allocation gets nothing: a reason for its Ready condition, and a sentence."""
 
+    holder: Holder
     allocation: IPAllocation
     reason: str
     message: str
@@ -168,15 +170,15 @@ def choose(
     """
     grants: list[Grant] = []
     refusals: list[Refusal] = []
-    for allocation in asking.eligible(eligibility, tenant_of):
+    for holder, allocation in asking.eligible(eligibility, tenant_of):
         if len(grants) == room:
             return Choice(tuple(grants), tuple(refusals), more=True)
         try:
             taken_ranges = rangetaking.take_ranges(pool, allocation, spaces)
             grants.append(Grant.from_choice(allocation, taken_ranges, spaces))
-            eligibility.note_promised(tenant_of(allocation.metadata.key))
+            eligibility.note_promised(tenant_of(holder))
         except AllocatorError as refused:
-            refusal = _refusal(allocation, refused)
+            refusal = _refusal(holder, allocation, refused)
             refusals.append(refusal)
             if not refusal.is_new:
                 # Of two families the other one may be the first to be full after the next grant.
@@ -187,12 +189,12 @@ def choose(
     return Choice(tuple(grants), tuple(refusals), more=eligibility.has_waiting_tenant)
 
 
-def _refusal(allocation: IPAllocation, refused: AllocatorError) -> Refusal:
+def _refusal(holder: Holder, allocation: IPAllocation, refused: AllocatorError) -> Refusal:
     why = refused.refused if isinstance(refused, rangetaking.FamilyRefused) else refused
     reason = next(
         (word for kind, word in _REASONS.items() if isinstance(why, kind)), "InvalidRequest"
     )
-    return Refusal(allocation, reason, str(refused))
+    return Refusal(holder, allocation, reason, str(refused))
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +266,7 @@ def decide(
 def blockers(pool: NetworkPool, view: View) -> int:
     """Return how many allocations hold, or may still come to hold, a range of the pool."""
     promised = {
-        (Holder(promise.kind, promise.key), promise.uid)
+        (promise.holder, promise.uid)
         for promise in settle_journal(read_journal(pool), view).promises
     }
     only_promised = [

@@ -68,6 +68,7 @@ from reconcilers.networkpool.statusjournal import memory, read_journal, settle_j
 from reconcilers.networkpool.statuswriter import PoolStatusWriter
 from reconcilers.networkpool.view import HeldRange, OtherHolders, Reader, View, keep_holdings
 from reconcilers.promises.due import RETRY
+from reconcilers.promises.identities import Holder, Tenant
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Kept, PoolMemories, void_refused
 from reconcilers.promises.reading import Behind, ListUnderWay
@@ -264,11 +265,11 @@ class NetworkPoolReconciler:
         held = self._others.held(pool)
         batch = 0 if closed is not None else self._settings.batch
 
-        def tenant_of_key(key: Key) -> str:
-            allocation = view.find(key)
-            return "" if allocation is None else tenant_of(allocation)
+        def tenant_of_holder(holder: Holder) -> Tenant | None:
+            allocation = view.find(holder)
+            return None if allocation is None else tenant_of(allocation)
 
-        limits = self._memories.limits_of(pool, tenant_of_key)
+        limits = self._memories.limits_of(pool, tenant_of_holder)
         decision = decide(pool, view, geometry, batch, held, limits=limits)
         refusals = self._due_refusals(decision)
         pool, journal = await self._write_pool(pool, view, decision, closed, refusals=refusals)

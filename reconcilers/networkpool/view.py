@@ -18,6 +18,7 @@ from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import AllocationOutline
 from reconcilers.networkpool.facts import (
+    KIND,
     allocation_holdings,
     facts_in_pool,
     holder_of,
@@ -26,11 +27,11 @@ from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
 from reconcilers.promises.holdings import (
     NO_LAYOUTS,
     Facts,
-    Holder,
     Holdings,
     KeptHoldings,
     indexed_source,
 )
+from reconcilers.promises.identities import Find, Holder, find_by_key
 from reconcilers.promises.reading import CacheWait, ListUnderWay
 from reconcilers.promises.unreadable import (
     FINISH_DELETION,
@@ -50,14 +51,14 @@ class View:
     Args:
         position: the revision up to which watch or list delivered everything.
         holdings: what those that name the pool hold and wait for.
-        find: returns an allocation by its key, whichever pool it names.
+        find: returns the allocation of a holder, whichever pool it names.
         unreadable: the allocations that cannot be decoded; `find` may return an older version of
             them, or None.
     """
 
     position: int
     holdings: Holdings
-    find: Callable[[Key], IPAllocation | None]
+    find: Find[IPAllocation]
     unreadable: Container[Key] = frozenset()
 
     @classmethod
@@ -70,17 +71,18 @@ class View:
     ) -> "View":
         """Return the view of these allocations; `find` finds them and others, by default them."""
         by_key = {allocation.metadata.key: allocation for allocation in of_pool}
-        return cls(position, allocation_holdings(of_pool), find or by_key.get, unreadable)
+        find_holder = find_by_key(KIND, find or by_key.get)
+        return cls(position, allocation_holdings(of_pool), find_holder, unreadable)
 
     @property
     def of_pool(self) -> tuple[IPAllocation, ...]:
         """The allocations that name the pool, sorted by name; costs as much as there are."""
-        found = (self.find(holder.key) for holder in self.holdings.holders)
+        found = (self.find(holder) for holder in self.holdings.holders)
         return tuple(one for one in found if one is not None)
 
     def current(self, key: Key, uid: str) -> IPAllocation | None:
         """Return the allocation of this key if it is still the one with this uid."""
-        found = self.find(key)
+        found = self.find(Holder(KIND, key))
         return found if found is not None and found.metadata.uid == uid else None
 
 
@@ -281,7 +283,7 @@ class Reader:
         return View(
             self._cache.position,
             holdings,
-            self._cache.get,
+            find_by_key(KIND, self._cache.get),
             self._cache.unreadable.keys(),
         )
 

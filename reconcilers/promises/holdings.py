@@ -33,7 +33,7 @@ import structlog
 from allocator import AddressRange, Layout, Space
 from controller.cache import Cache, Change
 from controller.clock import Clock
-from controller.meta import Key
+from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import PromisedRange
 from reconcilers.promises.queue import Row, Rows, Turns
 from reconcilers.promises.statuswrites import StatusWrite
@@ -43,18 +43,6 @@ CHECK_SECONDS = 600.0
 """Between two checks of what is kept, where no setting says otherwise."""
 _MOST_LOGGED = 20
 _log = structlog.get_logger(__name__)
-
-
-class Holder(NamedTuple):
-    """An identity that uses addresses: a request, whichever objects speak of it.
-
-    Args:
-        kind: the kind of the request.
-        key: namespace and name of the request.
-    """
-
-    kind: str
-    key: Key
 
 
 Place = tuple[datetime, Holder]

@@ -29,6 +29,7 @@ from allocator import AddressRange
 from controller.meta import Key, Object
 from reconcilers.addressing import addresstexts
 from reconcilers.api import names
+from reconcilers.promises.identities import Holder
 
 ANNOTATION = names.ANNOTATION_PROMISES
 MOST_RANGES = 400
@@ -56,7 +57,7 @@ class Promise:
     """Ranges for one request, at exactly one of its versions.
 
     Args:
-        kind: the kind of the request.
+        kind: the kind of the request, by its full name.
         key: namespace and name of the request.
         uid: of the request.
         resourceVersion: of the request as it was read when the ranges were chosen; a number.
@@ -75,6 +76,11 @@ class Promise:
     def identity(self) -> Identity:
         """The uid and resourceVersion: a request has at most one promise for each version."""
         return self.uid, self.resourceVersion
+
+    @property
+    def holder(self) -> Holder:
+        """The request, whichever version it has."""
+        return Holder(self.kind, self.key)
 
     @property
     def revision(self) -> int:
@@ -129,7 +135,7 @@ def parse_promise(
     """Return a promise as it was stored; None if an edit by hand made it unusable.
 
     Args:
-        kind: the kind of the request.
+        kind: the kind of the request, by its full name.
         key: namespace and name of the request.
         uid: of the request.
         resource_version: of the request.
@@ -218,12 +224,13 @@ class AnnotatedJournal:
     """Reads and writes journals that are an annotation of their pool.
 
     Args:
-        kind: the kind of the requests; such a pool has one.
+        kind: the kind of the requests, by its full name; such a pool has one.
         has_spaces: whether a promise is of ranges of one named space of the pool; if not, it is of
             one range.
-        effects: the kind of the objects that are created for promises beside the request; empty
-            for none. The journal has a revision of it as well. A journal that lacks it has no
-            memory: these objects may hold addresses although their requests are gone.
+        effects: the kind of the objects that are created for promises beside the request, by its
+            full name; empty for none. The journal has a revision of it as well. A journal that
+            lacks it has no memory: these objects may hold addresses although their requests are
+            gone.
     """
 
     kind: str

@@ -105,7 +105,7 @@ class PoolMemories:
 
         Args:
             pool: the pool.
-            tenant_of: returns the tenant of a request; empty for none.
+            tenant_of: returns the tenant of a request.
         """
 
         def eligibility(still_open: Collection[Promise]) -> Eligibility:

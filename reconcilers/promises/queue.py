@@ -17,8 +17,13 @@ from typing import Any, Generic, TypeVar
 
 from typing_extensions import override
 
+from reconcilers.promises.identities import Tenant
+
 Row = Hashable
-"""What equal askers have in common: all that their answer depends on, and what they show."""
+"""What equal askers have in common: their kind, all that their answer depends on, what they show.
+
+The kind comes first, so that to leave out an answer leaves out no asker of another kind.
+"""
 P = TypeVar("P", bound=tuple[Any, ...])
 
 
@@ -28,10 +33,10 @@ class TenantRow:
 
     Args:
         tenant: whose askers wait in the row.
-        answer: all that their answer depends on, and what they show.
+        answer: their kind, all that their answer depends on, and what they show.
     """
 
-    tenant: str
+    tenant: Tenant
     answer: Hashable
 
 
@@ -57,20 +62,20 @@ class _Line(Generic[P]):
     Args:
         number: of the row, as tie-break.
         places: of the row, in order.
-        tenant: whose row it is; empty if it is not a row of one tenant.
+        tenant: whose row it is; None if it is not a row of one tenant.
         answer: of the row.
     """
 
     number: int
     places: list[P]
-    tenant: str
+    tenant: Tenant | None
     answer: Hashable
 
     @classmethod
     def from_row(cls, number: int, row: Row, places: list[P]) -> "_Line[P]":
         if isinstance(row, TenantRow):
             return cls(number, places, row.tenant, row.answer)
-        return cls(number, places, "", row)
+        return cls(number, places, None, row)
 
 
 class Turns(Iterator[P]):
@@ -87,7 +92,7 @@ class Turns(Iterator[P]):
         self._last: tuple[P, int, _Line[P]] | None = None
         """The place that was returned last, its index, and its line."""
         self._answers: set[Hashable] = set()
-        self._tenants: set[str] = set()
+        self._tenants: set[Tenant] = set()
         self._answers_until_granted: set[Hashable] = set()
         self._paused: list[_Line[P]] = []
         """The lines that were left out until something is granted."""

@@ -1,12 +1,13 @@
 """Which requests that wait may be promised something, in which order: for pools of all kinds."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from typing_extensions import override
 
-from controller.meta import Key, Object
+from controller.meta import Object
 from reconcilers.promises.holdings import Holdings
+from reconcilers.promises.identities import Find, Holder
 from reconcilers.promises.journal import Promise
 from reconcilers.promises.shares import Eligibility, TenantOf, Verdict
 
@@ -23,13 +24,13 @@ class ReadPool(Protocol[Request_co]):
         ...
 
     @property
-    def find(self) -> Callable[[Key], Request_co | None]:
-        """Return a request by its key."""
+    def find(self) -> Find[Request_co]:
+        """Returns the request of a holder."""
         ...
 
 
-class Waiting(Iterator[RequestT], Generic[RequestT]):
-    """The requests that wait without an open promise, the oldest first.
+class Waiting(Iterator[tuple[Holder, RequestT]], Generic[RequestT]):
+    """The requests that wait without an open promise, with their holders, the oldest first.
 
     Args:
         view: the requests of the pool.
@@ -42,24 +43,26 @@ class Waiting(Iterator[RequestT], Generic[RequestT]):
         self._promised = {promise.uid for promise in promises}
 
     @override
-    def __next__(self) -> RequestT:
+    def __next__(self) -> tuple[Holder, RequestT]:
         """Return the next one."""
         for _, holder in self.turns:
-            request = self._find(holder.key)
+            request = self._find(holder)
             if request is not None and request.metadata.uid not in self._promised:
-                return request
+                return holder, request
         raise StopIteration
 
-    def eligible(self, eligibility: Eligibility, tenant_of: TenantOf) -> Iterator[RequestT]:
+    def eligible(
+        self, eligibility: Eligibility, tenant_of: TenantOf
+    ) -> Iterator[tuple[Holder, RequestT]]:
         """Yield the rest of them that may get a promise.
 
         Args:
             eligibility: which requests may get one.
-            tenant_of: returns the tenant of a request; empty for none.
+            tenant_of: returns the tenant of a request.
         """
-        for request in self:
-            verdict = eligibility.judge(request.metadata, tenant_of(request.metadata.key))
+        for holder, request in self:
+            verdict = eligibility.judge(request.metadata, tenant_of(holder))
             if verdict is Verdict.TENANT_WAITS:
                 self.turns.leave_out_tenant()
             if verdict is Verdict.ELIGIBLE:
-                yield request
+                yield holder, request

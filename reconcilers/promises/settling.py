@@ -7,10 +7,11 @@ A promise may create an object of another kind, which holds the ranges as well a
 the request. Such a promise is over only once that object was read, or was found absent.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Container
 from typing import Protocol, TypeVar
 
 from controller.meta import Key, Object
+from reconcilers.promises.identities import Find
 from reconcilers.promises.journal import Journal, Promise
 
 RequestT = TypeVar("RequestT", bound=Object)
@@ -26,8 +27,8 @@ class ReadRequests(Protocol[Request_co]):
         ...
 
     @property
-    def find(self) -> Callable[[Key], Request_co | None]:
-        """Returns a request by its key."""
+    def find(self) -> Find[Request_co]:
+        """Returns the request of a holder."""
         ...
 
     @property
@@ -102,7 +103,7 @@ def settle(
         if promise.kind != kind:
             still_open.append(promise)
             continue
-        request = requests.find(promise.key)
+        request = requests.find(promise.holder)
         if request is not None and request.metadata.uid != promise.uid:
             request = None
         is_read = requests.position >= promise.revision and promise.key not in requests.unreadable

@@ -11,8 +11,8 @@ promises of one tenant fill half of a journal at most, whatever a process rememb
 those of all tenants fill half of it, a tenant with an open promise gets no further one. The other
 half serves tenants without an open promise.
 
-A tenant is a namespace. Pools whose requests are all in one namespace have no tenants to tell
-apart, and no such limits.
+A tenant is a namespace, for requests of one kind. Pools whose requests are all in one namespace
+have no tenants to tell apart, and no such limits.
 """
 
 from collections import Counter
@@ -20,7 +20,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from controller.meta import Key, ObjectMeta
+from controller.meta import ObjectMeta
+from reconcilers.promises.identities import Holder, Tenant
 from reconcilers.promises.journal import Identity, Promise
 
 MOST_STUCK = 8
@@ -29,8 +30,8 @@ MOST_STUCK = 8
 One object that refuses every write must not keep the others of its namespace waiting.
 """
 
-TenantOf = Callable[[Key], str]
-"""Returns the tenant of a request; empty for none."""
+TenantOf = Callable[[Holder], Tenant | None]
+"""Returns the tenant of a request; None for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +72,8 @@ class Eligibility:
     def __init__(
         self,
         deferrals: Mapping[str, _Deferral] | None = None,
-        stuck: Mapping[str, int] | None = None,
-        open_by_tenant: Mapping[str, int] | None = None,
+        stuck: Mapping[Tenant | None, int] | None = None,
+        open_by_tenant: Mapping[Tenant | None, int] | None = None,
         most_open: int | None = None,
     ) -> None:
         self._deferrals = deferrals or {}
@@ -83,16 +84,16 @@ class Eligibility:
         self.has_waiting_tenant = False
         """Whether a tenant waits that may get more as soon as open promises are written."""
 
-    def judge(self, meta: ObjectMeta, tenant: str) -> Verdict:
+    def judge(self, meta: ObjectMeta, tenant: Tenant | None) -> Verdict:
         """Return whether a request that waits may get a promise.
 
         Args:
             meta: of the request.
-            tenant: of the request; empty for none.
+            tenant: of the request; None for none.
         """
-        if tenant and self._stuck.get(tenant, 0) >= MOST_STUCK:
+        if tenant is not None and self._stuck.get(tenant, 0) >= MOST_STUCK:
             return Verdict.TENANT_WAITS
-        if tenant and self._open[tenant] and self._is_half_full(self._open_count):
+        if tenant is not None and self._open[tenant] and self._is_half_full(self._open_count):
             is_stuck = self._stuck.get(tenant) and self._is_half_full(sum(self._stuck.values()))
             self.has_waiting_tenant |= not is_stuck
             return Verdict.TENANT_WAITS
@@ -101,7 +102,7 @@ class Eligibility:
             return Verdict.DEFERRED
         return Verdict.ELIGIBLE
 
-    def note_promised(self, tenant: str) -> None:
+    def note_promised(self, tenant: Tenant | None) -> None:
         """Note that a request of this tenant gets a promise."""
         self._open[tenant] += 1
         self._open_count += 1
@@ -111,14 +112,15 @@ class Eligibility:
         return self._most_open is not None and count >= self._most_open
 
 
-def no_tenant(_: Key) -> str:
+def no_tenant(_: Holder) -> Tenant | None:
     """Return that a request belongs to no tenant."""
-    return ""
+    return None
 
 
-def tenant_of_namespace(key: Key) -> str:
-    """Return the namespace of a request as its tenant."""
-    return key.namespace
+def tenant_of_namespace(holder: Holder) -> Tenant | None:
+    """Return the namespace of a request as its tenant; None without namespace."""
+    namespace = holder.key.namespace
+    return Tenant(holder.kind, namespace) if namespace else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ class Limits:
     Args:
         eligibility: returns which requests may get a promise, given the promises that are not
             settled.
-        tenant_of: returns the tenant of a request; empty for none.
+        tenant_of: returns the tenant of a request.
     """
 
     eligibility: Callable[[Collection[Promise]], Eligibility]
@@ -187,7 +189,7 @@ class Shares:
         self._deferrals = {
             uid: deferral for uid, deferral in self._deferrals.items() if deferral.until > now
         }
-        tenants = [(promise, tenant_of(promise.key)) for promise in still_open]
+        tenants = [(promise, tenant_of(promise.holder)) for promise in still_open]
         stuck = Counter(tenant for promise, tenant in tenants if promise.identity in self._stuck)
         open_by_tenant = Counter(tenant for _, tenant in tenants)
         return Eligibility(self._deferrals, stuck, open_by_tenant, capacity // 2)

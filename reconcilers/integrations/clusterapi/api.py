@@ -49,7 +49,7 @@ ALLOCATION_FAILED = "AllocationFailed"
 
 DEFAULT_BLOCK = 64
 """The length of the prefixes that a prefix pool hands out, unless it says otherwise."""
-JOURNALS = AnnotatedJournal("IPAddressClaim", effects="IPAddress")
+JOURNALS = AnnotatedJournal(f"ipaddressclaims.{GROUP}", effects=f"ipaddresses.{GROUP}")
 """The journals of the pools of this platform."""
 
 

@@ -33,7 +33,8 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from reconcilers.integrations.clusterapi.statuses import record_of, shown_reason, waits
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.promises.holdings import Facts, Holder, Holdings
+from reconcilers.promises.holdings import Facts, Holdings
+from reconcilers.promises.identities import Holder, Tenant
 from reconcilers.promises.journal import PromisedRange
 from reconcilers.promises.queue import TenantRow
 from reconcilers.promises.unreadable import check_holders
@@ -160,7 +161,8 @@ def claim_facts(
             place = created, holder_of(claim)
             # What a claim gets depends on its pool alone, unless an IPAddress has its name.
             if address is None:
-                row = TenantRow(claim.metadata.namespace, shown_reason(claim))
+                tenant = Tenant(api.JOURNALS.kind, claim.metadata.namespace)
+                row = TenantRow(tenant, (api.JOURNALS.kind, shown_reason(claim)))
     if address is not None:
         spec = address.spec
         parts.update(_parts(space, spec.address, spec.prefix))

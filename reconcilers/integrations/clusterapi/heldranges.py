@@ -27,6 +27,7 @@ from reconcilers.integrations.clusterapi.caches import check_readable, space_nam
 from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.core.discovery import Look
 from reconcilers.networkpool.view import HeldRange, OtherHoldings
+from reconcilers.promises.identities import Holder
 from reconcilers.promises.settling import settle
 from reconcilers.promises.unreadable import find_unreadable
 
@@ -41,8 +42,8 @@ class _ClaimsRead:
     claims: dict[Key, IPAddressClaim]
     unreadable: Container[Key]
 
-    def find(self, key: Key) -> IPAddressClaim | None:
-        return self.claims.get(key)
+    def find(self, holder: Holder) -> IPAddressClaim | None:
+        return self.claims.get(holder.key)
 
 
 def held_ranges(

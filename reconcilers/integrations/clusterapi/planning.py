@@ -50,6 +50,7 @@ from reconcilers.integrations.clusterapi.statuses import message_of, record_of
 from reconcilers.integrations.clusterapi.views import PoolContents, pools_of
 from reconcilers.integrations.core.rules import Grant, View
 from reconcilers.integrations.core.views import Planned
+from reconcilers.promises.identities import find_by_key
 from reconcilers.promises.journal import MOST_RANGES
 from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, Unreadable, UnreadableHolders
 from reconcilers.reporting.conditions import READY, Finding, with_findings
@@ -121,7 +122,8 @@ class Plan:
             closed = describe_refused_namespace(pool.pool.metadata.namespace, self.namespaces)
         current: PoolContents | None = pool
         while current is not None and current.space is not None and current.holdings is not None:
-            view = View(0, current.holdings, self.caches.claims.get, self.caches.addresses.get)
+            find = find_by_key(JOURNALS.kind, self.caches.claims.get)
+            view = View(0, current.holdings, find, self.caches.addresses.get)
             chooser = Chooser(
                 self.caches, pool.kind, pool.pool, journal, current.space, view, closed=closed
             )

@@ -41,6 +41,7 @@ from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
     Standing,
     geometry_of,
+    holder_of,
     space_name,
 )
 from reconcilers.integrations.clusterapi.choosing import Chooser
@@ -304,7 +305,9 @@ class ClaimPools(PoolKind[PoolT, IPAddressClaim, ClaimReading, Choice[IPAddressC
         named = caches.claims.by_index(SPACE_INDEX, space_name(self.kind, key))
         waiting = [c for c in named if waits(c) and caches.standing(c) is Standing.SERVE]
         return await self._parts.granting.refuse(
-            [Refusal(claim, POOL_NOT_READY, text) for claim in waiting], pool, self.kind
+            [Refusal(holder_of(claim), claim, POOL_NOT_READY, text) for claim in waiting],
+            pool,
+            self.kind,
         )
 
     async def blockers(self, pool: PoolT) -> int:

@@ -37,10 +37,10 @@ from reconcilers.integrations.core.rules import View
 from reconcilers.promises.holdings import (
     CHECK_SECONDS,
     Facts,
-    Holder,
     KeptHoldings,
     indexed_source,
 )
+from reconcilers.promises.identities import Holder, find_by_key
 from reconcilers.promises.journal import Identity, Journal, Promise
 from reconcilers.promises.reading import CacheWait
 from reconcilers.promises.settling import settle
@@ -145,7 +145,7 @@ class Reader:
         return View(
             claims.position,
             self._kept.holdings(space_name(kind, pool), space),
-            claims.get,
+            find_by_key(JOURNALS.kind, claims.get),
             self._caches.addresses.get,
             claims.unreadable.keys(),
             self._cached_effects(space_name(kind, pool)),
@@ -258,7 +258,12 @@ class Reader:
         created = self._created.setdefault(name, {})
         effects = CreatedAddresses(addresses.revision, answers.get, created)
         view = View(
-            claims.revision, holdings, by_key.get, answers.get, claims.unreadable.keys(), effects
+            claims.revision,
+            holdings,
+            find_by_key(JOURNALS.kind, by_key.get),
+            answers.get,
+            claims.unreadable.keys(),
+            effects,
         )
         still_open = {p.identity for p in settle(journal, JOURNALS.kind, view).promises}
         for promise in journal.promises:

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from allocator import AddressRange
 from controller.meta import Key, Object
 from reconcilers.promises.holdings import Holdings
+from reconcilers.promises.identities import Find, Holder
 from reconcilers.promises.journal import MOST_RANGES, Journal, Promise, PromisedRange
 from reconcilers.promises.rules import Waiting
 from reconcilers.promises.settling import Effects, find_promised_version, settle
@@ -26,8 +27,8 @@ class View(Generic[R]):
     Args:
         position: the revision up to which all requests were read.
         holdings: what is held, and which askers wait.
-        find: returns a request by its key.
-        answer: returns what answers the request of that key, as it was read with the holdings.
+        find: returns the request of a holder.
+        answer: returns what answers the request of a key, as it was read with the holdings.
         unreadable: the requests that cannot be decoded; `find` may return an older version.
         effects: the objects that are created for promises beside the requests; None for no such
             kind.
@@ -35,14 +36,14 @@ class View(Generic[R]):
 
     position: int
     holdings: Holdings
-    find: Callable[[Key], R | None]
+    find: Find[R]
     answer: Callable[[Key], Any]
     unreadable: Container[Key] = frozenset()
     effects: Effects | None = None
 
     def at_version(self, promise: Promise) -> R | None:
         """Return the request of a promise if it still is what the promise names."""
-        return find_promised_version(promise, self.find(promise.key))
+        return find_promised_version(promise, self.find(promise.holder))
 
 
 def needs_fence(revision: int | None, position: int, *, wanted: bool) -> bool:
@@ -71,6 +72,7 @@ class Grant(Generic[R]):
 class Refusal(Generic[R]):
     """Why a request gets nothing: a reason for its Ready condition, and a sentence."""
 
+    holder: Holder
     request: R
     reason: str
     message: str
@@ -152,13 +154,13 @@ def choose(  # noqa: PLR0913 - what was read, and the space
             for part in promise.ranges:
                 space.hold(to_blocks(part.range))
         asking = Waiting(view, settled.promises)
-        for request in asking.eligible(eligibility, limits.tenant_of):
+        for holder, request in asking.eligible(eligibility, limits.tenant_of):
             if len(grants) >= room:
                 return Choice(settled, grants, refusals, more=True)
             try:
                 blocks_taken = take(request)
             except Refused as refused:
-                refusals.append(Refusal(request, refused.reason, refused.message))
+                refusals.append(Refusal(holder, request, refused.reason, refused.message))
                 if shows(refusals[-1]):
                     # Free addresses only get fewer, so no equal request would fit.
                     asking.turns.leave_out()
@@ -166,7 +168,7 @@ def choose(  # noqa: PLR0913 - what was read, and the space
             if blocks_taken is not None:
                 addresses = to_addresses(blocks_taken)
                 grants.append(Grant(request, _promise(kind, request, addresses)))
-                eligibility.note_promised(limits.tenant_of(request.metadata.key))
+                eligibility.note_promised(limits.tenant_of(holder))
     return Choice(settled, grants, refusals, more=eligibility.has_waiting_tenant)
 
 

@@ -17,7 +17,7 @@ RANGE = "range"
 PREFIX = "prefix"
 WORKER_LABEL = "worker-name"
 CONDITION = "IPAMControllerReconciledSuccessfully"
-JOURNALS = AnnotatedJournal("IPAMAllocation", has_spaces=True)
+JOURNALS = AnnotatedJournal(f"ipamallocations.{GROUP}", has_spaces=True)
 """The journals of the pools of this platform."""
 
 

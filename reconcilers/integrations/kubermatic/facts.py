@@ -15,7 +15,8 @@ from controller.meta import Key
 from reconcilers.integrations.kubermatic.api import JOURNALS, Cluster, IPAMAllocation, IPAMPool
 from reconcilers.integrations.kubermatic.holdings import held
 from reconcilers.integrations.kubermatic.spaces import DatacenterSpace, space_of
-from reconcilers.promises.holdings import Facts, Holder, Holdings, Layouts
+from reconcilers.promises.holdings import Facts, Holdings, Layouts
+from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import PromisedRange
 
 Spaces = Mapping[str, DatacenterSpace]
@@ -28,10 +29,12 @@ class ClusterRow(NamedTuple):
     """The row of Clusters that ask for the same.
 
     Args:
+        kind: of their requests, by its full name.
         datacenter: of the Clusters.
         request: how many blocks they lack; the holder, if what it gets depends on what it has.
     """
 
+    kind: str
     datacenter: str
     request: int | Holder
 
@@ -101,7 +104,7 @@ def asker_facts(
         return Facts(ranges)
     place = cluster.metadata.creationTimestamp or _LAST, holder
     request = _request(holder, allocation, cluster, space)
-    return Facts(ranges, place, ClusterRow(cluster.datacenter, request))
+    return Facts(ranges, place, ClusterRow(holder.kind, cluster.datacenter, request))
 
 
 def _request(
@@ -136,7 +139,7 @@ def holdings_of(
     keys = dict.fromkeys([*by_key, *(Key(namespace, pool) for namespace in namespaces)])
     holdings = Holdings(layouts_of(spaces))
     for key in keys:
-        holder = Holder(JOURNALS.kind, key)
+        holder = holder_in(key.namespace, key.name)
         facts = asker_facts(holder, by_key.get(key), cluster_in(key.namespace), spaces)
         if facts is not None:
             holdings.put(holder, facts)

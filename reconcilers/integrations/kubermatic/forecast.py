@@ -10,13 +10,20 @@ from controller.meta import Key
 from reconcilers.integrations.core.owners import owner_reference
 from reconcilers.integrations.core.views import Planned
 from reconcilers.integrations.kubermatic.allocations import content
-from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, POOLS, IPAMAllocation
+from reconcilers.integrations.kubermatic.api import (
+    ALLOCATIONS,
+    CLUSTERS,
+    JOURNALS,
+    POOLS,
+    IPAMAllocation,
+)
 from reconcilers.integrations.kubermatic.clusters import failure_message
 from reconcilers.integrations.kubermatic.facts import holdings_of, spaces_of
 from reconcilers.integrations.kubermatic.holdings import Problem
 from reconcilers.integrations.kubermatic.planning import Content, Grant, plan
 from reconcilers.integrations.kubermatic.reading import POOL_INDEX, KubermaticCaches
 from reconcilers.integrations.kubermatic.views import DatacenterContents, contents_of
+from reconcilers.promises.identities import find_by_key
 from reconcilers.promises.unreadable import (
     HOLDERS_UNKNOWN,
     UnreadableHolders,
@@ -69,7 +76,7 @@ def _plan(caches: KubermaticCaches, one: DatacenterContents) -> Any:
             (cluster.namespace for cluster in served),
         ),
         {},
-        lambda namespace: caches.allocations.get(Key(namespace, pool)),
+        find_by_key(JOURNALS.kind, caches.allocations.get),
     )
     return plan(found, served, ALL)
 

@@ -6,16 +6,17 @@ added; a prefix gets the lowest free block. What a cluster has is never taken ba
 prefix of another length than the pool's, which is replaced.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from allocator import AddressRange, PoolExhausted, Space
 from controller.meta import Key
-from reconcilers.integrations.kubermatic.api import Cluster, IPAMAllocation
+from reconcilers.integrations.kubermatic.api import JOURNALS, Cluster, IPAMAllocation
 from reconcilers.integrations.kubermatic.facts import ClusterRow, holder_in, is_complete
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, Problem, held, problems
 from reconcilers.integrations.kubermatic.spaces import DatacenterSpace
-from reconcilers.promises.holdings import Holder, Holdings, Place
+from reconcilers.promises.holdings import Holdings, Place
+from reconcilers.promises.identities import Find, Holder, Tenant
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.queue import Row, Turns
 from reconcilers.promises.shares import Eligibility, Verdict
@@ -129,7 +130,7 @@ class Content:
         allocations: those of the pool whose `dc` is this one.
         holdings: of the pool: what is held, and which Clusters wait.
         promised: what is promised and not written yet, by the uid of the allocation.
-        find: returns the allocation of the pool in a namespace.
+        find: returns the allocation of a holder.
         eligibility: which allocations may be promised something.
     """
 
@@ -139,7 +140,7 @@ class Content:
     allocations: Sequence[IPAMAllocation]
     holdings: Holdings
     promised: Mapping[str, Sequence[AddressRange]]
-    find: Callable[[str], IPAMAllocation | None]
+    find: Find[IPAMAllocation]
     eligibility: Eligibility = field(default_factory=Eligibility)
 
     def may_be_promised(self, cluster: Cluster, allocation: IPAMAllocation | None) -> bool:
@@ -150,11 +151,12 @@ class Content:
             allocation: of the cluster; None if it has none yet.
         """
         if allocation is None:
-            return self.eligibility.judge(cluster.metadata, "") is Verdict.ELIGIBLE
+            return self.eligibility.judge(cluster.metadata, None) is Verdict.ELIGIBLE
         meta = allocation.metadata
         if meta.terminating or meta.uid in self.promised:
             return False
-        return self.eligibility.judge(meta, meta.namespace) is Verdict.ELIGIBLE
+        tenant = Tenant(JOURNALS.kind, meta.namespace)
+        return self.eligibility.judge(meta, tenant) is Verdict.ELIGIBLE
 
 
 def plan(content: Content, clusters: Iterable[Cluster], room: int) -> Plan:
@@ -171,7 +173,7 @@ def plan(content: Content, clusters: Iterable[Cluster], room: int) -> Plan:
     made = Plan(faults=problems(content.allocations, content.space))
     askers = {holder_in(cluster.namespace, content.pool): cluster for cluster in clusters}
     for holder, cluster in askers.items():
-        allocation = content.find(cluster.namespace)
+        allocation = content.find(holder)
         is_waiting = content.holdings.facts(holder).place is not None
         if not is_waiting and content.may_be_promised(cluster, allocation):
             made.by_cluster[cluster.metadata.key] = made.fault_of(allocation)
@@ -211,7 +213,7 @@ def _waiting(
         cluster = askers.get(holder)
         if cluster is None:
             continue
-        allocation = content.find(cluster.namespace)
+        allocation = content.find(holder)
         if not content.may_be_promised(cluster, allocation):
             continue
         fault = made.fault_of(allocation)

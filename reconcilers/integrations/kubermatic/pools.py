@@ -230,7 +230,7 @@ class Pools(PoolKind[IPAMPool, IPAMAllocation, View, DecidedPool]):
 
     @override
     def find_request(self, reading: View, promise: Promise) -> IPAMAllocation | None:
-        return find_promised_version(promise, reading.find(promise.key))
+        return find_promised_version(promise, reading.find(promise.holder))
 
     @override
     async def keep(
@@ -368,7 +368,7 @@ class Pools(PoolKind[IPAMPool, IPAMAllocation, View, DecidedPool]):
             here,
             holdings,
             promised,
-            lambda namespace: view.find(Key(namespace, pool.metadata.name)),
+            view.find,
             decided.eligibility,
         )
         return plan(content, clusters, decided.room)

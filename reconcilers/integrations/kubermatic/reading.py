@@ -3,7 +3,7 @@
 The position of a view is what the watch of allocations delivered; own answers never move it.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -18,6 +18,7 @@ from reconcilers.integrations.core.objects import Objects, is_of
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     CLUSTERS,
+    JOURNALS,
     POOLS,
     Cluster,
     IPAMAllocation,
@@ -32,12 +33,12 @@ from reconcilers.integrations.kubermatic.facts import (
 )
 from reconcilers.promises.holdings import (
     Facts,
-    Holder,
     Holdings,
     KeptHoldings,
     Source,
     indexed_source,
 )
+from reconcilers.promises.identities import Find, Holder, find_by_key
 from reconcilers.promises.reading import CacheWait
 from reconcilers.promises.unreadable import check_holders
 
@@ -155,14 +156,14 @@ class View:
     Args:
         position: the revision up to which all were read.
         allocations: those of the pool.
-        find: returns one by its key.
+        find: returns the allocation of a holder.
         unreadable: those that cannot be decoded; `find` may return an older version.
         is_listed: whether they were read by a LIST, not from the cache.
     """
 
     position: int
     allocations: Sequence[IPAMAllocation]
-    find: Callable[[Key], IPAMAllocation | None]
+    find: Find[IPAMAllocation]
     unreadable: Container[Key] = frozenset()
     is_listed: bool = False
 
@@ -277,7 +278,8 @@ class Reader:
         check_readable(pool, cache.unreadable)
         if self._wait.has_read(cache, revision, pool):
             found = cache.by_index(POOL_INDEX, pool)
-            return View(cache.position, found, cache.get, cache.unreadable.keys())
+            find = find_by_key(JOURNALS.kind, cache.get)
+            return View(cache.position, found, find, cache.unreadable.keys())
         return await self.live(pool)
 
     async def live(self, pool: str) -> View:
@@ -291,7 +293,8 @@ class Reader:
         check_readable(pool, page.unreadable)
         self._wait.note_list(pool, page.items)
         by_key = {one.metadata.key: one for one in page.items}
-        return View(page.revision, page.items, by_key.get, page.unreadable.keys(), is_listed=True)
+        find = find_by_key(JOURNALS.kind, by_key.get)
+        return View(page.revision, page.items, find, page.unreadable.keys(), is_listed=True)
 
     def forget(self, pool: str) -> None:
         """Forget a pool that is gone."""

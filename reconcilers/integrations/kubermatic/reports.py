@@ -12,12 +12,14 @@ from reconcilers.integrations.core.eventmemory import EventMemory
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     CLUSTERS,
+    JOURNALS,
     POOLS,
     Cluster,
     IPAMAllocation,
     IPAMPool,
 )
 from reconcilers.integrations.kubermatic.holdings import Problem
+from reconcilers.promises.identities import Find, Holder
 
 RECONCILING_ERROR = "ReconcilingError"
 ACTION = "Reconciling"
@@ -93,13 +95,13 @@ class Reports:
         self,
         pool: str,
         problems: Mapping[Key, Problem],
-        find: Callable[[Key], IPAMAllocation | None],
+        find: Find[IPAMAllocation],
     ) -> None:
         """Record the problems of allocations that they did not have at the last pass."""
         recorded = self._allocations.setdefault(pool, EventMemory())
         recorded.retain(problems)
         for key, problem in problems.items():
-            allocation = find(key)
+            allocation = find(Holder(JOURNALS.kind, key))
             if allocation is None:
                 recorded.end(key)
             elif recorded.begin(key, allocation.metadata.uid, problem):

@@ -26,7 +26,7 @@ ALLOCATED = "Allocated"
 RELEASED = "Released"
 ERROR = "Error"
 DEFAULT_TTL = 3600
-JOURNALS = AnnotatedJournal("IPAllocation")
+JOURNALS = AnnotatedJournal(f"ipallocations.{GROUP}")
 """The journals of the pools of this platform."""
 
 

@@ -37,7 +37,8 @@ from reconcilers.integrations.vitistack.api import (
     Static,
 )
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
-from reconcilers.promises.holdings import Facts, Holder, Holdings
+from reconcilers.promises.holdings import Facts, Holdings
+from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import PromisedRange
 from reconcilers.promises.unreadable import (
     UnreadableObject,
@@ -99,7 +100,7 @@ def allocation_facts(allocation: IPAllocation, space: NetworkSpace) -> Facts:
     return Facts(
         () if address is None else (PromisedRange(address),),
         place,
-        row=(status.phase, status.message) if place is not None and not is_alone else None,
+        row=None if place is None or is_alone else (JOURNALS.kind, status.phase, status.message),
         is_in_use=allocation.holds,
         outside=outside,
     )

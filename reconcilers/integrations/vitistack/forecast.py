@@ -17,6 +17,7 @@ from reconcilers.integrations.core.views import Planned
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     CONFIGURATIONS,
+    JOURNALS,
     NETWORKS,
     PENDING,
     STATIC,
@@ -44,6 +45,7 @@ from reconcilers.integrations.vitistack.networks import Taking
 from reconcilers.integrations.vitistack.ranges import NetworkSpace
 from reconcilers.integrations.vitistack.views import NetworkContents, contents_of
 from reconcilers.integrations.vitistack.writing import given, refused
+from reconcilers.promises.identities import find_by_key
 from reconcilers.promises.unreadable import (
     HOLDERS_UNKNOWN,
     UnreadableHolders,
@@ -194,7 +196,7 @@ def _served(caches: VitistackCaches, found: NetworkContents) -> Iterator[Outcome
     assert found.holdings is not None, "the caller has checked"
     assert found.space is not None, "the caller has checked"
     name, find = found.network.metadata.name, found.allocations.get
-    view = View(0, found.holdings, find, find)
+    view = View(0, found.holdings, find_by_key(JOURNALS.kind, find), find)
     shown = dict(_shown(caches, found.space, found.allocations.values()))
     taking = Taking(name, found.space, view, found.promised(), [], shown)
     with found.holdings.trial():

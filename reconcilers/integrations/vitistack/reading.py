@@ -15,6 +15,7 @@ from reconcilers.integrations.core.rules import View
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     CONFIGURATIONS,
+    JOURNALS,
     IPAllocation,
     NetworkConfiguration,
 )
@@ -31,10 +32,10 @@ from reconcilers.integrations.vitistack.ranges import NetworkSpace
 from reconcilers.promises.holdings import (
     CHECK_SECONDS,
     Facts,
-    Holder,
     KeptHoldings,
     indexed_source,
 )
+from reconcilers.promises.identities import Holder, find_by_key
 from reconcilers.promises.reading import CacheWait
 
 
@@ -81,7 +82,7 @@ class Reader:
         return View(
             allocations.position,
             self._kept.holdings(str(network), space),
-            allocations.get,
+            find_by_key(JOURNALS.kind, allocations.get),
             allocations.get,
             allocations.unreadable.keys(),
         )
@@ -100,7 +101,8 @@ class Reader:
         if self._wait.has_read(self._caches.allocations, revision, network):
             return self.cached(network, space)
         found, position = await self.live(network)
-        return View(position, network_holdings(found.values(), space), found.get, found.get)
+        find = find_by_key(JOURNALS.kind, found.get)
+        return View(position, network_holdings(found.values(), space), find, found.get)
 
     async def live(self, network: Key) -> tuple[dict[Key, IPAllocation], int]:
         """Return the IPAllocations of a network by a list that begins now, and its revision.

@@ -24,7 +24,7 @@ from reconcilers.api.networkpool import Assignment, NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import Networking
 from reconcilers.networkpool.facts import place, row, waits
-from reconcilers.promises.holdings import Holder
+from reconcilers.promises.identities import Holder
 from reconcilers.promises.queue import Rows, Turns
 from reconcilers.specrules.poolnamespaces import describe_refused_namespace
 from reconcilers.tenantcluster.allocations.refusals import (

@@ -21,6 +21,7 @@ from reconcilers.integrations.vitistack import caches as vitistack_caches
 from reconcilers.integrations.vitistack import reading as vitistack_reading
 from reconcilers.integrations.vitistack.ranges import NetworkSpace
 from reconcilers.networkpool import view
+from reconcilers.promises.identities import Holder
 from reconcilers.promises.reading import Behind
 from tests.clock import VirtualClock
 from tests.reconcilers import make
@@ -111,7 +112,8 @@ async def test_a_cache_is_used_again_once_it_has_read_what_a_list_showed(
     await clock.advance(PATIENCE)
     listed = await reading.read()  # the cache is given up, and the server asked
     assert listed.position >= made.metadata.revision
-    assert listed.find(made.metadata.key) is not None
+    holder = Holder(kind.full_name, made.metadata.key)
+    assert listed.find(holder) is not None
     page = await client.list(kind)
     reading.cache.replace(page.items, page.revision, {})
-    assert (await reading.read()).find == reading.cache.get
+    assert (await reading.read()).find(holder) is reading.cache.get(holder.key)

@@ -15,10 +15,11 @@ from controller.meta import Version
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, pool_index
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.configuration.settings import PoolSettings
-from reconcilers.networkpool.facts import allocation_facts, holder_of
+from reconcilers.networkpool.facts import KIND, allocation_facts, holder_of
 from reconcilers.networkpool.protocol import blockers
 from reconcilers.networkpool.view import keep_holdings
-from reconcilers.promises.holdings import Holder, Holdings, differences
+from reconcilers.promises.holdings import Holdings, differences
+from reconcilers.promises.identities import Holder
 from tests.clock import VirtualClock
 from tests.reconcilers import make
 from tests.reconcilers.checked import Differences
@@ -144,8 +145,8 @@ def test_kept_holdings_never_differ_from_those_read_anew(data: st.DataObject) ->
     assert caches.reported == []
 
 
-A, B = (Holder("IPAllocation", make.key(name)) for name in "ab")
-HELD = Holder("IPAllocation", make.key("held"))
+A, B = (Holder(KIND, make.key(name)) for name in "ab")
+HELD = Holder(KIND, make.key("held"))
 
 
 def _lab(check: float = 600.0) -> Lab:
@@ -174,7 +175,7 @@ async def test_holdings_that_are_wrong_are_reported_and_replaced(
     )
     [wrong] = [line for line in logs if line["log_level"] == "error"]
     assert wrong["event"] == "pool cache inconsistent"
-    assert wrong["parts"] == [f"IPAllocation {HELD.key}", "counts", "space"]
+    assert wrong["parts"] == ["counts", f"{KIND} {HELD.key}", "space"]
     registry = lab.pools._events._metrics._contents
     assert registry.labels("lab", make.NAMESPACE)._value.get() == 1
     assert contents_differences == [(make.key("lab"), wrong["parts"])]

@@ -129,7 +129,7 @@ def test_the_oldest_request_is_served_first_and_names_break_ties() -> None:
             annotations={"butler.butlerlabs.dev/requested-at": "2025-12-31T00:00:00Z"},
         ),
     ]
-    order = [a.metadata.name for a in Waiting(make.view(*asking), ())]
+    order = [a.metadata.name for _, a in Waiting(make.view(*asking), ())]
     assert order == ["carried", "a", "b", "young"]
 
 

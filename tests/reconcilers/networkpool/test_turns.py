@@ -14,7 +14,7 @@ from reconcilers.addressing import poolgeometry, rangetaking
 from reconcilers.api.ipallocation import IPAllocation, IPAllocationSpec
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool import protocol
-from reconcilers.networkpool.facts import KIND, place, row, waits
+from reconcilers.networkpool.facts import KIND, holder_of, place, row, waits
 from reconcilers.networkpool.pending_promises import (
     granted_status,
     new_refusals,
@@ -57,7 +57,7 @@ def choose_by_trying_all(
                 Grant.from_choice(one, rangetaking.take_ranges(pool, one, spaces), spaces)
             )
         except AllocatorError as refused:
-            refusals.append(protocol._refusal(one, refused))
+            refusals.append(protocol._refusal(holder_of(one), one, refused))
     return Choice(tuple(grants), tuple(refusals), more=False)
 
 

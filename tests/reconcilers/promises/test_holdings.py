@@ -16,12 +16,12 @@ from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.promises.holdings import (
     NOTHING,
     Facts,
-    Holder,
     Holdings,
     KeptHoldings,
     differences,
     indexed_source,
 )
+from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import PromisedRange
 from tests.clock import VirtualClock
 from tests.reconcilers import make

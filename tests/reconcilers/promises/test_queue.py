@@ -1,8 +1,13 @@
 """A walk along rows of waiting requests."""
 
+from reconcilers.promises.identities import Tenant
 from reconcilers.promises.queue import Rows, TenantRow, Turns
 
 Place = tuple[int, str]
+
+
+def row_of(tenant: str, answer: str) -> TenantRow:
+    return TenantRow(Tenant("Claim", tenant), ("Claim", answer))
 
 
 def rows(*entries: tuple[TenantRow | str, int, str]) -> Rows[Place]:
@@ -13,8 +18,11 @@ def rows(*entries: tuple[TenantRow | str, int, str]) -> Rows[Place]:
 
 
 def test_a_tenant_is_left_out_without_a_look_at_each_of_its_requests() -> None:
-    greedy, other = TenantRow("greedy", "small"), TenantRow("other", "small")
-    large = TenantRow("greedy", "large")
+    greedy, other = (
+        row_of("greedy", "small"),
+        row_of("other", "small"),
+    )
+    large = row_of("greedy", "large")
     turns = Turns(rows((greedy, 1, "a"), (greedy, 2, "b"), (large, 3, "c"), (other, 4, "d")))
     assert next(turns) == (1, "a")
     turns.leave_out_tenant()
@@ -22,17 +30,28 @@ def test_a_tenant_is_left_out_without_a_look_at_each_of_its_requests() -> None:
 
 
 def test_equal_requests_of_all_tenants_are_left_out_together() -> None:
-    first, second = TenantRow("a", "small"), TenantRow("b", "small")
-    turns = Turns(rows((first, 1, "a"), (second, 2, "b"), (TenantRow("b", "large"), 3, "c")))
+    first, second = (
+        row_of("a", "small"),
+        row_of("b", "small"),
+    )
+    turns = Turns(rows((first, 1, "a"), (second, 2, "b"), (row_of("b", "large"), 3, "c")))
     assert next(turns) == (1, "a")
     turns.leave_out()
     assert list(turns) == [(3, "c")]
 
 
 def test_rows_that_are_left_out_until_a_grant_go_on_behind_it() -> None:
-    first, second = TenantRow("a", "small"), TenantRow("b", "small")
+    first, second = (
+        row_of("a", "small"),
+        row_of("b", "small"),
+    )
     turns = Turns(
-        rows((first, 1, "a"), (second, 2, "b"), (TenantRow("b", "large"), 3, "c"), (first, 4, "d"))
+        rows(
+            (first, 1, "a"),
+            (second, 2, "b"),
+            (row_of("b", "large"), 3, "c"),
+            (first, 4, "d"),
+        )
     )
     assert next(turns) == (1, "a")
     turns.leave_out(until_granted=True)

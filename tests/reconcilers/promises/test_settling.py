@@ -7,6 +7,7 @@ import pytest
 
 from allocator import AddressRange
 from controller.meta import Key, Object, ObjectMeta
+from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import Journal, Promise, PromisedRange
 from reconcilers.promises.settling import settle
 
@@ -23,8 +24,8 @@ class Requests:
     requests: Mapping[Key, Object] = field(default_factory=dict)
     unreadable: frozenset[Key] = frozenset()
 
-    def find(self, key: Key) -> Object | None:
-        return self.requests.get(key)
+    def find(self, holder: Holder) -> Object | None:
+        return self.requests.get(holder.key)
 
 
 @dataclass

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from allocator import AddressRange
 from controller.meta import Key, ObjectMeta
+from reconcilers.promises.identities import Tenant
 from reconcilers.promises.journal import Promise, PromisedRange
 from reconcilers.promises.shares import (
     MOST_STUCK,
@@ -26,6 +27,10 @@ def promise(number: int, namespace: str = "n") -> Promise:
     return Promise("K", Key(namespace, f"r{number}"), f"uid-r{number}", "1", promised)
 
 
+def tenant(namespace: str) -> Tenant:
+    return Tenant("K", namespace)
+
+
 def eligibility(shares: Shares, promises: Sequence[Promise] = (), now: float = 0.0) -> Eligibility:
     return shares.eligibility(promises, tenant_of_namespace, CAPACITY, now)
 
@@ -33,38 +38,38 @@ def eligibility(shares: Shares, promises: Sequence[Promise] = (), now: float = 0
 def test_a_deferred_request_waits_for_one_resync() -> None:
     shares = Shares(RESYNC)
     shares.defer(meta("a"), now=5.0)
-    assert eligibility(shares, now=64.0).judge(meta("a"), "n") is Verdict.DEFERRED
+    assert eligibility(shares, now=64.0).judge(meta("a"), tenant("n")) is Verdict.DEFERRED
     assert shares.next_in(64.0) == 1.0
-    assert eligibility(shares, now=64.0).judge(meta("b"), "n") is Verdict.ELIGIBLE
-    assert eligibility(shares, now=65.0).judge(meta("a"), "n") is Verdict.ELIGIBLE
+    assert eligibility(shares, now=64.0).judge(meta("b"), tenant("n")) is Verdict.ELIGIBLE
+    assert eligibility(shares, now=65.0).judge(meta("a"), tenant("n")) is Verdict.ELIGIBLE
     assert shares.next_in(65.0) is None, "it is forgotten"
 
 
 def test_a_new_spec_ends_the_deferral_of_a_request() -> None:
     shares = Shares(RESYNC)
     shares.defer(meta("a"), now=0.0)
-    assert eligibility(shares).judge(meta("a", generation=2), "n") is Verdict.ELIGIBLE
+    assert eligibility(shares).judge(meta("a", generation=2), tenant("n")) is Verdict.ELIGIBLE
 
 
 def test_another_request_of_the_same_name_is_not_deferred() -> None:
     shares = Shares(RESYNC)
     shares.defer(meta("a"), now=0.0)
     another = ObjectMeta(name="a", namespace="n", uid="another", generation=1)
-    assert eligibility(shares).judge(another, "n") is Verdict.ELIGIBLE
+    assert eligibility(shares).judge(another, tenant("n")) is Verdict.ELIGIBLE
 
 
 def test_a_tenant_gets_half_of_a_journal_at_most() -> None:
     found = eligibility(Shares(RESYNC), [promise(number) for number in range(CAPACITY // 2 - 1)])
-    assert found.judge(meta("a"), "n") is Verdict.ELIGIBLE
-    found.note_promised("n")
-    assert found.judge(meta("b"), "n") is Verdict.TENANT_WAITS
+    assert found.judge(meta("a"), tenant("n")) is Verdict.ELIGIBLE
+    found.note_promised(tenant("n"))
+    assert found.judge(meta("b"), tenant("n")) is Verdict.TENANT_WAITS
     assert found.has_waiting_tenant, "there is room once these are written"
-    assert found.judge(meta("b"), "other") is Verdict.ELIGIBLE
+    assert found.judge(meta("b"), tenant("other")) is Verdict.ELIGIBLE
 
 
 def test_requests_without_a_tenant_may_fill_a_journal() -> None:
     found = eligibility(Shares(RESYNC), [promise(number, "") for number in range(CAPACITY)])
-    assert found.judge(meta("a"), "") is Verdict.ELIGIBLE
+    assert found.judge(meta("a"), None) is Verdict.ELIGIBLE
 
 
 def test_a_tenant_with_stuck_promises_waits_until_they_are_over() -> None:
@@ -72,29 +77,29 @@ def test_a_tenant_with_stuck_promises_waits_until_they_are_over() -> None:
     promises = [promise(number) for number in range(MOST_STUCK)]
     for stuck in promises[1:]:
         shares.note_stuck(stuck)
-    assert eligibility(shares, promises).judge(meta("a"), "n") is Verdict.ELIGIBLE
+    assert eligibility(shares, promises).judge(meta("a"), tenant("n")) is Verdict.ELIGIBLE
     shares.note_stuck(promises[0])
     found = eligibility(shares, promises)
-    assert found.judge(meta("a"), "n") is Verdict.TENANT_WAITS
+    assert found.judge(meta("a"), tenant("n")) is Verdict.TENANT_WAITS
     assert not found.has_waiting_tenant, "nothing is to be expected soon"
-    assert found.judge(meta("a"), "other") is Verdict.ELIGIBLE
-    assert eligibility(shares, promises[1:]).judge(meta("a"), "n") is Verdict.ELIGIBLE
+    assert found.judge(meta("a"), tenant("other")) is Verdict.ELIGIBLE
+    assert eligibility(shares, promises[1:]).judge(meta("a"), tenant("n")) is Verdict.ELIGIBLE
 
 
 def test_nothing_is_limited_without_memory() -> None:
-    assert Eligibility().judge(meta("a"), "n") is Verdict.ELIGIBLE
+    assert Eligibility().judge(meta("a"), tenant("n")) is Verdict.ELIGIBLE
 
 
 def test_tenants_with_open_promises_wait_while_all_of_them_fill_half_of_a_journal() -> None:
     promises = [promise(number, f"n{number % 4}") for number in range(CAPACITY // 2 - 1)]
     found = eligibility(Shares(RESYNC), promises)
-    assert found.judge(meta("a"), "n0") is Verdict.ELIGIBLE
-    found.note_promised("n0")
-    assert found.judge(meta("b"), "n1") is Verdict.TENANT_WAITS
+    assert found.judge(meta("a"), tenant("n0")) is Verdict.ELIGIBLE
+    found.note_promised(tenant("n0"))
+    assert found.judge(meta("b"), tenant("n1")) is Verdict.TENANT_WAITS
     assert found.has_waiting_tenant, "there is room once these are written"
-    assert found.judge(meta("b"), "other") is Verdict.ELIGIBLE
-    found.note_promised("other")
-    assert found.judge(meta("c"), "other") is Verdict.TENANT_WAITS
+    assert found.judge(meta("b"), tenant("other")) is Verdict.ELIGIBLE
+    found.note_promised(tenant("other"))
+    assert found.judge(meta("c"), tenant("other")) is Verdict.TENANT_WAITS
 
 
 def test_a_tenant_is_not_expected_to_get_more_soon_while_half_of_a_journal_is_stuck() -> None:
@@ -103,5 +108,5 @@ def test_a_tenant_is_not_expected_to_get_more_soon_while_half_of_a_journal_is_st
     for stuck in promises:
         shares.note_stuck(stuck)
     found = eligibility(shares, promises)
-    assert found.judge(meta("a"), "n0") is Verdict.TENANT_WAITS
+    assert found.judge(meta("a"), tenant("n0")) is Verdict.TENANT_WAITS
     assert not found.has_waiting_tenant

@@ -10,11 +10,18 @@ from controller.errors import ControllerError
 from reconcilers.integrations.core.owners import owner_reference
 from reconcilers.integrations.kubermatic import allocations, planning, pools, reading
 from reconcilers.integrations.kubermatic.allocations import Allocations
-from reconcilers.integrations.kubermatic.api import ALLOCATIONS, POOLS, IPAMAllocation, IPAMPool
+from reconcilers.integrations.kubermatic.api import (
+    ALLOCATIONS,
+    JOURNALS,
+    POOLS,
+    IPAMAllocation,
+    IPAMPool,
+)
 from reconcilers.integrations.kubermatic.planning import Content, Decided, Grant
 from reconcilers.integrations.kubermatic.pools import Pools
 from reconcilers.integrations.kubermatic.reading import Reader, View
 from reconcilers.promises.fence import Fence
+from reconcilers.promises.identities import find_by_key
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.shares import Limits
 from tests.reconcilers.simulation import journalrules
@@ -90,7 +97,7 @@ def own_answers_count_as_read(mp: Patch) -> None:
         if highest < revision:
             return await at_least(self, pool, revision)
         found = self._allocations.by_index("pool", pool)
-        return View(highest, found, self._allocations.get)
+        return View(highest, found, find_by_key(JOURNALS.kind, self._allocations.get))
 
     mp.setattr(Reader, "at_least", further)
 

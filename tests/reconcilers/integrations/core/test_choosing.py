@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from allocator import AddressRange, Layout, PoolExhausted
 from controller.meta import Key, ObjectMeta
 from reconcilers.integrations.core.rules import Choice, Refusal, Refused, View, choose
-from reconcilers.promises.holdings import Facts, Holder, Holdings
+from reconcilers.promises.holdings import Facts, Holdings
+from reconcilers.promises.identities import Holder, find_by_key
 from reconcilers.promises.journal import Journal
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -54,7 +55,7 @@ class Pool:
         return choose(
             Journal({"Request": 0}),
             "Request",
-            View(0, holdings, self.requests.get, lambda _: None),
+            View(0, holdings, find_by_key("Request", self.requests.get), lambda _: None),
             to_blocks=lambda addresses: addresses,
             to_addresses=lambda blocks: blocks,
             also_held=(),

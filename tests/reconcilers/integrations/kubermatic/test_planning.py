@@ -20,7 +20,7 @@ from reconcilers.integrations.kubermatic.api import (
     Datacenter,
     IPAMAllocation,
 )
-from reconcilers.integrations.kubermatic.facts import holdings_of
+from reconcilers.integrations.kubermatic.facts import holder_in, holdings_of
 from reconcilers.integrations.kubermatic.planning import POOL_EXHAUSTED, Content, Plan, plan
 from reconcilers.integrations.kubermatic.spaces import space_of
 
@@ -51,11 +51,11 @@ def _allocation(name: str, **spec: object) -> IPAMAllocation:
 def _plan(
     datacenter: Datacenter, allocations: Sequence[IPAMAllocation], clusters: Iterable[str]
 ) -> Plan:
-    by_namespace = {one.metadata.namespace: one for one in allocations}
+    find = {holder_in(one.metadata.namespace, POOL): one for one in allocations}.get
     space = space_of(datacenter)
     served = {cluster.namespace: cluster for cluster in map(_cluster, clusters)}
     holdings = holdings_of(POOL, {DC: space}, allocations, served.get, served)
-    content = Content(POOL, DC, space, allocations, holdings, {}, by_namespace.get)
+    content = Content(POOL, DC, space, allocations, holdings, {}, find)
     return plan(content, served.values(), ROOM)
 
 

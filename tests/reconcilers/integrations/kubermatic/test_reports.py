@@ -5,12 +5,14 @@ from typing import cast
 from controller.events import Recorder
 from controller.meta import Key, ObjectMeta
 from reconcilers.integrations.kubermatic.api import AllocationSpec, IPAMAllocation, IPAMPool
+from reconcilers.integrations.kubermatic.facts import holder_in
 from reconcilers.integrations.kubermatic.holdings import Problem
 from reconcilers.integrations.kubermatic.reports import Reports
 from tests.reconcilers.lab import Recorded
 
 PROBLEM = Problem("Odd", "it is odd")
 KEY = Key("cluster-a", "p")
+HOLDER = holder_in(KEY.namespace, KEY.name)
 
 
 def test_an_object_that_is_created_anew_gets_its_event_again() -> None:
@@ -19,6 +21,6 @@ def test_an_object_that_is_created_anew_gets_its_event_again() -> None:
     for uid in ("1", "1", "2"):
         reports.record_pool(IPAMPool(ObjectMeta("p", uid=uid)), [PROBLEM])
         allocation = IPAMAllocation(ObjectMeta("p", "cluster-a", uid=uid), AllocationSpec())
-        reports.record_allocations("p", {KEY: PROBLEM}, {KEY: allocation}.get)
+        reports.record_allocations("p", {KEY: PROBLEM}, {HOLDER: allocation}.get)
     kinds = [kind for kind, _ in recorded.subjects]
     assert kinds == ["IPAMPool", "IPAMAllocation"] * 2
