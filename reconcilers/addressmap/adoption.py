@@ -1,7 +1,7 @@
 """What changes when butler-ipam takes over from another controller and no object shows before.
 
 Only pools that another controller keeps are reported: their statuses are written, and they have
-no `allocationsRevision`, which ours begin with. Afterwards conditions of the objects say it.
+no journal, which ours begin with. Afterwards conditions of the objects say it.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -13,6 +13,7 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.networkpool.statusjournal import has_journal
 
 DEFAULT = Key(names.DEFAULT_NAMESPACE, "default")
 """The ProviderConfig of clusters that name none, unless ButlerConfig names another."""
@@ -94,4 +95,4 @@ def _pools(provider: ProviderConfig, pools: Mapping[Key, NetworkPool]) -> list[N
 
 
 def _is_kept_by_another(pool: NetworkPool) -> bool:
-    return bool(pool.status.totalIPs) and not pool.status.allocationsRevision
+    return bool(pool.status.totalIPs) and not has_journal(pool)

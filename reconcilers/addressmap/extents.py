@@ -20,6 +20,7 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Drawing
+from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.statusjournal import settle_pool
 from reconcilers.networkpool.view import View
 from reconcilers.promises.unreadable import UnreadableObject
@@ -216,6 +217,8 @@ def holders(
         yield from ((_holder(one), held) for held in statusranges.list_held_ranges(one))
     view = View.from_allocations(0, tuple(allocations))
     for promise in settle_pool(pool, view).promises:
+        if promise.kind != KIND:
+            continue  # drawn with the holders of that kind
         allocation = view.current(promise.key, promise.uid)
         if allocation is None or statusranges.find_held_range(allocation) is not None:
             continue

@@ -28,6 +28,8 @@ DEFAULT_NODES = 5
 DEFAULT_LOADBALANCER = 8
 MAX_RESERVED = 1024
 MAX_ASSIGNMENTS = 512
+MAX_KINDS = 16
+"""The most kinds that a pool's status may have a revision of."""
 
 
 def capped(number: int) -> int:
@@ -169,10 +171,10 @@ class NetworkPoolSpec:
 @with_config(MODEL)
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A range promised to one IPAllocation at one resourceVersion."""
+    """A range promised to one request at one resourceVersion."""
 
     name: NonEmpty
-    """Name of the IPAllocation, in the pool's namespace."""
+    """Name of the request, in the pool's namespace."""
     uid: NonEmpty
     """Its uid."""
     resourceVersion: NonEmpty
@@ -187,6 +189,8 @@ class Assignment:
     """Last address of that range."""
     choice: str | None = None
     """How the range was chosen, as the IPAllocation reports it."""
+    kind: str | None = None
+    """Kind of the request as plural.group; absent for an IPAllocation."""
 
 
 @with_config(MODEL)
@@ -338,8 +342,14 @@ class NetworkPoolStatus(_Counted):
         ),
     ] = ()
     """Promised ranges that are not yet known to be written. Never edit by hand."""
-    allocationsRevision: str = ""
-    """How far a controller must have read the IPAllocations before it may hand out ranges."""
+    revisions: Annotated[dict[str, str], FieldSchema(max_length=MAX_KINDS)] = field(
+        default_factory=dict
+    )
+    """By kind, as plural.group: up to which resourceVersion a controller must have read its
+    objects before it may hand out ranges. Never edit by hand."""
+    journalOf: str = ""
+    """The uid of the pool that assignments and revisions were written for. If it is another one,
+    they count as lost, and the controller voids earlier promises before it hands out ranges."""
     infrastructureAllocations: Annotated[
         tuple[InfrastructureAllocation, ...],
         FieldSchema(

@@ -32,7 +32,7 @@ class PoolSettings:
     foreign_patience: float = 2.0
     """How long an assignment that another replica made stays unchanged before we complete it."""
     cache_patience: float = 1.0
-    """How long to wait for the cache to reach allocationsRevision before listing."""
+    """How long to wait for the cache to reach the revision in the journal before listing."""
     foreign_silence: float = 120.0
     """How long another controller must not have written our statuses before ranges go out."""
     contents_check: float = 600.0

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from allocator import AddressRange, AllocatorError, InvalidPool, Layout, Space
+from allocator import AddressRange, InvalidPool, Layout, Space
 from controller.conditions import find, rfc3339
 from controller.meta import Key
 from reconcilers.addressing import (
@@ -33,6 +33,7 @@ from reconcilers.api.resources import (
 )
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.integrations.core.objects import filled
+from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.promises.unreadable import UnreadableObject, describe_unreadable
 from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.wording import count_addresses, count_noun, name_with_count
@@ -424,11 +425,7 @@ def _spaces(pool: NetworkPool, objects: Objects, without: IPAllocation | None) -
         if holder.pool_key == pool.metadata.key and holder is not without
         for span in statusranges.list_held_ranges(holder)
     ]
-    for promise in pool.status.assignments:
-        if without is not None and promise.uid == without.metadata.uid:
-            continue
-        try:
-            taken += statusranges.list_promised_ranges(promise)
-        except AllocatorError:
-            continue  # no address: it holds none
+    for promise in STATUS_JOURNALS.read(pool).promises:
+        if without is None or promise.uid != without.metadata.uid:
+            taken += (part.range for part in promise.ranges)
     return [Space(layout, taken) for layout in layouts]

@@ -49,8 +49,8 @@ POOL_GAUGES: tuple[tuple[str, str, Callable[[NetworkPoolStatus], int]], ...] = (
         lambda s: s.fragmentationPercent or 0,
     ),
     ("largest_free_block", "Addresses in the largest free block.", lambda s: s.largest_free),
-    ("open_assignments", "Promised ranges not known to be written.", lambda s: len(s.assignments)),
 )
+OPEN_PROMISES = ("open_assignments", "Promised ranges not known to be written.")
 BY_FAMILY = {
     *("total_ips", "allocated_ips", "available_ips"),
     *("fragmentation_percent", "largest_free_block"),
@@ -100,9 +100,10 @@ class Gauges(Collector):
         clusters: of which is shown whether their load balancer is as projected.
         clock: for ages.
         leading: whether this replica is the one to ask.
+        count_promises: returns how many promises the journal of a pool has.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is shown
         self,
         pools: Cache[NetworkPool],
         allocations: Cache[IPAllocation],
@@ -110,6 +111,8 @@ class Gauges(Collector):
         clusters: Cache[TenantCluster],
         clock: Clock,
         leading: Callable[[], bool],
+        *,
+        count_promises: Callable[[NetworkPool], int],
     ) -> None:
         self._pools = pools
         self._unfinished = CachePart(allocations, _is_unfinished)
@@ -117,6 +120,7 @@ class Gauges(Collector):
         self._clusters = clusters
         self._clock = clock
         self._leading = leading
+        self._count_promises = count_promises
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing: what there is depends on the caches, so there is nothing to check."""
@@ -146,6 +150,12 @@ class Gauges(Collector):
                     labels = {"pool": meta.name, "namespace": meta.namespace} | family
                     gauge.add_sample(gauge.name, labels, value(status))
             yield gauge
+        name, what = OPEN_PROMISES
+        gauge = GaugeMetricFamily(f"butler_network_pool_{name}", what, labels=POOL)
+        for pool in pools:
+            meta = pool.metadata
+            gauge.add_metric([meta.name, meta.namespace], self._count_promises(pool))
+        yield gauge
 
     def _of_allocations(self) -> Iterator[Metric]:
         """Yield how many allocations wait or are given back, by pool, and for how many seconds."""

@@ -38,6 +38,7 @@ from reconcilers.networkpool.owners import (
     noted_uid,
     owner_state,
 )
+from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.networkpool.window import MinuteWindow
 from reconcilers.reporting import allocationlabels
 from reconcilers.reporting.conditions import FOREIGN_MANAGER, Finding, rendered, with_findings
@@ -265,7 +266,9 @@ class OrphanCollector:
 
     def _promised_versions(self, key: Key) -> set[tuple[str, str]]:
         pool = self._pools.get(key)
-        return {(p.uid, p.resourceVersion) for p in pool.status.assignments} if pool else set()
+        if pool is None:
+            return set()
+        return {promise.identity for promise in STATUS_JOURNALS.read(pool).promises}
 
     async def _repair_one(self, allocation: IPAllocation, owners: LiveOwners) -> bool:
         """Write what is missing on one allocation; return whether a write was tried."""

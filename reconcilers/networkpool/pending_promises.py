@@ -29,11 +29,13 @@ from reconcilers.api.ipallocation import (
 from reconcilers.api.networkpool import NetworkPool, capped
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.networkpool.choicewords import allocated_message
+from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.protocol import Refusal
+from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.networkpool.view import View
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.fence import Fence
-from reconcilers.promises.journal import Promise
+from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Kept, refused_message
 from reconcilers.promises.reading import highest_revision
 from reconcilers.promises.refusedwrites import RefusedWrites
@@ -244,9 +246,14 @@ def void_status(allocation: IPAllocation, now: datetime) -> dict[str, Any]:
 
 
 async def raise_fence(
-    client: Client, writer: AllocationWriter, pool: NetworkPool, listed: View, now: datetime
-) -> tuple[NetworkPool, View]:
-    """Void earlier promises and give the pool a memory; return the pool and its allocations now.
+    client: Client,
+    writer: AllocationWriter,
+    pool: NetworkPool,
+    journal: Journal,
+    listed: View,
+    now: datetime,
+) -> tuple[NetworkPool, Journal, View]:
+    """Void earlier promises to allocations, and give the pool a memory of allocations.
 
     No other promise is made before the pool is written, so the view that is returned shows every
     range that is held.
@@ -255,18 +262,24 @@ async def raise_fence(
         client: writes the pool, with precondition.
         writer: writes the allocations, with preconditions, and reads them.
         pool: as it was read.
+        journal: of the pool. Promises and revisions of other kinds stay.
         listed: the view of a LIST that began after `pool` was read.
         now: the time, for the voiding statuses.
+
+    Returns:
+        The pool as the API server stored it, the journal as it was written, and the allocations
+        as they are now.
 
     Raises:
         Conflict: the pool changed meanwhile; read again and start over.
         ControllerError: a request failed; the pool still has no memory, so nothing is lost.
     """
     current = await writer.fence(now).void_earlier(listed.of_pool)
-    remembered = {"allocationsRevision": str(highest_revision(current)), "assignments": None}
-    fenced = await client.patch_status(NETWORK_POOL, pool, remembered)
+    fenced = journal.after_fence(KIND, highest_revision(current))
+    status = STATUS_JOURNALS.fields(pool, fenced)
+    written = await client.patch_status(NETWORK_POOL, pool, status)
     of_pool = [allocation for allocation in current if allocation.pool_key == pool.metadata.key]
-    return fenced, View.from_allocations(listed.position, of_pool)
+    return written, fenced, View.from_allocations(listed.position, of_pool)
 
 
 def _may_be_promised_more(allocation: IPAllocation) -> bool:

@@ -28,40 +28,16 @@ from allocator import (
 )
 from reconcilers.addressing import familychoice, rangetaking
 from reconcilers.api.ipallocation import FAILED, IPAllocation
-from reconcilers.api.networkpool import MAX_ASSIGNMENTS, NetworkPool
+from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool.choicewords import describe_choice
 from reconcilers.networkpool.facts import KIND, shown_answer
-from reconcilers.networkpool.statusjournal import memory, read_journal, settle_journal
+from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, settle_journal
 from reconcilers.networkpool.view import View
 from reconcilers.promises.holdings import Layouts
 from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import Journal, Promise, PromisedRange, ranges_of
 from reconcilers.promises.rules import Waiting
 from reconcilers.promises.shares import NO_LIMITS, Eligibility, Limits, TenantOf
-
-
-class MemoryDropped(Exception):
-    """The server stored a pool without the memory that was written: its schema has no such field.
-
-    Attributes:
-        pool: as the server stored it.
-    """
-
-    def __init__(self, pool: NetworkPool) -> None:
-        super().__init__(f"{pool.metadata.key}: the server keeps no status.allocationsRevision")
-        self.pool = pool
-
-
-def with_memory_kept(written: NetworkPool) -> NetworkPool:
-    """Return a pool as the server answered the write of its memory.
-
-    Raises:
-        MemoryDropped: it has none. What was promised with the same write is not stored either, so
-            no range may be handed out: another leader would not know of it.
-    """
-    if memory(written) is None:
-        raise MemoryDropped(written)
-    return written
 
 
 @contextmanager
@@ -228,7 +204,7 @@ class Decision:
         return self.settled.with_promises([grant.promise for grant in self.choice.grants])
 
 
-def decide(
+def decide(  # noqa: PLR0913 - what was read, and the pool
     pool: NetworkPool,
     view: View,
     geometry: Sequence[Layout],
@@ -236,6 +212,7 @@ def decide(
     also_held: Sequence[AddressRange] = (),
     *,
     limits: Limits = NO_LIMITS,
+    journal: Journal | None = None,
 ) -> Decision:
     """Return what a pass over `pool` does, given what was read of its allocations.
 
@@ -246,15 +223,16 @@ def decide(
         batch: the most to hand out; with 0, no request is looked at.
         also_held: what others than allocations hold.
         limits: which allocations may get a range.
+        journal: of the pool; None if it has not been read yet.
     """
-    stored = read_journal(pool)
+    stored = STATUS_JOURNALS.read(pool) if journal is None else journal
     settled = settle_journal(stored, view)
     promised = ranges_of(settled.promises)
     claimed = view.holdings.claimed_size + sum(one.size for one in chain(promised, also_held))
     with taken(view, settled.promises, geometry) as spaces:
         for space, one in product(spaces, also_held):
             space.hold(one)
-        room = min(batch, MAX_ASSIGNMENTS - len(settled.promises))
+        room = min(batch, STATUS_JOURNALS.room(settled))
         asking, eligibility = Waiting(view, settled.promises), limits.eligibility(settled.promises)
         choice = Choice((), (), more=False)
         if batch:
@@ -263,11 +241,15 @@ def decide(
         return Decision(stored, settled, choice, tuple(geometry), capacities, claimed)
 
 
-def blockers(pool: NetworkPool, view: View) -> int:
-    """Return how many allocations hold, or may still come to hold, a range of the pool."""
+def blockers(journal: Journal, view: View) -> int:
+    """Return how many requests hold, or may still come to hold, a range of a pool.
+
+    Args:
+        journal: of the pool. Promises to requests of other kinds count until they are dropped.
+        view: the allocations of the pool.
+    """
     promised = {
-        (promise.holder, promise.uid)
-        for promise in settle_journal(read_journal(pool), view).promises
+        (promise.holder, promise.uid) for promise in settle_journal(journal, view).promises
     }
     only_promised = [
         holder

@@ -33,13 +33,13 @@ from controller import (
 )
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.networkpool import MAX_ASSIGNMENTS, NetworkPool
+from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.networkpool import status
 from reconcilers.networkpool.blockreports import BlockReports
 from reconcilers.networkpool.events import PoolEvents
-from reconcilers.networkpool.facts import tenant_of
+from reconcilers.networkpool.facts import KIND, tenant_of
 from reconcilers.networkpool.offers import layout_offers, network_pool_spaces
 from reconcilers.networkpool.pending_promises import (
     AllocationWriter,
@@ -58,13 +58,17 @@ from reconcilers.networkpool.problems import (
 )
 from reconcilers.networkpool.protocol import (
     Decision,
-    MemoryDropped,
     Refusal,
     blockers,
     decide,
-    with_memory_kept,
 )
-from reconcilers.networkpool.statusjournal import memory, read_journal, settle_journal
+from reconcilers.networkpool.statusjournal import (
+    STATUS_JOURNALS,
+    JournalNotStored,
+    check_stored,
+    has_journal,
+    settle_journal,
+)
 from reconcilers.networkpool.statuswriter import PoolStatusWriter
 from reconcilers.networkpool.view import HeldRange, OtherHolders, Reader, View, keep_holdings
 from reconcilers.promises.due import RETRY
@@ -132,7 +136,7 @@ class NetworkPoolReconciler:
         self._reports = BlockReports(self._statuses, self._writer, clock, settings)
         self._refused = RefusedWrites(clock, settings.resync)
         self._memories = PoolMemories(
-            clock, settings.foreign_patience, settings.resync, MAX_ASSIGNMENTS
+            clock, settings.foreign_patience, settings.resync, STATUS_JOURNALS.room(Journal())
         )
         self._not_before: dict[Key, float] = {}
         self._waits = WaitLog(NETWORK_POOL.kind, clock)
@@ -186,8 +190,8 @@ class NetworkPoolReconciler:
             return await self._reconcile(pool)
         except Unreadable as unreadable:
             return await self._block_unreadable(pool, unreadable)
-        except MemoryDropped as dropped:
-            return await self._block_dropped(dropped.pool)
+        except JournalNotStored as not_stored:
+            return await self._block_not_stored(not_stored.pool)
 
     async def _reconcile(self, pool: NetworkPool) -> Outcome:
         """Serve a pool that is not being deleted, unless its spec or status forbids it."""
@@ -202,10 +206,10 @@ class NetworkPoolReconciler:
         if other is not None:
             return await self._block_foreign(pool, other)
         wait = self._not_before.get(pool.metadata.key, 0.0) - self._clock.monotonic()
-        if memory(pool) is None and wait > 0:
+        if wait > 0:
             return await self._block(pool, OUTDATED, wait)
-        pool, view = await self._with_memory(pool)
-        return await self._serve(pool, view, geometry, closed)
+        pool, journal, view = await self._with_memory(pool)
+        return await self._serve(pool, journal, view, geometry, closed)
 
     async def _block(self, pool: NetworkPool, reason: str, after: float | None = None) -> Outcome:
         """Report on the allocations that wait for a pool why it hands out nothing.
@@ -230,26 +234,32 @@ class NetworkPoolReconciler:
     async def _with_finalizer(self, pool: NetworkPool) -> NetworkPool:
         return await add_finalizer(self._client, NETWORK_POOL, pool, names.FINALIZER_POOL)
 
-    async def _with_memory(self, pool: NetworkPool) -> tuple[NetworkPool, View]:
-        """Return the pool with a memory, and a view that has read as far as that."""
-        revision = memory(pool)
+    async def _with_memory(self, pool: NetworkPool) -> tuple[NetworkPool, Journal, View]:
+        """Return the pool and its journal with a memory, and a view that has read that far."""
+        journal = STATUS_JOURNALS.read(pool)
+        revision = journal.revisions.get(KIND)
         if revision is None:
             listed = await self._reader.shared(pool)
         else:
             view = await self._reader.at_least(pool, revision)
             if view.position >= revision:
-                return pool, view
+                return pool, journal, view
             # A LIST has not got there: the number is of another cluster, or of a lost history.
             listed = view
-        fenced, view = await self._raise_fence(pool, listed)
-        return with_memory_kept(fenced), view
+        fenced, journal, view = await self._raise_fence(pool, journal, listed)
+        check_stored(fenced, journal)
+        return fenced, journal, view
 
-    async def _raise_fence(self, pool: NetworkPool, listed: View) -> tuple[NetworkPool, View]:
-        return await raise_fence(self._client, self._writer, pool, listed, self._clock.now())
+    async def _raise_fence(
+        self, pool: NetworkPool, journal: Journal, listed: View
+    ) -> tuple[NetworkPool, Journal, View]:
+        now = self._clock.now()
+        return await raise_fence(self._client, self._writer, pool, journal, listed, now)
 
     async def _serve(
         self,
         pool: NetworkPool,
+        journal: Journal,
         view: View,
         geometry: Sequence[Layout],
         closed: Finding | None = None,
@@ -258,6 +268,7 @@ class NetworkPoolReconciler:
 
         Args:
             pool: the pool.
+            journal: its journal, with a memory of allocations.
             view: its allocations.
             geometry: what it may hand out of each family.
             closed: condition Ready if it hands out nothing new; None if it does.
@@ -270,7 +281,7 @@ class NetworkPoolReconciler:
             return None if allocation is None else tenant_of(allocation)
 
         limits = self._memories.limits_of(pool, tenant_of_holder)
-        decision = decide(pool, view, geometry, batch, held, limits=limits)
+        decision = decide(pool, view, geometry, batch, held, limits=limits, journal=journal)
         refusals = self._due_refusals(decision)
         pool, journal = await self._write_pool(pool, view, decision, closed, refusals=refusals)
         written, kept = await self._write_promised(pool, journal, view, decision)
@@ -327,7 +338,8 @@ class NetworkPoolReconciler:
         written = await self._statuses.write(pool, wanted, is_due=is_due)
         if written is pool:
             return pool, decision.stored
-        return with_memory_kept(written), decision.journal
+        check_stored(written, decision.journal)
+        return written, decision.journal
 
     def _holders_to_name(self, pool: NetworkPool, decision: Decision) -> Sequence[HeldRange]:
         """Return what others than allocations hold, if the status of the pool may have to name it.
@@ -341,7 +353,7 @@ class NetworkPoolReconciler:
 
         They are once nothing was promised for a quiet while; before, the next write drops them.
         """
-        dropped = len(pool.status.assignments) - len(decision.settled.promises)
+        dropped = len(decision.stored.promises) - len(decision.settled.promises)
         quiet = self._clock.monotonic() - self._memories.memory_of(pool).due.promised_at
         return dropped > 0 and quiet >= self._settings.quiet_period
 
@@ -454,7 +466,7 @@ class NetworkPoolReconciler:
                 pool = await self._statuses.write(pool, wanted)
                 self._waits.note_reported(key, message)
             # Another replica that knows what is held may be about to keep these promises.
-            promises = read_journal(pool).promises
+            promises = STATUS_JOURNALS.read(pool).promises
             await self._reports.report(pool, self._reader.cached(key), promises)
         except (Conflict, NotFound) as error:
             _log.info("A pool changed before its status was written", error=str(error))
@@ -473,18 +485,17 @@ class NetworkPoolReconciler:
             self._events.allocations.unreadable(written, unreadable)
         return await self._block(written, unreadable.reason, self._settings.resync)
 
-    async def _block_dropped(self, pool: NetworkPool) -> Outcome:
-        """Hand out nothing while the definition in force keeps no memory; say so on the pool.
+    async def _block_not_stored(self, pool: NetworkPool) -> Outcome:
+        """Hand out nothing while the API server does not store the journal; say so on the pool.
 
         A fence writes every waiting allocation, and each of these writes brings the next pass: so
         the next attempt is not before some time has passed, whatever happens meanwhile.
         """
-        written = await self._statuses.write(
-            pool, status.definition_outdated(pool, self._clock.now())
-        )
+        self._not_before[pool.metadata.key] = self._clock.monotonic() + self._settings.resync
+        wanted = status.definition_outdated(pool, self._clock.now())
+        written = await self._statuses.write(pool, wanted, is_due=has_journal(pool))
         if written is not pool:
             self._events.allocations.definition_outdated(written)
-        self._not_before[pool.metadata.key] = self._clock.monotonic() + self._settings.resync
         return await self._block(written, OUTDATED, self._settings.resync)
 
     async def _reconcile_deleted(self, pool: NetworkPool) -> Outcome:
@@ -494,23 +505,27 @@ class NetworkPoolReconciler:
         """
         if not has_finalizer(pool, names.FINALIZER_POOL):
             return SETTLED
-        count, view = await self._blockers(pool)
-        if count == 0 and not _has_memory(pool, view):
+        journal = STATUS_JOURNALS.read(pool)
+        count, view = await self._blockers(pool, journal)
+        if count == 0 and not _has_memory(journal, view):
             # What it promised before it lost its memory may still be written.
-            pool, _ = await self._raise_fence(pool, view)
-            count, view = await self._blockers(pool)
+            pool, journal, _ = await self._raise_fence(pool, journal, view)
+            count, view = await self._blockers(pool, journal)
         if count == 0:
             await remove_finalizer(self._client, NETWORK_POOL, pool, names.FINALIZER_POOL)
             return SETTLED
-        pool = await self._statuses.write(pool, self._status_of_deleted(pool, view, count))
+        pool = await self._statuses.write(
+            pool, self._status_of_deleted(pool, journal, view, count)
+        )
         self._events.capacity.record_due(pool)
-        journal = read_journal(pool)
         still_open = settle_journal(journal, view).promises
         due = self._due_promises(pool, journal, view, still_open)
         await self._keep(pool, due)
         return Blocked("Deleting", self._settings.requeue_deleting)
 
-    def _status_of_deleted(self, pool: NetworkPool, view: View, count: int) -> dict[str, Any]:
+    def _status_of_deleted(
+        self, pool: NetworkPool, journal: Journal, view: View, count: int
+    ) -> dict[str, Any]:
         """Return the status of a pool whose deletion waits: figures stay current as far as known.
 
         It has no journal: only a pass that hands out ranges drops promises. So the figures count
@@ -520,6 +535,7 @@ class NetworkPoolReconciler:
 
         Args:
             pool: the pool.
+            journal: its journal.
             view: its allocations.
             count: how many objects the deletion waits for.
         """
@@ -527,7 +543,7 @@ class NetworkPoolReconciler:
         others = self._others.named(pool)
         waiting = status.waiting_for_holders(count, others)
         is_foreign = self._foreign.of_pool(pool, view.holdings.last_foreign_write, now) is not None
-        if is_foreign or view.position < (memory(pool) or 0):
+        if is_foreign or view.position < journal.revisions.get(KIND, 0):
             return status.without_figures(pool, waiting, now)
         try:
             geometry = self._specs.layouts(pool)
@@ -537,26 +553,26 @@ class NetworkPoolReconciler:
         except (Behind, Unreadable):
             return status.without_figures(pool, waiting, now)
         held = [holding.range for holding in others]
-        decision = decide(pool, view, geometry, 0, held)
+        decision = decide(pool, view, geometry, 0, held, journal=journal)
         overlapping = self._spaces.finding(layout_offers(pool, decision.layouts))
         return status.current_figures(
             pool, view, decision, now, overlapping, waiting, others=others
         )
 
-    async def _blockers(self, pool: NetworkPool) -> tuple[int, View]:
+    async def _blockers(self, pool: NetworkPool, journal: Journal) -> tuple[int, View]:
         """Return how many allocations block the pool's deletion, and the view that shows it.
 
         The cache may show that there are some; only a live LIST may show that there are none.
         """
         cached = self._reader.cached(pool.metadata.key)
-        count = blockers(pool, cached) + self._others.seen_blockers(pool)
+        count = blockers(journal, cached) + self._others.seen_blockers(pool)
         if count:
             return count, cached
         listed = await self._reader.shared(pool)
-        return blockers(pool, listed) + await self._others.blockers(pool), listed
+        return blockers(journal, listed) + await self._others.blockers(pool), listed
 
 
-def _has_memory(pool: NetworkPool, listed: View) -> bool:
-    """Return whether a pool's status records all its promises, in the history of now."""
-    revision = memory(pool)
+def _has_memory(journal: Journal, listed: View) -> bool:
+    """Return whether a journal records all promises to allocations, in the history of now."""
+    revision = journal.revisions.get(KIND)
     return revision is not None and listed.position >= revision

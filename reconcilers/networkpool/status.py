@@ -16,7 +16,7 @@ from reconcilers.api.networkpool import (
 )
 from reconcilers.networkpool import problems
 from reconcilers.networkpool.protocol import Decision
-from reconcilers.networkpool.statusjournal import render_journal
+from reconcilers.networkpool.statusjournal import JOURNAL_FIELDS, LOST, STATUS_JOURNALS
 from reconcilers.networkpool.view import HeldRange, View
 from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, Unreadable
 from reconcilers.reporting.conditions import (
@@ -155,7 +155,7 @@ def served(  # noqa: PLR0913 - what was read, decided, and is known of other poo
         others: what others than allocations hold; needed only if the decision is not sound.
     """
     figures = current_figures(pool, view, decision, now, overlapping, closed, others=others)
-    return figures | render_journal(decision.journal)
+    return figures | STATUS_JOURNALS.fields(pool, decision.journal)
 
 
 def current_figures(  # noqa: PLR0913 - as for `served`
@@ -239,12 +239,19 @@ def shown_unknown(pool: NetworkPool) -> str:
 
 
 def definition_outdated(pool: NetworkPool, now: datetime) -> dict[str, Any]:
-    """Return the status of a pool while the CRD in the cluster prunes allocationsRevision."""
+    """Return the status of a pool whose journal the API server does not store as it is written.
+
+    What is stored is no journal of ours, so it counts as lost from now on: it may lack promises
+    that are still written.
+    """
     message = (
-        "nothing is handed out: the CustomResourceDefinition in force drops"
-        " status.allocationsRevision; apply that of this version (butler-ipam crds)"
+        "nothing is handed out: the CustomResourceDefinition in force drops fields of the journal"
+        " (status.assignments, status.revisions and status.journalOf), or an admission webhook or"
+        " policy changes them; apply the definition of this version (butler-ipam crds), and let"
+        " nothing change these fields"
     )
-    return _conditions_only(pool, [Finding(READY, False, "DefinitionOutdated", message)], now)
+    finding = Finding(READY, False, "DefinitionOutdated", message)
+    return _conditions_only(pool, [finding], now) | LOST
 
 
 def closed_by_namespace(pool: NetworkPool, namespaces: Sequence[str]) -> Finding | None:
@@ -308,7 +315,7 @@ def differs(status: NetworkPoolStatus, wanted: Mapping[str, Any]) -> bool:
     Settled promises go with the next write and are no reason for one, except after a quiet minute
     (NetworkPoolReconciler._should_drop_settled).
     """
-    ignored = {"assignments", "allocationsRevision", "conditions"}
+    ignored = JOURNAL_FIELDS | {"conditions"}
     plain = any(
         _shown(status, name) != value for name, value in wanted.items() if name not in ignored
     )

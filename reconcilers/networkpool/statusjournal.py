@@ -1,71 +1,183 @@
 """The journal of a NetworkPool: the part of its status that other replicas rely on.
 
-`status.assignments` has the open promises, `status.allocationsRevision` the revision up to which a
-reader must have read the IPAllocations.
+`status.assignments` has the open promises. `status.revisions` has, by the full name of a kind, the
+revision up to which a reader must have read the objects of that kind. `status.journalOf` is the
+uid of the pool that the journal was written for: a restore from a backup can write a status to
+another object, where the resourceVersions belong to another history.
 """
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 from controller.meta import Key
 from reconcilers.addressing import familychoice, statusranges
-from reconcilers.api.networkpool import Assignment, NetworkPool
+from reconcilers.api.networkpool import MAX_ASSIGNMENTS, Assignment, NetworkPool
+from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.view import View
 from reconcilers.promises.journal import Journal, Promise, PromisedRange
 from reconcilers.promises.settling import settle
 
+JOURNAL_FIELDS = frozenset({"assignments", "revisions", "journalOf"})
+"""The fields of a pool's status that carry its journal."""
+LOST: dict[str, Any] = {"journalOf": None}
+"""The status patch after which a pool's journal counts as lost."""
+
+
+class StatusJournal:
+    """Reads and writes journals that are a part of the status of their NetworkPool."""
+
+    def read(self, pool: NetworkPool) -> Journal:
+        """Return the journal of a pool; an empty one if it is lost.
+
+        It is lost if it was written for another uid, or for none, or if a promise in it cannot be
+        parsed. A revision that is no number is left out, so the kind has no memory.
+        """
+        status, meta = pool.status, pool.metadata
+        if not status.journalOf or status.journalOf != meta.uid:
+            return Journal()
+        promises = []
+        for assignment in status.assignments:
+            promise = _parse(meta.namespace, assignment)
+            if promise is None:
+                return Journal()
+            promises.append(promise)
+        revisions = {
+            kind: int(text) for kind, text in status.revisions.items() if text.isdecimal()
+        }
+        return Journal(revisions, tuple(promises))
+
+    def fields(self, pool: NetworkPool, journal: Journal) -> dict[str, Any]:
+        """Return the fields of a status patch that write the journal of a pool.
+
+        A merge patch leaves keys of a map alone that it does not name. A revision that belongs to
+        a lost journal would then be believed together with the new uid, so it is removed.
+
+        Args:
+            pool: as it is stored.
+            journal: to write. A kind without revision gets none: only a fence gives memory.
+        """
+        revisions: dict[str, str | None] = dict.fromkeys(pool.status.revisions)
+        revisions |= {kind: str(revision) for kind, revision in journal.revisions.items()}
+        return {
+            "assignments": list(map(_rendered, journal.promises)),
+            "revisions": revisions,
+            "journalOf": pool.metadata.uid,
+        }
+
+    def patch(self, pool: NetworkPool, journal: Journal) -> Mapping[str, Any]:
+        """Return the JSON merge patch that writes the journal of a pool."""
+        return {"status": self.fields(pool, journal)}
+
+    def is_stored(self, answer: NetworkPool, journal: Journal) -> bool:
+        """Return whether the API server stored a journal as it was written.
+
+        It shows each promise with its kind, version and ranges, each revision, and the uid. The
+        words that tell how a range was chosen decide nothing.
+        """
+        stored = self.read(answer)
+        return stored.revisions == journal.revisions and (
+            [*map(_without_words, stored.promises)] == [*map(_without_words, journal.promises)]
+        )
+
+    def room(self, journal: Journal) -> int:
+        """Return how many further promises, of up to two ranges each, a status has room for."""
+        return MAX_ASSIGNMENTS - len(journal.promises)
+
+
+STATUS_JOURNALS = StatusJournal()
+
+
+class JournalNotStored(Exception):
+    """The API server stored the status of a pool without the journal as it was written.
+
+    Attributes:
+        pool: as the API server stored it.
+    """
+
+    def __init__(self, pool: NetworkPool) -> None:
+        super().__init__(f"{pool.metadata.key}: the journal in its status is not stored")
+        self.pool = pool
+
+
+def check_stored(answer: NetworkPool, journal: Journal) -> None:
+    """Check that the API server stored a journal as it was written.
+
+    Args:
+        answer: the pool, as the API server answered the write.
+        journal: as it was written.
+
+    Raises:
+        JournalNotStored: it did not. Another leader would not know of the promises, so no range
+            may be allocated.
+    """
+    if not STATUS_JOURNALS.is_stored(answer, journal):
+        raise JournalNotStored(answer)
+
+
+def has_journal(pool: NetworkPool) -> bool:
+    """Return whether our controllers ever wrote a pool's status, for whichever object."""
+    return bool(pool.status.journalOf or pool.status.revisions)
+
+
+def count_promises(pool: NetworkPool) -> int:
+    """Return how many promises the journal of a pool has, to requests of all kinds."""
+    return len(STATUS_JOURNALS.read(pool).promises)
+
 
 def memory(pool: NetworkPool) -> int | None:
-    """Return the pool's allocationsRevision; None if it has none, or one that is no number."""
-    text = pool.status.allocationsRevision
-    return int(text) if text.isdecimal() else None
-
-
-def read_journal(pool: NetworkPool) -> Journal:
-    """Return the journal of a pool, without promises that an edit by hand made unusable."""
-    revision = memory(pool)
-    revisions = {} if revision is None else {KIND: revision}
-    return Journal(revisions, tuple(_promises(pool)))
-
-
-def _promises(pool: NetworkPool) -> Iterator[Promise]:
-    for assignment in pool.status.assignments:
-        promised = statusranges.list_promised_ranges(assignment)
-        if promised and assignment.resourceVersion.isdecimal():
-            yield Promise(
-                KIND,
-                Key(pool.metadata.namespace, assignment.name),
-                assignment.uid,
-                assignment.resourceVersion,
-                tuple(
-                    PromisedRange(part, familychoice.FAMILY_NAMES[part.family])
-                    for part in promised
-                ),
-                assignment.choice or "",
-            )
+    """Return the revision of IPAllocations in a pool's journal; None if it has no memory."""
+    return STATUS_JOURNALS.read(pool).revisions.get(KIND)
 
 
 def settle_pool(pool: NetworkPool, view: View) -> Journal:
     """Return the journal of a pool without the promises that are over, as the view shows."""
-    return settle_journal(read_journal(pool), view)
+    return settle_journal(STATUS_JOURNALS.read(pool), view)
 
 
 def settle_journal(journal: Journal, view: View) -> Journal:
-    """Return a journal without the promises that are over, as the view shows."""
+    """Return a journal without the promises to IPAllocations that are over, as the view shows."""
     return settle(journal, KIND, view)
 
 
-def render_journal(journal: Journal) -> dict[str, Any]:
-    """Return the fields of a pool's status that carry its journal.
+def shown_kind(promise: Promise) -> str:
+    """Return the kind of the request of a promise, for messages."""
+    return IP_ALLOCATION.kind if promise.kind == KIND else promise.kind
 
-    A journal without memory is rendered without revision: only a fence may give a pool memory.
+
+def _parse(namespace: str, assignment: Assignment) -> Promise | None:
+    """Return an assignment as a promise; None if an edit by hand made it unusable.
+
+    No pass writes two ranges of one family, or a promise without name or uid.
+
+    Args:
+        namespace: of the pool; its requests are in it.
+        assignment: as the status has it.
     """
-    rendered: dict[str, Any] = {"assignments": list(map(_rendered, journal.promises))}
-    if KIND in journal.revisions:
-        rendered["allocationsRevision"] = str(journal.revisions[KIND])
-    return rendered
+    promised = statusranges.list_promised_ranges(assignment)
+    families = {part.family for part in promised}
+    is_usable = (
+        bool(promised)
+        and len(families) == len(promised)
+        and bool(assignment.name and assignment.uid)
+        and assignment.resourceVersion.isdecimal()
+    )
+    if not is_usable:
+        return None
+    return Promise(
+        assignment.kind or KIND,
+        Key(namespace, assignment.name),
+        assignment.uid,
+        assignment.resourceVersion,
+        tuple(PromisedRange(part, familychoice.FAMILY_NAMES[part.family]) for part in promised),
+        assignment.choice or "",
+    )
+
+
+def _without_words(promise: Promise) -> tuple[Any, ...]:
+    """Return all of a promise but how its ranges were chosen."""
+    return promise.kind, promise.key, promise.identity, promise.ranges
 
 
 def _rendered(promise: Promise) -> dict[str, str]:
@@ -80,6 +192,7 @@ def _rendered(promise: Promise) -> dict[str, str]:
         secondaryStartAddress=second.start_text if second else None,
         secondaryEndAddress=second.end_text if second else None,
         choice=promise.choice or None,
+        kind=None if promise.kind == KIND else promise.kind,
     )
     # Not by asdict, which copies each text: a status has hundreds of promises.
     values = ((name, getattr(assignment, name)) for name in _FIELDS)

@@ -114,6 +114,16 @@ class Journal:
         """Return the journal with further promises."""
         return Journal(self.revisions, (*self.promises, *promises))
 
+    def after_fence(self, kind: str, revision: int) -> "Journal":
+        """Return the journal after a fence of one kind; other kinds keep what they have.
+
+        Args:
+            kind: whose earlier promises were voided.
+            revision: up to which a reader has to read its requests from now on.
+        """
+        others = tuple(promise for promise in self.promises if promise.kind != kind)
+        return Journal({**self.revisions, kind: revision}, others)
+
     @property
     def range_count(self) -> int:
         """How many ranges are promised."""

@@ -20,7 +20,7 @@ from reconcilers.api.ipallocation import (
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.api.tenantnetwork import MOST_SERVICES
-from reconcilers.networkpool.statusjournal import settle_pool
+from reconcilers.networkpool.statusjournal import settle_pool, shown_kind
 from reconcilers.networkpool.view import View
 from reconcilers.reporting.wording import count_addresses
 from reconcilers.specrules import requestspecs
@@ -131,7 +131,7 @@ def _waiting_warnings(
         yield f"spec.count: ignored, as {named} names {count_addresses(pins[0].size)}"
     for (name, held), (number, wanted) in product(_held(pool, view()), enumerate(pins)):
         if held.overlaps(wanted):
-            what = f"{wanted.text} is not free now: IPAllocation {name} has {held.text}"
+            what = f"{wanted.text} is not free now: {name} has {held.text}"
             yield f"{field(requestspecs.locate_pins(new, number))}: {what}; the request waits"
             return
 
@@ -162,8 +162,10 @@ def _full(
 
 
 def _held(pool: NetworkPool, view: View) -> Iterator[tuple[str, AddressRange]]:
-    """Yield the ranges that allocations hold or are promised, with the allocations' names."""
+    """Yield the ranges that are held or promised, with kind and name of what has them."""
     for one in view.of_pool:
-        yield from ((one.metadata.name, held) for held in statusranges.list_held_ranges(one))
+        holder = f"IPAllocation {one.metadata.name}"
+        yield from ((holder, held) for held in statusranges.list_held_ranges(one))
     for promise in settle_pool(pool, view).promises:
-        yield from ((promise.key.name, promised.range) for promised in promise.ranges)
+        holder = f"{shown_kind(promise)} {promise.key.name}"
+        yield from ((holder, promised.range) for promised in promise.ranges)

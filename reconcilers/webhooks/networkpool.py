@@ -25,7 +25,7 @@ from reconcilers.addressing.poolgeometry import Reservation
 from reconcilers.api.ipallocation import ALLOCATED, RELEASED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.networkpool.offers import layout_offers
-from reconcilers.networkpool.statusjournal import settle_pool
+from reconcilers.networkpool.statusjournal import settle_pool, shown_kind
 from reconcilers.networkpool.view import HeldRange, View
 from reconcilers.reporting.wording import count_noun
 from reconcilers.spaces.index import SpaceIndex
@@ -147,7 +147,8 @@ def deleted(
             causes.append(forbidden((), f"{what} is still in phase {phase}"))
     for promise in settle_pool(old, view).promises:
         if promise.uid not in named:
-            what = f"{opening} {quoted(promise.key.name)} in namespace {namespace}"
+            holder = f"{shown_kind(promise)} {quoted(promise.key.name)}"
+            what = f"{refusal} {holder} in namespace {namespace}"
             promised = promise.ranges[0].range.start_text
             causes.append(forbidden((), f"{what} was promised {promised}"))
     for holding in claimed:
@@ -248,7 +249,7 @@ def _holders(old: NetworkPool | None, view: View) -> Iterator[HeldRange]:
         for held in statusranges.list_held_ranges(one)
     }
     for promise in settle_pool(old, view).promises if old is not None else ():
-        holder = _allocation(promise.key.name)
+        holder = f"{shown_kind(promise)} {quoted(promise.key.name)}"
         found |= {HeldRange(holder, promised.range) for promised in promise.ranges}
     yield from sorted(found, key=lambda one: (one.holder, one.range.first, one.range.last))
 

@@ -3,7 +3,7 @@
 Everything is read from the caches, which every replica has, with two exceptions:
 
 - What may leave allocations out, or end a pool, is validated by a view that has read as far as the
-  pool's allocationsRevision, from a LIST if the cache has not. Promises are in the pool itself;
+  pool's journal says, from a LIST if the cache has not. Promises are in the pool itself;
   one that is not there any more was settled by an object that such a view shows. So nothing
   that was handed out is missed, and what is handed out later is chosen by the new spec.
 - A refusal because of what a cache shows is checked against what the server shows: an edit of a

@@ -14,6 +14,7 @@ from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.core.holders import SharesNetworkPools
 from reconcilers.metrics.objectgauges import Gauges
 from reconcilers.networkpool.orphans import OrphanCollector
+from reconcilers.networkpool.statusjournal import count_promises
 from reconcilers.tenantcluster.ownership.identity import TenantIdentities
 from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.tenantcluster.release.check import TenantReleaseCheck
@@ -124,6 +125,7 @@ def add_gauges(shared: Shared) -> None:
             informers.clusters.cache,
             shared.clock,
             lambda: leading,
+            count_promises=count_promises,
         )
     )
     shared.manager.add_service("gauges", lead)

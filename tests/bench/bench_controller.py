@@ -136,7 +136,7 @@ async def settle(of: Server, case: Case) -> None:
                 status = msgspec.json.decode(text).get("status", {})
                 done = status.get("allocationCount", 0) == case.allocations
                 # Only a pool that has served an allocation remembers up to where it has read.
-                if done and (status.get("allocationsRevision") or not case.allocations):
+                if done and (status.get("revisions") or not case.allocations):
                     break
                 await anyio.sleep(0.5)
         await anyio.sleep(REST_SECONDS)

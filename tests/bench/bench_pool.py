@@ -20,6 +20,7 @@ import structlog
 from allocator.addresses import address_text
 from reconcilers.api import names
 from reconcilers.metrics.objectgauges import Gauges
+from reconcilers.networkpool.statusjournal import count_promises
 from reconcilers.webhooks.validators import AllocationValidator
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab, Replica
@@ -148,7 +149,15 @@ async def everything_else() -> None:
         click.echo(f"{allocations:,} allocations, {tenants:,} tenants, {pools} pools:")
         replica = filled(allocations, tenants, pools)
         known, held, clusters, providers = replica.caches.values()
-        gauges = Gauges(known, held, providers, clusters, replica.lab.clock, lambda: True)
+        gauges = Gauges(
+            known,
+            held,
+            providers,
+            clusters,
+            replica.lab.clock,
+            lambda: True,
+            count_promises=count_promises,
+        )
         judge = AllocationValidator(
             *(replica.client, known, held, replica.lab.clock, 1 << 20), clusters=clusters
         )

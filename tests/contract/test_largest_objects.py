@@ -14,6 +14,7 @@ import pytest
 
 from allocator import LISTED_ADDRESSES, Family
 from reconcilers.api import crd, names
+from reconcilers.api.networkpool import MAX_KINDS
 from tests.numbers import Note
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -71,6 +72,14 @@ def largest_pool(family: Family) -> Json:
     }
 
 
+CLAIMS = "ipaddressclaims.ipam.cluster.x-k8s.io"
+JOURNAL: Json = {
+    "journalOf": "12345678-1234-1234-1234-123456789012",
+    "revisions": {f"{CLAIMS}{number}": "9" * 19 for number in range(MAX_KINDS)},
+}
+"""The fields of a pool's journal beside its promises."""
+
+
 def assignments(family: Family) -> Iterator[Json]:
     """Yield as many promises as a pool may hold, each with the longest texts."""
     for number in range(most("networkpools", "status", "assignments")):
@@ -80,6 +89,7 @@ def assignments(family: Family) -> Iterator[Json]:
             "resourceVersion": "9" * 19,
             "startAddress": text(number * 100, family),
             "endAddress": text(number * 100 + 99, family),
+            "kind": CLAIMS,
         }
 
 
@@ -119,7 +129,11 @@ async def test_the_largest_pool_can_be_created_and_changed_and_its_status_writte
 ) -> None:
     name, spec = f"largest-{family}", largest_pool(family)
     await create(shared_admin, "networkpools", "NetworkPool", spec, name)
-    status = {"assignments": list(assignments(family)), "conditions": conditions("m" * 32_768)}
+    status = {
+        "assignments": list(assignments(family)),
+        "conditions": conditions("m" * 32_768),
+        **JOURNAL,
+    }
     reported = await change(shared_admin, f"networkpools/{name}/status", {"status": status})
     assert reported["status"] == status
     cidr = f"{text(0, family)}/{15 if family == 4 else 111}"
@@ -153,6 +167,7 @@ async def test_the_largest_pool_of_both_families_is_far_from_what_etcd_takes(
         "secondary": counts,
         "assignments": promises,
         "conditions": conditions("m" * 32_768),
+        **JOURNAL,
     }
     path = "networkpools/largest-both"
     reported = await change(shared_admin, f"{path}/status", {"status": status})

@@ -33,6 +33,7 @@ from reconcilers.configuration.settings import (
 )
 from reconcilers.wiring import assemble
 from tests.polling import checked, until
+from tests.reconcilers import make
 from tests.servers import ASSETS
 
 Json = dict[str, Any]
@@ -109,8 +110,8 @@ async def _restore(http: httpx.AsyncClient) -> None:
             uids[uid] = made["metadata"]["uid"]
         if "status" not in body:
             continue
-        if body["status"].get("allocationsRevision"):
-            body["status"]["allocationsRevision"] = revision
+        if body["status"].pop("allocationsRevision", ""):
+            body["status"] |= make.journal_of(made["metadata"]["uid"], int(revision))
         where = f"{_path(one)}/{one['metadata']['name']}/status"
         answer = await http.put(where, params=OURS, json=made | {"status": body["status"]})
         assert answer.status_code == 200, answer.text

@@ -22,7 +22,7 @@ from reconcilers.health import controllers, pools, requests, tenants
 from reconcilers.integrations.core.gauges import GAUGES
 from reconcilers.integrations.kubermatic import views as kubermatic
 from reconcilers.integrations.vitistack import views as vitistack
-from reconcilers.metrics.objectgauges import POOL_GAUGES
+from reconcilers.metrics.objectgauges import OPEN_PROMISES, POOL_GAUGES
 from tests.docs.text import (
     DOCUMENTS,
     ROOT,
@@ -127,7 +127,7 @@ def test_every_environment_variable_is_read_by_the_code(document: str) -> None:
 @cache
 def metrics() -> set[str]:
     """Return the metrics that the sources register, by the names that Prometheus shows."""
-    found = {f"butler_network_pool_{name}" for name, _, _ in POOL_GAUGES}
+    found = {f"butler_network_pool_{name}" for name, *_ in (*POOL_GAUGES, OPEN_PROMISES)}
     for prefix in (kubermatic.METRICS, vitistack.METRICS):
         found |= {f"{prefix}_{name}" for name, _, _ in GAUGES}
     for package in ("controller", "reconcilers"):

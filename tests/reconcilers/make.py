@@ -14,6 +14,7 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import Assignment, NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.offers import offers_of
 from reconcilers.networkpool.view import View
 from reconcilers.spaces.index import SpaceIndex
@@ -72,12 +73,14 @@ def pool(
     tenant: Mapping[str, Any] | None = None,
     secondary: Mapping[str, Any] | None = None,
     edges: bool | None = False,
+    memory: int | None = 1,
     status: Mapping[str, Any] | None = None,
     **meta: Any,
 ) -> NetworkPool:
     """Return a pool that has its finalizer and a memory.
 
     It confirms that it hands out network and broadcast addresses unless `edges` says otherwise.
+    Allocations have to be read up to revision `memory`; if that is None, the pool has no journal.
     """
     spec: dict[str, Any] = {"cidr": cidr, "reserved": [{"cidr": c} for c in reserved]}
     if edges is not None:
@@ -87,12 +90,28 @@ def pool(
     if secondary is not None:
         spec["secondary"] = secondary
     meta = {"finalizers": ["butler.butlerlabs.dev/networkpool"]} | meta
-    body = {
-        "metadata": metadata(name, **meta),
-        "spec": spec,
-        "status": {"allocationsRevision": "1"} | dict(status or {}),
-    }
+    own = metadata(name, **meta)
+    journal = {} if memory is None else journal_of(own["uid"], memory)
+    body = {"metadata": own, "spec": spec, "status": journal | dict(status or {})}
     return msgspec.convert(body, NetworkPool)
+
+
+CLAIMS = "ipaddressclaims.ipam.cluster.x-k8s.io"
+
+
+def journal_of(uid: str, revision: int) -> dict[str, Any]:
+    """Return the status of a pool whose journal has no promises.
+
+    Args:
+        uid: of the pool.
+        revision: up to which allocations have to be read.
+    """
+    return {"revisions": {KIND: str(revision)}, "journalOf": uid, "assignments": []}
+
+
+def revision_of(status: Mapping[str, Any]) -> str:
+    """Return up to which revision a pool's status says that allocations have to be read."""
+    return str((status.get("revisions") or {}).get(KIND) or "")
 
 
 def allocation(
@@ -155,6 +174,12 @@ def promise(of: IPAllocation, start: str, end: str, *, version: str | None = Non
 def listed(of: Assignment) -> dict[str, str]:
     """Return a promise as the pool's status carries it."""
     return {name: value for name, value in asdict(of).items() if value is not None}
+
+
+def listed_for_claim(start: str, end: str, *, name: str = "a") -> dict[str, str]:
+    """Return a promise to an IPAddressClaim as the pool's status carries it."""
+    meta = {"name": name, "uid": "uid-of-claim", "resourceVersion": "3", "kind": CLAIMS}
+    return meta | {"startAddress": start, "endAddress": end}
 
 
 def view(*allocations: IPAllocation, position: int = 10**9, of: str = "lab") -> View:

@@ -101,7 +101,10 @@ class Server(Transport):
         self.requests: list[Request] = []
         self.listeners: list[Callable[[Happening], None]] = []
         self.unknown: frozenset[str] = frozenset()
-        """Fields of statuses that the definitions in force do not have: they are dropped."""
+        """Fields of statuses that the definitions in force do not have: they are dropped.
+
+        With a dot in the name, a field of the entries of a list.
+        """
         self._faults: list[Fault] = []
         self._news: defaultdict[str, anyio.Event] = defaultdict(anyio.Event)
         self.closed = 0
@@ -316,8 +319,12 @@ class Server(Transport):
     def _patched(self, key: tuple[str, str, str], change: Json, *, whole: bool) -> Json:
         old = self.objects[key]
         new: Json = copy.deepcopy(merged(old, change))
-        if self.unknown & new.get("status", {}).keys():
-            new["status"] = {k: v for k, v in new["status"].items() if k not in self.unknown}
+        for name in self.unknown if "status" in new else ():
+            field, _, inner = name.partition(".")
+            for entry in new["status"].get(field) or () if inner else ():
+                entry.pop(inner, None)
+            if not inner:
+                new["status"].pop(field, None)
         if new == old and not whole:
             return old
         if new.get("spec") != old.get("spec"):

@@ -12,7 +12,7 @@ COUNTERS = ("totalIPs", "allocatedIPs", "availableIPs", "largestFreeBlock")
 
 def _platform(cidr: str = "FD00:0:0::/64", *reserved: str) -> Platform:
     platform = Platform()
-    pool = make.pool(cidr=cidr, reserved=reserved, status={"allocationsRevision": ""})
+    pool = make.pool(cidr=cidr, reserved=reserved, memory=None)
     platform.server.add("networkpools", pool)
     platform.server.add("providerconfigs", make.provider("lab"))
     return platform
@@ -156,7 +156,7 @@ async def test_nothing_new_is_written_about_what_32_bits_count() -> None:
 
 async def test_the_gauges_of_a_pool_of_two_families_name_the_family() -> None:
     platform = Platform()
-    pool = make.pool(secondary={"cidr": "fd00::/64"}, status={"allocationsRevision": ""})
+    pool = make.pool(secondary={"cidr": "fd00::/64"}, memory=None)
     platform.server.add("networkpools", pool)
     async with platform.running() as manager:
         await platform.clock.advance(1.0)

@@ -46,7 +46,7 @@ from reconcilers.networkpool.pending_promises import (
     refused_status,
 )
 from reconcilers.networkpool.protocol import Decision, blockers, decide
-from reconcilers.networkpool.statusjournal import render_journal
+from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.networkpool.view import UnreadableAllocations, View
 from reconcilers.promises.unreadable import (
     Unreadable,
@@ -211,7 +211,7 @@ class Forecast:
         unreadable = self.find_unreadable(pool.metadata.key)
         closed = self._closed(pool)
         if pool.metadata.terminating:
-            count = blockers(pool, self._view(pool.metadata.key))
+            count = blockers(STATUS_JOURNALS.read(pool), self._view(pool.metadata.key))
             closed = status.waiting_for_holders(count)
             if unreadable is not None and count:
                 wanted = status.without_figures(pool, closed, self.now)
@@ -269,8 +269,8 @@ class Forecast:
     ) -> None:
         """Write the status of a pool whose spec is sound.
 
-        Its memory (allocationsRevision) is a number of the server's; only one that was in the
-        input is shown.
+        Its memory (revisions) are numbers of the server's; only those that were in the input are
+        shown.
 
         Args:
             pool: the pool.
@@ -281,7 +281,8 @@ class Forecast:
         overlapping = self.spaces.finding(layout_offers(pool, decision.layouts))
         wanted = status.current_figures(pool, view, decision, self.now, overlapping, closed)
         if pool.status.assignments:
-            wanted["assignments"] = render_journal(decision.settled)["assignments"] or None
+            journal = STATUS_JOURNALS.fields(pool, decision.settled)
+            wanted["assignments"] = journal["assignments"] or None
         self.ledger.pools.write_status(pool, wanted)
 
     def _wait(self) -> None:

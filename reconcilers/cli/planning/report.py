@@ -36,6 +36,8 @@ from reconcilers.cli.output import (
 from reconcilers.cli.planning.forecast import Supply
 from reconcilers.cli.planning.ledger import Ledger
 from reconcilers.cli.reading.manifests import Manifests
+from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
+from reconcilers.promises.journal import ranges_of
 from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.wording import count_noun
 
@@ -140,8 +142,8 @@ def _standing(
         layout = poolgeometry.parse_layout(pool.spec, most)
     except InvalidPool:
         return None
-    promised = map(statusranges.list_promised_ranges, pool.status.assignments)
-    taken = [*held_by_pool.get(pool.metadata.key, ()), *chain.from_iterable(promised)]
+    promised = ranges_of(STATUS_JOURNALS.read(pool).promises)
+    taken = [*held_by_pool.get(pool.metadata.key, ()), *promised]
     fits = {one: 0 if closed else more(Space(layout, taken), one) for one in sizes}
     return Standing(Space(layout, taken).capacity(), fits)
 

@@ -35,7 +35,8 @@ from reconcilers.integrations.clusterapi.pools import ClaimPools, ClaimReading, 
 from reconcilers.integrations.clusterapi.reading import has_read
 from reconcilers.integrations.core.discovery import LOOK_AGAIN_SECONDS
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.networkpool.statusjournal import memory, settle_pool
+from reconcilers.networkpool.facts import KIND as ALLOCATIONS
+from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, settle_journal
 from reconcilers.networkpool.view import HeldRange, OtherHolders, Reader
 from reconcilers.promises.journal import ANNOTATION, Journal, ranges_of
 from reconcilers.promises.reading import Behind
@@ -141,7 +142,8 @@ class NetworkPoolClaims(ClaimPools[NetworkPool]):
             # addresses again, and so may a LIST from before.
             self._allocations.forget_lists()
             raise Behind(UNKNOWN_RETRY, "the IPAllocations have not been listed anew")
-        revision = memory(pool)
+        journal = STATUS_JOURNALS.read(pool)
+        revision = journal.revisions.get(ALLOCATIONS)
         if revision is None:
             # Earlier promises to allocations may still be kept.
             raise Behind(reason="its own pass has not fenced it yet")
@@ -149,7 +151,7 @@ class NetworkPoolClaims(ClaimPools[NetworkPool]):
         held = [*self._others.held(pool)]
         if view.position < revision:
             raise Behind
-        open_promises = settle_pool(pool, view).promises
+        open_promises = settle_journal(journal, view).promises
         held += chain.from_iterable(map(statusranges.list_held_ranges, view.of_pool))
         held += ranges_of(open_promises)
         found = (one.in_family(space.layout.family) for one in held)

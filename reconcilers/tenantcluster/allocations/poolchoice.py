@@ -20,11 +20,13 @@ from controller.cache import Cache, Change
 from controller.meta import Key
 from reconcilers.addressing import familychoice, poolgeometry, rangetaking, statusranges
 from reconcilers.api.ipallocation import POOL_INDEX, PREFER_DUAL_STACK, IPAllocation
-from reconcilers.api.networkpool import Assignment, NetworkPool
+from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import Networking
-from reconcilers.networkpool.facts import place, row, waits
+from reconcilers.networkpool.facts import KIND, place, row, waits
+from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.promises.identities import Holder
+from reconcilers.promises.journal import Promise, ranges_of
 from reconcilers.promises.queue import Rows, Turns
 from reconcilers.specrules.poolnamespaces import describe_refused_namespace
 from reconcilers.tenantcluster.allocations.refusals import (
@@ -169,6 +171,11 @@ class PoolForecast:
             if uid in self._known and self._promised.get(uid) != promise
         ]
         unseen = [uid for uid in promised if uid not in self._known and uid not in self._promised]
+        unseen += [
+            uid
+            for uid, promise in self._promised.items()
+            if promise.kind != KIND and promised.get(uid) != promise
+        ]
         self._promised = promised
         # A promise to an allocation that the cache does not show yet: rare, the cache is behind.
         self.stale = self.stale or bool(unseen)
@@ -248,8 +255,8 @@ class PoolForecast:
         promise = self._promised.get(allocation.metadata.uid)
         if spans or promise is None:
             return spans
-        still_open = allocation.metadata.revision <= int(promise.resourceVersion)
-        return statusranges.list_promised_ranges(promise) if still_open else ()
+        still_open = allocation.metadata.revision <= promise.revision
+        return tuple(ranges_of([promise])) if still_open else ()
 
     def _waits(self, allocation: IPAllocation) -> bool:
         return bool(self._in_order([allocation]))
@@ -263,25 +270,32 @@ class PoolForecast:
     def _take_unseen(self, position: int) -> None:
         """Take what is promised to allocations that may exist though the cache lacks them."""
         for uid, promise in self._promised.items():
-            exact = statusranges.list_promised_ranges(promise)
-            version = int(promise.resourceVersion)
-            if uid not in self._known and position < version and exact:
-                self._placed[uid] = exact
+            if uid not in self._known and not _is_over(promise, position):
+                self._placed[uid] = tuple(ranges_of([promise]))
 
     def _free_unseen(self, position: int) -> None:
         for uid, promise in self._promised.items():
             unseen = uid in self._placed and uid not in self._known
-            if unseen and position >= int(promise.resourceVersion):
+            if unseen and _is_over(promise, position):
                 self.forget(uid)
 
 
-def _promises(pool: NetworkPool) -> dict[str, Assignment]:
-    """Return the pool's valid open promises by uid."""
-    return {
-        promise.uid: promise
-        for promise in pool.status.assignments
-        if promise.resourceVersion.isdecimal() and statusranges.list_promised_ranges(promise)
-    }
+def _promises(pool: NetworkPool) -> dict[str, Promise]:
+    """Return the pool's open promises by uid."""
+    return {promise.uid: promise for promise in STATUS_JOURNALS.read(pool).promises}
+
+
+def _is_over(promise: Promise, position: int) -> bool:
+    """Return whether a promise to a request that was not read is over.
+
+    Requests of other kinds are not read: their promises hold addresses as long as the pool has
+    them.
+
+    Args:
+        promise: the promise.
+        position: the revision up to which the allocations were read.
+    """
+    return promise.kind == KIND and position >= promise.revision
 
 
 class PoolChoice:

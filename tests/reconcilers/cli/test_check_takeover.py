@@ -15,7 +15,7 @@ from tests.reconcilers.cli.saved import UID, ask, cluster, held
 
 KEPT = {"totalIPs": 256, "observedGeneration": 1}
 """The status of a pool as Butler's controller writes it."""
-OURS = {**KEPT, "allocationsRevision": "7"}
+OURS = {**KEPT, **make.journal_of("lab", 7)}
 
 
 def findings(folder: Path, *objects: dict[str, Any]) -> dict[tuple[str, str], str]:
@@ -79,7 +79,7 @@ def test_pools_that_are_ours_or_of_no_controller_have_no_findings(tmp_path: Path
 
 def test_a_cluster_whose_allocations_may_not_be_read_is_not_said_to_have_no_addresses() -> None:
     tenant, provider_config = make.tenant(), make.provider("lab")
-    lab = make.pool(status=KEPT | {"allocationsRevision": ""})
+    lab = make.pool(memory=None, status=KEPT)
     everything = Objects(
         {lab.metadata.key: lab},
         {},

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import (
     allocation,
     cluster,
@@ -32,7 +33,7 @@ OBJECTS: list[dict[str, Any]] = [
             "ranges": [{"start": "10.40.0.16", "end": "10.40.0.200"}],
             "defaults": {"nodesPerTenant": 5},
         },
-        status={"conditions": [READY], "allocationsRevision": "5", "assignments": []},
+        status={"conditions": [READY], **make.journal_of("u1", 5)},
         labels={"a": "b"},
         annotations={"c": "d"},
         uid="u1",

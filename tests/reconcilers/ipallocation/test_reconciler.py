@@ -32,7 +32,7 @@ def _lab(*allocations: Any, pool: Any = None) -> Lab:
 
 
 def _serving(**status: Any) -> Any:
-    reported = {"conditions": READY, "allocationsRevision": "1", "observedGeneration": 1} | status
+    reported = {"conditions": READY, "observedGeneration": 1} | status
     return make.pool(status=reported)
 
 

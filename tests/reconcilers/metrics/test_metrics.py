@@ -10,6 +10,7 @@ from controller.errors import Invalid, NoAnswer
 from controller.manager import Manager
 from reconcilers.api import names
 from reconcilers.metrics.objectgauges import Gauges
+from reconcilers.networkpool.statusjournal import count_promises
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, service
 from tests.reconcilers.lab import Lab
@@ -301,5 +302,6 @@ def test_a_replica_that_does_not_lead_shows_no_gauges() -> None:
             lab.caches["tenantclusters"],
             lab.clock,
             partial(bool, leads),
+            count_promises=count_promises,
         )
         assert bool(list(gauges.collect())) == leads

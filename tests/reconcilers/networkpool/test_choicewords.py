@@ -10,7 +10,7 @@ from reconcilers.addressing import poolgeometry
 from reconcilers.networkpool import protocol
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.pending_promises import granted_status
-from reconcilers.networkpool.statusjournal import read_journal, render_journal
+from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.promises.journal import Journal
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
@@ -107,7 +107,7 @@ def test_a_promise_that_was_stored_without_words_is_kept_without_them() -> None:
     allocation = make.allocation("a", size=8)
     promise = make.promise(allocation, "10.40.0.0", "10.40.0.7")
     pool = make.pool(status={"assignments": [make.listed(promise)]})
-    [stored] = read_journal(pool).promises
+    [stored] = STATUS_JOURNALS.read(pool).promises
     given = tuple(part.range for part in stored.ranges)
     written = granted_status(allocation, pool, given, make.EPOCH, stored.choice)
     assert written["conditions"][0]["message"] == "allocated 8 IPs: 10.40.0.0/29 from lab"
@@ -118,6 +118,8 @@ def test_the_words_are_stored_with_the_promise_and_read_again() -> None:
     view = make.view(make.allocation("a", size=8))
     decision = protocol.decide(make.pool(), view, geometry, 256)
     [grant] = decision.choice.grants
-    stored = make.pool(status=render_journal(Journal({KIND: 1}, (grant.promise,))))
-    assert read_journal(stored).promises == (grant.promise,)
+    stored = make.pool(
+        status=STATUS_JOURNALS.fields(make.pool(), Journal({KIND: 1}, (grant.promise,)))
+    )
+    assert STATUS_JOURNALS.read(stored).promises == (grant.promise,)
     assert grant.promise.choice

@@ -13,7 +13,7 @@ from tests.reconcilers.lab import Lab
 
 def _lab(*allocations: Any, pool: Any = None) -> Lab:
     lab = Lab()
-    lab.server.add("networkpools", pool or make.pool(status={"allocationsRevision": ""}))
+    lab.server.add("networkpools", pool or make.pool(memory=None))
     for one in allocations:
         lab.server.add("ipallocations", one)
     return lab
@@ -44,7 +44,7 @@ async def test_an_allocation_without_our_finalizer_needs_no_voiding() -> None:
     lab = _lab(make.allocation("a", finalizers=[]), make.allocation("b"))
     await lab.pool()
     assert (_writes(lab, "a"), _writes(lab, "b")) == (0, 2)
-    assert lab.see("networkpools", "lab")["allocationsRevision"] != ""
+    assert make.revision_of(lab.see("networkpools", "lab")) != ""
 
 
 async def test_the_memory_is_the_highest_version_seen() -> None:
@@ -52,7 +52,7 @@ async def test_the_memory_is_the_highest_version_seen() -> None:
     highest = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
     lab.server.add("providerconfigs", make.provider())
     await lab.pool()
-    assert lab.see("networkpools", "lab")["allocationsRevision"] == highest
+    assert make.revision_of(lab.see("networkpools", "lab")) == highest
 
 
 async def test_a_late_write_of_a_forgotten_promise_finds_another_version() -> None:
@@ -97,7 +97,7 @@ async def test_a_promise_kept_during_the_fence_is_seen() -> None:
     lab.server.listeners.insert(0, keep)
     await lab.pool()
     kept = int(lab.server.see("ipallocations", "b")["metadata"]["resourceVersion"])
-    assert int(lab.see("networkpools", "lab")["allocationsRevision"]) >= kept
+    assert int(make.revision_of(lab.see("networkpools", "lab"))) >= kept
     assert lab.see("ipallocations", "a")["cidr"] == "10.40.0.8/29"
 
 
@@ -107,8 +107,7 @@ async def test_a_forgotten_promise_of_a_second_range_is_void() -> None:
         "a", size=4, age=5, asks={"ipFamilyPolicy": "RequireDualStack"}, status=one_of_two
     )
     rival = make.allocation("b", size=4, age=50, asks={"ipFamilies": ["IPv6"]})
-    memory = {"allocationsRevision": ""}
-    lab = _lab(dual, rival, pool=make.pool(secondary={"cidr": "fd00::/125"}, status=memory))
+    lab = _lab(dual, rival, pool=make.pool(secondary={"cidr": "fd00::/125"}, memory=None))
     version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
 
     def keep(happening: Any) -> None:
@@ -135,17 +134,17 @@ async def test_two_replicas_that_fence_at_once_both_finish() -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(lab.pools.reconcile, make.key("lab"))
         group.start_soon(other.pools.reconcile, make.key("lab"))
-    assert lab.see("networkpools", "lab")["allocationsRevision"] != ""
+    assert make.revision_of(lab.see("networkpools", "lab")) != ""
     assert lab.server.count(verb="patch", plural="ipallocations") <= 20 * 4
 
 
 async def test_a_memory_from_another_history_is_fenced_too() -> None:
-    lab = _lab(make.allocation("a"), pool=make.pool(status={"allocationsRevision": "9999999"}))
+    lab = _lab(make.allocation("a"), pool=make.pool(memory=9999999))
     await lab.pool()
     await lab.clock.advance(1.0)
     await lab.pool()
     assert _writes(lab, "a") == 2
-    assert int(lab.see("networkpools", "lab")["allocationsRevision"]) < 9999999
+    assert int(make.revision_of(lab.see("networkpools", "lab"))) < 9999999
     assert lab.see("ipallocations", "a")["phase"] == "Allocated"
 
 
@@ -169,7 +168,7 @@ async def test_a_fence_that_cannot_be_finished_leaves_the_pool_without_memory() 
     lab.server.fail(ServerFailure(500, "", "no"), verb="patch", plural="ipallocations", name="b")
     with pytest.raises(ServerFailure):
         await lab.pool()
-    assert lab.see("networkpools", "lab")["allocationsRevision"] == ""
+    assert make.revision_of(lab.see("networkpools", "lab")) == ""
     await lab.pool()
     assert {lab.see("ipallocations", n)["phase"] for n in "ab"} == {"Allocated"}
 
@@ -248,9 +247,7 @@ async def test_an_allocation_that_cannot_be_read_stops_the_handing_out() -> None
 
 
 async def test_a_pool_that_lost_its_memory_while_it_was_deleted_is_fenced_before_it_goes() -> None:
-    leaving = make.pool(
-        status={"allocationsRevision": ""}, deletionTimestamp="2026-01-01T00:00:00Z"
-    )
+    leaving = make.pool(memory=None, deletionTimestamp="2026-01-01T00:00:00Z")
     lab = _lab(make.allocation("a"), pool=leaving)
     promised = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
     await lab.pool()

@@ -130,12 +130,12 @@ async def test_a_wiped_memory_is_fenced_before_the_pool_goes_on() -> None:
     lab = _lab()
     lab.server.add("ipallocations", make.allocation("a"))
     lab.server.edit("networkpools", "lab", _wrote("manager", _now(lab)))
-    lab.server.edit("networkpools", "lab", {"status": {"allocationsRevision": None}})
+    lab.server.edit("networkpools", "lab", {"status": {"journalOf": None}})
     await lab.pool()
-    assert "allocationsRevision" not in lab.see("networkpools", "lab")
+    assert "journalOf" not in lab.see("networkpools", "lab")
     await lab.clock.advance(120)
     await lab.pool()
-    assert lab.see("networkpools", "lab")["allocationsRevision"] != "0"
+    assert make.revision_of(lab.see("networkpools", "lab")) != "0"
     assert lab.see("ipallocations", "a")["phase"] == "Allocated"
 
 

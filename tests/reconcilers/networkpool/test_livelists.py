@@ -15,7 +15,7 @@ def _lab(pools: int) -> Lab:
     lab = Lab()
     for number in range(pools):
         name = f"p{number:02}"
-        pool = make.pool(name, cidr=f"10.{number}.0.0/24", status={"allocationsRevision": ""})
+        pool = make.pool(name, cidr=f"10.{number}.0.0/24", memory=None)
         lab.server.add("networkpools", pool)
         lab.server.add("ipallocations", make.allocation(f"of-{name}", of=name))
     return lab
@@ -64,9 +64,7 @@ async def test_a_pool_that_waits_for_a_list_keeps_no_worker_busy() -> None:
 async def test_pools_of_several_namespaces_share_a_list() -> None:
     lab = _lab(1)
     for namespace in ("far", "near"):
-        pool = make.pool(
-            "p", namespace=namespace, cidr="10.99.0.0/24", status={"allocationsRevision": ""}
-        )
+        pool = make.pool("p", namespace=namespace, cidr="10.99.0.0/24", memory=None)
         lab.server.add("networkpools", pool)
         lab.server.add("ipallocations", make.allocation("a", of="p", namespace=namespace))
     keys = [make.key("p00"), make.key("p", "far"), make.key("p", "near")]

@@ -11,22 +11,22 @@ from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.platform import Platform
 
-THEIRS = frozenset({"allocationsRevision", "assignments", "utilizationPercent"})
+THEIRS = frozenset({"revisions", "journalOf", "assignments", "utilizationPercent"})
 """What ours have in the status of a pool, and Butler's do not."""
 BLOCKED = Blocked("DefinitionOutdated", 60.0)
 
 
-def _lab(revision: str = "") -> Lab:
+def _lab(memory: int | None = None) -> Lab:
     lab = Lab()
-    lab.server.add("networkpools", make.pool(status={"allocationsRevision": revision}))
+    lab.server.add("networkpools", make.pool(memory=memory))
     return lab
 
 
-@pytest.mark.parametrize("revision", ["", "100"], ids=["no memory left", "memory still there"])
+@pytest.mark.parametrize("memory", [None, 100], ids=["no memory left", "memory still there"])
 async def test_a_pool_whose_promises_are_dropped_hands_out_nothing_and_says_so_once(
-    revision: str,
+    memory: int | None,
 ) -> None:
-    lab = _lab(revision)
+    lab = _lab(memory)
     lab.server.add("ipallocations", make.allocation("a"))
     lab.server.unknown = THEIRS
     assert await lab.pool() == BLOCKED
@@ -53,7 +53,7 @@ async def test_nothing_is_written_until_the_next_attempt_is_due() -> None:
 async def test_a_failed_request_does_not_make_controllers_write_over_and_over() -> None:
     platform = Platform()
     platform.server.unknown = THEIRS
-    platform.server.add("networkpools", make.pool(status={"allocationsRevision": ""}))
+    platform.server.add("networkpools", make.pool(memory=None))
     platform.server.add("ipallocations", make.allocation("huge", size=100_000))
     async with platform.running():
         await platform.clock.advance(10)

@@ -11,6 +11,7 @@ from allocator.addresses import address_text
 from controller.cache import Cache
 from reconcilers.metrics.objectgauges import Gauges
 from reconcilers.networkpool import facts
+from reconcilers.networkpool.statusjournal import count_promises
 from reconcilers.promises.holdings import Facts, KeptHoldings
 from reconcilers.webhooks.validators import AllocationValidator
 from tests.reconcilers import make
@@ -144,7 +145,15 @@ async def test_a_scrape_of_the_metrics_reads_only_allocations_that_wait_or_are_g
         replica = _filled(count)
         pools, allocations, clusters, providers = replica.caches.values()
         clock = replica.lab.clock
-        gauges = Gauges(pools, allocations, providers, clusters, clock, lambda: True)
+        gauges = Gauges(
+            pools,
+            allocations,
+            providers,
+            clusters,
+            clock,
+            lambda: True,
+            count_promises=count_promises,
+        )
 
         async def scrape(shown: Gauges = gauges) -> None:
             list(shown.collect())

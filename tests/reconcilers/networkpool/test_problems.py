@@ -106,7 +106,7 @@ def test_ranges_outside_what_the_pool_hands_out_are_named(pool: Any, why: str) -
 def test_a_promise_outside_a_narrowed_pool_is_reported_and_not_revoked() -> None:
     waiting = make.allocation("a")
     entry = make.listed(make.promise(waiting, "10.40.0.0", "10.40.0.7"))
-    status = {"assignments": [entry], "allocationsRevision": "1"}
+    status = {"assignments": [entry]}
     pool = make.pool(tenant={"start": "10.40.0.8", "end": "10.40.0.255"}, status=status)
     found = _findings(pool, waiting)["OutOfRange"]
     assert found.status

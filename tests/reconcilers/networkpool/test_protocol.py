@@ -26,7 +26,7 @@ def _pool(*promises: Assignment, **extra: Any) -> Any:
         }
         for p in promises
     ]
-    return make.pool(status={"assignments": listed, "allocationsRevision": "7"} | extra)
+    return make.pool(memory=7, status={"assignments": listed} | extra)
 
 
 def _decide(pool: Any, *allocations: Any, position: int = 10**9, batch: int = 256) -> Any:

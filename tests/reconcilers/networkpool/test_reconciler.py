@@ -8,6 +8,7 @@ import pytest
 from controller.errors import Forbidden, Invalid, NoAnswer, NotFound, ServerFailure
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from reconcilers.configuration.settings import PoolSettings, Settings
+from reconcilers.networkpool.facts import KIND
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab, Replica
 
@@ -41,11 +42,11 @@ async def _until_calm(lab: Lab, replica: Replica | None = None, passes: int = 30
 
 async def test_a_new_pool_gets_the_finalizer_a_memory_and_a_status() -> None:
     lab = Lab()
-    lab.server.add("networkpools", make.pool(finalizers=[], status={"allocationsRevision": ""}))
+    lab.server.add("networkpools", make.pool(finalizers=[], memory=None))
     await lab.pool()
     assert lab.server.see("networkpools", "lab")["metadata"]["finalizers"] == [FINALIZER]
     status = lab.see("networkpools", "lab")
-    assert status["allocationsRevision"] == "0"
+    assert make.revision_of(status) == "0"
     assert (status["totalIPs"], status["availableIPs"], status["allocatedIPs"]) == (256, 256, 0)
 
 
@@ -121,7 +122,7 @@ async def test_settled_promises_go_with_the_next_assigning_write() -> None:
     await lab.pool()
     status = lab.see("networkpools", "lab")
     assert [p["name"] for p in status["assignments"]] == ["b"]
-    assert status["allocationsRevision"] == served
+    assert make.revision_of(status) == served
 
 
 async def test_a_pool_whose_kind_is_not_served_for_a_moment_is_not_taken_for_deleted() -> None:
@@ -225,7 +226,7 @@ async def test_while_the_cache_is_behind_the_pass_waits_and_then_lists() -> None
     lab.hold("ipallocations")
     lab.server.add("ipallocations", make.allocation("b", age=5))
     reached = str(lab.server.revision)
-    lab.server.edit("networkpools", "lab", {"status": {"allocationsRevision": reached}})
+    lab.server.edit("networkpools", "lab", {"status": {"revisions": {KIND: reached}}})
     assert await lab.pool() == Again(0.1)
     assert lab.server.requests == []
     await lab.clock.advance(1.0)

@@ -180,7 +180,7 @@ def test_a_held_range_whose_phase_was_wiped_is_counted_once() -> None:
 
 def test_a_transition_time_moves_with_its_status_and_never_otherwise() -> None:
     first = _status(make.pool(), make.allocation("a"))
-    reported = make.pool(status={"conditions": first["conditions"], "allocationsRevision": "1"})
+    reported = make.pool(status={"conditions": first["conditions"]})
     later = status.served(
         reported,
         make.view(),

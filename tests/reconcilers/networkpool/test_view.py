@@ -77,12 +77,12 @@ async def test_a_repaired_allocation_lets_its_pool_go_on() -> None:
 
 async def test_a_new_pool_is_not_fenced_past_an_allocation_that_may_be_its_own() -> None:
     platform = Platform()
-    platform.server.add("networkpools", make.pool(status={"allocationsRevision": ""}))
+    platform.server.add("networkpools", make.pool(memory=None))
     platform.server.add("ipallocations", _odd(NAMES_LAB))
     async with platform.running():
         await platform.clock.advance(5)
         status = platform.server.see("networkpools", "lab")["status"]
-        assert not status.get("allocationsRevision")
+        assert not status.get("journalOf")
 
 
 def test_an_unreadable_allocation_without_namespace_concerns_every_pool() -> None:

@@ -17,6 +17,7 @@ import msgspec
 from typing_extensions import override
 
 from controller.meta import MetadataOnly, ObjectMeta
+from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.promises.journal import ANNOTATION, AnnotatedJournal
 from tests.reconcilers.simulation.model import Json, ModelServer
 from tests.reconcilers.simulation.plans import Plan
@@ -147,7 +148,13 @@ class StatusMemory(Memory):
 
     @override
     def of_history(self, pool: Json, revision: int) -> Json:
-        return {"status": {"allocationsRevision": str(revision), "assignments": None}}
+        return {
+            "status": {
+                "revisions": {IP_ALLOCATION.full_name: str(revision)},
+                "journalOf": pool["metadata"]["uid"],
+                "assignments": None,
+            }
+        }
 
     @override
     def copied(self, pool: Json) -> Json | None:

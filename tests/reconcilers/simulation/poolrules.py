@@ -33,7 +33,7 @@ from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
 from reconcilers.networkpool.pending_promises import Promised
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
-from reconcilers.networkpool.statusjournal import memory
+from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, StatusJournal
 from reconcilers.networkpool.view import Reader, View
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.rules import Waiting
@@ -250,15 +250,17 @@ def refused_without_proof(mp: Patch) -> None:
 
 def one_family_at_a_time(mp: Patch) -> None:
     """Each family is promised by itself, the second one when the first is written."""
-    render, grant = statusjournal.render_journal, pending_promises._granted
+    fields, grant = StatusJournal.fields, pending_promises._granted
 
-    def apart(journal: Journal) -> dict[str, Any]:
-        return render(replace(journal, promises=tuple(map(_first_of, journal.promises))))
+    def apart(self: StatusJournal, pool: NetworkPool, journal: Journal) -> dict[str, Any]:
+        promises = tuple(map(_first_of, journal.promises))
+        return fields(self, pool, replace(journal, promises=promises))
 
     def granted(promised: Promised, pool: NetworkPool, now: datetime) -> dict[str, Any]:
         return grant(replace(promised, promise=_first_of(promised.promise)), pool, now)
 
-    mp.setattr(status, "render_journal", apart)
+    mp.setattr(StatusJournal, "fields", apart)
+    mp.setattr(StatusJournal, "is_stored", lambda self, answer, journal: True)
     mp.setattr(pending_promises, "_granted", granted)
 
 
@@ -362,8 +364,7 @@ def revision_of_lists(mp: Patch) -> None:
     differs = status.differs
 
     def eager(had: NetworkPoolStatus, wanted: dict[str, Any]) -> bool:
-        raised = had.allocationsRevision != wanted.get("allocationsRevision", "")
-        return differs(had, wanted) or raised
+        return differs(had, wanted) or had.revisions != wanted.get("revisions", {})
 
     mp.setattr(status, "differs", eager)
 
@@ -373,21 +374,39 @@ def revision_of_lists(mp: Patch) -> None:
 
 def no_fence(mp: Patch) -> None:
     """A pool without memory hands out what looks free."""
-    for module in (reconciler, statusjournal):
-        mp.setattr(module, "memory", lambda pool: memory(pool) or 0)
+    read = StatusJournal.read
+
+    def lenient(self: StatusJournal, pool: NetworkPool) -> Journal:
+        journal = read(self, pool)
+        return replace(journal, revisions={KIND: 0, **journal.revisions})
+
+    mp.setattr(StatusJournal, "read", lenient)
 
 
 def memory_of_others_believed(mp: Patch) -> None:
     """A memory above every LIST is taken for one of our own."""
     with_memory = NetworkPoolReconciler._with_memory
 
-    async def trusting(self: NetworkPoolReconciler, pool: NetworkPool) -> tuple[NetworkPool, View]:
-        revision = memory(pool)
+    async def trusting(
+        self: NetworkPoolReconciler, pool: NetworkPool
+    ) -> tuple[NetworkPool, Journal, View]:
+        journal = STATUS_JOURNALS.read(pool)
+        revision = journal.revisions.get(KIND)
         if revision is None:
             return await with_memory(self, pool)
-        return pool, await self._reader.at_least(pool, revision)
+        return pool, journal, await self._reader.at_least(pool, revision)
 
     mp.setattr(NetworkPoolReconciler, "_with_memory", trusting)
+
+
+def journal_of_others_believed(mp: Patch) -> None:
+    """A journal that was written for another object counts as the pool's own."""
+    read = StatusJournal.read
+
+    def credulous(self: StatusJournal, pool: NetworkPool) -> Journal:
+        return read(self, replace(pool, status=replace(pool.status, journalOf=pool.metadata.uid)))
+
+    mp.setattr(StatusJournal, "read", credulous)
 
 
 def terminating_serves(mp: Patch) -> None:
@@ -395,8 +414,8 @@ def terminating_serves(mp: Patch) -> None:
 
     async def serve(self: NetworkPoolReconciler, pool: NetworkPool) -> Outcome:
         geometry = poolgeometry.parse_layouts(pool.spec, self._settings.max_addresses)
-        pool, view = await self._with_memory(pool)
-        return await self._serve(pool, view, geometry)
+        pool, journal, view = await self._with_memory(pool)
+        return await self._serve(pool, journal, view, geometry)
 
     mp.setattr(NetworkPoolReconciler, "_reconcile_deleted", serve)
 
@@ -413,9 +432,11 @@ def serves_without_finalizer(mp: Patch) -> None:
 def leaves_by_cache(mp: Patch) -> None:
     """A pool goes when the cache shows no allocation, without a LIST."""
 
-    async def by_cache(self: NetworkPoolReconciler, pool: NetworkPool) -> tuple[int, View]:
+    async def by_cache(
+        self: NetworkPoolReconciler, pool: NetworkPool, journal: Journal
+    ) -> tuple[int, View]:
         view = self._reader.cached(pool.metadata.key)
-        return protocol.blockers(pool, view), view
+        return protocol.blockers(journal, view), view
 
     mp.setattr(NetworkPoolReconciler, "_blockers", by_cache)
 

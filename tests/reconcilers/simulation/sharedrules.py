@@ -66,7 +66,7 @@ def adopted_though_allocated(mp: Patch) -> None:
 
 def promises_to_allocations_free(mp: Patch) -> None:
     """What is promised to allocations may be given to claims."""
-    mp.setattr(networkpools, "settle_pool", lambda pool, view: Journal())
+    mp.setattr(networkpools, "settle_journal", lambda journal, view: Journal())
 
 
 def view_kept_while_allocations_are_listed(mp: Patch) -> None:

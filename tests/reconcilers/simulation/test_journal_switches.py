@@ -78,7 +78,10 @@ SCENES: dict[str, tuple[Scene, str, dict[str, Off]]] = {
     "7 a journal that came with a copy of its pool is no memory": (
         journalscenes.late_write_after_a_copy,
         BOTH,
-        dict.fromkeys(("claims", "networks", "kkp"), claimrules.memory_of_others_believed),
+        {
+            "networkpools": poolrules.journal_of_others_believed,
+            **dict.fromkeys(("claims", "networks", "kkp"), claimrules.memory_of_others_believed),
+        },
     ),
 }
 

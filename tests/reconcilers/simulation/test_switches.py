@@ -105,7 +105,7 @@ SWITCHES = {
         seed=10,
     ),
     "6a": Switch("a promise is kept until it is settled", rules.never_kept, BOTH, QUIET, seed=63),
-    "6b": Switch("a higher version settles", rules.kept_until_fulfilled, WAITS, _CALMED, seed=11),
+    "6b": Switch("a higher version settles", rules.kept_until_fulfilled, WAITS, _CALMED, seed=10),
     "6d": Switch(
         "what settled a promise raises the revision",
         rules.revision_not_raised,

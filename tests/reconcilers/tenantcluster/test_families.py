@@ -48,7 +48,7 @@ def _platform(*pools: Any) -> tuple[Platform, Server]:
 
 
 def _pool(name: str = "lab", cidr: str = "10.40.0.0/24", **more: Any) -> Any:
-    return make.pool(name, cidr=cidr, status={"allocationsRevision": ""}, **more)
+    return make.pool(name, cidr=cidr, memory=None, **more)
 
 
 async def _become_ready(platform: Platform, **networking: Any) -> None:

@@ -120,6 +120,13 @@ def test_a_pinned_range_that_was_promised_is_a_warning() -> None:
     assert "IPAllocation waits has 10.40.0.24/29" in verdict.warnings[0]
 
 
+def test_a_pinned_range_that_was_promised_to_a_claim_is_a_warning_that_names_its_kind() -> None:
+    promise = make.listed_for_claim("10.40.0.24", "10.40.0.24", name="a")
+    pool = make.pool(status={"assignments": [promise]})
+    verdict = create(make.allocation("a", pin=("10.40.0.24", "10.40.0.31")), pool)
+    assert f"{make.CLAIMS} a has 10.40.0.24" in verdict.warnings[0]
+
+
 def test_a_count_together_with_another_pinned_range_is_a_warning() -> None:
     new = make.allocation("a", size=4, pin=("10.40.0.24", "10.40.0.31"))
     assert "ignored, as pinnedRange names 8 addresses" in create(new).warnings[0]

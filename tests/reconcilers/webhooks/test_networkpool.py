@@ -9,6 +9,7 @@ from allocator import AddressRange
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool.protocol import blockers
 from reconcilers.networkpool.view import HeldRange
+from reconcilers.promises.journal import Journal
 from reconcilers.specrules.verdict import MOST_CAUSES, Verdict
 from reconcilers.webhooks import networkpool
 from tests.reconcilers import make
@@ -303,11 +304,17 @@ def test_a_pool_cannot_be_deleted_whatever_phase_a_person_wrote_beside_a_range(
     phase: str,
 ) -> None:
     holder = make.allocation("a", phase=phase, held=("10.0.0.5", "10.0.0.5"))
-    assert blockers(pool(), make.view(holder)) == 1, "its finalizer would wait for ever"
+    assert blockers(Journal(), make.view(holder)) == 1, "its finalizer would wait for ever"
     assert networkpool.deleted(pool(), make.view(holder)).sentence() == (
         'cannot delete NetworkPool "lab": IPAllocation "a" in namespace "butler-system" is still'
         f" in phase {phase}, yet holds a range"
     )
+
+
+def test_a_pool_with_an_open_promise_to_a_claim_cannot_be_deleted() -> None:
+    old = pool(status={"assignments": [make.listed_for_claim("10.0.0.5", "10.0.0.5")]})
+    sentence = networkpool.deleted(old, make.view(make.allocation("a"))).sentence()
+    assert f'{make.CLAIMS} "a" in namespace "butler-system" was promised 10.0.0.5' in sentence
 
 
 def test_a_pool_with_an_open_promise_cannot_be_deleted() -> None:

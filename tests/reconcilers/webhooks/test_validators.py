@@ -107,7 +107,7 @@ async def test_a_promised_range_counts_however_far_the_cache_lags(
     slow.hold("ipallocations")
     late = make.allocation("late")
     promise = make.listed(make.promise(late, "10.40.0.0", "10.40.0.3"))
-    old = make.pool(tenant=TENANT, status={"assignments": [promise], "allocationsRevision": "1"})
+    old = make.pool(tenant=TENANT, status={"assignments": [promise]})
     verdict = await pools(slow).updated(NARROW, old)
     assert 'IPAllocation "late" has address 10.40.0.0' in verdict.sentence()
 
@@ -122,7 +122,7 @@ async def test_a_refusal_is_not_based_on_what_is_gone_already(lab: Lab) -> None:
 
 
 async def test_a_pool_without_memory_is_judged_by_a_list(lab: Lab) -> None:
-    lab.server.add("networkpools", make.pool(tenant=TENANT, status={"allocationsRevision": ""}))
+    lab.server.add("networkpools", make.pool(tenant=TENANT, memory=None))
     lab.server.add("ipallocations", make.allocation("a", held=("10.40.0.0", "10.40.0.3")))
     before = lists(lab)
     assert not (await pools(lab).updated(NARROW, stored(lab))).allowed

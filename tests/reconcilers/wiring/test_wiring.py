@@ -19,7 +19,7 @@ BALANCER = ("ipallocations", "team-a-lb")
 
 def _platform(*pools: Any) -> Platform:
     platform = Platform()
-    for pool in pools or (make.pool(finalizers=[], status={"allocationsRevision": ""}),):
+    for pool in pools or (make.pool(finalizers=[], memory=None),):
         platform.server.add("networkpools", pool)
     platform.server.add("providerconfigs", make.provider(*_names(platform)))
     return platform
@@ -136,7 +136,7 @@ async def test_a_pool_that_appears_wakes_those_who_wait_for_it() -> None:
         platform.server.add("ipallocations", make.allocation("a"))
         await platform.clock.advance(1.0)
         assert platform.phase("ipallocations", "a") == "Pending"
-        platform.server.add("networkpools", make.pool(status={"allocationsRevision": ""}))
+        platform.server.add("networkpools", make.pool(memory=None))
         await platform.clock.advance(1.0)
         assert platform.phase("ipallocations", "a") == "Allocated"
 

@@ -62,7 +62,7 @@ async def test_claims_wait_while_the_cache_of_allocations_may_be_of_another_hist
         Settings().pool,
     )
     reconciler = NetworkPoolClaims(parts, allocations, OtherHolders())
-    pool = make.pool(status={"allocationsRevision": "1"})
+    pool = make.pool(memory=1)
     allocations.replace([], 5, {})
     held = await reconciler.also_held(pool, reconciler.geometry(pool))
     assert list(held) == [], "the allocation was gone before the backup was restored"

@@ -165,3 +165,17 @@ def test_a_release_tries_one_of_those_that_ask_for_the_same(
     caches.delete("all")
     assert len(tried) == 18 + 2, "those that fit, and one more of each size"
     assert caches.largest(caches.choice) == 1
+
+
+def test_what_is_promised_to_a_claim_is_not_free_until_the_promise_is_dropped() -> None:
+    """The choice reads no claims, so how far it has read allocations says nothing about them."""
+    caches = PoolCaches()
+    pool = next(iter(caches.pools))
+    claimed = [make.listed_for_claim("10.40.0.32", "10.40.0.32")]
+    for assignments, largest in ((claimed, 32), ([], 64)):
+        status = {"assignments": assignments}
+        shown = make.pool(cidr=pool.spec.cidr, uid=pool.metadata.uid, status=status)
+        caches.pools.apply(Modified(shown))
+        assert caches.largest(caches.choice) == largest
+        anew = PoolChoice(caches.pools, caches.allocations, LIMIT)
+        assert caches.largest(anew) == largest

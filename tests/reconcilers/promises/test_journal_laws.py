@@ -1,0 +1,264 @@
+"""Laws of a journal, wherever it is stored: in the status of a pool, or as an annotation."""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from allocator import AddressRange
+from controller.meta import Key, MetadataOnly
+from controller.testing.patches import merged
+from reconcilers.api.networkpool import MAX_ASSIGNMENTS, NetworkPool
+from reconcilers.networkpool.facts import KIND
+from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
+from reconcilers.promises.journal import (
+    MOST_RANGES,
+    AnnotatedJournal,
+    Journal,
+    JournalStore,
+    Promise,
+    PromisedRange,
+)
+
+Json = dict[str, Any]
+CLAIMS, ADDRESSES = "ipaddressclaims.ipam.cluster.x-k8s.io", "ipaddresses.ipam.cluster.x-k8s.io"
+
+
+def promise(kind: str, number: int, *texts: str, space: str = "") -> Promise:
+    """Return a promise of single addresses."""
+    parsed = (AddressRange.parse(text, text) for text in texts)
+    spaces = {4: "IPv4", 6: "IPv6"}
+    ranges = tuple(
+        PromisedRange(part, spaces[part.family] if space == "family" else space) for part in parsed
+    )
+    return Promise(kind, Key("team", f"r{number}"), f"uid-{number}", str(number), ranges)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where journals are stored.
+
+    Args:
+        store: reads and writes them.
+        decode: returns a pool, given its document.
+        journal: with at least one promise, and a revision above 0 of each kind.
+        earlier: another one, which may have revisions of further kinds.
+        room: how many promises of the usual number of ranges there is room for.
+    """
+
+    store: JournalStore[Any]
+    decode: Callable[[Json], Any]
+    journal: Journal
+    earlier: Journal
+    room: int
+
+    def document(self, uid: str) -> Json:
+        """Return a pool without journal."""
+        meta = {"name": "p", "namespace": "team", "uid": uid}
+        return {"metadata": meta, "spec": {"cidr": "10.0.0.0/24"}}
+
+    def written(self, journal: Journal, before: Json | None = None) -> Json:
+        """Return a pool after a journal was written.
+
+        Args:
+            journal: what is written.
+            before: the pool as it was; one without journal if it is not given.
+        """
+        document = before or self.document("u")
+        patch = self.store.patch(self.decode(document), journal)
+        changed: Json = merged(copy.deepcopy(document), dict(patch))
+        return changed
+
+    def read(self, document: Json) -> Journal:
+        """Return the journal that a pool has."""
+        return self.store.read(self.decode(document))
+
+
+def pool_of(document: Json) -> NetworkPool:
+    return msgspec.convert(document, NetworkPool)
+
+
+def metadata_of(document: Json) -> MetadataOnly:
+    return msgspec.convert(document, MetadataOnly)
+
+
+BOTH = ("10.0.0.1", "fd00::1")
+STATUS = Place(
+    STATUS_JOURNALS,
+    pool_of,
+    Journal(
+        {KIND: 17, CLAIMS: 9},
+        (
+            promise(KIND, 1, *BOTH, space="family"),
+            promise(CLAIMS, 2, "10.0.0.3", space="family"),
+        ),
+    ),
+    Journal({KIND: 5, CLAIMS: 4, ADDRESSES: 3}, (promise(KIND, 7, "10.0.0.9", space="family"),)),
+    MAX_ASSIGNMENTS,
+)
+ANNOTATED = AnnotatedJournal(CLAIMS, effects=ADDRESSES)
+OF_ANNOTATION = Place(
+    ANNOTATED,
+    metadata_of,
+    ANNOTATED.with_revision(17, [promise(CLAIMS, 1, "10.0.0.1")], 9),
+    ANNOTATED.with_revision(5, [promise(CLAIMS, 7, "10.0.0.9")], 4),
+    MOST_RANGES,
+)
+PLACES = pytest.mark.parametrize("place", [STATUS, OF_ANNOTATION], ids=["status", "annotation"])
+
+
+@PLACES
+def test_what_was_written_is_read_and_counts_as_stored(place: Place) -> None:
+    document = place.written(place.journal)
+    assert place.read(document) == place.journal
+    assert place.store.is_stored(place.decode(document), place.journal)
+
+
+@PLACES
+def test_a_pool_without_journal_has_lost_it(place: Place) -> None:
+    assert place.read(place.document("u")) == Journal()
+
+
+@PLACES
+def test_the_journal_of_an_object_with_another_uid_is_lost(place: Place) -> None:
+    document = place.written(place.journal)
+    document["metadata"]["uid"] = "another"
+    assert place.read(document) == Journal()
+
+
+@PLACES
+def test_nothing_of_an_earlier_journal_is_left_once_another_is_written(place: Place) -> None:
+    before = place.written(place.earlier)
+    assert place.read(place.written(place.journal, before)) == place.journal
+
+
+@PLACES
+def test_nothing_of_another_objects_journal_is_believed_after_a_write(place: Place) -> None:
+    """A fence gives one kind memory; the revisions of others came with the copied status."""
+    before = place.written(place.earlier)
+    before["metadata"]["uid"] = "another"
+    assert place.read(place.written(place.journal, before)) == place.journal
+
+
+@PLACES
+def test_another_journal_than_the_one_that_was_written_is_not_stored(place: Place) -> None:
+    document = place.written(place.earlier)
+    assert not place.store.is_stored(place.decode(document), place.journal)
+
+
+@PLACES
+def test_a_journal_without_one_promise_or_revision_is_not_the_one_that_was_written(
+    place: Place,
+) -> None:
+    journal = place.journal
+    for number in range(len(journal.promises)):
+        rest = (*journal.promises[:number], *journal.promises[number + 1 :])
+        stored = place.decode(place.written(replace(journal, promises=rest)))
+        assert not place.store.is_stored(stored, journal), number
+    for kind in journal.revisions:
+        revisions = {**journal.revisions, kind: 1}
+        stored = place.decode(place.written(replace(journal, revisions=revisions)))
+        assert not place.store.is_stored(stored, journal), kind
+
+
+@PLACES
+def test_each_promise_takes_up_room(place: Place) -> None:
+    assert place.store.room(Journal()) == place.room
+    one = Journal({}, place.earlier.promises)
+    assert place.store.room(one) == place.room - 1
+
+
+@PLACES
+def test_as_many_promises_as_there_is_room_for_are_stored(place: Place) -> None:
+    [pattern] = place.earlier.promises
+    promises = tuple(replace(pattern, uid=f"u{number}") for number in range(place.room))
+    journal = replace(place.journal, promises=promises)
+    assert place.read(place.written(journal)) == journal
+    assert place.store.room(journal) == 0
+
+
+# The status alone: an API server may prune each of its fields.
+
+
+def pruned(document: Json) -> Iterator[tuple[str, Json]]:
+    """Yield the pool without one of the fields that carry its journal, and which that is."""
+    for field in ("assignments", "revisions", "journalOf"):
+        without = copy.deepcopy(document)
+        del without["status"][field]
+        yield field, without
+    for kind in document["status"]["revisions"]:
+        without = copy.deepcopy(document)
+        del without["status"]["revisions"][kind]
+        yield f"revisions[{kind}]", without
+    for number, assignment in enumerate(document["status"]["assignments"]):
+        for field in assignment.keys() - {"choice"}:
+            without = copy.deepcopy(document)
+            without["status"]["assignments"][number][field] = ""
+            if field not in REQUIRED:
+                del without["status"]["assignments"][number][field]
+            yield f"assignments[{number}].{field}", without
+
+
+REQUIRED = {"name", "uid", "resourceVersion", "startAddress", "endAddress"}
+
+
+def test_no_field_of_a_journal_may_be_dropped_for_it_to_count_as_stored() -> None:
+    document = STATUS.written(STATUS.journal)
+    fields = dict(pruned(document))
+    assert {"revisions", "assignments[1].kind", "assignments[0].secondaryEndAddress"} <= {*fields}
+    for field, stored in fields.items():
+        assert not STATUS.store.is_stored(pool_of(stored), STATUS.journal), field
+
+
+def test_the_words_of_a_choice_may_be_dropped() -> None:
+    first, *others = STATUS.journal.promises
+    spoken = replace(first, choice="first free block")
+    document = STATUS.written(replace(STATUS.journal, promises=(spoken, *others)))
+    assert document["status"]["assignments"][0].pop("choice") == spoken.choice
+    assert STATUS.store.is_stored(pool_of(document), STATUS.journal)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"startAddress": "nonsense"},
+        {"endAddress": "10.0.0.0"},
+        {"secondaryStartAddress": "fd00::9"},
+        {"secondaryEndAddress": "nonsense"},
+        {"secondaryStartAddress": "10.0.0.2", "secondaryEndAddress": "10.0.0.2"},
+        {"resourceVersion": "12x"},
+        {"uid": ""},
+        {"name": ""},
+    ],
+    ids="-".join,
+)
+def test_one_assignment_that_cannot_be_read_makes_the_journal_count_as_lost(
+    edit: Mapping[str, str],
+) -> None:
+    """What it promised may still be written, and only a fence voids that."""
+    document = STATUS.written(STATUS.journal)
+    document["status"]["assignments"][0] |= edit
+    assert STATUS.read(document) == Journal()
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "1.5"])
+def test_a_revision_that_is_no_number_leaves_its_kind_without_memory(text: str) -> None:
+    document = STATUS.written(STATUS.journal)
+    document["status"]["revisions"][KIND] = text
+    read = STATUS.read(document)
+    assert read == replace(STATUS.journal, revisions={CLAIMS: 9})
+
+
+def test_a_promise_without_kind_is_to_an_allocation() -> None:
+    document = STATUS.written(STATUS.journal)
+    first, second = document["status"]["assignments"]
+    assert ("kind" in first, second["kind"]) == (False, CLAIMS)
+    assert [read.kind for read in STATUS.read(document).promises] == [KIND, CLAIMS]
+
+
+def test_a_fence_of_one_kind_leaves_what_other_kinds_have() -> None:
+    fenced = STATUS.journal.after_fence(KIND, 30)
+    assert fenced == Journal({KIND: 30, CLAIMS: 9}, STATUS.journal.promises[1:])
