@@ -33,7 +33,6 @@ from reconcilers.configuration.settings import (
 )
 from reconcilers.wiring import assemble
 from tests.polling import checked, until
-from tests.reconcilers import make
 from tests.servers import ASSETS
 
 Json = dict[str, Any]
@@ -110,8 +109,8 @@ async def _restore(http: httpx.AsyncClient) -> None:
             uids[uid] = made["metadata"]["uid"]
         if "status" not in body:
             continue
-        if body["status"].pop("allocationsRevision", ""):
-            body["status"] |= make.journal_of(made["metadata"]["uid"], int(revision))
+        if body["status"].get("allocationsRevision"):
+            body["status"]["allocationsRevision"] = revision
         where = f"{_path(one)}/{one['metadata']['name']}/status"
         answer = await http.put(where, params=OURS, json=made | {"status": body["status"]})
         assert answer.status_code == 200, answer.text
@@ -126,19 +125,30 @@ async def _read(http: httpx.AsyncClient) -> dict[str, str]:
         where = f"{_path(one)}/{one['metadata']['name']}"
         answer = await http.get(where)
         assert answer.status_code == 200, answer.text
-        found[where] = _without_network(answer.text)
+        found[where] = _without_new_fields(answer.text)
     return found
 
 
-def _without_network(text: str) -> str:
-    """Return an object without status.network, which this version adds to a TenantCluster.
+NEW_FIELDS = {
+    "TenantCluster": {"network"},
+    "NetworkPool": {"allocationsRevision", "assignments", "revisions", "journalOf"},
+}
+"""By kind: what this version adds to statuses, and what it no longer keeps there.
 
-    Others come back as the very text that the server answered with.
+A NetworkPool has another journal, so it is fenced once.
+"""
+
+
+def _without_new_fields(text: str) -> str:
+    """Return an object without the fields that this version adds to a status.
+
+    Kinds without such fields come back as the very text that the server answered with.
     """
     body = json.loads(text)
-    if body["kind"] != "TenantCluster":
+    if body["kind"] not in NEW_FIELDS:
         return text
-    body["status"].pop("network", None)
+    for name in NEW_FIELDS[body["kind"]]:
+        body["status"].pop(name, None)
     for name in ("resourceVersion", "managedFields"):
         body["metadata"].pop(name, None)
     return json.dumps(body)
