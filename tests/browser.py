@@ -12,8 +12,8 @@ import aiohttp
 import anyio
 import pytest
 
-LIMIT = 60.0
-"""Seconds, for its start and for each answer: how long a test takes depends on the machine."""
+from tests.polling import SECONDS
+
 PHONE = 500
 """Narrower windows are those of phones: they have fingers."""
 
@@ -29,7 +29,7 @@ class Page:
         """Return the answer to a command."""
         self._number += 1
         await self._socket.send_json({"id": self._number, "method": method, "params": params})
-        with anyio.fail_after(LIMIT):
+        with anyio.fail_after(SECONDS):
             while (answer := await self._socket.receive_json()).get("id") != self._number:
                 pass
         assert "error" not in answer, answer
@@ -50,7 +50,7 @@ class Page:
 
     async def until(self, expression: str) -> None:
         """Wait until an expression is true in the page."""
-        with anyio.fail_after(LIMIT):
+        with anyio.fail_after(SECONDS):
             while not await self.value(f"Boolean({expression})"):
                 await self.drawn()
 
@@ -95,7 +95,7 @@ async def browser(folder: Path) -> AsyncIterator[Page]:
     ]
     async with await anyio.open_process(command, stdout=None) as process:
         try:
-            with anyio.fail_after(LIMIT):
+            with anyio.fail_after(SECONDS):
                 assert process.stderr is not None
                 printed = b""
                 while b"DevTools listening on " not in printed or not printed.endswith(b"\n"):

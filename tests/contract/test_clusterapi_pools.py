@@ -35,6 +35,7 @@ from tests.contract.clusterapi_pool_cases import (
 )
 from tests.contract.conftest import administrator
 from tests.contract.test_crd_rules import fields, said
+from tests.polling import SECONDS
 from tests.servers import SERVERS, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -44,7 +45,6 @@ RESOURCES = {resource.kind: resource for resource in POOLS}
 KINDS = Path(__file__).parents[1] / "data/clusterapi/crds.yaml"
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 HOST = "127.0.0.1"
-LIMIT = 60.0
 ADDRESS = address_kind("v1beta2")
 
 
@@ -125,7 +125,7 @@ class Pools:
         made = await self.http.post(CONFIGURATIONS, json=body)
         assert made.status_code == 201, made.text
         # Nothing tells when a server holds a configuration; each try is a round trip.
-        with anyio.fail_after(LIMIT):
+        with anyio.fail_after(SECONDS):
             in_force = False
             while not in_force:
                 tried = await self.create(IP, ips("10.0.0.9-10.0.0.1"), dry=True)

@@ -10,6 +10,7 @@ import pytest
 
 from envtest import ControlPlane
 from envtest.plane import Controller
+from tests.polling import SECONDS
 
 MAPS = "/api/v1/namespaces/{}/configmaps"
 _NAMES: dict[Controller, str] = {
@@ -51,7 +52,7 @@ async def is_gone(http: httpx.AsyncClient, path: str) -> None:
         "fieldSelector": f"metadata.name={name}",
         "timeoutSeconds": "1",
     }
-    with anyio.fail_after(60):
+    with anyio.fail_after(SECONDS):
         while '"type":"DELETED"' not in (await http.get(collection, params=query)).text:
             pass
 

@@ -29,6 +29,7 @@ from tests.controller.webhooks.conversions import (
     to_v1,
     to_v2,
 )
+from tests.polling import SECONDS
 from tests.servers import SERVERS, Server, program, running
 
 NAME = "gizmos.example.com"
@@ -94,7 +95,7 @@ async def converting(plane: Plane, folder: Path) -> AsyncIterator[Manager]:
         async with anyio.create_task_group() as group:
             group.start_soon(manager.run)
             await manager.wait_serving()
-            with anyio.fail_after(90):
+            with anyio.fail_after(SECONDS):
                 yield manager
             manager.stop()
     finally:

@@ -21,11 +21,11 @@ from tests.contract.crd_rule_cases import (
     request,
     without_rules,
 )
+from tests.polling import SECONDS
 from tests.servers import SERVERS, Server, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PLURALS = {kind.kind: kind.plural for kind in crd.KINDS}
-IN_FORCE = 20.0
 JUDGES_WHAT_CHANGED = 33
 """The minor version since which a status is not refused for what was wrong before it."""
 
@@ -182,7 +182,7 @@ async def _minor(admin: httpx.AsyncClient) -> int:
 
 async def _in_force(shelf: Shelf) -> None:
     """Wait until the server holds the rules: a real one does a moment after it stored them."""
-    with anyio.fail_after(IN_FORCE):
+    with anyio.fail_after(SECONDS):
         number = 0
         while (await shelf.create("NetworkPool", pool("10.0.0.0/33"), f"try-{number}")).is_success:
             number += 1

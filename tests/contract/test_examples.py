@@ -30,6 +30,7 @@ from tests.contract.conftest import administrator, ask
 from tests.contract.test_controllers import is_gone
 from tests.contract.test_readme import MERGE, seen
 from tests.controller.certs import authority_and_pair
+from tests.polling import SECONDS
 
 EXAMPLES = Path(teams.__file__).parent
 SITES = "/apis/example.com/v1/namespaces/default/websites"
@@ -54,7 +55,7 @@ async def ours(
         async with anyio.create_task_group() as group:
             group.start_soon(manager.run)
             await manager.wait_serving()
-            with anyio.fail_after(90):
+            with anyio.fail_after(SECONDS):
                 yield manager
             manager.stop()
     finally:
@@ -76,7 +77,7 @@ async def kopf(plane: Plane, folder: Path, name: str, **env: str) -> AsyncIterat
             stderr=subprocess.STDOUT,
         ) as process:
             try:
-                with anyio.fail_after(90):
+                with anyio.fail_after(SECONDS):
                     yield
             finally:
                 process.kill()

@@ -25,10 +25,10 @@ from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.cli.local.objects import NAMESPACE
 from tests.freezing import freeze, thaw
+from tests.polling import SECONDS
 from tests.reconcilers.cli.commands import Running, started
 
 HOME = names.DEFAULT_NAMESPACE
-LIMIT = 90.0
 QUICK_LEASE = (
     "--leader-elect=true",
     "--leader-elect-lease-duration=6s",
@@ -89,7 +89,7 @@ class Witness:
 
     async def served(self, count: int) -> None:
         """Wait until that many allocations are Allocated."""
-        with anyio.fail_after(LIMIT):
+        with anyio.fail_after(SECONDS):
             while sum(a.status.phase == ALLOCATED for a in self.cache) < count:
                 self._changed = anyio.Event()
                 await self._changed.wait()
@@ -189,7 +189,7 @@ async def test_a_leader_frozen_beyond_its_lease_ends_when_it_wakes_and_no_ranges
             await witness.ask(60, 80)
             await witness.served(80)
             _resume(leader)
-            with anyio.fail_after(LIMIT):
+            with anyio.fail_after(SECONDS):
                 assert await leader.process.wait() != 0, (
                     "who lost the lease says so by its exit code"
                 )

@@ -16,6 +16,7 @@ import httpx
 
 import controller
 from envtest.plane import ControlPlane as Plane
+from tests.polling import SECONDS
 from tests.streams import unwound
 
 README = Path(controller.__file__).with_name("README.md")
@@ -36,7 +37,7 @@ async def running(example: str, plane: Plane, folder: Path) -> AsyncIterator[Non
     async with await anyio.open_process(
         [sys.executable, "-c", example], env=env, stderr=subprocess.STDOUT
     ) as process:
-        with anyio.fail_after(60):
+        with anyio.fail_after(SECONDS):
             yield
             process.send_signal(signal.SIGTERM)
             assert await process.wait() == 0

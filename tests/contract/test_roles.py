@@ -58,9 +58,9 @@ from tests.contract.roles import (
     rules,
     too_large,
 )
+from tests.polling import SECONDS
 
 ACCOUNT = f"system:serviceaccount:{HOME}:butler-ipam"
-LIMIT = 60.0
 CONFIGURATIONS = "validatingwebhookconfigurations"
 FAILURES = MOST_SINGLE_PER_MINUTE + 3
 OURS = (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, PROVIDER_CONFIG)
@@ -125,7 +125,7 @@ class Stage:
 
     async def until(self, holds: Callable[["Stage"], bool]) -> None:
         """Wait until the watches have shown that something holds."""
-        with anyio.fail_after(LIMIT):
+        with anyio.fail_after(SECONDS):
             while not holds(self):
                 self._changed = anyio.Event()
                 await self._changed.wait()
@@ -230,13 +230,13 @@ async def call_webhooks(stage: Stage, proxy: Proxy, port: int | None) -> None:
         return {"url": f"https://127.0.0.1:{port}{path_of(webhook)}"}
 
     await stage.create(configuration(called))
-    with anyio.fail_after(LIMIT):
+    with anyio.fail_after(SECONDS):
         await proxy.done.wait(
             1, lambda call: (call.verb, call.resource) == ("patch", CONFIGURATIONS)
         )
     # Lost, it is made anew.
     await stage.send("DELETE", f"/api/v1/namespaces/{HOME}/secrets/{CERTIFICATES}")
-    with anyio.fail_after(LIMIT):
+    with anyio.fail_after(SECONDS):
         await proxy.done.wait(
             2, lambda call: (call.verb, call.resource) == ("patch", CONFIGURATIONS)
         )
@@ -296,7 +296,7 @@ async def play(stage: Stage, proxy: Proxy) -> None:
         await stage.send("DELETE", _path("ProviderConfig", name))
     await stage.send("DELETE", _path("NetworkPool", "lab"))
     await stage.until(lambda s: not s.objects("ProviderConfig") and not s.objects("NetworkPool"))
-    with anyio.fail_after(LIMIT):
+    with anyio.fail_after(SECONDS):
         await proxy.done.wait(1, lambda call: (call.verb, call.resource) == ("patch", "events"))
 
 

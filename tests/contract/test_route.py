@@ -37,6 +37,7 @@ from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi.crds import crds as clusterapi_crds
 from reconcilers.wiring import assemble
 from tests.contract.product import install_kinds
+from tests.polling import SECONDS
 
 ROOT = Path(controller.__file__).parent.parent
 PACKAGES = ("allocator", "controller", "reconcilers")
@@ -54,7 +55,6 @@ NAMESPACE = names.DEFAULT_NAMESPACE
 HOME = f"/apis/{names.API_VERSION}/namespaces/{NAMESPACE}"
 CLAIMS = f"/apis/ipam.cluster.x-k8s.io/v1beta2/namespaces/{NAMESPACE}/ipaddressclaims"
 IP_POOLS = f"/apis/ipam.cluster.x-k8s.io/v1alpha2/namespaces/{NAMESPACE}/inclusterippools"
-LIMIT = 60.0
 CREATED = b'"name":"one"'
 
 Json = dict[str, Any]
@@ -241,7 +241,7 @@ async def serve_once(admin: httpx.AsyncClient, request: Request) -> None:
     """Wait until the pool has served another request: what it does but once is no part of it."""
     first = request.body | {"metadata": {"name": "first"}}
     await create(admin, request.collection, first)
-    with anyio.fail_after(LIMIT):
+    with anyio.fail_after(SECONDS):
         while True:
             shown = (await admin.get(f"{request.collection}/first")).json()
             if "status" in shown and request.is_served(shown):
@@ -265,7 +265,7 @@ async def test_an_event_passes_the_modules_that_the_document_names_in_their_orde
     async with all_controllers(transport, Settings(integration=request_.integration)):
         await serve_once(admin, request_)
         written = anyio.Event()
-        with profiled(reached, CREATED), anyio.fail_after(LIMIT):
+        with profiled(reached, CREATED), anyio.fail_after(SECONDS):
 
             def stop() -> None:
                 sys.setprofile(None)

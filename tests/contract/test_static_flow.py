@@ -50,6 +50,7 @@ from reconcilers.reporting.conditions import FOREIGN_MANAGER
 from reconcilers.wiring import assemble
 from tests.edits import edit
 from tests.hidden_identity import hiding
+from tests.polling import SECONDS
 
 HOME = names.DEFAULT_NAMESPACE
 WATCHED: tuple[Any, ...] = (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, IP_ADDRESS_POOL)
@@ -60,7 +61,6 @@ SETTINGS = Settings(
     ),
     allocation=AllocationSettings(requeue_releasing=0.1),
 )
-LIMIT = 60.0
 
 
 class Site:
@@ -84,7 +84,7 @@ class Site:
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait until the watches have shown that something holds."""
-        with anyio.fail_after(LIMIT):
+        with anyio.fail_after(SECONDS):
             while not holds():
                 self._changed = anyio.Event()
                 await self._changed.wait()

@@ -15,6 +15,7 @@ from controller.options import SelfSigned
 from controller.webhooks import AdmissionRequest, Allowed, Answer, Denied, Patched, Webhook
 from envtest.plane import ControlPlane as Plane
 from tests.envtest.samples import GROUP, PATH, crd, gauge
+from tests.polling import SECONDS
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 SETTINGS = SelfSigned(
@@ -94,7 +95,7 @@ async def asked(admin: httpx.AsyncClient, body: dict[str, Any]) -> httpx.Respons
 
     Servers learn of configurations a moment after they were written.
     """
-    with anyio.fail_after(30):
+    with anyio.fail_after(SECONDS):
         while True:
             answer = await admin.post(PATH, params={"dryRun": "All"}, json=body)
             if answer.is_success and answer.json()["spec"].get("place") == "hall":

@@ -29,10 +29,10 @@ from reconcilers.configuration.settings import (
 from reconcilers.webhooks.configuration import NAME, SERVICE, configuration, path_of
 from reconcilers.wiring import assemble
 from tests.contract.roles import documents
+from tests.polling import SECONDS
 
 HOME = names.DEFAULT_NAMESPACE
 HOST = "127.0.0.1"
-LIMIT = 60.0
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 GONE = "gone"
 SETTINGS = Settings(
@@ -94,7 +94,7 @@ class Site:
     async def until(self, kind: str, name: str, phase: str) -> None:
         """Wait until a watch has shown an object in a phase, or gone."""
         cache = self._watched[kind].cache
-        with anyio.fail_after(LIMIT):
+        with anyio.fail_after(SECONDS):
             while _phase(cache.get(Key(HOME, name))) != phase:
                 self._changed = anyio.Event()
                 await self._changed.wait()
@@ -131,7 +131,7 @@ class Site:
         made = await self._http.post(where, json=configuration(called))
         assert made.status_code == 201, made.text
         # Nothing tells when a server holds a configuration; each try is a round trip.
-        with anyio.fail_after(LIMIT):
+        with anyio.fail_after(SECONDS):
             in_force = False
             while not in_force:
                 tried = await self.create("NetworkPool", "try", STRADDLES, dry=True)
@@ -379,7 +379,7 @@ async def test_the_deletion_of_a_range_in_use_is_warned_about_and_never_waits(
         assert made.is_success, made.text
         # The cache of the webhook may be behind; a dry run deletes nothing.
         shown: list[str] = []
-        with anyio.fail_after(LIMIT):
+        with anyio.fail_after(SECONDS):
             while not shown:
                 shown = warnings(await site.delete("IPAllocation", "early", dry=True))
         [warning] = shown

@@ -23,6 +23,7 @@ from anyio import to_thread
 from envtest import ControlPlane, ListenError, PlaneError, User
 from tests.envtest.assets import Assets, left_behind
 from tests.envtest.samples import PATH, crd, gauge
+from tests.polling import SECONDS
 
 _PARENT = """
 import sys, anyio
@@ -199,7 +200,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing_behind(
                 pass
 
         tasks.start_soon(start)
-        with anyio.fail_after(30):
+        with anyio.fail_after(SECONDS):
             await to_thread.run_sync(asked.read_bytes, abandon_on_cancel=True)
         tasks.cancel_scope.cancel()
     assert left_behind(assets) == ([], [])

@@ -10,6 +10,7 @@ import httpx
 from envtest import ControlPlane
 from tests.envtest.conftest import admin_client
 from tests.envtest.samples import PATH, crd, gauge
+from tests.polling import SECONDS
 from tests.streams import unwound
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
@@ -33,7 +34,7 @@ async def cluster(
 async def becomes(http: httpx.AsyncClient, path: str, holds: Callable[[Any], bool]) -> Any:
     """Read after every change until what is read holds; fail when it does not in a while."""
     collection = path if path == PATH else path.rpartition("/")[0]
-    with anyio.fail_after(5):
+    with anyio.fail_after(SECONDS):
         async with (
             http.stream("GET", collection, params={"watch": "true"}) as changes,
             unwound(changes.aiter_lines()) as lines,

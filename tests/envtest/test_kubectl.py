@@ -10,6 +10,7 @@ import yaml
 from envtest import ControlPlane
 from tests.envtest.kube import Kubectl, skip_reason
 from tests.envtest.samples import crd, gauge
+from tests.polling import SECONDS
 
 pytestmark = [
     pytest.mark.slow,
@@ -132,7 +133,7 @@ async def test_get_prints_all_its_formats(kubectl: Kubectl) -> None:
 
 async def test_get_watch_shows_what_comes(kubectl: Kubectl) -> None:
     await kubectl("create", "-f", "-", text=text(gauge("early", count=6)))
-    with anyio.fail_after(20):
+    with anyio.fail_after(SECONDS):
         async with kubectl.lines("get", "gauges", "-w", "--no-headers") as next_line:
             # What was listed is shown before the watch goes on from there.
             listed = await next_line()
@@ -144,7 +145,7 @@ async def test_get_watch_shows_what_comes(kubectl: Kubectl) -> None:
 
 async def test_explain_describes_custom_and_built_in_kinds(kubectl: Kubectl) -> None:
     # A real server publishes the schema of a new kind a moment after it is established.
-    with anyio.fail_after(30):
+    with anyio.fail_after(SECONDS):
         while (await kubectl.run("explain", "gauge.spec.place"))[0] != 0:
             await anyio.lowlevel.checkpoint()
     assert "Where it hangs." in await kubectl("explain", "gauge.spec.place")

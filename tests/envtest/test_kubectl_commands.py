@@ -14,6 +14,7 @@ from envtest import ControlPlane
 from envtest.settings import read_settings
 from tests.envtest.kube import Kubectl, skip_reason
 from tests.envtest.samples import crd, gauge
+from tests.polling import SECONDS
 
 pytestmark = [
     pytest.mark.slow,
@@ -131,7 +132,7 @@ async def test_get_watches_events_only_when_asked(kubectl: Kubectl) -> None:
     await kubectl("create", "-f", "-", text=text(gauge("early")))
     columns = "-o=custom-columns=T:.type,N:.object.metadata.name"
     options = ("--watch-only", "--output-watch-events", "--no-headers", columns)
-    with anyio.fail_after(30):
+    with anyio.fail_after(SECONDS):
         async with kubectl.lines("get", "gauges", *options) as next_line:
             # The watch may stand a moment later than the program; what comes first is all one.
             seen = []
@@ -289,7 +290,7 @@ async def test_raw_paths_are_read_written_and_proxied(kubectl: Kubectl) -> None:
 
     assert json.loads(made)["metadata"] == json.loads(found)["metadata"]
     assert json.loads(gone)["status"] == "Success"
-    with anyio.fail_after(30):
+    with anyio.fail_after(SECONDS):
         async with kubectl.lines("proxy", "--port=0") as next_line:
             address = (await next_line()).strip().rpartition(" ")[2]
             host, _, port = address.rpartition(":")

@@ -45,14 +45,13 @@ from reconcilers.cli.standin.pools import crds as metallb_crds
 from reconcilers.configuration.settings import Settings, TenantSettings
 from reconcilers.wiring import assemble
 from tests.faults.proxied import transport_to
+from tests.polling import SECONDS
 
 HOME = names.DEFAULT_NAMESPACE
 POOL = Key(HOME, "lab")
 CLUSTER = Key("team", "a")
 PROJECTED = Key("metallb-system", "default-pool")
 SMALL, LARGE = "10.40.0.0/26", "10.40.0.0/18"
-LIMIT = 60.0
-"""Seconds of real time after which a test gives up."""
 SPEED = 20
 PACE = 4
 """The speed where connections are cut: so slow that requests are over before the next cut."""
@@ -130,7 +129,7 @@ class Witness:
         Raises:
             AssertionError: it still has.
         """
-        with anyio.move_on_after(LIMIT):
+        with anyio.move_on_after(SECONDS):
             while problem():
                 self._changed = anyio.Event()
                 await self._changed.wait()

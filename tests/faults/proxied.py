@@ -21,9 +21,8 @@ from envtest.faults import Call, Match, Proxy, Record
 from envtest.plane import ControlPlane as Plane
 from tests.clock import VirtualClock
 from tests.envtest.samples import GROUP, crd, gauge
+from tests.polling import SECONDS
 
-PATIENCE = 60.0
-"""Seconds after which a test of real connections gives up."""
 WATCH = Match(verb="watch", resource="gauges")
 LIST = Match(verb="list", resource="gauges")
 
@@ -112,7 +111,7 @@ async def proxied_plane(seed: int = 0, *, streams: bool = False) -> AsyncIterato
         seed: of the proxy.
         streams: whether the test needs a server that streams lists; with others it is skipped.
     """
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(SECONDS):
         async with ControlPlane.start() as plane, Proxy.before(plane, seed=seed) as proxy:
             await plane.install_crds([crd()])
             async with transport_to(plane) as direct, transport_to(proxy) as through:
@@ -174,7 +173,7 @@ class Observed:
 
     async def wait(self, count: int) -> list[Change[Gauge]]:
         """Wait until the handler was told that many changes; return them."""
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(SECONDS):
             while len(self.changes) < count:
                 await self._reported.wait()
         return self.changes
@@ -203,7 +202,7 @@ async def observed(here: ProxiedPlane, *, streams: bool = False) -> AsyncIterato
     watcher = Observed(here, streams=streams)
     async with anyio.create_task_group() as group:
         group.start_soon(watcher.informer.run)
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(SECONDS):
             await watcher.informer.wait_synced()
         yield watcher
         group.cancel_scope.cancel()

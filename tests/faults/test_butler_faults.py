@@ -36,7 +36,8 @@ from envtest.faults import (
 )
 from envtest.faults.fault import Fault
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
-from tests.faults.estate import CLUSTER, HOME, LIMIT, SPEED, Estate, estate
+from tests.faults.estate import CLUSTER, HOME, SPEED, Estate, estate
+from tests.polling import SECONDS
 
 pytestmark = pytest.mark.slow
 
@@ -141,7 +142,7 @@ async def test_what_happened_in_a_gap_of_the_watches_is_served() -> None:
                 await here.create_cluster()
                 for number in range(6):
                     await here.create_allocation(f"n{number}")
-                with anyio.fail_after(LIMIT):
+                with anyio.fail_after(SECONDS):
                     await struck.struck.wait()
                 await here.witness.until(here.witness.unsettled)
             await here.delete(IP_ALLOCATION, Key(HOME, "n3"))
@@ -168,7 +169,7 @@ async def test_a_tenant_that_fails_keeps_its_addresses_until_they_are_withdrawn_
         with here.tenant.inject(fault) as outage:
             await here.delete(TENANT_CLUSTER, CLUSTER)
             await here.create_allocation("neighbour", count=8)
-            with anyio.fail_after(LIMIT):
+            with anyio.fail_after(SECONDS):
                 await outage.struck.wait(2)
             balancer = here.witness.caches["ipallocations"].get(Key(HOME, "team-a-lb"))
             assert balancer is not None, "its range is still the tenant's"

@@ -21,15 +21,8 @@ from tests.envtest.samples import crd
 from tests.faults.estate import LARGE, PACE, SwiftClock, bare_estate
 from tests.faults.parts import Elsewhere, Parts, SecondServer, place, taken_apart
 from tests.faults.pipes import HOST, Pipe
-from tests.faults.proxied import (
-    GAUGES,
-    PATIENCE,
-    WATCH,
-    Gauge,
-    ProxiedPlane,
-    observed,
-    transport_to,
-)
+from tests.faults.proxied import GAUGES, WATCH, Gauge, ProxiedPlane, observed, transport_to
+from tests.polling import SECONDS
 
 pytestmark = pytest.mark.slow
 
@@ -105,7 +98,7 @@ async def test_a_watch_behind_a_compaction_ends_and_no_change_is_missed(cached: 
                     patch = {"spec": {"count": count}}
                     busy = await here.direct.patch(GAUGES, Version.from_object(busy), patch)
                 await parts.compact()
-            with anyio.fail_after(PATIENCE):
+            with anyio.fail_after(SECONDS):
                 while seen.informer.cache.get(busy.metadata.key) != busy:
                     await seen.wait(len(seen.changes) + 1)
             assert seen.names == ["busy"]

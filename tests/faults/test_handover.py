@@ -7,7 +7,8 @@ import anyio
 
 from controller import SETTLED, Key, Manager, ManagerOptions, Outcome, Watch, to_self
 from controller.leases import LEASES
-from tests.faults.proxied import GAUGES, PATIENCE, ProxiedPlane, proxied_plane, transport_to
+from tests.faults.proxied import GAUGES, ProxiedPlane, proxied_plane, transport_to
+from tests.polling import SECONDS
 
 LEASE = Key("default", "leader")
 HOURS = 3600.0
@@ -74,7 +75,7 @@ async def test_a_stopped_leader_gives_its_lease_to_the_next_when_its_work_has_en
                 assert not first.ended.is_set()
                 assert not second.begun.is_set()
                 first.go_on.set()
-                with anyio.fail_after(PATIENCE):
+                with anyio.fail_after(SECONDS):
                     await first.ended.wait()
                     # It can lead only because the lease was given back: it lasts for an hour.
                     await second.begun.wait()

@@ -22,21 +22,11 @@ from reconcilers.api.ipallocation import ALLOCATED, FAILED, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.configuration.settings import PoolSettings
 from tests.edits import edit
-from tests.faults.estate import (
-    HOME,
-    LARGE,
-    LIMIT,
-    PACE,
-    POOL,
-    SETTINGS,
-    Estate,
-    SwiftClock,
-    bare_estate,
-)
+from tests.faults.estate import HOME, LARGE, PACE, POOL, SETTINGS, Estate, SwiftClock, bare_estate
 from tests.faults.parts import Elsewhere, place, taken_apart
 from tests.faults.pipes import HOST, Pipe
 from tests.faults.routes import divided
-from tests.polling import checked, until
+from tests.polling import SECONDS, checked, until
 
 pytestmark = pytest.mark.slow
 
@@ -151,5 +141,5 @@ async def _come_and_go(here: Estate[Plane], pipe: Pipe, numbers: range) -> None:
         if number % BETWEEN == 0:
             before = len(pipe.carried)
             pipe.cut()
-            with anyio.fail_after(LIMIT):
+            with anyio.fail_after(SECONDS):
                 await pipe.carried.wait(before + 4)

@@ -17,9 +17,10 @@ from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.cli.local.objects import NAMESPACE
-from tests.faults.estate import HOME, LARGE, LIMIT, Estate, bare_estate
+from tests.faults.estate import HOME, LARGE, Estate, bare_estate
 from tests.faults.parts import Elsewhere, place, taken_apart
 from tests.faults.pipes import HOST, Pipe
+from tests.polling import SECONDS
 
 pytestmark = pytest.mark.slow
 
@@ -113,7 +114,7 @@ async def test_controllers_notice_a_restore_after_revisions_exceed_theirs(
         while await parts.revision() <= reached + 100:
             await here.client.create(NAMESPACE, "", {"metadata": {"generateName": "x"}})
         pipe.shut = False
-        with anyio.fail_after(LIMIT):
+        with anyio.fail_after(SECONDS):
             await pipe.carried.wait(len(pipe.carried) + 8)
         await _create_allocations(here, NEWER)
         await here.witness.until(here.witness.unsettled)

@@ -21,7 +21,8 @@ from controller import (
     to_self,
 )
 from controller.mutations import ObjectMutated
-from tests.faults.proxied import GAUGES, PATIENCE, Gauge, observed, proxied_plane, transport_to
+from tests.faults.proxied import GAUGES, Gauge, observed, proxied_plane, transport_to
+from tests.polling import SECONDS
 
 MANY = 50
 ROUNDS = 6
@@ -110,7 +111,7 @@ async def test_a_reconciler_cannot_change_a_cached_object_for_other_readers() ->
         manager.controller("vandal", vandalise, watches=[Watch(maps, to_self)])
         async with anyio.create_task_group() as group:
             group.start_soon(manager.run)
-            with anyio.fail_after(PATIENCE):
+            with anyio.fail_after(SECONDS):
                 await looked.wait()
             found = maps.cache.get(Key("default", "a"))
             group.cancel_scope.cancel()
@@ -136,7 +137,7 @@ async def test_the_detector_of_mutations_names_what_was_changed_in_place() -> No
             return SETTLED
 
         manager.controller("scribbler", scribble, watches=[Watch(maps, to_self)])
-        with anyio.fail_after(PATIENCE), pytest.raises(ObjectMutated) as reported:
+        with anyio.fail_after(SECONDS), pytest.raises(ObjectMutated) as reported:
             await manager.run()
         assert "ConfigMap default/a was changed in place" in str(reported.value)
         assert '{"x":"1"}' in str(reported.value)

@@ -13,8 +13,9 @@ from controller.meta import Key
 from controller.resource import Resource
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api import names
-from tests.faults.estate import LIMIT, Estate
+from tests.faults.estate import Estate
 from tests.faults.slowdeletions import people, slow_deletions
+from tests.polling import SECONDS
 
 Json = dict[str, Any]
 
@@ -60,7 +61,7 @@ async def overtaken(here: Estate[Plane], resource: Resource[Any], key: Key) -> A
         anyio.create_task_group() as group,
     ):
         group.start_soon(http.delete, path)
-        with anyio.fail_after(LIMIT):
+        with anyio.fail_after(SECONDS):
             await slow.begun.wait()
         here.start()
         here.start()

@@ -24,7 +24,6 @@ from tests.polling import until
 from tests.servers import program as tool
 
 NAMESPACE = "capi-system"
-LIMIT = 60.0
 CONFIGURATIONS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
 Json = dict[str, Any]
 
@@ -79,7 +78,7 @@ async def core_controllers(cluster: Cluster) -> AsyncIterator[None]:
                 return False
 
         try:
-            await until(ready, bool, seconds=LIMIT)
+            await until(ready, bool)
             yield
         finally:
             process.terminate()

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from envtest.plane import ControlPlane as Plane
-from tests.polling import until
+from tests.polling import SECONDS, until
 from tests.reconcilers.cli.commands import ROOT, environment
 from tests.servers import Server, program, running
 from tests.yamls import written_yaml
@@ -27,7 +27,6 @@ STAND_INS = Path(__file__).with_name("standins")
 NAMESPACES = MANIFESTS / "samples/00-namespaces.yaml"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ADMINISTRATOR = "installer"
-SECONDS = 120.0
 
 
 def written(*objects: Mapping[str, Any]) -> str:
@@ -72,7 +71,7 @@ class Cluster:
     async def until_kubectl(self, *arguments: str | Path) -> str:
         """Run kubectl until it succeeds, as a server does some things later; return its output."""
         _, said, _ = await until(
-            lambda: self.run("kubectl", *arguments), lambda done: done[0] == 0, seconds=SECONDS
+            lambda: self.run("kubectl", *arguments), lambda done: done[0] == 0
         )
         return said
 
@@ -84,7 +83,6 @@ class Cluster:
         answer = await until(
             partial(self.http.get, path),
             lambda one: one.status_code != httpx.codes.TOO_MANY_REQUESTS,
-            seconds=SECONDS,
         )
         assert answer.is_success, f"{path}: {answer.text}"
         return answer.json()
@@ -121,7 +119,7 @@ class Cluster:
         def served(found: list[dict[str, Any]]) -> bool:
             return all(condition(one, "Established") == "True" for one in found)
 
-        return await until(lambda: self.definitions(*names), served, seconds=SECONDS)
+        return await until(lambda: self.definitions(*names), served)
 
     async def _until_deletable(self) -> None:
         """Wait until the objects of each definition can be listed.
@@ -134,9 +132,7 @@ class Cluster:
             group, plural = one["spec"]["group"], one["spec"]["names"]["plural"]
             version = next(each["name"] for each in one["spec"]["versions"] if each["served"])
             path = f"/apis/{group}/{version}/{plural}"
-            await until(
-                partial(self.http.get, path), lambda answer: answer.is_success, seconds=SECONDS
-            )
+            await until(partial(self.http.get, path), lambda answer: answer.is_success)
 
     async def delete(self, *arguments: str | Path, stdin: str = "") -> None:
         """Delete by kubectl, definitions as the guide has it: after a look at their objects."""
@@ -150,9 +146,7 @@ class Cluster:
             answer = await self.http.delete(f"{DEFINITIONS}/{name}")
             assert answer.status_code in {200, 404}, answer.text
         await until(
-            self.definitions,
-            lambda left: not {one["metadata"]["name"] for one in left} & {*names},
-            seconds=SECONDS,
+            self.definitions, lambda left: not {one["metadata"]["name"] for one in left} & {*names}
         )
 
     async def apply(self, *arguments: str | Path, stdin: str = "") -> str:

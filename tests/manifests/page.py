@@ -7,8 +7,7 @@ import aiohttp
 import anyio
 
 from tests.manifests.clusters import HOME, Cluster
-
-LIMIT = 60.0
+from tests.polling import SECONDS
 
 
 async def updates(url: str, token: str) -> tuple[int, list[dict[str, Any]]]:
@@ -19,7 +18,7 @@ async def updates(url: str, token: str) -> tuple[int, list[dict[str, Any]]]:
         http.get(f"{url}/ui/updates", ssl=False) as answer,
     ):
         if answer.status == 200:
-            with anyio.fail_after(LIMIT):
+            with anyio.fail_after(SECONDS):
                 while not any(one.get("events") for one in found):
                     line = await answer.content.readline()
                     assert line, f"the stream ended: {found}"

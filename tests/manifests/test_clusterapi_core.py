@@ -15,7 +15,6 @@ from tests.manifests.clusters import Cluster, empty_cluster, written
 from tests.manifests.guide import lines, typed
 from tests.manifests.test_clusterctl import (
     IPAM,
-    LIMIT,
     MOVED,
     NAMESPACE,
     REFERENCE,
@@ -83,7 +82,7 @@ async def core_says(cluster: Cluster, kind: str, status: str) -> None:
         found = clusters[0].get("status", {}).get("conditions", [])
         return any((one["type"], one["status"]) == (kind, status) for one in found)
 
-    await until(lambda: listed(cluster, MOVED[0]), right, seconds=LIMIT)
+    await until(lambda: listed(cluster, MOVED[0]), right)
 
 
 async def make_pools(cluster: Cluster) -> None:
@@ -150,9 +149,7 @@ async def test_claims_are_served_beside_the_real_core_with_its_webhooks_and_its_
         await core_says(cluster, "Paused", "True")
         await claimed(cluster, "paused", made)
         await claim(cluster, "free", {"poolRef": REFERENCE})
-        await until(
-            lambda: addresses(cluster), lambda found: {*found} == {"older", "free"}, seconds=LIMIT
-        )
+        await until(lambda: addresses(cluster), lambda found: {*found} == {"older", "free"})
         await cluster.kubectl(*pause, '--patch={"spec":{"paused":false}}')
         await core_says(cluster, "Paused", "False")
         after = await served(cluster, "free", "older", "paused")
@@ -180,7 +177,7 @@ async def test_addresses_are_the_same_after_a_move_between_clusters_with_the_rea
 
         after = await served(target, "a", "unnamed", "wide")
         assert after == {name: before[name] for name in ("a", "unnamed", "wide")}
-        assert await until(lambda: used(target), lambda now: now == 2, seconds=LIMIT) == 2
+        assert await until(lambda: used(target), lambda now: now == 2) == 2
         [pool] = await listed(target, MOVED[1])
         await owned(target, "a", pool)
         assert not await listed(source, MOVED[0])
@@ -191,7 +188,7 @@ async def test_addresses_are_the_same_after_a_move_between_clusters_with_the_rea
         left = [one["metadata"]["name"] for one in await listed(source, MOVED[2])]
         assert left == ["lone"]
         await claim(source, "later", {"poolRef": WIDE})
-        await until(lambda: addresses(source), lambda found: "later" in found, seconds=LIMIT)
+        await until(lambda: addresses(source), lambda found: "later" in found)
         stayed = await addresses(source)
         assert stayed.pop("later")["address"] == "10.1.0.12"
         assert stayed == {name: before[name] for name in ("lone", "unnamed", "wide")}

@@ -8,7 +8,6 @@ from tests.manifests.clusters import MANIFESTS, Cluster, empty_cluster, written
 from tests.manifests.guide import GUIDE, typed
 from tests.manifests.test_clusterctl import (
     IPAM,
-    LIMIT,
     addresses,
     claimed,
     controller,
@@ -20,7 +19,6 @@ from tests.yamls import read_yaml
 
 DATA = Path(__file__).parents[1] / "data" / "clusterapi"
 THEIRS = "caip-in-cluster"
-SOON = 15.0
 """Seconds in which a new claim is served: less than a restored one waits for its IPAddress."""
 Json = dict[str, Any]
 
@@ -45,7 +43,7 @@ def deployment() -> list[Json]:
 async def given(cluster: Cluster, name: str) -> str:
     """Make a claim of the pool; return the address that it gets."""
     await claimed(cluster, name)
-    found = await until(lambda: addresses(cluster), lambda now: name in now, seconds=SOON)
+    found = await until(lambda: addresses(cluster), lambda now: name in now)
     return str(found[name]["address"])
 
 
@@ -57,7 +55,7 @@ async def reported(cluster: Cluster, used: int, *, conditions: bool) -> None:
         counted = status.get("ipAddresses", {}).get("used") == used
         return counted and bool(status.get("conditions")) is conditions
 
-    await until(lambda: listed(cluster, f"inclusterippools.{IPAM}"), right, seconds=LIMIT)
+    await until(lambda: listed(cluster, f"inclusterippools.{IPAM}"), right)
 
 
 async def test_taking_over_by_the_lines_of_the_guide_keeps_every_address(tmp_path: Path) -> None:

@@ -38,7 +38,6 @@ FINALIZERS = {
 }
 REFERENCE = {"apiGroup": IPAM, "kind": "InClusterIPPool", "name": "lab"}
 PORTS = ("--metrics-bind-address=0", "--health-probe-bind-address=0", "--webhook-port=0")
-LIMIT = 30.0
 Json = dict[str, Any]
 
 
@@ -69,7 +68,7 @@ async def served(cluster: Cluster, *names: str) -> dict[str, Json]:
         }
         return references == {name: {"name": name} for name in names}
 
-    await until(lambda: listed(cluster, MOVED[2]), answered, seconds=LIMIT)
+    await until(lambda: listed(cluster, MOVED[2]), answered)
     return await addresses(cluster)
 
 

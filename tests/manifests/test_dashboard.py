@@ -39,11 +39,11 @@ from tests.contract.kubermatic.lab import Lab as KkpLab
 from tests.contract.kubermatic.lab import ranges
 from tests.contract.vitistack.lab import Lab as NetworkLab
 from tests.hidden_identity import hiding
+from tests.polling import SECONDS
 from tests.yamls import read_yaml
 
 PROMETHEUS = Path(rendering.__file__).parent / "prometheus"
 HOME = names.DEFAULT_NAMESPACE
-LIMIT = 60.0
 METRIC = re.compile(r"\b(?:butler|controller|workqueue|leader)_[a-z_]+\b(?!:)")
 DATA = Path(__file__).parents[1] / "data"
 PLATFORMS = (CLUSTER_API, KUBERMATIC, VITISTACK)
@@ -214,7 +214,7 @@ async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Ma
             return {one.status.phase for one in served.cache} == {"Allocated", "Failed"}
 
         async def until(done: Callable[[], bool]) -> None:
-            with anyio.fail_after(LIMIT):
+            with anyio.fail_after(SECONDS):
                 while not done():
                     changed[0] = anyio.Event()
                     await changed[0].wait()
@@ -283,7 +283,7 @@ async def prometheus(folder: Path, text: str) -> AsyncIterator[httpx.AsyncClient
     async with await anyio.open_process(command, stdout=None) as process:
         assert process.stderr is not None
         told = b""
-        with anyio.fail_after(LIMIT):
+        with anyio.fail_after(SECONDS):
             while b"ready to receive web requests" not in told:
                 told += await process.stderr.receive()
         try:

@@ -30,7 +30,7 @@ ACCOUNT = f"system:serviceaccount:{HOME}:butler-ipam"
 GROUPS = ("system:serviceaccounts", f"system:serviceaccounts:{HOME}", "system:authenticated")
 HOOKS = "validatingwebhookconfiguration"
 SAMPLES = MANIFESTS / "samples"
-LIMIT = 60.0
+WAIT = "--timeout=180s"
 STRADDLES = {
     "apiVersion": "butler.butlerlabs.dev/v1alpha1",
     "kind": "NetworkPool",
@@ -146,7 +146,7 @@ async def ranges(cluster: Cluster) -> dict[str, tuple[int, int]]:
 
 async def allocated(cluster: Cluster) -> dict[str, tuple[int, int]]:
     """Return the ranges of the samples' allocations, once all have got theirs."""
-    wait = ("wait", "-A", "--all", f"--timeout={LIMIT:.0f}s")
+    wait = ("wait", "-A", "--all", WAIT)
     await cluster.kubectl(*wait, "--for=condition=Ready", "networkpools")
     await cluster.kubectl(*wait, "--for=condition=NetworkReady", "tenantclusters")
     await cluster.kubectl(*wait, "--for=jsonpath={.status.phase}=Allocated", "ipallocations")

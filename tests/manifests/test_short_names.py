@@ -7,7 +7,8 @@ import pytest
 
 from reconcilers.api import crd, names
 from tests.docs.text import GUIDES, commands
-from tests.manifests.clusters import MANIFESTS, SECONDS, Cluster, condition, written
+from tests.manifests.clusters import MANIFESTS, Cluster, condition, written
+from tests.polling import SECONDS
 from tests.reconcilers.cli.commands import ROOT
 from tests.yamls import read_yaml
 

@@ -35,8 +35,6 @@ APPLIED = ("False", "MetalLB was just installed")
 Where a definition is established later than those of MetalLB's pools, another pass applies the
 rest, and MetalLBInstalled is True at once.
 """
-APPLYING = 240.0
-"""Seconds for applying forty objects to an API server that starts at the same time."""
 WEBHOOKS = "kind: ValidatingWebhookConfiguration"
 
 
@@ -91,7 +89,6 @@ async def test_the_manifest_of_metallb_is_installed_and_services_are_served(
         await until(
             lambda: _installation(here),
             lambda told: told == APPLIED or told[0] == "True",
-            seconds=APPLYING,
         )
         async with metallb_controller(plane.kubeconfig(), settings) as metallb:
             tenant = Tenant(Key(TEAM, "a"), plane, transport, metallb)

@@ -14,6 +14,7 @@ from controller.transport import NO_QUERY
 from envtest.settings import read_settings
 from tests.contract.fake_api.gauges import GAUGES, at, body, made
 from tests.envtest.samples import GROUP
+from tests.polling import SECONDS
 
 HEADS = Resource(GROUP, "v1", "Gauge", "gauges", MetadataOnly)
 PLACE = b'"hall"'
@@ -83,7 +84,7 @@ async def test_lists_watches_and_gets_bring_the_metadata_and_nothing_else(
 
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run)
-        with anyio.fail_after(30):
+        with anyio.fail_after(SECONDS):
             await heads.wait_synced()
             await wait_for({"before": ""})
             after = await client.create(GAUGES, "default", body("after", labels={"state": "new"}))

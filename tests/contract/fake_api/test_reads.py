@@ -30,6 +30,7 @@ from tests.contract.fake_api.gauges import (
     names,
 )
 from tests.envtest.samples import GROUP
+from tests.polling import SECONDS
 
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", Gauge, namespaced=False)
 GAUGES_OF_CORE = Resource("", "v1", "Gauge", "gauges", Gauge)
@@ -123,7 +124,7 @@ async def test_a_watch_delivers_what_happens_to_the_selected_objects(
     watched.add_handler(handler)
     async with anyio.create_task_group() as group:
         group.start_soon(watched.run)
-        with anyio.fail_after(30):
+        with anyio.fail_after(SECONDS):
             await watched.wait_synced()
             moved = await client.patch(GAUGES, at(before), {"spec": {"place": "cellar"}})
             back = await client.patch(GAUGES, at(moved), {"spec": {"place": "hall"}})
@@ -157,7 +158,7 @@ async def test_a_manager_runs_on_the_fake_api_and_caches_its_own_writes(
     gauges = manager.informer(GAUGES)
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run)
-        with anyio.fail_after(30):
+        with anyio.fail_after(SECONDS):
             await gauges.wait_synced()
             created = await made(manager.client)
             assert gauges.cache.get(Key("default", "a")) == created

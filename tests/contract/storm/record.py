@@ -12,6 +12,8 @@ from typing import Any
 import anyio
 import httpx
 
+from tests.polling import SECONDS
+
 Body = Mapping[str, Any]
 
 
@@ -62,7 +64,7 @@ class Record:
         found = answer.json()["items"]
         newest = max((int(one["metadata"]["resourceVersion"]) for one in found), default=0)
         gone = set(self.objects) - {_name(one) for one in found}
-        with anyio.fail_after(60):
+        with anyio.fail_after(SECONDS):
             while self._revision < newest or gone & set(self.objects):
                 await self._moved.wait()
 

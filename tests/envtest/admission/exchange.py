@@ -10,12 +10,12 @@ import httpx
 
 from tests.envtest.admission.hooks import Hook, Reply
 from tests.envtest.replay import mask
+from tests.polling import SECONDS
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 # Where the hook of the recordings was.
 RECORDED_HOOK = "https://127.0.0.1:40893"
 UNREACHABLE = "https://127.0.0.1:1"
-_IN_FORCE_SECONDS = 20.0
 _PAUSE_SECONDS = 0.05
 _serial = itertools.count(1)
 
@@ -48,7 +48,7 @@ class Stage:
             assert answer.status_code == 201, answer.text
             self._present.append(f"{collection(ready)}/{ready['metadata']['name']}")
             marks |= set(re.findall(r"/canary/\d+", json.dumps(ready)))
-        with anyio.fail_after(_IN_FORCE_SECONDS):
+        with anyio.fail_after(SECONDS):
             while not marks <= self._hook.in_force:
                 await self._client.post(
                     "/api/v1/namespaces/default/configmaps?dryRun=All",

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from envtest.plane import ControlPlane as Plane
+from tests.polling import SECONDS
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 THINGS = "/apis/rules.example.com/v1/namespaces/default/things"
@@ -142,7 +143,7 @@ def said(answer: httpx.Response) -> list[tuple[str, str]]:
 
 async def in_force(http: httpx.AsyncClient) -> None:
     """Wait until objects are accepted: a real server needs a moment after the CRD is served."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(SECONDS):
         while (await http.get(THINGS)).status_code != 200:
             await anyio.lowlevel.checkpoint()
 

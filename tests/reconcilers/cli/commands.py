@@ -18,8 +18,9 @@ import anyio
 import pytest
 from anyio.abc import Process
 
+from tests.polling import SECONDS
+
 ROOT = Path(__file__).parents[3]
-SECONDS = 60.0
 LEAST_KUBECTL = (1, 28)
 _FROM_OUTSIDE = ("KUBECONFIG", "USE_EXISTING_CLUSTER")
 

@@ -11,7 +11,8 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.browser import LIMIT, Page, browser
+from tests.browser import Page, browser
+from tests.polling import SECONDS
 from tests.reconcilers.cli.commandline import pool
 from tests.reconcilers.cli.saved import ask, held
 
@@ -201,7 +202,7 @@ async def test_thousands_of_ranges_are_drawn_and_the_list_is_kept_short(
     async with opened(tmp_path, objects=(pool("big", "10.0.0.0/16"), *many)) as page:
         await page.value("document.querySelector('details').open = true")
         rows = "document.querySelectorAll('.list tr').length"
-        with anyio.fail_after(LIMIT):
+        with anyio.fail_after(SECONDS):
             while await page.value(rows) == 0:
                 pass
         assert await page.value(rows) == 1001

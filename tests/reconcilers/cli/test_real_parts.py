@@ -17,7 +17,8 @@ import pytest
 
 from envtest.settings import Settings, read_settings
 from tests.envtest.assets import Assets
-from tests.reconcilers.cli.commands import SECONDS, Kubectl, Running, call, started
+from tests.polling import SECONDS
+from tests.reconcilers.cli.commands import Kubectl, Running, call, started
 
 READY = "Ctrl-C ends it"
 VARIABLES = (

@@ -27,6 +27,7 @@ from reconcilers.cli.managerflags import LEASE_NAME
 from reconcilers.cli.run import run
 from reconcilers.configuration.settings import Settings
 from reconcilers.webhooks.admission import path
+from tests.polling import SECONDS
 from tests.reconcilers.cli import commandline
 from tests.reconcilers.cli.commands import Running, call, installed, started
 
@@ -232,7 +233,7 @@ async def test_a_lost_lease_ends_it_with_a_failure(tmp_path: Path) -> None:
         async with started("run", kubeconfig(server, tmp_path), *PORTS_OFF, *FAST) as running:
             await running.until("Starting workers")
             await _steal(server)
-            with anyio.fail_after(30):
+            with anyio.fail_after(SECONDS):
                 assert await running.process.wait() == 1
         assert "leader election lost" in running.complained
         assert "Traceback" not in running.complained
@@ -263,7 +264,7 @@ async def test_two_processes_share_the_shards_until_one_ends(tmp_path: Path) -> 
 async def _sharing(server: ApiServer, count: int) -> set[str]:
     """Return who holds the four shards, once they are so many and no shard is free."""
     names = [Key(LEASE.namespace, lease_name(LEASE.name, 4, shard)) for shard in range(4)]
-    with anyio.fail_after(30):
+    with anyio.fail_after(SECONDS):
         while True:
             page = await server.client.list(LEASES, namespace=LEASE.namespace)
             held = {one.metadata.key: one.spec.holderIdentity or "" for one in page.items}

@@ -16,6 +16,7 @@ from reconcilers.cli.local.objects import apply
 from reconcilers.cli.local.servers import api_server
 from reconcilers.cli.standin.pools import crds
 from reconcilers.loadbalancers.metallb.installation.bundle import parse
+from tests.polling import SECONDS
 from tests.reconcilers.cli.commandline import Outcome, run
 
 SAMPLES = Path(__file__).parents[3] / "manifests" / "samples"
@@ -74,7 +75,7 @@ async def test_the_sample_bundle_installs_all_that_is_projected() -> None:
     async with api_server("tenant", []) as server:
         for manifest in bundle.manifests:
             await apply(server.transport, manifest.body)
-        with anyio.fail_after(60.0):
+        with anyio.fail_after(SECONDS):
             await wait_established(server.transport, SystemClock(), crds())
         await apply(server.transport, _projected("IPAddressPool", addresses=["10.0.0.1-10.0.0.2"]))
         await apply(server.transport, _projected("L2Advertisement", ipAddressPools=["p"]))

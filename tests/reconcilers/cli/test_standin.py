@@ -20,8 +20,7 @@ from reconcilers.cli.local.objects import apply, delete, make_namespaces
 from reconcilers.cli.local.servers import api_server
 from reconcilers.cli.standin.controller import ALLOCATED_FROM, MetalLBStandIn, addresses
 from reconcilers.cli.standin.pools import ADDRESS_POOL, NAMESPACE, crds
-
-SECONDS = 30.0
+from tests.polling import SECONDS
 
 
 class Tenant:

@@ -16,11 +16,11 @@ from reconcilers.api.crd import crds
 from reconcilers.cli.cluster.drawing import drawn
 from reconcilers.cli.local.servers import api_server
 from tests.controller.test_execplugin import runs, waiting
-from tests.polling import checked, until
+from tests.polling import SECONDS, checked, until
 from tests.reconcilers import make
 from tests.reconcilers.cli import commandline
 from tests.reconcilers.cli.commandline import pool
-from tests.reconcilers.cli.commands import SECONDS, started
+from tests.reconcilers.cli.commands import started
 from tests.reconcilers.cli.saved import ask, cluster, held
 from tests.reconcilers.cli.test_run import kubeconfig
 from tests.reconcilers.cli.test_ui import POOLS, make_pool, post

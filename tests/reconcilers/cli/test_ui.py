@@ -14,6 +14,7 @@ from controller.codec import encode
 from reconcilers.api.crd import crds
 from reconcilers.cli.local.objects import make_namespaces
 from reconcilers.cli.local.servers import ApiServer, api_server
+from tests.polling import SECONDS
 from tests.reconcilers.cli import commandline
 from tests.reconcilers.cli.commands import installed, started
 from tests.reconcilers.cli.test_run import kubeconfig
@@ -44,7 +45,7 @@ async def first_message(url: str, token: str) -> dict[str, Any]:
         http.get(f"{url}/ui/updates", headers=headers, ssl=False) as answer,
     ):
         assert answer.status == 200, await answer.text()
-        with anyio.fail_after(60):
+        with anyio.fail_after(SECONDS):
             while not (line := await answer.content.readline()).startswith(b"data: "):
                 assert line, "the stream ended"
         found: dict[str, Any] = json.loads(line.removeprefix(b"data: "))
