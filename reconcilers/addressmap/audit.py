@@ -7,6 +7,7 @@ allowed and yet likely to be a slip.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Literal
 
 from controller.conditions import find, is_true, rfc3339
@@ -14,9 +15,7 @@ from controller.meta import Key, Object, ObjectMeta
 from controller.resource import Resource
 from reconcilers.addressing import addresstexts, statusranges
 from reconcilers.addressmap import adoption
-from reconcilers.addressmap.extents import Extent, Picture, State
 from reconcilers.addressmap.objects import Objects
-from reconcilers.addressmap.poolpictures import PoolPicture
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.markers import Config, with_config
@@ -29,6 +28,8 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.integrations.core.views import HOST_BITS, POOLS_OVERLAP, overlap_sentence
+from reconcilers.pictures.extents import AddressHolder, AddressState, Extent
+from reconcilers.pictures.poolpicture import PoolFamily, PoolPicture
 from reconcilers.reporting import allocationlabels
 from reconcilers.reporting.conditions import FOREIGN_MANAGER, READY
 from reconcilers.reporting.poolreferences import absent_pools, describe_absent_pools
@@ -129,18 +130,23 @@ def _unreadable(objects: Objects) -> Iterator[Finding]:
 
 
 def _pools(objects: Objects, pictures: Sequence[PoolPicture]) -> Iterator[Finding]:
-    """Yield the findings about pools, each by itself and among each other."""
-    sound_pools = list[PoolPicture]()
-    for pool in pictures:
-        if fault := pool.picture.fault:
-            subject = Subject.from_object(NETWORK_POOL, pool.pool)
-            yield Finding("InvalidPool", "error", subject, f"hands out nothing: {fault}")
-            continue
-        yield from _host_bits(pool.pool)
-        yield from _overlaps(pool, objects)
-        yield from _strays(pool.picture, objects)
-        yield from _status_drift(pool)
-        sound_pools.append(pool)
+    """Yield the findings about NetworkPools, each by itself and among each other."""
+    sound_pools = list[NetworkPool]()
+    for picture in pictures:
+        pool = objects.pools[picture.name.key]
+        yield from _overlaps(picture, objects)
+        for block, family in zip(pool.blocks, picture.families, strict=True):
+            if family.fault:
+                subject = Subject.from_object(NETWORK_POOL, pool)
+                sentence = f"hands out nothing: {family.fault}"
+                yield Finding("InvalidPool", "error", subject, sentence)
+                continue
+            yield from _host_bits(block)
+            yield from _strays(pool, family, objects)
+            if not picture.not_read:  # else the status may count objects that were not read
+                yield from _status_drift(block, family)
+        if not all(family.fault for family in picture.families):
+            sound_pools.append(pool)
     yield from _pools_among_each_other(sound_pools, objects.integrations.spaces)
 
 
@@ -204,47 +210,46 @@ def _of_integrations(objects: Objects) -> Iterator[Finding]:
 
 
 def _overlaps(pool: PoolPicture, objects: Objects) -> Iterator[Finding]:
-    """Yield a finding for every pair of allocations that hold an address both."""
-    shared: dict[tuple[Key, Key], list[Extent]] = {}
-    for extent in pool.picture.extents:
-        keys = [holder.allocation for holder in extent.holders]
-        for at, first in enumerate(keys):
-            for second in keys[at + 1 :]:
-                shared.setdefault((first, second), []).append(extent)
-    for (first, second), extents in shared.items():
-        if first not in objects.allocations and second not in objects.allocations:
-            continue  # their integration says so itself
-        older, younger = sorted(
-            map(pool.request, (first, second)),
-            key=lambda one: (one.metadata.key in objects.allocations, *_age(one)),
-        )
+    """Yield a finding for every pair of objects that hold an address both."""
+    shared: dict[tuple[AddressHolder, AddressHolder], list[Extent]] = {}
+    for family in pool.families:
+        for extent in family.extents:
+            for pair in combinations(extent.holders, 2):
+                shared.setdefault(pair, []).append(extent)
+    for holders, extents in shared.items():
+        # Of two IPAllocations the younger is reported; of others, their integration reports it.
+        older, younger = sorted(holders, key=_place_of_holder)
+        if younger.kind != IP_ALLOCATION.kind or younger.key not in objects.allocations:
+            continue
         where = ", ".join(extent.range.text for extent in extents)
         sentence = (
-            f"holds {where}, which IPAllocation {older.metadata.key} has held for longer; both"
+            f"holds {where}, which {older.kind} {older.key} has held for longer; both"
             " tenants may use these addresses: delete this one (action delete) once its tenant"
             " can do without"
         )
-        subject = Subject.from_object(IP_ALLOCATION, younger)
+        subject = Subject.from_object(IP_ALLOCATION, objects.allocations[younger.key])
         yield Finding("Overlap", "error", subject, sentence, choices=("none", "delete"))
 
 
-def _age(one: IPAllocation) -> tuple[str, str]:
-    since = one.status.allocatedAt or one.metadata.creationTimestamp
-    return (since.isoformat() if since else "", one.metadata.name)
+def _place_of_holder(holder: AddressHolder) -> tuple[bool, str, str]:
+    """Return the place of a holder: other kinds first, then the oldest."""
+    since = holder.since.isoformat() if holder.since is not None else ""
+    return holder.kind == IP_ALLOCATION.kind, since, holder.key.name
 
 
-def _strays(one: Picture, objects: Objects) -> Iterator[Finding]:
+def _strays(pool: NetworkPool, family: PoolFamily, objects: Objects) -> Iterator[Finding]:
     """Yield the allocations that hold what their pool may not hand out."""
     outside: dict[Key, list[Extent]] = {}
-    for extent in one.extents:
-        if extent.state is not State.STRAY:
+    for extent in family.extents:
+        if extent.state is not AddressState.STRAY:
             continue
-        if (held := extent.holders[0].allocation) in objects.allocations:
-            outside.setdefault(held, []).append(extent)
+        holder = extent.holders[0]
+        if holder.kind == IP_ALLOCATION.kind and holder.key in objects.allocations:
+            outside.setdefault(holder.key, []).append(extent)
     for key, extents in outside.items():
         where = ", ".join(extent.range.text for extent in extents)
         sentence = (
-            f"holds {where}, which NetworkPool {one.pool.metadata.key} may not hand out"
+            f"holds {where}, which NetworkPool {pool.metadata.key} may not hand out"
             " (reserved, or outside its ranges); ranges are never taken away: widen the pool, or"
             " delete this allocation (action delete)"
         )
@@ -252,14 +257,12 @@ def _strays(one: Picture, objects: Objects) -> Iterator[Finding]:
         yield Finding("OutOfRange", "error", subject, sentence, choices=("none", "delete"))
 
 
-def _status_drift(pool: PoolPicture) -> Iterator[Finding]:
-    """Yield a finding if the status counters differ from what is held."""
-    if pool.not_read:
-        return  # what the status counts may be what the user may not read
-    status = pool.pool.status
-    if status.observedGeneration != pool.pool.metadata.generation:
+def _status_drift(block: NetworkPool, family: PoolFamily) -> Iterator[Finding]:
+    """Yield a finding if the status counters of a block differ from what is held."""
+    status = block.status
+    if status.observedGeneration != block.metadata.generation:
         return  # it has not been looked at yet, and says so
-    capacity = pool.usage.capacity
+    capacity = family.figures.capacity
     pairs = {
         "totalIPs": (status.total, capacity.total),
         "allocatedIPs": (status.allocated, capacity.allocated),
@@ -273,16 +276,17 @@ def _status_drift(pool: PoolPicture) -> Iterator[Finding]:
     # No controller corrects the counters of a pool that is not Ready, which has its own finding.
     if wrong and (ready is None or ready.status == "True"):
         sentence = f"its status drifted: {'; '.join(wrong)}; a running controller corrects it"
-        subject = Subject.from_object(NETWORK_POOL, pool.pool)
+        subject = Subject.from_object(NETWORK_POOL, block)
         yield Finding("StatusDrift", "warning", subject, sentence)
 
 
 def _pools_among_each_other(
-    sound_pools: Sequence[PoolPicture], spaces: SpaceIndex
+    sound_pools: Sequence[NetworkPool], spaces: SpaceIndex
 ) -> Iterator[Finding]:
     """Yield the NetworkPools whose addresses other pools hand out, too, whatever their kinds."""
-    for key, pool in {pool.name.key: pool.pool for pool in sound_pools}.items():
-        if sentence := overlap_sentence(spaces, spaces.offers(PoolName(NETWORK_POOL.kind, key))):
+    for pool in sound_pools:
+        name = PoolName(NETWORK_POOL.kind, pool.metadata.key)
+        if sentence := overlap_sentence(spaces, spaces.offers(name)):
             subject = Subject.from_object(NETWORK_POOL, pool)
             yield Finding(POOLS_OVERLAP, "warning", subject, sentence)
 

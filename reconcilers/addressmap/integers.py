@@ -1,4 +1,4 @@
-"""Integers in documents for programs: as text where few programs read them exactly."""
+"""Integers in documents for programs, and the sizes of cells."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,3 +14,8 @@ def exact(value: Any) -> Any:
     if isinstance(value, list):
         return [exact(one) for one in value]
     return str(value) if type(value) is int and abs(value) > _EXACT else value
+
+
+def power_of_two(size: int, most: int) -> int:
+    """Return the least power of two of which `most` are enough for `size`."""
+    return 1 << max(0, -(-size // most) - 1).bit_length()

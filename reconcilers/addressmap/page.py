@@ -16,18 +16,18 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
-from controller.conditions import find
+from allocator import AddressRange
 from controller.plaintext import escape_values
-from reconcilers.addressmap.extents import BY_TENANT
 from reconcilers.addressmap.integers import exact
 from reconcilers.addressmap.looks import DARK_FILLS, FILLS, PATTERNS, TILE, look_at
 from reconcilers.addressmap.objects import Objects
-from reconcilers.addressmap.poolpictures import PoolPicture, pool_pictures
+from reconcilers.addressmap.poolpictures import pool_pictures
 from reconcilers.addressmap.styles import STYLES
 from reconcilers.addressmap.tenants import Holding, holdings, numbered
 from reconcilers.api import names
-from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.reporting.conditions import READY
+from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.pictures.extents import BY_TENANT, Extent
+from reconcilers.pictures.poolpicture import PoolFamily, PoolPicture, PoolRequest
 from reconcilers.spaces.offers import PoolName
 
 SCRIPTS = ("basics.js", "looks.js", "tables.js", "maps.js", "input.js", "main.js", "live.js")
@@ -85,7 +85,7 @@ def document(
     Args:
         objects: all of a cluster's.
         now: the time.
-        pools: those to be shown, from `pool_document`.
+        pools: those to be shown, from `pool_documents`.
         numbers: of the tenants' looks, from `numbered`; it is asked if there are none.
     """
     shown = list(pools)
@@ -148,50 +148,72 @@ def documents_of(objects: Objects, names: Collection[PoolName]) -> dict[PoolName
     """Return what is to be shown of some pools; one of two families is two documents."""
     documents: dict[PoolName, list[Document]] = {name: [] for name in names}
     for pool in pool_pictures(objects, documents.__contains__):
-        documents[pool.name].append(pool_document(pool))
+        documents[pool.name] += pool_documents(pool)
     return documents
 
 
-def pool_document(pool: PoolPicture) -> Document:
-    """Return what is to be shown of one pool, or of one block of it."""
-    pool_picture, figures = pool.picture, pool.usage
-    cidr = pool_picture.cidr
-    waiting = sorted(
-        figures.requests, key=lambda request: (request.requested_at, request.metadata.name)
-    )
+def pool_documents(pool: PoolPicture) -> list[Document]:
+    """Return what is to be shown of each family of a pool."""
+    return [_family_document(pool, family) for family in pool.families]
+
+
+def _family_document(pool: PoolPicture, family: PoolFamily) -> Document:
+    cidr, capacity = family.cidr, family.figures.capacity
+    is_ours = pool.name.kind == NETWORK_POOL.kind
     return {
-        "name": pool_picture.name,
-        "cidr": pool_picture.pool.spec.cidr,
+        "name": str(pool.name.key) if is_ours else pool.title,
+        "cidr": family.label,
         "family": cidr.family if cidr else 0,
-        "fault": pool_picture.fault,
+        "fault": family.fault,
         "first": cidr.start_text if cidr else "",
         "size": cidr.size if cidr else 0,
-        "ready": figures.ready,
-        "reason": figures.reason,
-        "percent": figures.percent,
-        "fragmentation": figures.capacity.fragmentation_percent,
-        "largest": figures.capacity.largest_free,
-        "available": figures.capacity.available,
-        "allocated": figures.capacity.allocated,
-        "total": figures.capacity.total,
-        "waiting": figures.waiting,
-        "notRead": [str(limit) for limit in pool.not_read],
-        "requests": [_request_document(request) for request in waiting[:_WAITING_LISTED]],
-        # From the CIDR's first address: of IPv4, numbers that a browser has exactly.
-        "extents": [
-            extent.document() | {"at": extent.range.first - (cidr.first if cidr else 0)}
-            for extent in pool_picture.extents
+        "ready": pool.ready,
+        "reason": pool.reason,
+        "percent": capacity.utilization_percent,
+        "fragmentation": capacity.fragmentation_percent,
+        "largest": capacity.largest_free,
+        "available": capacity.available,
+        "allocated": capacity.allocated,
+        "total": capacity.total,
+        "waiting": len(pool.waiting),
+        "notRead": list(pool.not_read),
+        "requests": [_request_document(request) for request in pool.waiting[:_WAITING_LISTED]],
+        "extents": [_extent_document(extent, cidr) for extent in family.extents],
+    }
+
+
+def _extent_document(extent: Extent, cidr: AddressRange | None) -> Document:
+    """Return what is to be shown of an extent.
+
+    `at` counts from the CIDR's first address: of IPv4, numbers that a browser has exactly.
+    """
+    return {
+        "at": extent.range.first - (cidr.first if cidr else 0),
+        "start": extent.range.start_text,
+        "end": extent.range.end_text,
+        "size": extent.range.size,
+        "state": extent.state.value,
+        "note": extent.note,
+        "holders": [
+            {
+                "kind": holder.kind,
+                "allocation": holder.text,
+                "tenant": holder.tenant,
+                "type": holder.purpose,
+            }
+            for holder in extent.holders
         ],
     }
 
 
-def _request_document(request: IPAllocation) -> Mapping[str, Any]:
+def _request_document(request: PoolRequest) -> Document:
     """Return what is to be shown of a request that waits."""
-    ready = find(request.status.conditions, READY)
+    since = request.since
     return {
-        "allocation": str(request.metadata.key),
-        "tenant": str(request.spec.tenantClusterRef.key),
-        "type": request.spec.type,
-        "since": request.requested_at.strftime("%Y-%m-%d %H:%M UTC"),
-        "why": ready.message if ready else "not looked at yet",
+        "kind": request.kind,
+        "allocation": request.text,
+        "tenant": request.tenant,
+        "type": request.purpose,
+        "since": since.strftime("%Y-%m-%d %H:%M UTC") if since is not None else "",
+        "why": request.reason,
     }

@@ -10,15 +10,11 @@ from collections.abc import Iterator, Mapping
 from html import escape as escape_markup
 
 from controller.plaintext import escape_text
-from reconcilers.addressmap.extents import (
-    BY_TENANT,
-    Extent,
-    Picture,
-    State,
-    power_of_two,
-)
+from reconcilers.addressmap.integers import power_of_two
 from reconcilers.addressmap.looks import FILLS, PATTERNS, TILE, Look, look_at
 from reconcilers.addressmap.styles import STYLES
+from reconcilers.pictures.extents import BY_TENANT, AddressState, Extent
+from reconcilers.pictures.poolpicture import PoolFamily
 
 ROWS = 32
 LEAST_PER_ROW = 16
@@ -34,11 +30,12 @@ _LETTER = 6.6
 _FONT = 'font-family="sans-serif" font-size="11"'
 
 
-def svg(picture: Picture, numbers: Mapping[str, int]) -> str:
-    """Return the picture of a pool whose spec makes sense as one SVG document.
+def svg(title: str, picture: PoolFamily, numbers: Mapping[str, int]) -> str:
+    """Return one family of a pool as one SVG document.
 
     Args:
-        picture: the pool's.
+        title: the pool, as people read it.
+        picture: the family; it has no fault.
         numbers: of the looks of tenants, by their names.
     """
     first, size = picture.first_and_size
@@ -51,7 +48,7 @@ def svg(picture: Picture, numbers: Mapping[str, int]) -> str:
     height = legend + -(-len(entries) // LEGEND_COLUMNS) * LEGEND_ROW
     width = LABEL + WIDTH + NAMES_WIDTH
     size_of = f'width="{width}" height="{height}" {_FONT} role="img"'
-    title = escape(f"{picture.name}  {picture.pool.spec.cidr}")
+    title = escape(f"{title}  {picture.label}")
     return "".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {size_of}>\n',
@@ -86,7 +83,7 @@ def _fill(extent: Extent, by_tenant: Mapping[str, Look]) -> str:
 
 
 def _rectangles(
-    picture: Picture, first: int, per_row: int, by_tenant: Mapping[str, Look]
+    picture: PoolFamily, first: int, per_row: int, by_tenant: Mapping[str, Look]
 ) -> Iterator[str]:
     """Yield a rectangle for each range and row, with its tenant's name where it fits."""
     scale = WIDTH / per_row
@@ -132,27 +129,27 @@ def _names_after_row(names: list[str], y: int) -> str:
 
 
 def _in_words(extent: Extent) -> str:
-    who = "; ".join(f"{one.allocation} for {one.tenant} ({one.type})" for one in extent.holders)
+    who = "; ".join(f"{one.text} for {one.tenant} ({one.purpose})" for one in extent.holders)
     parts = [f"{extent.range.text} ({extent.range.size:,})", extent.state.value, who, extent.note]
     return ", ".join(part for part in parts if part)
 
 
-def _labels(picture: Picture, first: int, per_row: int, rows: int) -> Iterator[str]:
+def _labels(picture: PoolFamily, first: int, per_row: int, rows: int) -> Iterator[str]:
     for row in range(rows):
         start = escape(picture.address(first + row * per_row))
         y = HEAD + row * ROW + ROW - 5
         yield f'<text x="8" y="{y}" fill="#57606a">{start}</text>\n'
 
 
-def _states(picture: Picture) -> Iterator[tuple[str, str]]:
+def _states(picture: PoolFamily) -> Iterator[tuple[str, str]]:
     """Yield fill and text of the states that occur and are not shown by tenant."""
-    counts = picture.addresses()
-    for state in filter(counts.get, State):
+    counts = picture.count_states()
+    for state in filter(counts.get, AddressState):
         if state not in BY_TENANT:
             yield STYLES[state].fill, f"{state.value} {counts[state]:,}"
 
 
-def _tenants(picture: Picture, by_tenant: Mapping[str, Look]) -> Iterator[tuple[str, str]]:
+def _tenants(picture: PoolFamily, by_tenant: Mapping[str, Look]) -> Iterator[tuple[str, str]]:
     """Yield fill and text of each tenant that holds something."""
     for name, look in by_tenant.items():
         sizes = [one.range.size for one in picture.inside if one.tenant_text == name]

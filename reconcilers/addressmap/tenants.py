@@ -150,10 +150,9 @@ def numbered(
         also: names of tenants that are in the picture, and maybe not in `objects`.
     """
     others = objects.integrations
-    held = chain(
-        objects.allocations.values(),
-        *others.requests.values(),
-        *(one.allocations for one in others.drawings),
+    ours = (str(one.spec.tenantClusterRef.key) for one in objects.allocations.values())
+    of_others = chain(
+        *(holders.tenants() for holders in others.holders.values()),
+        *(pool.tenants() for pool in others.pictures),
     )
-    tenants = (str(one.spec.tenantClusterRef.key) for one in held)
-    return looks(chain(map(str, objects.clusters), tenants, also), known)
+    return looks(chain(map(str, objects.clusters), ours, of_others, also), known)

@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import click
 
-from reconcilers.addressmap.extents import Picture
 from reconcilers.addressmap.objects import Objects
-from reconcilers.addressmap.page import document, page, pool_document
-from reconcilers.addressmap.poolpictures import PoolPicture, pool_pictures
+from reconcilers.addressmap.page import document, page, pool_documents
 from reconcilers.addressmap.svg import svg as picture_as_svg
 from reconcilers.addressmap.tenants import numbered
 from reconcilers.api.resources import NETWORK_POOL
@@ -26,12 +25,15 @@ from reconcilers.cli.cluster.objects import (
     scope_options,
     watch_option,
 )
-from reconcilers.cli.cluster.poolnames import full_name, namespace_in, select_pools
+from reconcilers.cli.cluster.poolnames import full_name, namespace_in, selected_pools
 from reconcilers.cli.flags import option
 from reconcilers.cli.output import Form, output_option, report, show, tables
 from reconcilers.cli.problems import Problem, say
 from reconcilers.cli.progress import counted, progress
-from reconcilers.spaces.offers import PoolName
+from reconcilers.pictures.documents import map_document
+from reconcilers.pictures.poolpicture import PoolFamily, PoolPicture
+
+NO_POOL = "there is no pool to draw"
 
 
 @click.command(name="map")
@@ -65,9 +67,9 @@ def draw(
 ) -> None:
     """Show a picture of the pools' address space: who holds what, and the gaps.
 
-    POOL is NAME or NAMESPACE/NAME, and may have KIND/ before it: NetworkPool/lab. A name selects
-    all pools that have it, of whatever kind; without a name all pools are shown. The list under
-    each picture has every range of the pool in order, free ones included.
+    POOL is NAME or NAMESPACE/NAME, and may have KIND/ before it: NetworkPool/lab. A name that
+    several pools have is rejected with their full names; without a name all pools are shown. The
+    list under each picture has every range of the pool in order, free ones included.
     """
     if svg and html:
         raise click.UsageError("--svg and --html make two different pictures: give one of them")
@@ -77,8 +79,14 @@ def draw(
 
     def as_text(all_objects: Objects) -> str:
         with progress("drawing"):
-            pools = _selected(all_objects.within(where.namespace), names, family)
-            texts = (drawing.drawn(pool.picture, output) for pool in counted(pools))
+            pools = selected_pools(all_objects.within(where.namespace), names)
+            if not pools:
+                raise Problem(NO_POOL)
+            texts = (
+                drawing.drawn(pool, block, output)
+                for pool in counted(pools)
+                for block in _blocks(pool, family)
+            )
             return tables(*texts) or f"no addresses of IPv{family} were found\n"
 
     if watch:
@@ -92,63 +100,44 @@ def draw(
     report_unreadable(all_objects, NETWORK_POOL, where.namespace)
     objects = all_objects.within(where.namespace)
     with progress("drawing"):
-        pools = _selected(objects, names, family)
+        pools = selected_pools(objects, names)
+        if not pools:
+            raise Problem(NO_POOL)
+        if family:
+            blocks = [(pool, _blocks(pool, family)) for pool in pools]
+            pools = [replace(pool, families=kept) for pool, kept in blocks if kept]
         picture = _svg(objects, pools) if svg else ""
         if html:
-            documents = map(pool_document, counted(pools))
+            documents = chain.from_iterable(map(pool_documents, counted(pools)))
             picture = page(document(objects, datetime.now(UTC), documents))
     if where_to := svg or html:
         _write(where_to, picture)
     else:
         show(
             output,
-            lambda: _documents(pools),
+            lambda: report("PoolMapList", items=map(map_document, pools)),
             ((pool.full_kind, pool.name.key.name) for pool in pools),
             partial(as_text, objects),
         )
 
 
-def _selected(objects: Objects, names: Sequence[str], family: str | None) -> list[PoolPicture]:
-    """Return the pools that names select, of a family if one is given.
-
-    Raises:
-        Problem: there is no pool, or a name selects none that can be read.
-    """
-    unreadable = [PoolName(NETWORK_POOL.kind, key) for key in objects.unreadable_of(NETWORK_POOL)]
-    unreadable += [
-        PoolName(trouble.subject, trouble.key)
-        for trouble in objects.integrations.troubles
-        if trouble.kind == "Unreadable"
-    ]
-    pools = select_pools(pool_pictures(objects), names, unreadable)
-    if not pools:
-        raise Problem("there is no pool to draw")
-    return [pool for pool in pools if not family or _is_of_family(pool, family)]
-
-
-def _is_of_family(pool: PoolPicture, family: str) -> bool:
-    cidr = pool.picture.cidr
-    return cidr is not None and str(cidr.family) == family
+def _blocks(pool: PoolPicture, family: str | None) -> list[PoolFamily]:
+    """Return the families of a pool, or the one that is asked for."""
+    return [block for block in pool.families if family is None or str(block.family) == family]
 
 
 def _svg(objects: Objects, pools: Sequence[PoolPicture]) -> str:
-    if len(pools) != 1:
-        known = ", ".join(f"{full_name(pool.name)} of {pool.pool.spec.cidr}" for pool in pools)
+    blocks = [(pool, block) for pool in pools for block in pool.families]
+    if len(blocks) != 1:
+        known = ", ".join(f"{full_name(pool.name)} of {block.label}" for pool, block in blocks)
         raise Problem(
-            f"--svg draws one pool of one family, and these are {len(pools)}: {known or 'none'};"
+            f"--svg draws one pool of one family, and these are {len(blocks)}: {known or 'none'};"
             " name one of them, choose its --family, or use --html"
         )
-    picture = pools[0].picture
-    if picture.fault:
-        raise Problem(f"{picture.name} cannot be drawn: {picture.fault}")
-    return picture_as_svg(picture, numbered(objects))
-
-
-def _documents(pools: Sequence[PoolPicture]) -> dict[str, Any]:
-    """Return what programs read of pools."""
-    others = [pool.view.document(ranges=True) for pool in pools if pool.view]
-    items = [_item(pool.picture) for pool in pools if pool.view is None]
-    return report("PoolMapList", items=items, **({"others": others} if others else {}))
+    [(pool, block)] = blocks
+    if block.fault:
+        raise Problem(f"{pool.title} cannot be drawn: {block.fault}")
+    return picture_as_svg(pool.title, block, numbered(objects))
 
 
 def _write(where: Path, text: str) -> None:
@@ -160,14 +149,3 @@ def _write(where: Path, text: str) -> None:
     except OSError as error:
         raise Problem(f"{where} cannot be written: {error.strerror}") from error
     say("note", f"written to {where}")
-
-
-def _item(one: Picture) -> dict[str, Any]:
-    return {
-        "namespace": one.pool.metadata.namespace,
-        "name": one.pool.metadata.name,
-        "cidr": one.pool.spec.cidr,
-        "fault": one.fault,
-        "addresses": {state.value: count for state, count in one.addresses().items()},
-        "extents": [extent.document() for extent in one.extents],
-    }

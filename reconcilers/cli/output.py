@@ -150,11 +150,6 @@ def _fitted_into(
     return "\n".join(_block(needed, row, room) for row in every)
 
 
-def fitted_plain(columns: "Plain[T]", rows: Iterable[T], form: Form) -> str:
-    """Return a table of columns that are given by heading and value, as `fitted` does."""
-    return fitted([Column(head, value) for head, value in columns], rows, form)
-
-
 def wrapped_lines(text: str, indent: str = "") -> list[str]:
     """Return a line as lines that fit the terminal; those after the first are indented.
 

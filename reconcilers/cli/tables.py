@@ -1,23 +1,23 @@
 """`butler-ipam pools`, `tenants` and `whois`: tables of how full, what of whom, whose address."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from allocator import AddressRange, AllocatorError
+from allocator import AddressRange, AllocatorError, Capacity
 from reconcilers.addressing import statusranges
-from reconcilers.addressmap.extents import Extent, Holder, Usage
 from reconcilers.addressmap.objects import Objects
-from reconcilers.addressmap.poolpictures import network_pool_pictures, pool_pictures
+from reconcilers.addressmap.poolpictures import pool_pictures
 from reconcilers.addressmap.tenants import Holding, holdings
 from reconcilers.api import names
-from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL, TENANT_CLUSTER
+from reconcilers.cli import names as completed
 from reconcilers.cli.cluster.drawing import state_cell
+from reconcilers.cli.cluster.findingnames import full_kind
 from reconcilers.cli.cluster.objects import (
     Scope,
     followed,
@@ -28,90 +28,117 @@ from reconcilers.cli.cluster.objects import (
     scope_options,
     watch_option,
 )
+from reconcilers.cli.cluster.poolnames import namespace_in, selected_pools
 from reconcilers.cli.output import (
     STATUS_COLOURS,
     Cell,
     Column,
     Form,
-    Plain,
     bar,
     fitted,
-    fitted_plain,
     output_option,
     percent,
     report,
     short,
     show,
-    tables,
 )
 from reconcilers.cli.problems import EXIT_PROBLEM, say
-from reconcilers.integrations.core.views import POOL_COLUMNS, PoolView, Stretch
+from reconcilers.pictures.documents import extent_document, pool_document, pool_name_document
+from reconcilers.pictures.extents import AddressHolder, Extent
+from reconcilers.pictures.poolpicture import PoolFamily, PoolPicture
 from reconcilers.reporting.wording import name_with_count
 
-FigureT = TypeVar("FigureT", Usage, Holding)
-"""What has figures that are known only if all that they count may be read."""
+
+class PoolRow(NamedTuple):
+    """One family of a pool."""
+
+    pool: PoolPicture
+    family: PoolFamily
+
+    @property
+    def not_read(self) -> Sequence[str]:
+        """What may hold some of the pool and was not read."""
+        return self.pool.not_read
+
+    @property
+    def capacity(self) -> Capacity:
+        """How full the family is."""
+        return self.family.figures.capacity
+
+
+FigureT = TypeVar("FigureT", PoolRow, Holding)
+"""A row with figures that are known only if all objects that they count were read."""
 
 
 def _if_known(
     value: Callable[[FigureT], Cell | str | int | None],
 ) -> Callable[[FigureT], Cell | str | int | None]:
     """Return what a column says of a figure: unknown where the user may not read all of it."""
-    return lambda usage: Cell("unknown", right=True) if usage.not_read else value(usage)
+    return lambda row: Cell("unknown", right=True) if row.not_read else value(row)
 
 
-_POOLS: Sequence[Column[Usage]] = (
-    Column("NAMESPACE", lambda one: one.pool.metadata.namespace, drop=1),
-    Column("NAME", lambda one: one.pool.metadata.name),
-    Column("CIDR", lambda one: one.pool.spec.cidr),
+def _pool_name(row: PoolRow) -> str:
+    name, part = row.pool.name.key.name, row.pool.part
+    return f"{name} ({part})" if part else name
+
+
+_POOLS: Sequence[Column[PoolRow]] = (
+    Column("KIND", lambda row: row.pool.name.kind, drop=1),
+    Column("NAMESPACE", lambda row: row.pool.name.key.namespace, drop=2),
+    Column("NAME", _pool_name),
+    Column("OFFERS", lambda row: row.family.offers),
     Column(
         "USED",
-        _if_known(lambda usage: bar(usage.capacity.allocated, usage.capacity.total)),
-        narrow=_if_known(lambda usage: bar(usage.capacity.allocated, usage.capacity.total, 10)),
+        _if_known(lambda row: bar(row.capacity.allocated, row.capacity.total)),
+        narrow=_if_known(lambda row: bar(row.capacity.allocated, row.capacity.total, 10)),
     ),
-    Column("TOTAL", lambda one: one.capacity.total, drop=4),
-    Column("ALLOCATED", _if_known(lambda usage: usage.capacity.allocated), drop=3),
-    Column("FREE", _if_known(lambda usage: usage.capacity.available)),
-    Column("LARGEST", _if_known(lambda usage: usage.capacity.largest_free), drop=2),
-    Column("FRAG", _if_known(lambda usage: percent(usage.capacity.fragmentation_percent)), drop=5),
-    Column("WAITING", _if_known(lambda usage: usage.waiting)),
-    Column("READY", lambda one: Cell(one.ready, STATUS_COLOURS.get(one.ready))),
-    Column("ALLOCATIONS", _if_known(lambda usage: usage.allocations), wide=True),
-    Column("TENANTS", _if_known(lambda usage: usage.tenants), wide=True),
-    Column("WHY", lambda one: Cell(one.reason), wide=True),
+    Column("TOTAL", lambda row: row.capacity.total, drop=5),
+    Column("ALLOCATED", _if_known(lambda row: row.capacity.allocated), drop=4),
+    Column("FREE", _if_known(lambda row: row.capacity.available)),
+    Column("LARGEST", _if_known(lambda row: row.capacity.largest_free), drop=3),
+    Column("FRAG", _if_known(lambda row: percent(row.capacity.fragmentation_percent)), drop=6),
+    Column("WAITING", _if_known(lambda row: len(row.pool.waiting))),
+    Column("READY", lambda row: Cell(row.pool.ready, STATUS_COLOURS.get(row.pool.ready))),
+    Column("OUTSIDE", _if_known(lambda row: row.family.figures.outside), wide=True),
+    Column("HOLDERS", _if_known(lambda row: row.family.holder_count), wide=True),
+    Column("TENANTS", _if_known(lambda row: row.family.tenant_count), wide=True),
+    Column("WHY", lambda row: Cell(row.pool.reason), wide=True),
 )
 
 
 @click.command()
+@click.argument("names", metavar="[POOL]...", nargs=-1, shell_complete=completed.pools)
 @scope_options
 @output_option()
 @watch_option()
-def pools(output: Form, watch: bool, **values: Any) -> None:
-    """Show how full every NetworkPool is, and every pool of other platforms that is served.
+def pools(names: tuple[str, ...], output: Form, watch: bool, **values: Any) -> None:
+    """Show how full every pool is: NetworkPools, and pools of other platforms that are served.
 
-    The figures are worked out from the allocations as they are; a pool's own status may be a
-    moment behind.
+    POOL is NAME or NAMESPACE/NAME, and may have KIND/ before it: NetworkPool/lab. A name that
+    several pools have is rejected with their full names; without a name all pools are shown.
+    The figures are computed from the objects that hold addresses; a pool's own status may be a
+    moment behind. A pool that hands out prefixes is counted in prefixes, any other in addresses.
     """
     where = scope(values)
+    read_from = replace(where, namespace=where.namespace or namespace_in(names))
 
     def as_text(objects: Objects) -> str:
-        pools = pool_pictures(objects.within(where.namespace))
-        usages = [pool.usage for pool in pools if pool.view is None]
-        views = [pool.view for pool in pools if pool.view]
-        others = fitted_plain(POOL_COLUMNS, views, output)
-        return tables(fitted(_POOLS, usages, output), others) or "no pools were found\n"
+        selected = selected_pools(objects.within(where.namespace), names)
+        rows = [PoolRow(pool, family) for pool in selected for family in pool.families]
+        return fitted(_POOLS, rows, output) or "no pools were found\n"
 
     if watch:
-        followed(where, output, as_text)
+        followed(read_from, output, as_text)
         return
-    objects = read_shown(where)
+    objects = read_all(read_from).within(where.namespace)
     report_unreadable(objects, NETWORK_POOL, where.namespace)
-    pictures = pool_pictures(objects)
-    items = [pool.usage.document() for pool in pictures if pool.view is None]
-    others = [pool.view.document() for pool in pictures if pool.view]
-    listed = {"others": others} if others else {}
-    document = partial(report, "PoolUsageList", items=items, **listed)
-    named = ((pool.full_kind, pool.name.key.name) for pool in pictures)
-    show(output, document, named, partial(as_text, objects))
+    pictures = selected_pools(objects, names)
+    show(
+        output,
+        lambda: report("PoolList", items=map(pool_document, pictures)),
+        ((pool.full_kind, pool.name.key.name) for pool in pictures),
+        partial(as_text, objects),
+    )
 
 
 def _sizes(
@@ -215,17 +242,16 @@ def _holding(one: Holding) -> dict[str, Any]:
 
 
 class Answer(NamedTuple):
-    """What one pool says of what is asked, and of one of its holders; several if ranges overlap.
+    """What one pool says of addresses, and of one of their holders; several if ranges overlap.
 
-    `address` is what of it is in one range, in the pool's one state.
+    `address` is the part of `asked` that is in one extent of the pool.
     """
 
     asked: AddressRange
     address: str
-    pool: NetworkPool
+    pool: PoolPicture
     extent: Extent
-    holder: Holder | None
-    allocation: IPAllocation | None
+    holder: AddressHolder | None
 
 
 def _address(text: str) -> AddressRange:
@@ -271,19 +297,16 @@ def whois(
     """
     where = scope(values)
     objects = read_shown(where)
-    found = [answer for address in addresses for answer in answers(objects, address)]
-    others = {one: objects.integrations.at(one) for one in addresses}
-    named = [("ipallocation", one.allocation.metadata.name) for one in found if one.allocation]
-    rows = [(_words(asked), *one) for asked, some in others.items() for one in some]
-    shown = tables(fitted(_ANSWERS, found, output), fitted_plain(_OTHERS, rows, output))
-    more = [
-        {"address": asked, "pool": pool.name, **stretch.document()}
-        for asked, pool, stretch in rows
-    ]
-    listed = report("AddressList", items=[*_answers_by_address(found), *more])
-    show(output, lambda: listed, named, lambda: shown)
-    known = {one.asked for one in found} | {asked for asked, some in others.items() if some}
-    unknown = [one for one in addresses if one not in known]
+    pictures = pool_pictures(objects)
+    found = [answer for address in addresses for answer in answers(pictures, address)]
+    show(
+        output,
+        lambda: report("AddressList", items=_documents_of(found)),
+        _holder_names(found),
+        lambda: fitted(_ANSWERS, found, output),
+    )
+    known = {answer.asked for answer in found}
+    unknown = [address for address in addresses if address not in known]
     for address in unknown:
         say("error", _describe_unknown(_words(address), where, objects))
     if unknown:
@@ -327,71 +350,57 @@ def _words(one: AddressRange) -> str:
     return one.start_text if one.size == 1 else one.text
 
 
-def answers(objects: Objects, asked: AddressRange) -> Iterator[Answer]:
+def answers(pictures: Iterable[PoolPicture], asked: AddressRange) -> Iterator[Answer]:
     """Yield what every pool says that has something to say of addresses."""
-    for pool in network_pool_pictures(objects):
-        for extent in pool.picture.extents:
+    for pool in pictures:
+        for extent in (extent for family in pool.families for extent in family.known_extents):
             part = extent.range.intersection(asked)
             if part is None:
                 continue
             for holder in extent.holders or (None,):
-                allocation = pool.request(holder.allocation) if holder else None
-                yield Answer(asked, _words(part), pool.pool, extent, holder, allocation)
+                yield Answer(asked, _words(part), pool, extent, holder)
 
 
-def _since(one: Answer) -> str | None:
-    at = one.allocation.status.allocatedAt if one.allocation else None
+def _holder_names(found: Iterable[Answer]) -> Iterator[tuple[str, str]]:
+    """Yield kind and name of each holder, as `kubectl get -o name` prints them."""
+    for holder in (answer.holder for answer in found):
+        if holder is not None:
+            yield full_kind(holder.kind), holder.key.name
+
+
+def _since(answer: Answer) -> str | None:
+    at = answer.holder.since if answer.holder else None
     return at.isoformat() if at else None
 
 
 _ANSWERS: Sequence[Column[Answer]] = (
-    Column("IP", lambda one: one.address),
+    Column("IP", lambda answer: answer.address),
+    Column("POOL", lambda answer: answer.pool.title, narrow=lambda row: row.pool.name.key.name),
+    Column("STATE", lambda answer: state_cell(answer.extent.state)),
     Column(
-        "POOL", lambda one: str(one.pool.metadata.key), narrow=lambda one: one.pool.metadata.name
+        "HOLDER",
+        lambda answer: answer.holder.text if answer.holder else None,
+        narrow=lambda answer: answer.holder.key.name if answer.holder else None,
     ),
-    Column("STATE", lambda one: state_cell(one.extent.state)),
+    Column("TENANT", lambda answer: answer.holder.tenant if answer.holder else None),
+    Column("TYPE", lambda answer: answer.holder.purpose if answer.holder else None, drop=1),
+    Column("RANGE", lambda answer: answer.extent.range.text, wide=True),
     Column(
-        "ALLOCATION",
-        lambda one: str(one.holder.allocation) if one.holder else None,
-        narrow=lambda one: one.holder.allocation.name if one.holder else None,
-    ),
-    Column("TENANT", lambda one: str(one.holder.tenant) if one.holder else None),
-    Column("TYPE", lambda one: one.holder.type if one.holder else None, drop=1),
-    Column("RANGE", lambda one: one.extent.range.text, wide=True),
-    Column(
-        "PHASE", lambda one: one.allocation.status.phase if one.allocation else None, wide=True
+        "PHASE",
+        lambda answer: (answer.holder.phase or None) if answer.holder else None,
+        wide=True,
     ),
     Column("SINCE", _since, wide=True),
-    Column("NOTE", lambda one: one.extent.note, wide=True),
+    Column("NOTE", lambda answer: answer.extent.note, wide=True),
 )
 
 
-_OTHERS: Plain[tuple[str, PoolView, Stretch]] = (
-    ("IP", lambda one: one[0]),
-    ("POOL", lambda one: one[1].name),
-    ("STATE", lambda one: one[2].state),
-    ("HOLDERS", lambda one: ", ".join(one[2].holders) or None),
-    ("RANGE", lambda one: one[2].range.text),
-)
-
-
-def _answers_by_address(found: Sequence[Answer]) -> Iterator[dict[str, Any]]:
-    """Yield an entry for each pool and address, with all holders."""
-    for (address, key), group in groupby(found, lambda one: (one.address, one.pool.metadata.key)):
-        every = list(group)
-        extent = every[0].extent
-        head = {"address": address, "pool": str(key)} | extent.document()
-        yield head | {
-            "holders": [
-                {
-                    "allocation": str(one.holder.allocation),
-                    "tenant": str(one.holder.tenant),
-                    "type": one.holder.type,
-                    "phase": one.allocation.status.phase,
-                    "promised": one.holder.promised,
-                    "releasing": one.holder.releasing,
-                }
-                for one in every
-                if one.holder and one.allocation
-            ],
+def _documents_of(found: Iterable[Answer]) -> Iterator[dict[str, Any]]:
+    """Yield an entry for each pool and extent that has some of the addresses, with all holders."""
+    for _, group in groupby(found, lambda answer: (answer.asked, answer.address, id(answer.pool))):
+        answer = next(group)
+        yield {
+            "address": answer.address,
+            "pool": pool_name_document(answer.pool),
+            **extent_document(answer.extent),
         }

@@ -74,7 +74,6 @@ async def _serve(where: Scope, bind: Bind, opens: bool, not_read: Sequence[NotRe
         watched = Watched.over(
             transport,
             clock,
-            namespace=where.namespace,
             shown=where.namespace,
             not_read=not_read,
         )

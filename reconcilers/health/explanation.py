@@ -4,9 +4,8 @@ Everything is worked out from the objects as they are now. A choice that was mad
 among the blocks that were free then, so what is free now is named as that.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from allocator import AddressRange, InvalidPool, Layout, Space
 from controller.conditions import find, rfc3339
@@ -18,7 +17,6 @@ from reconcilers.addressing import (
     requestedranges,
     statusranges,
 )
-from reconcilers.addressmap.extents import ALL_SIZES
 from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.poolpictures import not_read_of
 from reconcilers.api import names
@@ -33,7 +31,9 @@ from reconcilers.api.resources import (
 )
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.integrations.core.objects import filled
+from reconcilers.networkpool.picture import ALL_SIZES
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
+from reconcilers.pictures.poolpicture import NO_HOLDERS
 from reconcilers.promises.unreadable import UnreadableObject, describe_unreadable
 from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.wording import count_addresses, count_noun, name_with_count
@@ -417,14 +417,14 @@ def _spaces(pool: NetworkPool, objects: Objects, without: IPAllocation | None) -
         layouts: Sequence[Layout] = poolgeometry.parse_layouts(pool.spec, ALL_SIZES)
     except InvalidPool:
         return ()
-    requests: Mapping[Key, Sequence[IPAllocation]] = objects.integrations.requests
-    holders = chain(objects.allocations.values(), requests.get(pool.metadata.key, ()))
     taken = [
         span
-        for holder in holders
-        if holder.pool_key == pool.metadata.key and holder is not without
-        for span in statusranges.list_held_ranges(holder)
+        for allocation in objects.allocations.values()
+        if allocation.pool_key == pool.metadata.key and allocation is not without
+        for span in statusranges.list_held_ranges(allocation)
     ]
+    holders = objects.integrations.holders.get(pool.metadata.key, NO_HOLDERS)
+    taken += [entry.range for entry in holders.held]
     for promise in STATUS_JOURNALS.read(pool).promises:
         if without is None or promise.uid != without.metadata.uid:
             taken += (part.range for part in promise.ranges)

@@ -8,19 +8,14 @@ from controller.conditions import Condition, find
 from controller.meta import Key
 from reconcilers.addressing import statusranges
 from reconcilers.addressing.familychoice import FAMILY_NAMES
-from reconcilers.addressing.poolneeds import (
-    list_needed_families,
-    list_pool_families,
-    sum_pool_needs,
-)
+from reconcilers.addressing.poolneeds import sum_pool_needs
 from reconcilers.addressmap.audit import Finding, Severity, Subject
 from reconcilers.addressmap.objects import Objects
-from reconcilers.addressmap.poolpictures import PoolPicture
-from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.health.conditions import finding_of_condition
 from reconcilers.integrations.core.views import Views
+from reconcilers.pictures.poolpicture import PoolPicture, PoolRequest
 from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.wording import count_addresses, count_noun, name_with_count
 
@@ -48,11 +43,12 @@ def largest_free_blocks(pictures: Iterable[PoolPicture]) -> dict[Key, FreeBlocks
     incomplete = set[Key]()
     for picture in pictures:
         key = picture.name.key
-        if picture.picture.fault or picture.not_read:
+        if picture.fault or picture.not_read:
             incomplete.add(key)
             continue
-        [family] = list_pool_families(picture.pool)
-        blocks[key][family] = picture.usage.capacity.largest_free
+        for family in picture.families:
+            assert family.family is not None, "it has no fault"
+            blocks[key][family.family] = family.figures.capacity.largest_free
     return {key: sizes for key, sizes in blocks.items() if key not in incomplete}
 
 
@@ -117,13 +113,14 @@ def _other_pools(views: Views) -> Iterator[Finding]:
     A pool of which the audit already reports what is wrong is left out.
     """
     reported = {(trouble.subject, trouble.key) for trouble in views.troubles}
-    for pool in views.pools:
-        subject = Subject(pool.kind, pool.key.namespace, pool.key.name)
+    for pool in views.pictures:
+        subject = Subject(pool.name.kind, pool.name.key.namespace, pool.name.key.name)
         part = f" in {pool.part}" if pool.part else ""
-        if pool.ready == "False" and (pool.kind, pool.key) not in reported:
+        if pool.ready == "False" and pool.name not in reported:
             yield Finding("PoolNotReady", "error", subject, f"{pool.reason}{part}")
-        if pool.waiting and not pool.free:
-            number = count_noun(pool.waiting, "request waits", "requests wait")
+        is_full = not any(family.figures.capacity.available for family in pool.families)
+        if pool.waiting and is_full:
+            number = count_noun(len(pool.waiting), "request waits", "requests wait")
             yield Finding("RequestsWait", "error", subject, f"{number}{part}; nothing is free")
 
 
@@ -134,25 +131,22 @@ def _requests_of_other_kinds(
 
     A pool of which not everything could be read is not called full.
     """
-    for key, requests in sorted(objects.integrations.requests.items()):
+    for key, holders in sorted(objects.integrations.holders.items()):
         pool = objects.pools.get(key)
         if pool is None or key not in largest_free:
             continue
         waiting = [
-            request
-            for request in requests
-            if not statusranges.list_held_ranges(request)
-            and not _has_address(pool, largest_free[key], request)
+            request for request in holders.waiting if not _has_address(largest_free[key], request)
         ]
         if not waiting:
             continue
         number = count_noun(len(waiting), "request waits", "requests wait")
-        names = [request.metadata.name for request in waiting]
+        names = [f"{request.kind} {request.key.name}" for request in waiting]
         named = name_with_count(names, named_at_most=MOST_NAMED)
         sentence = f"{number} for an address ({named}); nothing is free"
         yield Finding("RequestsWait", "error", Subject.from_object(NETWORK_POOL, pool), sentence)
 
 
-def _has_address(pool: NetworkPool, largest_free: FreeBlocks, request: IPAllocation) -> bool:
+def _has_address(largest_free: FreeBlocks, request: PoolRequest) -> bool:
     """Return whether a pool has a free address of each family that a request needs."""
-    return all(largest_free[family] for family in list_needed_families(request, pool))
+    return all(largest_free[family] for family in request.families)

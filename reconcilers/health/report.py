@@ -8,12 +8,13 @@ from typing import Any, Literal
 from controller.resource import Resource
 from reconcilers.addressmap.audit import Finding, Subject, audit, finding_order
 from reconcilers.addressmap.objects import Objects
-from reconcilers.addressmap.poolpictures import PoolPicture, network_pool_pictures
+from reconcilers.addressmap.poolpictures import network_pool_pictures
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.health.pools import POOL_OVERLAPPING, largest_free_blocks, pool_findings
 from reconcilers.health.requests import request_findings
 from reconcilers.health.tenants import tenant_findings
 from reconcilers.integrations.core.views import POOLS_OVERLAP
+from reconcilers.pictures.poolpicture import PoolPicture
 from reconcilers.reporting.wording import count_noun
 
 State = Literal["ok", "warning", "error", "unknown"]
@@ -139,7 +140,7 @@ def area_states(
         controllers: the state of the controllers; None if it was not asked for.
         namespace: the namespace that the states are about; empty for all.
     """
-    others = objects.integrations.pools
+    others = {pool.name for pool in objects.integrations.pictures}
     clusters = len(objects.clusters) + len(objects.unreadable_of(TENANT_CLUSTER))
     allocations = len(objects.allocations) + len(objects.unreadable_of(IP_ALLOCATION))
     pools = len(objects.pools) + len(objects.unreadable_of(NETWORK_POOL))

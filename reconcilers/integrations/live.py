@@ -5,7 +5,7 @@ definitions. A platform that is not served, or that may not be read, shows nothi
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,7 @@ from reconcilers.integrations.core.live import Indexes, Live, Platform, Source, 
 from reconcilers.integrations.core.scopedlists import NotRead, readable_namespace
 from reconcilers.integrations.core.views import Views, Wanted, every_pool, merge_views
 from reconcilers.integrations.kubermatic.live import PLATFORM as _KUBERMATIC
+from reconcilers.integrations.poolkinds import as_readable
 from reconcilers.integrations.vitistack.live import PLATFORM as _VITISTACK
 from reconcilers.spaces.offers import PoolName
 
@@ -89,7 +90,6 @@ class LiveViews:
         clock: the time.
         networkpools: all NetworkPools, as others watch them.
         platforms: which, by the names of the integrations.
-        namespace: to which a platform is narrowed that may not be read as a whole; empty for none.
         not_read: what the user may not read; it is not watched.
     """
 
@@ -100,14 +100,12 @@ class LiveViews:
         networkpools: Cache[NetworkPool],
         platforms: Collection[str] = tuple(PLATFORMS),
         *,
-        namespace: str = "",
         not_read: Sequence[NotRead] = (),
     ) -> None:
         self.looked = anyio.Event()
         """Set once what is served has been read, as far as it may be."""
         self._transport = transport
         self._clock = clock
-        self._namespace = namespace
         self._not_read = not_read
         self._source = Source(self._informer, networkpools)
         self._platforms = [PLATFORMS[name] for name in PLATFORMS if name in platforms]
@@ -128,21 +126,14 @@ class LiveViews:
 
     def names(self) -> list[PoolName]:
         """Return the pools of other platforms that can be shown now, in order."""
-        return [
-            name
-            for live, namespace in self._shown()
-            for name in live.names()
-            if namespace in {"", name.key.namespace}
-        ]
+        return [name for live in self._shown() for name in live.names()]
 
     def views(self, wanted: Wanted = every_pool) -> Views:
         """Return what is shown now of the pools that are wanted."""
-        now = self._clock.now()
-        shown = []
-        for live, namespace in self._shown():
-            views = live.views(wanted, now)
-            shown.append(views.within({namespace}) if namespace else views)
-        return merge_views([*shown, Views(not_read=self.not_read())])
+        shown = [live.views(wanted) for live in self._shown()]
+        views = merge_views([*shown, Views(not_read=self.not_read())])
+        pictures = [as_readable(pool, self._not_read) for pool in views.pictures]
+        return replace(views, pictures=pictures)
 
     def not_read(self) -> list[NotRead]:
         """Return the kinds that the API server refuses to list or watch now."""
@@ -174,19 +165,11 @@ class LiveViews:
             self._sessions = {}
             self._wanted = anyio.Event()
 
-    def _shown(self) -> Iterator[tuple[Live, str]]:
-        """Yield the platforms that can be shown, and the namespace of each; empty for all."""
-        for at, session in self._sessions.items():
+    def _shown(self) -> Iterator[Live]:
+        """Yield the platforms that can be shown."""
+        for session in self._sessions.values():
             if session.shows is not None:
-                yield session.shows, self._narrowed_to(self._platforms[at])
-
-    def _narrowed_to(self, platform: Platform) -> str:
-        """Return the namespace to which a platform is narrowed; empty for none.
-
-        What other namespaces hold of a pool of the whole cluster is not known then.
-        """
-        limits = (readable_namespace(kind, self._not_read) for kind in platform.kinds)
-        return self._namespace if any(limit != "" for limit in limits) else ""
+                yield session.shows
 
     async def _look(self, group: anyio.abc.TaskGroup) -> None:
         """Read which kinds are served, and restart the watches of platforms where that changed."""

@@ -14,9 +14,10 @@ from controller.meta import Key, Version
 from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.integrations.clusterapi import auditing, objects, planning, views
+from reconcilers.integrations.clusterapi import auditing, contents, objects, planning
 from reconcilers.integrations.clusterapi.api import POOLS
 from reconcilers.integrations.clusterapi.offers import offers_of as cluster_api_offers
+from reconcilers.integrations.clusterapi.picture import views_of_contents
 from reconcilers.integrations.core.objects import Objects, from_bodies, is_of, read
 from reconcilers.integrations.core.scopedlists import ScopedLists
 from reconcilers.integrations.core.views import (
@@ -24,11 +25,12 @@ from reconcilers.integrations.core.views import (
     Views,
     merge_views,
     overlap_troubles,
-    views_of,
 )
 from reconcilers.integrations.kubermatic.api import KINDS as KUBERMATIC
+from reconcilers.integrations.poolkinds import as_readable
 from reconcilers.integrations.vitistack.api import KINDS as VITISTACK
 from reconcilers.networkpool.offers import offers_of as network_pool_offers
+from reconcilers.networkpool.picture import ALL_SIZES
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName
 from reconcilers.spaces.sharing import Kinds
@@ -90,8 +92,8 @@ async def from_cluster(
 ) -> Views:
     """Return what integrations show of a cluster, as far as the user may read it.
 
-    Where only one namespace may be read of a platform, its pools of the whole cluster are left
-    out: nothing tells what other namespaces hold of them.
+    Where only one namespace may be read of a platform, no figure but the total is known of its
+    pools of the whole cluster: nothing tells what other namespaces hold of them.
 
     Args:
         client: for the lists.
@@ -111,7 +113,8 @@ async def from_cluster(
     shown, spaces = [], spaces_of(found, pools)
     for platform, limited in zip(_views(found, pools, now, spaces), lists, strict=True):
         part = platform.within({namespace}) if namespace and limited.not_read else platform
-        shown.append(replace(part, not_read=limited.not_read))
+        pictures = [as_readable(pool, limited.not_read) for pool in platform.pictures]
+        shown.append(replace(part, pictures=pictures, not_read=limited.not_read))
     everything = _with_overlaps(merge_views(shown), spaces)
     if not namespace or not everything.not_read:
         return everything
@@ -165,7 +168,7 @@ def spaces_of(found: Found, pools: NetworkPools) -> SpaceIndex:
     spaces = SpaceIndex()
     for pool in pools.readable:
         name = PoolName(NETWORK_POOL.kind, pool.metadata.key)
-        spaces.put(name, network_pool_offers(pool, views.ALL_SIZES))
+        spaces.put(name, network_pool_offers(pool, ALL_SIZES))
     for kind in POOLS:
         for claim_pool in found.clusterapi.pools.get(kind.kind, ()):
             name = PoolName(kind.kind, claim_pool.metadata.key)
@@ -209,7 +212,7 @@ def _views(
     planned = held is not None
     return (
         _of_clusterapi(found.clusterapi, pools, now, spaces, held, namespaces),
-        _of_kubermatic(found.kubermatic, now, planned=planned),
+        _of_kubermatic(found.kubermatic, planned=planned),
         _of_vitistack(found.vitistack, now, planned=planned),
     )
 
@@ -227,10 +230,10 @@ def _of_clusterapi(
     if held is not None:
         plan = planning.Plan(caches, held, now, spaces, namespaces)
         planned, bodies = plan.run(), plan.bodies(found.bodies)
-    contents = list(views.pools_of(caches))
+    pools_held = list(contents.pools_of(caches))
     return replace(
-        views.shown(contents),
-        troubles=list(auditing.audit(caches, contents, found.unreadable, now)),
+        views_of_contents(pools_held),
+        troubles=list(auditing.audit(caches, pools_held, found.unreadable, now)),
         planned=planned,
         bodies=bodies,
     )
@@ -252,12 +255,14 @@ def _of_manifests(
     return from_bodies(bodies, kinds, namespace, now, filled)
 
 
-def _of_kubermatic(found: Objects, now: datetime, *, planned: bool) -> Views:
+def _of_kubermatic(found: Objects, *, planned: bool) -> Views:
     """Return what Kubermatic's objects hold of pools; import its modules only if needed."""
     if found.empty:
         return Views()
+    from reconcilers.integrations.kubermatic.auditing import audit
+    from reconcilers.integrations.kubermatic.contents import contents_of
+    from reconcilers.integrations.kubermatic.picture import picture_of
     from reconcilers.integrations.kubermatic.reading import caches_of
-    from reconcilers.integrations.kubermatic.views import audit, contents_of, drawing_of, view_of
 
     caches = caches_of(found)
     plan, bodies = list[Planned](), list[Mapping[str, Any]]()
@@ -265,18 +270,19 @@ def _of_kubermatic(found: Objects, now: datetime, *, planned: bool) -> Views:
         from reconcilers.integrations.kubermatic.forecast import forecast
 
         plan, bodies = forecast(caches, found.bodies)
-    contents = list(contents_of(caches))
-    troubles = list(audit(caches, contents, found.unreadable))
-    shown = views_of(contents, now, view_of, drawing_of)
-    return replace(shown, troubles=troubles, planned=plan, bodies=bodies)
+    pools = list(contents_of(caches))
+    troubles = list(audit(caches, pools, found.unreadable))
+    return Views([picture_of(pool) for pool in pools], troubles, planned=plan, bodies=bodies)
 
 
 def _of_vitistack(found: Objects, now: datetime, *, planned: bool) -> Views:
     """Return what vitistack's objects hold of pools; import its modules only if needed."""
     if found.empty:
         return Views()
+    from reconcilers.integrations.vitistack.auditing import audit
     from reconcilers.integrations.vitistack.caches import caches_of
-    from reconcilers.integrations.vitistack.views import audit, contents_of, drawing_of, view_of
+    from reconcilers.integrations.vitistack.contents import contents_of
+    from reconcilers.integrations.vitistack.picture import picture_of
 
     caches = caches_of(found)
     plan, bodies = list[Planned](), list[Mapping[str, Any]]()
@@ -284,7 +290,7 @@ def _of_vitistack(found: Objects, now: datetime, *, planned: bool) -> Views:
         from reconcilers.integrations.vitistack.forecast import forecast
 
         plan, bodies = forecast(caches, found.bodies, now)
-    contents = list(contents_of(caches))
-    troubles = list(audit(caches, contents, found.unreadable, now))
-    shown = views_of(contents, now, view_of, drawing_of)
-    return replace(shown, troubles=troubles, planned=plan, bodies=bodies)
+    networks = list(contents_of(caches))
+    troubles = list(audit(caches, networks, found.unreadable, now))
+    shown = [picture_of(network) for network in networks]
+    return Views(shown, troubles, planned=plan, bodies=bodies)

@@ -104,7 +104,6 @@ class Watched:
         transport: Transport,
         clock: Clock,
         *,
-        namespace: str = "",
         shown: str = "",
         not_read: Sequence[NotRead] = (),
     ) -> "Watched":
@@ -113,7 +112,6 @@ class Watched:
         Args:
             transport: the cluster's API server.
             clock: the time.
-            namespace: to which a platform is narrowed that may not be read as a whole.
             shown: the namespace whose pools are shown; empty for all.
             not_read: what the user may not read; it is not watched.
         """
@@ -132,7 +130,7 @@ class Watched:
             events_of(
                 transport, clock, namespace=readable_namespace(NETWORK_POOL, not_read) or ""
             ),
-            LiveViews(transport, clock, pools.cache, namespace=namespace, not_read=not_read),
+            LiveViews(transport, clock, pools.cache, not_read=not_read),
             shown,
             not_read,
         )

@@ -1,8 +1,8 @@
 """A pool's space for a terminal: a grid of cells, a legend, and the list of all ranges.
 
 Each cell stands for a power of two of addresses, so that rows begin at round addresses. A cell
-that is in several states shows the gravest of them (State is in that order), and one of which only
-some addresses are held has a sign of its own; the list has every range.
+that is in several states shows the gravest of them (AddressState is in that order), and one of
+which only some addresses are held has a sign of its own; the list has every range.
 """
 
 from collections import Counter
@@ -10,10 +10,18 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from controller.plaintext import escape_text
-from reconcilers.addressmap.extents import BY_TENANT, Extent, Holder, Picture, State, power_of_two
+from reconcilers.addressmap.integers import power_of_two
 from reconcilers.addressmap.styles import STYLES, Style
 from reconcilers.cli import output
 from reconcilers.cli.output import GAP, Cell, Column, Form, fitted, painted_text
+from reconcilers.pictures.extents import (
+    BY_TENANT,
+    AddressHolder,
+    AddressState,
+    Extent,
+    object_text,
+)
+from reconcilers.pictures.poolpicture import PoolFamily, PoolPicture
 
 COLUMNS = 64
 WIDE = 128
@@ -21,56 +29,51 @@ NARROWEST = 8
 """Cells of a row of a picture: usually, with -o wide, and at least where a terminal is narrow."""
 ROWS = 32
 PARTLY = Style("o", "blue", "", "", "a cell of which some addresses are held")
-_ORDER = {state: place for place, state in enumerate(State)}
+_ORDER = {state: place for place, state in enumerate(AddressState)}
 
-_Row = tuple[Extent, Holder | None, str]
+_Row = tuple[Extent, AddressHolder | None, str]
 """Who holds a range: with its namespace, where that is not the pool's."""
 _LISTING: Sequence[Column[_Row]] = (
     Column("START", lambda row: row[0].range.start_text),
     Column("END", lambda row: row[0].range.end_text),
     Column("SIZE", lambda row: row[0].range.size, drop=2),
     Column("STATE", lambda row: state_cell(row[0].state)),
-    Column("ALLOCATION", lambda row: row[2] or None),
-    Column("TENANT", lambda row: str(row[1].tenant) if row[1] else None, drop=1),
-    Column("TYPE", lambda row: row[1].type if row[1] else None, drop=4),
+    Column("HOLDER", lambda row: row[2] or None),
+    Column("TENANT", lambda row: row[1].tenant if row[1] else None, drop=1),
+    Column("TYPE", lambda row: row[1].purpose if row[1] else None, drop=4),
     Column("NOTE", lambda row: Cell(row[0].note), drop=3),
 )
 
 
-def state_cell(state: State) -> Cell:
+def state_cell(state: AddressState) -> Cell:
     """Return a state in its colour."""
     return Cell(state.value, STYLES[state].terminal)
 
 
-def drawn(picture: Picture, form: Form = "table") -> str:
-    """Return everything about one pool, to the width of the terminal: title, grid, legend, list.
+def drawn(pool: PoolPicture, family: PoolFamily, form: Form = "table") -> str:
+    """Return one family of a pool, to the width of the terminal: title, grid, legend, list.
 
     Args:
-        picture: the pool.
+        pool: the pool.
+        family: one of its families.
         form: `wide` for longer rows and all columns, in whatever width.
     """
-    name = picture.label or f"NetworkPool {picture.name}"
-    title = _lines(escape_text(f"{name}  {picture.pool.spec.cidr}"))
-    if picture.fault:
-        return title + _lines(f"  cannot be drawn: {escape_text(picture.fault)}")
+    title = _lines(escape_text(f"{pool.title}  {family.label}"))
+    if family.fault:
+        return title + _lines(f"  cannot be drawn: {escape_text(family.fault)}")
     rows = [
-        (one, holder, _name(holder, picture.pool.metadata.namespace))
-        for one in picture.extents
-        for holder in one.holders or (None,)
+        (extent, holder, _name(holder, pool.name.key.namespace))
+        for extent in family.extents
+        for holder in extent.holders or (None,)
     ]
-    return "\n".join(
-        [title + _grid(picture, form), _legend(picture), fitted(_LISTING, rows, form)]
-    )
+    return "\n".join([title + _grid(family, form), _legend(family), fitted(_LISTING, rows, form)])
 
 
-def _name(holder: Holder | None, namespace: str) -> str:
-    if holder is None:
-        return ""
-    key = holder.allocation
-    return key.name if key.namespace == namespace else f"{key}"
+def _name(holder: AddressHolder | None, namespace: str) -> str:
+    return object_text(holder.kind, holder.key, namespace) if holder is not None else ""
 
 
-def _grid(picture: Picture, form: Form) -> str:
+def _grid(picture: PoolFamily, form: Form) -> str:
     """Return a line for each row of cells, with the address it begins at."""
     first, size = picture.first_and_size
     columns = _cells_of_a_row(picture, form)
@@ -91,7 +94,7 @@ def _grid(picture: Picture, form: Form) -> str:
     return "".join(lines) + _lines(f"each cell: {what}") + legend
 
 
-def _cells_of_a_row(picture: Picture, form: Form) -> int:
+def _cells_of_a_row(picture: PoolFamily, form: Form) -> int:
     """Return how many cells a row has: a power of two, so that rows begin at round addresses."""
     room = output.terminal_width()
     if form == "wide" or room is None:
@@ -109,7 +112,7 @@ def power_of_two_within(limit: int) -> int:
 
 
 def _cells(extents: Sequence[Extent], first: int, size: int, per_cell: int) -> list[Style]:
-    cells: list[State | None] = [None] * -(-size // per_cell)
+    cells: list[AddressState | None] = [None] * -(-size // per_cell)
     held: Counter[int] = Counter()
     for extent in extents:
         begin = (extent.range.first - first) // per_cell
@@ -126,7 +129,7 @@ def _cells(extents: Sequence[Extent], first: int, size: int, per_cell: int) -> l
                 held[at] += last - max(extent.range.first, start) + 1
     partly = {at for at, count in held.items() if count < per_cell and cells[at] in BY_TENANT}
     return [
-        PARTLY if at in partly else STYLES[state or State.OUTSIDE]
+        PARTLY if at in partly else STYLES[state or AddressState.OUTSIDE]
         for at, state in enumerate(cells)
     ]
 
@@ -138,9 +141,9 @@ def _line(cells: list[Style]) -> str:
     ).rstrip()
 
 
-def _legend(picture: Picture) -> str:
+def _legend(picture: PoolFamily) -> str:
     """Return the states that occur, with how many addresses are in each."""
-    counts = picture.addresses()
+    counts = picture.count_states()
     width = max(12, len(f"{max(counts.values()):,}"))
     return "".join(
         _legend_lines(style, f"{counts[state]:>{width},}  ", style.words)

@@ -1,4 +1,4 @@
-"""The subjects of findings as `kubectl get -o name` prints them."""
+"""The subjects of findings, and holders of addresses, as `kubectl get -o name` prints them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -31,5 +31,10 @@ def subject_names(findings: Iterable[Finding]) -> Iterator[tuple[str, str]]:
         findings: the findings.
     """
     for finding in findings:
-        kind, group = finding.subject.kind, _GROUPS.get(finding.subject.kind)
-        yield f"{kind.lower()}.{group}" if group else kind.lower(), finding.subject.name
+        yield full_kind(finding.subject.kind), finding.subject.name
+
+
+def full_kind(kind: str) -> str:
+    """Return a kind in small letters with its group; without a group if it is one of ours."""
+    group = _GROUPS.get(kind)
+    return f"{kind.lower()}.{group}" if group else kind.lower()

@@ -70,7 +70,7 @@ async def _follow(where: Scope, not_read: Sequence[NotRead], show: Show) -> None
 
     asked = where.kubeconfig, where.context
     async with connected(*asked, user_agent="butler-ipam") as transport:
-        watched = Watched.over(transport, clock, namespace=where.namespace, not_read=not_read)
+        watched = Watched.over(transport, clock, not_read=not_read)
         watched.on_change(note)
         others = watched.others
         assert others is not None, "all platforms are asked for"

@@ -3,19 +3,39 @@
 KIND may be written as kubectl takes and prints it: `NetworkPool`, `networkpools`, `np`, or
 `networkpool.butler.butlerlabs.dev`.
 
-Pools of different kinds or namespaces may have one name. A name selects all pools that have it.
+Pools of different kinds or namespaces may have one name. Such a name is ambiguous: it is rejected
+with the full names of the pools that have it.
 """
 
 from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 
-from reconcilers.addressmap.poolpictures import PoolPicture
+from reconcilers.addressmap.objects import Objects
+from reconcilers.addressmap.poolpictures import pool_pictures
+from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.cli.cluster.kindwords import kind_words
 from reconcilers.cli.problems import Problem
+from reconcilers.integrations.core.views import UNREADABLE
 from reconcilers.integrations.poolkinds import POOL_KINDS
+from reconcilers.pictures.poolpicture import PoolPicture
 from reconcilers.spaces.offers import PoolName
 
 _KINDS_BY_WORD = {word: resource.kind for resource in POOL_KINDS for word in kind_words(resource)}
+
+
+def selected_pools(objects: Objects, names: Collection[str]) -> list[PoolPicture]:
+    """Return the pools of a cluster that names select; all pools if there is no name.
+
+    Raises:
+        Problem: a name selects no pool, several pools, or one that cannot be read.
+    """
+    unreadable = [PoolName(NETWORK_POOL.kind, key) for key in objects.unreadable_of(NETWORK_POOL)]
+    unreadable += [
+        PoolName(trouble.subject, trouble.key)
+        for trouble in objects.integrations.troubles
+        if trouble.kind == UNREADABLE
+    ]
+    return select_pools(pool_pictures(objects), names, unreadable)
 
 
 def select_pools(
@@ -29,23 +49,32 @@ def select_pools(
         unreadable: the pools that could not be read.
 
     Raises:
-        Problem: a name selects no pool, or one that cannot be read.
+        Problem: a name selects no pool, several pools, or one that cannot be read.
     """
-    for name in names:
-        if not any(_has_name(pool.name, name) for pool in pools):
-            for pool_name in unreadable:
-                if _has_name(pool_name, name):
-                    raise Problem(
-                        f"{pool_name.kind} {pool_name.key} cannot be read; correct or delete what"
-                        " `butler-ipam check` reports"
-                    )
-            known = ", ".join(dict.fromkeys(full_name(pool.name) for pool in pools)) or "none"
-            near = _similar_name(pools, name)
-            hint = f"; did you mean {near}? There are" if near else "; there are"
-            raise Problem(f"there is no pool {name!r}{hint}: {known}")
-    return [
-        pool for pool in pools if not names or any(_has_name(pool.name, name) for name in names)
-    ]
+    selected = {_select_pool(pools, name, unreadable) for name in names}
+    return [pool for pool in pools if not names or pool.name in selected]
+
+
+def _select_pool(
+    pools: Sequence[PoolPicture], name: str, unreadable: Iterable[PoolName]
+) -> PoolName:
+    """Return the one pool that a name selects; see `select_pools`."""
+    candidates = list(dict.fromkeys(pool.name for pool in pools if _has_name(pool.name, name)))
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
+        named = ", ".join(map(full_name, candidates))
+        raise Problem(f"{len(candidates)} pools have the name {name!r}: {named}; name one of them")
+    for pool_name in unreadable:
+        if _has_name(pool_name, name):
+            raise Problem(
+                f"{pool_name.kind} {pool_name.key} cannot be read; correct or delete what"
+                " `butler-ipam check` reports"
+            )
+    known = ", ".join(dict.fromkeys(full_name(pool.name) for pool in pools)) or "none"
+    near = _similar_name(pools, name)
+    hint = f"; did you mean {near}? There are" if near else "; there are"
+    raise Problem(f"there is no pool {name!r}{hint}: {known}")
 
 
 def namespace_in(names: Collection[str]) -> str:

@@ -17,7 +17,6 @@ from allocator import (
 from controller.conditions import Condition, find
 from controller.meta import Key
 from reconcilers.addressing import poolgeometry, requestedranges, statusranges
-from reconcilers.addressmap.extents import figures
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, PENDING, IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolStatus
 from reconcilers.api.tenantcluster import NETWORK_READY, TenantCluster
@@ -37,6 +36,7 @@ from reconcilers.cli.planning.forecast import Supply
 from reconcilers.cli.planning.ledger import Ledger
 from reconcilers.cli.reading.manifests import Manifests
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
+from reconcilers.pictures.documents import capacity_document
 from reconcilers.promises.journal import ranges_of
 from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.wording import count_noun
@@ -194,7 +194,7 @@ def _figures(standing: Standing, *, unreadable: str) -> dict[str, Any]:
         }
         for size, count in standing.fits.items()
     ]
-    numbers: dict[str, int | None] = {**figures(standing.capacity)}
+    numbers: dict[str, int | None] = {**capacity_document(standing.capacity)}
     if unreadable:
         numbers = {**dict.fromkeys(numbers), "total": standing.capacity.total}
     return {**numbers, "fits": fits}

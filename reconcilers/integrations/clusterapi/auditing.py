@@ -13,10 +13,10 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi.answers import RELEASED_AT
 from reconcilers.integrations.clusterapi.api import ADDRESS_FINALIZER
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key
+from reconcilers.integrations.clusterapi.contents import ADDRESS, CLAIM, PoolContents
 from reconcilers.integrations.clusterapi.poolstatus import counts_of
 from reconcilers.integrations.clusterapi.rules import host_bit_warnings
 from reconcilers.integrations.clusterapi.statuses import record_of
-from reconcilers.integrations.clusterapi.views import ADDRESS, CLAIM, PoolContents
 from reconcilers.integrations.core.views import HOST_BITS, Trouble, unreadable_troubles
 
 STUCK_AFTER = timedelta(minutes=10)

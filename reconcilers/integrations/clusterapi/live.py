@@ -4,7 +4,6 @@ Clusters are not watched: the label of a claim says whose it is.
 """
 
 from collections.abc import Collection, Iterable
-from datetime import datetime
 from typing import Any
 
 from controller.cache import Cache
@@ -13,7 +12,8 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key, space_of
-from reconcilers.integrations.clusterapi.views import pools_of, shown
+from reconcilers.integrations.clusterapi.contents import pools_of
+from reconcilers.integrations.clusterapi.picture import views_of_contents
 from reconcilers.integrations.core.live import Live, Platform, Source, Watched, either, names_of
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.views import Views, Wanted
@@ -39,8 +39,8 @@ def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
     def names() -> list[PoolName]:
         return [one for kind in api.POOLS for one in names_of(kind.kind, by_kind[kind.kind])]
 
-    def show(wanted: Wanted, _: datetime) -> Views:
-        return shown(list(pools_of(caches, wanted)))
+    def show(wanted: Wanted) -> Views:
+        return views_of_contents(list(pools_of(caches, wanted)))
 
     return Live(
         [

@@ -43,11 +43,11 @@ from reconcilers.integrations.clusterapi.caches import (
     why_pool_stops,
 )
 from reconcilers.integrations.clusterapi.choosing import Chooser
+from reconcilers.integrations.clusterapi.contents import PoolContents, pools_of
 from reconcilers.integrations.clusterapi.offers import offers_of
 from reconcilers.integrations.clusterapi.pools import describe_not_ready, unknown
 from reconcilers.integrations.clusterapi.poolstatus import counts_of, patch_of, readiness
 from reconcilers.integrations.clusterapi.statuses import message_of, record_of
-from reconcilers.integrations.clusterapi.views import PoolContents, pools_of
 from reconcilers.integrations.core.rules import Grant, View
 from reconcilers.integrations.core.views import Planned
 from reconcilers.promises.identities import find_by_key

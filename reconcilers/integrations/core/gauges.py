@@ -3,9 +3,7 @@
 They are shown by the replica that serves the kinds.
 """
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from dataclasses import replace
-from datetime import datetime
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -13,22 +11,41 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from typing_extensions import override
 
 from controller.clock import Clock
-from reconcilers.integrations.core.views import PoolFigures
+from reconcilers.pictures.poolpicture import FamilyFigures, PoolFigures
 
-GAUGES: Sequence[tuple[str, str, Callable[[PoolFigures], float]]] = (
-    ("total", "Addresses, or prefixes, that {} may hand out.", lambda one: one.total),
-    ("used", "Of these, how many are in use.", lambda one: one.used),
-    ("free", "Of these, how many can be handed out now.", lambda one: one.free),
-    ("out_of_range", "What is in use that {} may not hand out.", lambda one: one.outside),
-    ("waiting", "How many wait for addresses of {}.", lambda one: one.waiting),
+Labels = Mapping[str, Callable[[PoolFigures], str]]
+"""The labels of a metric, and what stands in each of them."""
+
+
+def _sum(value: Callable[[FamilyFigures], int]) -> Callable[[PoolFigures], int]:
+    """Return the sum of a figure over the families of a pool."""
+    return lambda figures: sum(map(value, figures.families))
+
+
+GAUGES: Sequence[tuple[str, str, Callable[[PoolFigures], int]]] = (
     (
-        "oldest_waiting_seconds",
-        "For how long the oldest has waited for addresses of {}.",
-        lambda one: one.oldest,
+        "total",
+        "Addresses, or prefixes, that {} may hand out.",
+        _sum(lambda family: family.capacity.total),
     ),
+    (
+        "used",
+        "Of these, how many are in use.",
+        _sum(lambda family: family.capacity.allocated),
+    ),
+    (
+        "free",
+        "Of these, how many can be handed out now.",
+        _sum(lambda family: family.capacity.available),
+    ),
+    (
+        "out_of_range",
+        "What is in use that {} may not hand out.",
+        _sum(lambda family: family.outside),
+    ),
+    ("waiting", "How many wait for addresses of {}.", lambda figures: figures.waiting),
 )
-
-
+OLDEST = "oldest_waiting_seconds"
 UNKNOWN_TOGETHER = {"used", "free"}
 """What is not shown of a pool while an object that may hold some of it cannot be decoded."""
 
@@ -39,21 +56,25 @@ class PoolGauges(Collector):
     Args:
         prefix: of the metrics' names.
         what: what is counted, in a sentence.
-        labels: the names of the labels.
-        figures: returns the figures of all pools.
+        labels: the labels of the metrics.
+        list_figures: returns the figures of all pools.
+        clock: for ages.
     """
 
     def __init__(
         self,
         prefix: str,
         what: str,
-        labels: Sequence[str],
-        figures: Callable[[], Iterable[PoolFigures]],
+        labels: Labels,
+        list_figures: Callable[[], Iterable[PoolFigures]],
+        *,
+        clock: Clock,
     ) -> None:
         self._prefix = prefix
         self._what = what
         self._labels = labels
-        self._figures = figures
+        self._list_figures = list_figures
+        self._clock = clock
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing: what there is depends on the caches, so there is nothing to check."""
@@ -61,32 +82,39 @@ class PoolGauges(Collector):
 
     @override
     def collect(self) -> Iterator[Metric]:
-        every = list(self._figures())
+        pools = list(self._list_figures())
         for name, text, value in GAUGES:
-            family = GaugeMetricFamily(
-                f"{self._prefix}_{name}", text.format(self._what), labels=self._labels
-            )
-            for one in every:
-                if one.is_known or name not in UNKNOWN_TOGETHER:
-                    family.add_metric(one.labels, value(one))
+            family = self._gauge(name, text)
+            for figures in pools:
+                if figures.is_known or name not in UNKNOWN_TOGETHER:
+                    family.add_metric(self._label(figures), value(figures))
             yield family
+        oldest = self._gauge(OLDEST, "For how long the oldest has waited for addresses of {}.")
+        now = self._clock.now()
+        for figures in pools:
+            since = figures.waiting_since
+            age = max(0.0, (now - since).total_seconds()) if since is not None else 0.0
+            oldest.add_metric(self._label(figures), age)
+        yield oldest
+
+    def _gauge(self, name: str, text: str) -> GaugeMetricFamily:
+        text = text.format(self._what)
+        return GaugeMetricFamily(f"{self._prefix}_{name}", text, labels=[*self._labels])
+
+    def _label(self, figures: PoolFigures) -> list[str]:
+        return [label(figures) for label in self._labels.values()]
 
 
 class KeptFigures:
-    """Figures that are worked out at a scrape, unless nothing changed since the one before.
+    """Figures that are computed at a scrape, unless nothing changed since the one before.
 
     Args:
-        work_out: returns the figures of all pools at a time.
-        clock: the time.
+        list_figures: returns the figures of all pools.
     """
 
-    def __init__(
-        self, work_out: Callable[[datetime], Iterable[PoolFigures]], clock: Clock
-    ) -> None:
-        self._work_out = work_out
-        self._clock = clock
+    def __init__(self, list_figures: Callable[[], Iterable[PoolFigures]]) -> None:
+        self._list_figures = list_figures
         self._kept: list[PoolFigures] | None = None
-        self._made = clock.now()
 
     def note(self, change: object) -> None:
         """Note that something changed that the figures depend on; subscribe this to caches."""
@@ -94,14 +122,10 @@ class KeptFigures:
         self._kept = None
 
     def __call__(self) -> Iterable[PoolFigures]:
-        """Return the figures of all pools; who waits has waited since the last scrape, too."""
-        now = self._clock.now()
+        """Return the figures of all pools."""
         if self._kept is None:
-            self._kept, self._made = list(self._work_out(now)), now
-        passed = (now - self._made).total_seconds()
-        return [
-            replace(one, oldest=one.oldest + passed) if one.waiting else one for one in self._kept
-        ]
+            self._kept = list(self._list_figures())
+        return self._kept
 
 
 def with_gauges(

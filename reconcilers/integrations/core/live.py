@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from controller.cache import Cache, Change
@@ -36,12 +35,12 @@ class Live:
     Args:
         watched: its kinds.
         names: returns the pools that there are now, NetworkPools excepted, in order.
-        views: returns the views of the pools that are wanted, at a time.
+        views: returns the views of the pools that are wanted.
     """
 
     watched: Sequence[Watched]
     names: Callable[[], list[PoolName]]
-    views: Callable[[Wanted, datetime], Views]
+    views: Callable[[Wanted], Views]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from reconcilers.integrations.kubermatic.api import (
     IPAMAllocation,
 )
 from reconcilers.integrations.kubermatic.clusters import failure_message
+from reconcilers.integrations.kubermatic.contents import DatacenterContents, contents_of
 from reconcilers.integrations.kubermatic.facts import holdings_of, spaces_of
 from reconcilers.integrations.kubermatic.holdings import Problem
 from reconcilers.integrations.kubermatic.planning import Content, Grant, plan
 from reconcilers.integrations.kubermatic.reading import POOL_INDEX, KubermaticCaches
-from reconcilers.integrations.kubermatic.views import DatacenterContents, contents_of
 from reconcilers.promises.identities import find_by_key
 from reconcilers.promises.unreadable import (
     HOLDERS_UNKNOWN,

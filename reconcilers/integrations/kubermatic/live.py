@@ -1,13 +1,12 @@
 """IPAMPools, kept current by watches, to be shown."""
 
 from collections.abc import Collection, Iterable
-from datetime import datetime
 from typing import Any
 
 from controller.cache import Change
 from controller.resource import Resource
 from reconcilers.integrations.core.live import Live, Platform, Source, Watched, either, names_of
-from reconcilers.integrations.core.views import Views, Wanted, views_of
+from reconcilers.integrations.core.views import Views, Wanted
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     CLUSTERS,
@@ -17,13 +16,14 @@ from reconcilers.integrations.kubermatic.api import (
     IPAMAllocation,
     IPAMPool,
 )
+from reconcilers.integrations.kubermatic.contents import contents_of
+from reconcilers.integrations.kubermatic.picture import picture_of
 from reconcilers.integrations.kubermatic.reading import (
     ALLOCATION_INDEXES,
     CLUSTER_INDEXES,
     POOL_INDEXES,
     KubermaticCaches,
 )
-from reconcilers.integrations.kubermatic.views import contents_of, drawing_of, view_of
 from reconcilers.spaces.offers import PoolName
 
 
@@ -50,8 +50,8 @@ def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
     def names() -> list[PoolName]:
         return names_of(POOLS.kind, pools.cache)
 
-    def make_views(wanted: Wanted, now: datetime) -> Views:
-        return views_of(contents_of(caches, wanted), now, view_of, drawing_of)
+    def make_views(wanted: Wanted) -> Views:
+        return Views([picture_of(contents) for contents in contents_of(caches, wanted)])
 
     watched = [
         Watched(pools, either(itself)),

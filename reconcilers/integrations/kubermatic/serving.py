@@ -15,7 +15,7 @@ from reconcilers.api import names
 from reconcilers.integrations.core.discovery import Work
 from reconcilers.integrations.core.gauges import KeptFigures, PoolGauges, with_gauges
 from reconcilers.integrations.core.serving import AllocatingIntegration
-from reconcilers.integrations.kubermatic import views
+from reconcilers.integrations.kubermatic import gauges
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     CLUSTERS,
@@ -88,10 +88,7 @@ class Kubermatic(AllocatingIntegration):
         )
         reports.changed = condition.queue.add
 
-        figures = KeptFigures(
-            lambda now: (views.figures_of(one, now) for one in views.contents_of(caches)),
-            self._clock,
-        )
+        figures = KeptFigures(lambda: gauges.list_figures(caches))
         pools.cache.subscribe(figures.note)
         allocations.cache.subscribe(figures.note)
         allocations.cache.subscribe_unreadable(figures.note)
@@ -101,8 +98,10 @@ class Kubermatic(AllocatingIntegration):
                 figures.note(change)
 
         clusters.cache.subscribe(note)
-        gauges = PoolGauges(views.METRICS, "an IPAMPool", views.LABELS, figures)
-        return with_gauges(gauges, self._manager.metrics.registry, extension.run)
+        shown = PoolGauges(
+            gauges.METRICS, "an IPAMPool", gauges.LABELS, figures, clock=self._clock
+        )
+        return with_gauges(shown, self._manager.metrics.registry, extension.run)
 
     def _watches(
         self,

@@ -40,10 +40,10 @@ from reconcilers.integrations.vitistack.configurations import (
     describe_unreadable_network,
     network_of,
 )
+from reconcilers.integrations.vitistack.contents import NetworkContents, contents_of
 from reconcilers.integrations.vitistack.interfaces import by_interface
 from reconcilers.integrations.vitistack.networks import Taking
 from reconcilers.integrations.vitistack.ranges import NetworkSpace
-from reconcilers.integrations.vitistack.views import NetworkContents, contents_of
 from reconcilers.integrations.vitistack.writing import given, refused
 from reconcilers.promises.identities import find_by_key
 from reconcilers.promises.unreadable import (

@@ -4,14 +4,13 @@ NetworkConfigurations are not watched: an IPAllocation names its own.
 """
 
 from collections.abc import Collection, Iterable
-from datetime import datetime
 from typing import Any
 
 from controller.cache import Cache
 from controller.resource import Resource
 from reconcilers.integrations.core.live import Live, Platform, Source, Watched, either, names_of
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.integrations.core.views import Views, Wanted, views_of
+from reconcilers.integrations.core.views import Views, Wanted
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     CONFIGURATIONS,
@@ -20,7 +19,8 @@ from reconcilers.integrations.vitistack.api import (
     NetworkNamespace,
 )
 from reconcilers.integrations.vitistack.caches import VitistackCaches, space_name
-from reconcilers.integrations.vitistack.views import contents_of, drawing_of, view_of
+from reconcilers.integrations.vitistack.contents import contents_of
+from reconcilers.integrations.vitistack.picture import picture_of
 from reconcilers.spaces.offers import PoolName
 
 
@@ -41,8 +41,8 @@ def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
     def names() -> list[PoolName]:
         return names_of(NETWORKS.kind, networks.cache)
 
-    def make_views(wanted: Wanted, now: datetime) -> Views:
-        return views_of(contents_of(caches, wanted), now, view_of, drawing_of)
+    def make_views(wanted: Wanted) -> Views:
+        return Views([picture_of(contents) for contents in contents_of(caches, wanted)])
 
     watched = [Watched(networks, either(itself)), Watched(allocations, either(of_allocation))]
     return Live(watched, names, make_views)

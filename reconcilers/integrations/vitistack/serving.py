@@ -15,7 +15,7 @@ from reconcilers.api import names
 from reconcilers.integrations.core.discovery import Work
 from reconcilers.integrations.core.gauges import PoolGauges, with_gauges
 from reconcilers.integrations.core.serving import AllocatingIntegration
-from reconcilers.integrations.vitistack import views
+from reconcilers.integrations.vitistack import gauges
 from reconcilers.integrations.vitistack.allocations import AllocationReconciler
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
@@ -99,9 +99,11 @@ class Vitistack(AllocatingIntegration):
             concurrency=settings.width,
         )
 
-        figures = views.NetworkFigures(caches, reader, clock)
-        gauges = PoolGauges(views.METRICS, "a NetworkNamespace", views.LABELS, figures)
-        return with_gauges(gauges, self._manager.metrics.registry, extension.run)
+        figures = gauges.NetworkFigures(caches, reader)
+        shown = PoolGauges(
+            gauges.METRICS, "a NetworkNamespace", gauges.LABELS, figures, clock=clock
+        )
+        return with_gauges(shown, self._manager.metrics.registry, extension.run)
 
     def _of_networks(
         self,

@@ -81,10 +81,11 @@ async def test_addresses_that_other_namespaces_hold_of_a_clusters_pool_are_never
     admin = (f"--kubeconfig={server.admin_kubeconfig}", "-n", other)
     answer = await run_beside("whois", address, *admin)
     assert answer.code == 0
-    assert f"held   IPAddressClaim {lab.namespace}/node" in answer.out
+    assert f"allocated  IPAddressClaim {lab.namespace}/node" in answer.out
     pools = json.loads((await run_beside("pools", *admin, "-o", "json")).out)
-    (pool,) = [one for one in pools["others"] if one["name"] == whole]
-    assert (pool["used"], pool["free"]) == (1, 10)
+    (pool,) = [one for one in pools["items"] if one["name"] == whole]
+    (family,) = pool["families"]
+    assert (family["allocated"], family["available"]) == (1, 10)
     assert "notRead" not in pools
     checked = json.loads((await run_beside("check", *admin, "-o", "json")).out)
     assert [one for one in checked["findings"] if one["subject"]["name"] == whole] == []
@@ -93,12 +94,15 @@ async def test_addresses_that_other_namespaces_hold_of_a_clusters_pool_are_never
     kubeconfig = await restricted_kubeconfig(server, elsewhere, tmp_path)
     reader = (f"--kubeconfig={kubeconfig}", "-n", other)
     answer = await run_beside("whois", address, *reader)
-    assert answer.code == 1
+    assert answer.code == 0
+    assert f"{address}  GlobalInClusterIPPool {whole}  unknown" in answer.out
     assert "free" not in answer.out
     assert f"ipaddressclaims.{IPAM} of other namespaces than {other}" in answer.err
+    answer = await run_beside("whois", "192.0.2.1", *reader)
+    assert answer.code == 1
     assert (
         f"no pool that you may read of namespace {other} or of the whole cluster contains"
-        f" {address}; a pool that you may not read, for example of another namespace, may contain"
+        " 192.0.2.1; a pool that you may not read, for example of another namespace, may contain"
     ) in answer.err
     absent = "192.0.2.1"
     (all_searched,) = (await run_beside("whois", absent, admin[0])).errors
@@ -109,7 +113,16 @@ async def test_addresses_that_other_namespaces_hold_of_a_clusters_pool_are_never
         " another namespace may contain it: run the command without -n, or with -A"
     )
     pools = json.loads((await run_beside("pools", *reader, "-o", "json")).out)
-    assert [one for one in pools.get("others", ()) if one["name"] == whole] == []
+    (pool,) = [one for one in pools["items"] if one["name"] == whole]
+    (family,) = pool["families"]
+    assert (family["total"], family["allocated"], family["available"]) == (11, None, None)
+    assert pool["waiting"] is None
+    assert f"ipaddresses.{IPAM} of other namespaces than {other}" in pool["notRead"]
+    mapped = json.loads((await run_beside("map", *reader, "-o", "json")).out)
+    (pool,) = [one for one in mapped["items"] if one["name"] == whole]
+    states = {extent["state"] for extent in pool["families"][0]["extents"]}
+    assert "unknown" in states
+    assert "free" not in states
     assert f"ipaddresses.{IPAM} of other namespaces than {other}" in pools["notRead"]
     checked = await run_beside("check", *reader, "-o", "json")
     report = json.loads(checked.out)
@@ -142,7 +155,8 @@ async def test_what_may_be_held_by_claims_that_a_user_may_not_read_is_unknown_an
     assert claims in answer.err
 
     (pool,) = json.loads((await run_beside("pools", *reader, "-o", "json")).out)["items"]
-    assert (pool["total"], pool["allocated"], pool["available"]) == (16, None, None)
+    (family,) = pool["families"]
+    assert (family["total"], family["allocated"], family["available"]) == (16, None, None)
     assert claims in pool["notRead"]
     for command in ("pools", "map"):
         shown = await run_beside(command, *reader)

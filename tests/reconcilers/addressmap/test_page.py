@@ -21,9 +21,9 @@ MACHINES = {
 def test_documents_are_found_of_each_pool_that_is_asked_for() -> None:
     key = SITE.metadata.key
     others = views.from_manifests([MACHINES], "b", views.NetworkPools([SITE]), datetime.now(UTC))
-    assert [one.view.name for one in others.drawings] == ["InClusterIPPool b/machines"]
+    assert [pool.title for pool in others.pictures] == ["InClusterIPPool b/machines"]
     objects = Objects({key: SITE}, {}, {}, {}, integrations=others)
-    site, machines = PoolName("NetworkPool", key), others.drawings[0].view.pool
+    site, machines = PoolName("NetworkPool", key), others.pictures[0].name
     found = documents_of(objects, [site, machines])
     assert [(name, [one["name"] for one in some]) for name, some in found.items()] == [
         (site, ["b/site"]),

@@ -5,16 +5,18 @@ from collections.abc import Sequence
 import pytest
 
 from controller.meta import TracedMeta
-from reconcilers.addressmap.extents import State
 from reconcilers.addressmap.objects import Objects
-from reconcilers.addressmap.page import pool_document
-from reconcilers.addressmap.poolpictures import PoolPicture, pool_pictures
+from reconcilers.addressmap.page import pool_documents
+from reconcilers.addressmap.poolpictures import pool_pictures
 from reconcilers.addressmap.tenants import holdings
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.api.resources import IP_ALLOCATION, PROVIDER_CONFIG
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views
+from reconcilers.pictures.documents import pool_document
+from reconcilers.pictures.extents import AddressState
+from reconcilers.pictures.poolpicture import PoolPicture
 from tests.reconcilers import make
 
 SITE = NetworkPool(TracedMeta("site", "b"), NetworkPoolSpec("10.9.0.0/29"))
@@ -41,15 +43,15 @@ def shown(*limits: NotRead) -> PoolPicture:
 )
 def test_what_kinds_that_may_not_be_read_may_hold_is_unknown(limits: Sequence[NotRead]) -> None:
     pool = shown(*limits)
-    assert [extent.state for extent in pool.picture.extents] == [State.UNKNOWN]
-    figures = pool.usage.document()
+    assert [extent.state for extent in pool.families[0].extents] == [AddressState.UNKNOWN]
+    document = pool_document(pool)
+    [figures] = document["families"]
     known = {name for name, value in figures.items() if value is not None}
-    assert {"total", "cidr", "notRead"} <= known
-    assert known.isdisjoint(
-        {"allocated", "available", "largestFreeBlock", "utilizationPercent", "waiting"}
-    )
-    assert figures["notRead"] == [str(limits[-1])]
-    assert pool_document(pool)["notRead"] == [str(limits[-1])]
+    assert {"total", "cidr"} <= known
+    assert known.isdisjoint({"allocated", "available", "largestFreeBlock", "utilizationPercent"})
+    assert document["waiting"] is None
+    assert document["notRead"] == [str(limits[-1])]
+    assert [one["notRead"] for one in pool_documents(pool)] == [[str(limits[-1])]]
 
 
 @pytest.mark.parametrize(
@@ -59,10 +61,10 @@ def test_what_may_hold_nothing_of_a_pool_leaves_its_figures_known(
     limits: Sequence[NotRead],
 ) -> None:
     pool = shown(*limits)
-    assert [extent.state for extent in pool.picture.extents] == [State.FREE]
-    assert pool.usage.document()["available"] == 8
-    assert "notRead" not in pool.usage.document()
-    assert pool_document(pool)["notRead"] == []
+    assert [extent.state for extent in pool.families[0].extents] == [AddressState.FREE]
+    assert pool_document(pool)["families"][0]["available"] == 8
+    assert "notRead" not in pool_document(pool)
+    assert [one["notRead"] for one in pool_documents(pool)] == [[]]
 
 
 @pytest.mark.parametrize("limit", [None, NotRead(ALLOCATIONS, "b")])

@@ -2,10 +2,10 @@
 
 from xml.etree import ElementTree
 
-from reconcilers.addressmap.extents import picture
 from reconcilers.addressmap.looks import looks
 from reconcilers.addressmap.svg import HEAD, LABEL, NAMES_WIDTH, ROW, WIDTH, svg
 from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.networkpool.picture import picture_of
 from tests.reconcilers import make
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -17,9 +17,9 @@ def held(name: str, first: int, last: int, tenant: str = "team/shop") -> IPAlloc
 
 
 def drawn(prefix_bits: int, *allocations: IPAllocation) -> ElementTree.Element:
-    found = picture(make.pool(cidr=make.cidr(prefix_bits)), list(allocations))
+    pool = picture_of(make.pool(cidr=make.cidr(prefix_bits)), list(allocations))
     numbers = looks(str(one.spec.tenantClusterRef.key) for one in allocations)
-    return ElementTree.fromstring(svg(found, numbers))
+    return ElementTree.fromstring(svg(pool.title, pool.families[0], numbers))
 
 
 def texts(root: ElementTree.Element) -> list[str]:

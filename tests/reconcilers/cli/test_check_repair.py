@@ -135,7 +135,8 @@ async def test_questions_are_answered_by_a_cluster(tmp_path: Path) -> None:
         await allocate(server, "waits")
         pools = await run_beside("pools", kubeconfig, "-o", "json")
         [one] = json.loads(pools.out)["items"]
-        assert (one["total"], one["allocated"], one["waiting"]) == (256, 0, 1)
+        [family] = one["families"]
+        assert (family["total"], family["allocated"], one["waiting"]) == (256, 0, 1)
         asked = await run_beside("whois", kubeconfig, "10.40.0.1")
         assert "butler-system/lab  free" in asked.out
         tenants = (await run_beside("tenants", kubeconfig)).out

@@ -23,20 +23,20 @@ def test_the_pool_that_is_named_is_mapped_with_its_holders(tmp_path: Path) -> No
     title, row, *_ = lines = found.out.splitlines()
     assert title == "InClusterIPPool b/p  10.0.0.8/29"
     assert row == "10.0.0.8    .#.", "a cell for each address"
-    assert [line.split()[:6] for line in lines if line.startswith("10.0.0.1")] == [
-        ["10.0.0.10", "10.0.0.10", "1", "free", "-", "-"],
-        ["10.0.0.11", "10.0.0.11", "1", "allocated", "ipaddressclaim/a", "b/a"],
-        ["10.0.0.12", "10.0.0.12", "1", "free", "-", "-"],
-        ["10.0.0.13", "10.0.0.15", "3", "outside", "-", "-"],
+    assert [line.split()[:7] for line in lines if line.startswith("10.0.0.1")] == [
+        ["10.0.0.10", "10.0.0.10", "1", "free", "-", "-", "-"],
+        ["10.0.0.11", "10.0.0.11", "1", "allocated", "IPAddressClaim", "a", "b/a"],
+        ["10.0.0.12", "10.0.0.12", "1", "free", "-", "-", "-"],
+        ["10.0.0.13", "10.0.0.15", "3", "outside", "-", "-", "-"],
     ]
 
 
 def test_ranges_of_pools_of_claims_are_in_the_json(tmp_path: Path) -> None:
     found = asked(tmp_path, "map p -o json", ip_pool("p", "10.0.0.10"), claim("a", "p"))
-    [shown] = yaml.safe_load(found.out)["others"]
-    assert shown["ranges"] == [
-        {"start": "10.0.0.10", "end": "10.0.0.10", "state": "free", "holders": []}
-    ]
+    [shown] = yaml.safe_load(found.out)["items"]
+    [extent] = shown["families"][0]["extents"]
+    assert (extent["start"], extent["end"], extent["state"]) == ("10.0.0.10", "10.0.0.10", "free")
+    assert [request["name"] for request in shown["requests"]] == ["a"]
 
 
 def test_holders_in_other_namespaces_than_their_pool_are_shown_with_theirs(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_holders_in_other_namespaces_than_their_pool_are_shown_with_theirs(tmp_p
         claim("a", "p", "GlobalInClusterIPPool"),
         address("a", "p", "10.0.0.10", "GlobalInClusterIPPool"),
     )
-    assert "allocated  b/ipaddressclaim/a  b/a" in found.out
+    assert "allocated  IPAddressClaim b/a  b/a" in found.out
 
 
 def of_page(html: str) -> dict[str, Any]:
@@ -80,9 +80,9 @@ def test_the_page_shows_pools_of_claims_beside_network_pools(tmp_path: Path) -> 
     ]
     assert extents == [
         ("10.0.0.8", "outside", []),
-        ("10.0.0.9", "stray", ["b/ipaddress/out"]),
-        ("10.0.0.10", "allocated", ["b/ipaddressclaim/a"]),
-        ("10.0.0.11", "releasing", ["b/ipaddress/rests"]),
+        ("10.0.0.9", "stray", ["IPAddress b/out"]),
+        ("10.0.0.10", "allocated", ["IPAddressClaim b/a"]),
+        ("10.0.0.11", "releasing", ["IPAddress b/rests"]),
         ("10.0.0.12", "free", []),
         ("10.0.0.14", "outside", []),
     ]
@@ -90,7 +90,7 @@ def test_the_page_shows_pools_of_claims_beside_network_pools(tmp_path: Path) -> 
         "10.0.0.8/29",
         *(4, 2, 50),
     )
-    assert [who["allocation"] for who in one["requests"]] == ["b/ipaddressclaim/waits"]
+    assert [who["allocation"] for who in one["requests"]] == ["IPAddressClaim b/waits"]
     assert "10.0.0.999" in shown["InClusterIPPool b/broken"]["fault"]
 
 
@@ -104,7 +104,7 @@ def test_the_page_shows_requests_that_no_server_has_stamped(
     found = asked(tmp_path, "map --html -", ip_pool("p", "10.0.0.10-10.0.0.13"), *waiting)
     shown = of_page(found.out)["InClusterIPPool b/p"]
     names = [request["allocation"] for request in shown["requests"]]
-    assert names == ["b/ipaddressclaim/waits", "b/ipaddressclaim/second"]
+    assert names == ["IPAddressClaim b/waits", "IPAddressClaim b/second"]
 
 
 @pytest.mark.parametrize(

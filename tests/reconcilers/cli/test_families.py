@@ -33,8 +33,10 @@ def _both() -> dict[str, Any]:
 
 def test_each_block_is_a_row_of_the_pools_and_one_name(tmp_path: Path) -> None:
     objects = (_pool(), _both())
-    found = json.loads(ask(tmp_path, "pools", "-o", "json", objects=objects).out)["items"]
-    assert [(one["cidr"], one["total"], one["allocated"]) for one in found] == [
+    [found] = json.loads(ask(tmp_path, "pools", "-o", "json", objects=objects).out)["items"]
+    families = found["families"]
+    assert [family["family"] for family in families] == ["IPv4", "IPv6"]
+    assert [(one["cidr"], one["total"], one["allocated"]) for one in families] == [
         ("10.0.0.0/28", 16, 12),
         ("fd00::/64", str(2**64 - 16), 12),
     ]
@@ -47,11 +49,9 @@ def test_who_holds_one_family_neither_counts_for_the_other_nor_waits_for_it(
 ) -> None:
     only_four = held("b", "10.0.0.12", "10.0.0.13", tenant="others/two")
     objects = (_pool(), _both(), only_four, allocation("waits", 9))
-    found = json.loads(ask(tmp_path, "pools", "-o", "json", objects=objects).out)["items"]
-    assert [(one["allocations"], one["tenants"], one["waiting"]) for one in found] == [
-        (2, 2, 1),
-        (1, 1, 1),
-    ]
+    [found] = json.loads(ask(tmp_path, "pools", "-o", "json", objects=objects).out)["items"]
+    assert [(one["holders"], one["tenants"]) for one in found["families"]] == [(2, 2), (1, 1)]
+    assert found["waiting"] == 1
     for shown in _page(tmp_path, objects)["pools"]:
         assert [one["allocation"] for one in shown["requests"]] == ["butler-system/waits"]
         assert shown["waiting"] == 1
@@ -100,8 +100,8 @@ def test_whois_finds_an_address_of_either_family_in_any_spelling(
     tmp_path: Path, written: str, shown: str
 ) -> None:
     out = ask(tmp_path, "whois", written, objects=(_pool(), _both())).out
-    assert out.splitlines()[1].split()[:4] == [
-        *(shown, "butler-system/lab", "allocated", "butler-system/a")
+    assert out.splitlines()[1].split()[:5] == [
+        *(shown, "NetworkPool", "butler-system/lab", "allocated", "butler-system/a")
     ]
     out = ask(tmp_path, "whois", written, "-o", "json", objects=(_pool(), _both())).out
     assert [one["address"] for one in json.loads(out)["items"]] == [shown]
@@ -125,7 +125,8 @@ def test_the_ranges_of_both_families_are_counted_and_listed_for_a_tenant(tmp_pat
 
 def test_counts_that_few_programs_read_exactly_are_text(tmp_path: Path) -> None:
     out = ask(tmp_path, "map", "lab", "-o", "json", objects=(_pool(), _both())).out
-    four, six = json.loads(out)["items"]
+    [found] = json.loads(out)["items"]
+    four, six = found["families"]
     assert four["addresses"]["free"] == 4
     assert six["addresses"] == {"reserved": 16, "allocated": 12, "free": str(2**64 - 28)}
     assert six["extents"][-1]["size"] == str(2**64 - 28)

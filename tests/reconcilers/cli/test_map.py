@@ -9,15 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconcilers.addressmap.extents import State, picture
 from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.networkpool.picture import picture_of
+from reconcilers.pictures.extents import AddressState
 from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import Outcome, pool
 from tests.reconcilers.cli.saved import ask, held
 
 
 def extents(outcome: Outcome) -> list[tuple[str, str, str]]:
-    [one] = json.loads(outcome.out)["items"]
+    [pool] = json.loads(outcome.out)["items"]
+    [one] = pool["families"]
     return [(e["start"], e["end"], e["state"]) for e in one["extents"]]
 
 
@@ -26,7 +28,8 @@ def test_excluded_network_and_broadcast_addresses_are_shown_with_their_reason(
 ) -> None:
     described = pool(cidr="10.0.0.0/29", edges=True)
     outcome = ask(tmp_path, *("map", "lab", "-o", "json"), objects=(described,))
-    [shown] = json.loads(outcome.out)["items"]
+    [pool_shown] = json.loads(outcome.out)["items"]
+    [shown] = pool_shown["families"]
     assert [(e["start"], e["end"], e["state"], e.get("note", "")) for e in shown["extents"]] == [
         ("10.0.0.0", "10.0.0.0", "reserved", "network address"),
         ("10.0.0.1", "10.0.0.6", "free", ""),
@@ -115,22 +118,22 @@ def test_the_map_says_of_every_address_what_a_look_at_all_objects_says(
         make.allocation(f"a{at}", phase="Allocated", held=ends(span, family))
         for at, span in enumerate(held_spans)
     ]
-    found = picture(network, allocations)
+    [found] = picture_of(network, allocations).families
     if found.fault:  # a reserved block may straddle the window: such a pool is not drawn
         assert "straddles" in found.fault
         return
 
-    def expected(address: int) -> State:
+    def expected(address: int) -> AddressState:
         holders = sum(first <= address <= last for first, last in held_spans)
         kept = reserved * 8 <= address < reserved * 8 + 8
         inside = window[0] <= address <= window[1]
         if holders:
             if holders > 1:
-                return State.OVERLAP
-            return State.ALLOCATED if inside and not kept else State.STRAY
+                return AddressState.OVERLAP
+            return AddressState.ALLOCATED if inside and not kept else AddressState.STRAY
         if kept:
-            return State.RESERVED
-        return State.FREE if inside else State.OUTSIDE
+            return AddressState.RESERVED
+        return AddressState.FREE if inside else AddressState.OUTSIDE
 
     for address in range(64):
         extent = found.at(make.address(address, family))

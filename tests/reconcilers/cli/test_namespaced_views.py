@@ -61,7 +61,7 @@ def test_an_address_of_a_clusters_pool_is_held_whatever_namespace_is_shown(
 ) -> None:
     found = ask(tmp_path, "whois", "10.72.0.10", "-n", namespace, objects=OBJECTS)
     assert found.code == 0
-    assert "held   IPAddressClaim site-b/node-0" in found.out
+    assert "allocated  IPAddressClaim site-b/node-0" in found.out
 
 
 @pytest.mark.parametrize("namespace", ["", "team", "site-b"])
@@ -71,11 +71,14 @@ def test_the_figures_of_a_clusters_pool_are_the_same_in_every_namespace(
     document = json.loads(
         ask(tmp_path, "pools", "-n", namespace, "-o", "json", objects=OBJECTS).out
     )
-    (pool,) = [one for one in document["others"] if one["name"] == "global"]
-    assert (pool["total"], pool["used"], pool["free"]) == (11, 1, 10)
+    (pool,) = [one for one in document["items"] if one["name"] == "global"]
+    [family] = pool["families"]
+    assert (family["total"], family["allocated"], family["available"]) == (11, 1, 10)
     drawn = json.loads(ask(tmp_path, "map", "-n", namespace, "-o", "json", objects=OBJECTS).out)
-    (pool,) = [one for one in drawn["others"] if one["name"] == "global"]
-    assert pool["ranges"][0]["state"] == "held"
+    (pool,) = [one for one in drawn["items"] if one["name"] == "global"]
+    [family] = pool["families"]
+    held = [extent for extent in family["extents"] if extent["state"] == "allocated"]
+    assert [extent["start"] for extent in held] == ["10.72.0.10"]
 
 
 def test_pools_of_other_namespaces_are_not_shown(tmp_path: Path) -> None:

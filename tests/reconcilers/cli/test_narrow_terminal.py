@@ -74,12 +74,12 @@ def test_no_line_is_longer_than_the_terminal_and_no_key_fact_is_lost(
 def test_a_row_that_does_not_fit_is_a_block_with_a_line_for_each_column(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = shown_at(40, tmp_path, monkeypatch, "whois", "10.40.0.9")
+    lines = shown_at(36, tmp_path, monkeypatch, "whois", "10.40.0.9")
     assert lines[:5] == [
-        "IP          10.40.0.9",
-        "POOL        frankfurt-1",
-        "STATE       allocated",
-        "ALLOCATION  team-shop-lb",
+        "IP      10.40.0.9",
+        "POOL    frankfurt-1",
+        "STATE   allocated",
+        "HOLDER  team-shop-lb",
         "TENANT",
     ]
     assert lines[5] == f"  {SHOP}"

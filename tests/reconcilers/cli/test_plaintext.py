@@ -126,7 +126,7 @@ def test_documents_keep_the_text_as_it_is_written(tmp_path: Path) -> None:
     printed = ask(tmp_path, "map", "-o", "json", objects=OBJECTS[:1]).out
     as_yaml = ask(tmp_path, "map", "-o", "yaml", objects=OBJECTS[:1]).out
     for document in (json.loads(printed), yaml.safe_load(as_yaml)):
-        notes = [extent["note"] for extent in document["items"][0]["extents"]]
+        notes = [extent["note"] for extent in document["items"][0]["families"][0]["extents"]]
         assert EVIL in notes
 
 

@@ -67,10 +67,28 @@ def asked(tmp_path: Path, command: str, *objects: Body) -> Outcome:
     return run(name, *rest, "-f", file)
 
 
-def others(tmp_path: Path, command: str, *objects: Body) -> list[Body]:
+def pools(tmp_path: Path, command: str, *objects: Body) -> list[Body]:
+    """Return the pools of a document, each merged with the one family that it has."""
     found = asked(tmp_path, f"{command} -o json", *objects)
-    listed: list[Body] = yaml.safe_load(found.out)["others"]
-    return listed
+    merged = []
+    for pool in yaml.safe_load(found.out)["items"]:
+        [family] = pool.pop("families")
+        merged.append(pool | family)
+    return merged
+
+
+def extents_of(pool: Body) -> list[tuple[str, str, str, list[str]]]:
+    """Return the addresses of a pool that are of interest: start, end, state, holders."""
+    return [
+        (
+            extent["start"],
+            extent["end"],
+            extent["state"],
+            [f"{one['kind']} {one['namespace']}/{one['name']}" for one in extent["holders"]],
+        )
+        for extent in pool["extents"]
+        if extent["state"] not in {"outside", "reserved"}
+    ]
 
 
 def findings(tmp_path: Path, *objects: Body) -> set[tuple[str, str]]:
@@ -87,27 +105,38 @@ def test_each_datacenter_of_a_pool_is_listed_with_its_figures(tmp_path: Path) ->
         allocation("metallb", "c", "east", addresses=["10.9.0.1-10.9.0.1"]),
         allocation("metallb", "d", "west", cidr="10.2.0.4/30"),
     ]
-    east, west = others(tmp_path, "pools", *objects)
+    east, west = pools(tmp_path, "pools", *objects)
     assert east == {
         "kind": "IPAMPool",
         "namespace": "",
         "name": "metallb",
-        "offers": "10.1.0.0/28, 4 addresses each",
-        "total": 16,
-        "used": 4,
-        "free": 12,
-        "outOfRange": 1,
-        "waiting": 1,
+        "part": "east",
         "ready": "True",
         "reason": "",
-        "part": "east",
+        "waiting": 1,
+        "family": "IPv4",
+        "offers": "10.1.0.0/28, 4 addresses each",
+        "cidr": "10.1.0.0/28",
+        "prefixLength": None,
+        "fault": "",
+        "total": 16,
+        "allocated": 4,
+        "available": 12,
+        "largestFreeBlock": 12,
+        "fragmentationPercent": 0,
+        "utilizationPercent": 25,
+        "outOfRange": 1,
+        "holders": 2,
+        "tenants": 2,
     }
-    assert (west["part"], west["total"], west["used"], west["free"]) == ("west", 4, 1, 3)
+    assert (west["part"], west["total"], west["allocated"], west["prefixLength"]) == (
+        *("west", 4, 1, 30),
+    )
     assert "metallb (east)" in asked(tmp_path, "pools", *objects).out
 
 
 def test_a_pool_is_mapped_where_holders_overlap_and_lie_outside(tmp_path: Path) -> None:
-    [east] = others(
+    [east] = pools(
         tmp_path,
         "map metallb",
         ipam_pool("metallb", east={**RANGE, "poolCidr": "10.1.0.0/29"}),
@@ -115,14 +144,12 @@ def test_a_pool_is_mapped_where_holders_overlap_and_lie_outside(tmp_path: Path) 
         allocation("metallb", "b", "east", addresses=["10.1.0.2-10.1.0.3", "10.1.0.8-10.1.0.8"]),
     )
     a, b = "IPAMAllocation cluster-a/metallb", "IPAMAllocation cluster-b/metallb"
-    assert [
-        (one["start"], one["end"], one["state"], one["holders"]) for one in east["ranges"]
-    ] == [
-        ("10.1.0.0", "10.1.0.1", "held", [a]),
-        ("10.1.0.2", "10.1.0.2", "shared", [a, b]),
-        ("10.1.0.3", "10.1.0.3", "held", [b]),
+    assert extents_of(east) == [
+        ("10.1.0.0", "10.1.0.1", "allocated", [a]),
+        ("10.1.0.2", "10.1.0.2", "overlap", [a, b]),
+        ("10.1.0.3", "10.1.0.3", "allocated", [b]),
         ("10.1.0.4", "10.1.0.7", "free", []),
-        ("10.1.0.8", "10.1.0.8", "outside", [b]),
+        ("10.1.0.8", "10.1.0.8", "stray", [b]),
     ]
 
 
@@ -243,14 +270,14 @@ def test_plan_says_which_cluster_gets_what(tmp_path: Path) -> None:
 
 def test_a_network_is_listed_and_mapped_with_its_holders(tmp_path: Path) -> None:
     objects = [network(), request("a", "10.3.0.11"), request("b"), request("out", "10.3.0.99")]
-    [shown] = others(tmp_path, "map net", *objects)
-    assert (shown["offers"], shown["total"], shown["used"]) == ("10.3.0.10-10.3.0.12", 3, 1)
-    assert (shown["free"], shown["outOfRange"], shown["waiting"]) == (2, 1, 1)
-    assert [(one["start"], one["state"]) for one in shown["ranges"]] == [
+    [shown] = pools(tmp_path, "map net", *objects)
+    assert (shown["offers"], shown["total"], shown["allocated"]) == ("10.3.0.10-10.3.0.12", 3, 1)
+    assert (shown["available"], shown["outOfRange"], shown["waiting"]) == (2, 1, 1)
+    assert [(start, state) for start, _, state, _ in extents_of(shown)] == [
         ("10.3.0.10", "free"),
-        ("10.3.0.11", "held"),
+        ("10.3.0.11", "allocated"),
         ("10.3.0.12", "free"),
-        ("10.3.0.99", "outside"),
+        ("10.3.0.99", "stray"),
     ]
 
 

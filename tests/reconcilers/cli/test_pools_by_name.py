@@ -6,6 +6,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import yaml
 
 from reconcilers.api import crd
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER
@@ -60,9 +61,9 @@ def test_a_network_pool_that_claims_name_is_one_row_with_one_figure_of_what_is_f
     named = dict(zip(head[::-1], row[::-1], strict=False))
     assert (named["ALLOCATED"], named["FREE"], named["WAITING"]) == ("15", "1", "1")
     document = json.loads(asked(tmp_path, "pools -o json", *RACK).out)
-    assert "others" not in document
     (item,) = document["items"]
-    assert (item["allocated"], item["available"], item["waiting"]) == (15, 1, 1)
+    (family,) = item["families"]
+    assert (family["allocated"], family["available"], item["waiting"]) == (15, 1, 1)
     names = asked(tmp_path, "pools -o name", *RACK).out
     assert names == "networkpool.butler.butlerlabs.dev/rack\n"
 
@@ -73,11 +74,11 @@ def test_a_network_pool_that_claims_name_is_mapped_with_all_its_holders(
 ) -> None:
     found = asked(tmp_path, f"map {name}", *RACK)
     assert titles(found) == ["NetworkPool b/rack  10.70.0.0/28"]
-    listed = [line.split()[:5] for line in found.out.partition("START")[2].splitlines()[1:]]
+    listed = [line.split()[:6] for line in found.out.partition("START")[2].splitlines()[1:]]
     assert listed == [
-        ["10.70.0.0", "10.70.0.13", "14", "allocated", "whole"],
-        ["10.70.0.14", "10.70.0.14", "1", "allocated", "ipaddressclaim/m1"],
-        ["10.70.0.15", "10.70.0.15", "1", "free", "-"],
+        ["10.70.0.0", "10.70.0.13", "14", "allocated", "whole", "b/a"],
+        ["10.70.0.14", "10.70.0.14", "1", "allocated", "IPAddressClaim", "m1"],
+        ["10.70.0.15", "10.70.0.15", "1", "free", "-", "-"],
     ]
 
 
@@ -85,22 +86,22 @@ def test_documents_and_pictures_of_a_network_pool_that_claims_name_show_all_its_
     tmp_path: Path,
 ) -> None:
     document = json.loads(asked(tmp_path, "map rack -o json", *RACK).out)
-    assert "others" not in document
     (item,) = document["items"]
     assert [
-        (part["start"], [who["allocation"] for who in part["holders"]]) for part in item["extents"]
+        (part["start"], [(who["kind"], who["name"]) for who in part["holders"]])
+        for part in item["families"][0]["extents"]
     ] == [
-        ("10.70.0.0", ["b/whole"]),
-        ("10.70.0.14", ["b/ipaddressclaim/m1"]),
+        ("10.70.0.0", [("IPAllocation", "whole")]),
+        ("10.70.0.14", [("IPAddressClaim", "m1")]),
         ("10.70.0.15", []),
     ]
     svg = ElementTree.fromstring(asked(tmp_path, "map rack --svg -", *RACK).out)
     texts = [node.text or "" for node in svg.iter("{http://www.w3.org/2000/svg}title")]
-    assert any("b/ipaddressclaim/m1" in text for text in texts)
+    assert any("IPAddressClaim b/m1" in text for text in texts)
     shown = of_page(asked(tmp_path, "map rack --html -", *RACK).out)
     assert list(shown) == ["b/rack"]
     assert (shown["b/rack"]["allocated"], shown["b/rack"]["available"]) == (15, 1)
-    assert [who["allocation"] for who in shown["b/rack"]["requests"]] == ["b/ipaddressclaim/m2"]
+    assert [who["allocation"] for who in shown["b/rack"]["requests"]] == ["IPAddressClaim b/m2"]
 
 
 def test_the_forecast_of_a_network_pool_counts_what_claims_hold_everywhere(
@@ -116,19 +117,41 @@ def test_the_forecast_of_a_network_pool_counts_what_claims_hold_everywhere(
     assert figures == [(15, 1, 0), (16, 0, 0)]
 
 
-def test_pools_of_one_name_are_all_mapped(tmp_path: Path) -> None:
-    assert titles(asked(tmp_path, "map machines", *NAMESAKES)) == TITLES
-    assert titles(asked(tmp_path, "map b/machines", *NAMESAKES)) == TITLES
-    document = json.loads(asked(tmp_path, "map machines -o json", *NAMESAKES).out)
-    assert [one["name"] for one in document["items"]] == ["machines"]
-    assert [one["kind"] for one in document["others"]] == ["InClusterIPPool"]
-    shown = of_page(asked(tmp_path, "map machines --html -", *NAMESAKES).out)
-    assert list(shown) == ["b/machines", "InClusterIPPool b/machines"]
-    names = asked(tmp_path, "map machines -o name", *NAMESAKES).out.splitlines()
-    assert names == [
-        "networkpool.butler.butlerlabs.dev/machines",
-        "inclusterippool.ipam.cluster.x-k8s.io/machines",
+@pytest.mark.parametrize("command", ["map", "map --svg -", "map --html -", "pools -o json"])
+@pytest.mark.parametrize("name", ["machines", "b/machines"])
+def test_a_name_that_two_pools_have_is_rejected_with_their_full_names(
+    tmp_path: Path, command: str, name: str
+) -> None:
+    found = asked(tmp_path, f"{command} {name}", *NAMESAKES)
+    assert (found.code, found.out) == (1, "")
+    (error,) = found.errors
+    assert error == (
+        f"2 pools have the name '{name}': NetworkPool/b/machines, InClusterIPPool/b/machines;"
+        " name one of them"
+    )
+
+
+def test_pools_of_all_kinds_are_rows_of_one_table(tmp_path: Path) -> None:
+    lines = asked(tmp_path, "pools", *NAMESAKES).out.splitlines()
+    assert [line.split()[:4] for line in lines] == [
+        ["KIND", "NAMESPACE", "NAME", "OFFERS"],
+        ["NetworkPool", "b", "machines", "10.63.0.0/28"],
+        ["NetworkPool", "b", "other", "10.64.0.0/28"],
+        ["InClusterIPPool", "b", "machines", "10.63.1.8/29"],
     ]
+    for output in ("json", "yaml"):
+        document = yaml.safe_load(asked(tmp_path, f"pools -o {output}", *NAMESAKES).out)
+        assert [(pool["kind"], pool["name"]) for pool in document["items"]] == [
+            ("NetworkPool", "machines"),
+            ("NetworkPool", "other"),
+            ("InClusterIPPool", "machines"),
+        ]
+        assert "others" not in document
+
+
+def test_a_table_of_one_pool_has_no_other(tmp_path: Path) -> None:
+    [_, row] = asked(tmp_path, "pools InClusterIPPool/machines", *NAMESAKES).out.splitlines()
+    assert row.split()[:3] == ["InClusterIPPool", "b", "machines"]
 
 
 @pytest.mark.parametrize(
@@ -149,22 +172,28 @@ def test_a_kind_before_a_name_selects_the_pool_of_that_kind(
     assert "10.63.0.0/28" in svg.out if at == 0 else "10.63.1.8/29" in svg.out
 
 
-def test_a_picture_of_one_pool_names_the_pools_that_its_name_may_mean(tmp_path: Path) -> None:
-    found = asked(tmp_path, "map machines --svg -", *NAMESAKES)
+def test_a_picture_of_one_pool_names_the_pools_that_it_could_show(tmp_path: Path) -> None:
+    found = asked(tmp_path, "map --svg -", *NAMESAKES)
     assert found.code == 1
     (error,) = found.errors
     assert error == (
-        "--svg draws one pool of one family, and these are 2: NetworkPool/b/machines of"
-        " 10.63.0.0/28, InClusterIPPool/b/machines of 10.63.1.8/29; name one of them, choose its"
-        " --family, or use --html"
+        "--svg draws one pool of one family, and these are 3: NetworkPool/b/machines of"
+        " 10.63.0.0/28, NetworkPool/b/other of 10.64.0.0/28, InClusterIPPool/b/machines of"
+        " 10.63.1.8/29; name one of them, choose its --family, or use --html"
     )
 
 
-def test_pools_of_one_name_in_two_namespaces_are_both_mapped(tmp_path: Path) -> None:
+def test_a_name_that_pools_of_two_namespaces_have_needs_one_of_these(
+    tmp_path: Path,
+) -> None:
     elsewhere: Any = body("NetworkPool", "machines", {"cidr": "10.65.0.0/28"})
     elsewhere["metadata"]["namespace"] = "c"
     found = asked(tmp_path, "map NetworkPool/machines", NAMESAKES[0], elsewhere)
-    assert titles(found) == [TITLES[0], "NetworkPool c/machines  10.65.0.0/28"]
+    (error,) = found.errors
+    assert error == (
+        "2 pools have the name 'NetworkPool/machines': NetworkPool/b/machines,"
+        " NetworkPool/c/machines; name one of them"
+    )
     only = asked(tmp_path, "map NetworkPool/machines -n c", NAMESAKES[0], elsewhere)
     assert titles(only) == ["NetworkPool c/machines  10.65.0.0/28"]
 
@@ -203,7 +232,7 @@ def test_a_pool_that_cannot_be_read_is_not_called_absent(
 
 
 def test_a_family_of_which_there_is_nothing_is_named(tmp_path: Path) -> None:
-    found = asked(tmp_path, "map machines --family 6", *NAMESAKES)
+    found = asked(tmp_path, "map NetworkPool/machines --family 6", *NAMESAKES)
     assert found.out == "no addresses of IPv6 were found\n"
 
 

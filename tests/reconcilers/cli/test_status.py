@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
+from allocator import AddressRange
 from controller.meta import Key
 from reconcilers.addressmap.audit import Finding, Subject
-from reconcilers.addressmap.extents import picture
 from reconcilers.addressmap.objects import Objects
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.cli.cluster.findingnames import subject_names
@@ -22,6 +22,8 @@ from reconcilers.cli.status import page
 from reconcilers.health.pools import FreeBlocks, pool_findings
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views
+from reconcilers.pictures.extents import list_extents
+from reconcilers.pictures.poolpicture import PoolHolders, PoolRequest
 from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import Outcome, allocation, holding, pool, thing
 from tests.reconcilers.cli.saved import ask, cluster, held
@@ -343,13 +345,13 @@ def test_the_space_of_each_pool_is_worked_out_once(
 ) -> None:
     drawn: list[str] = []
 
-    def counted(networkpool: Any, *rest: Any, **options: Any) -> Any:
-        drawn.append(networkpool.metadata.name)
-        return picture(networkpool, *rest, **options)
+    def counted(cidr: AddressRange, *rest: Any, **options: Any) -> Any:
+        drawn.append(cidr.start_text)
+        return list_extents(cidr, *rest, **options)
 
-    monkeypatch.setattr("reconcilers.addressmap.poolpictures.picture", counted)
+    monkeypatch.setattr("reconcilers.pictures.poolpicture.list_extents", counted)
     ask(tmp_path, command, objects=(_pool(), held("a", "10.40.0.0", "10.40.0.7")))
-    assert drawn == ["lab"]
+    assert drawn == ["10.40.0.0"]
 
 
 class _Huge:
@@ -425,17 +427,23 @@ def test_what_the_user_may_not_read_is_unknown_not_ok() -> None:
     assert states("team") | unknown | {"pools": "ok"} == states("team")
 
 
+def waiting_claim(name: str) -> PoolRequest:
+    return PoolRequest("IPAddressClaim", Key("team", name), "team/shop", "claim", families=(4,))
+
+
 def test_requests_of_other_kinds_that_wait_are_counted_and_named() -> None:
     lab = make.pool("lab", "10.40.0.0/30", status={"totalIPs": 4, "allocatedIPs": 4})
-    waiting = [make.allocation(f"claim-{number}", size=1) for number in range(5)]
-    views = Views(requests={lab.metadata.key: waiting})
+    waiting = [waiting_claim(f"claim-{number}") for number in range(5)]
+    views = Views(holders={lab.metadata.key: PoolHolders(waiting=waiting)})
     objects = Objects({lab.metadata.key: lab}, {}, {}, {}, integrations=views)
     sentences = [
         finding.sentence for finding in pool_findings(objects, {lab.metadata.key: {4: 0}})
     ]
-    assert sentences == [
-        "5 requests wait for an address (claim-0, claim-1, claim-2, and 2 more); nothing is free"
-    ]
+    (sentence,) = sentences
+    assert sentence == (
+        "5 requests wait for an address (IPAddressClaim claim-0, IPAddressClaim claim-1,"
+        " IPAddressClaim claim-2, and 2 more); nothing is free"
+    )
 
 
 @pytest.mark.parametrize("largest_free", [{}, {Key("butler-system", "lab"): {4: 4}}])
@@ -443,7 +451,8 @@ def test_a_pool_that_is_not_known_to_be_full_is_not_called_full(
     largest_free: dict[Key, FreeBlocks],
 ) -> None:
     lab = make.pool("lab", "10.40.0.0/30")
-    views = Views(requests={lab.metadata.key: [make.allocation("claim-0", size=1)]})
+    holders = PoolHolders(waiting=[waiting_claim("claim-0")])
+    views = Views(holders={lab.metadata.key: holders})
     objects = Objects({lab.metadata.key: lab}, {}, {}, {}, integrations=views)
     assert list(pool_findings(objects, largest_free)) == []
 

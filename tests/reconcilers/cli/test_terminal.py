@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconcilers.addressmap.extents import picture
 from reconcilers.api.crd import crds
 from reconcilers.cli.cluster.drawing import drawn
 from reconcilers.cli.local.servers import api_server
+from reconcilers.networkpool.picture import picture_of
 from tests.controller.test_execplugin import runs, waiting
 from tests.polling import SECONDS, checked, until
 from tests.reconcilers import make
@@ -97,7 +97,8 @@ def test_a_cell_says_held_only_where_each_of_its_addresses_is(
             taken |= set(range(first, last + 1))
             ends = (make.address(first), make.address(last))
             allocations.append(make.allocation(f"a{number}", phase="Allocated", held=ends))
-    text = click.unstyle(drawn(picture(make.pool(cidr=make.cidr(12)), allocations)))
+    pool = picture_of(make.pool(cidr=make.cidr(12)), allocations)
+    text = click.unstyle(drawn(pool, pool.families[0]))
     grid, _, rest = text.partition("each cell: 2 addresses\n")
     cells = "".join(line.split()[1] for line in grid.splitlines()[1:])
     counts = [sum(at in taken for at in range(cell, cell + 2)) for cell in range(0, 4096, 2)]
@@ -108,9 +109,10 @@ def test_a_cell_says_held_only_where_each_of_its_addresses_is(
 def test_whois_of_a_cidr_or_a_range_shows_each_part_of_it(tmp_path: Path) -> None:
     for asked in ("10.40.0.48/28", "10.40.0.48-10.40.0.63", "10.40.0.48 - 10.40.0.63"):
         rows = ask(tmp_path, "whois", asked, objects=OBJECTS).out.splitlines()[1:]
-        assert [row.split()[:4] for row in rows] == [
+        assert [row.split()[:5] for row in rows] == [
             [
                 "10.40.0.48/28",
+                "NetworkPool",
                 "butler-system/frankfurt-1",
                 "allocated",
                 "butler-system/team-shop-lb",

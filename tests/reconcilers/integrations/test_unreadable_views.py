@@ -12,9 +12,8 @@ from controller.resource import Resource
 from controller.testing.api import FakeApi
 from controller.testing.clock import VirtualClock
 from reconcilers.addressmap.audit import audit
-from reconcilers.addressmap.extents import State
 from reconcilers.addressmap.objects import Objects, read_objects
-from reconcilers.addressmap.poolpictures import PoolPicture, network_pool_pictures, pool_pictures
+from reconcilers.addressmap.poolpictures import network_pool_pictures, pool_pictures
 from reconcilers.api.resources import (
     IP_ALLOCATION,
     NETWORK_POOL,
@@ -24,6 +23,9 @@ from reconcilers.api.resources import (
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.kubermatic import api as kubermatic
 from reconcilers.integrations.vitistack import api as vitistack
+from reconcilers.pictures.documents import map_document
+from reconcilers.pictures.extents import AddressState
+from reconcilers.pictures.poolpicture import PoolPicture
 
 CLAIMS, ADDRESSES = clusterapi.claims("v1beta2"), clusterapi.addresses("v1beta2")
 POOLS = clusterapi.IN_CLUSTER_IP_POOL
@@ -92,14 +94,14 @@ def pool_with(objects: Objects, address: str) -> PoolPicture:
     [pool] = [
         pool
         for pool in pool_pictures(objects)
-        if any(extent.range.overlaps(asked) for extent in pool.picture.extents)
+        if any(extent.range.overlaps(asked) for extent in pool.families[0].extents)
     ]
     return pool
 
 
-def state_of(pool: PoolPicture, address: str) -> State:
+def state_of(pool: PoolPicture, address: str) -> AddressState:
     asked = AddressRange.parse(address, address)
-    [state] = [one.state for one in pool.picture.extents if one.range.overlaps(asked)]
+    [state] = [extent.state for extent in pool.families[0].extents if extent.range.overlaps(asked)]
     return state
 
 
@@ -108,16 +110,14 @@ async def test_nothing_that_an_unreadable_object_may_hold_is_called_free(holder:
     kind, spec, address = HOLDERS[holder]
     objects = await objects_with(kind, spec)
     pool = pool_with(objects, address)
-    assert state_of(pool, address) is State.UNKNOWN
-    document = pool.view.document(ranges=True) if pool.view else pool.usage.document()
+    assert state_of(pool, address) is AddressState.UNKNOWN
+    document = map_document(pool)
     assert f"{kind.kind.lower()}" in document["notRead"][0].lower()
     assert "team/p cannot be read; correct or delete it" in document["notRead"][0]
-    if pool.view:
-        assert [document[name] for name in ("used", "free", "waiting")] == [None] * 3
-        assert "free" not in {one["state"] for one in document["ranges"]}
-        asked = AddressRange.parse(address, address)
-        [(_, stretch)] = objects.integrations.at(asked)
-        assert stretch.state == "unknown"
+    [family] = document["families"]
+    unknown = (family["allocated"], family["available"], document["waiting"])
+    assert unknown == (None, None, None)
+    assert "free" not in {extent["state"] for extent in family["extents"]}
     kinds = {finding.kind for finding in audit(objects, network_pool_pictures(objects))}
     assert "Unreadable" in kinds
     assert "StatusDrift" not in kinds
@@ -129,6 +129,6 @@ async def test_addresses_are_free_where_all_objects_can_be_read() -> None:
     objects = await objects_with(None, None)
     for _, _, address in HOLDERS.values():
         pool = pool_with(objects, address)
-        assert state_of(pool, address) is State.FREE
+        assert state_of(pool, address) is AddressState.FREE
         assert not pool.not_read
     assert Key("team", "p") not in objects.integrations.unreadable

@@ -22,7 +22,7 @@ NAMED_IN = {
     "cli/demo/*": "the demo shows the backend at work",
     "cli/local/*": "starts the backend on this machine",
     "cli/standin/*": "plays the backend on this machine",
-    "integrations/kubermatic/views.py": "what KKP itself makes of a pool",
+    "integrations/kubermatic/auditing.py": "what KKP itself makes of a pool",
 }
 """Where MetalLB may be named, and why."""
 

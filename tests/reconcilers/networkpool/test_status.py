@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcilers.addressing import poolgeometry
-from reconcilers.addressmap import extents
 from reconcilers.cli.output import bar
 from reconcilers.networkpool import protocol, status
+from reconcilers.networkpool.picture import picture_of
+from reconcilers.pictures.documents import pool_document
 from tests.reconcilers import make
 
 
@@ -78,11 +79,11 @@ def test_a_pool_shows_one_percentage_wherever_it_is_shown(total: int, used: int)
     pool = make.pool(tenant={"ranges": [{"start": "10.40.0.0", "end": ranges_text(total - 1)}]})
     allocations = [_used(used)] if used else []
     document = _status(pool, *allocations)
-    usage = extents.usage(pool, allocations)
+    picture = picture_of(pool, allocations)
     shown = {
         document["utilizationPercent"],
-        usage.percent,
-        usage.document()["utilizationPercent"],
+        picture.families[0].figures.capacity.utilization_percent,
+        pool_document(picture)["families"][0]["utilizationPercent"],
         *(
             int(condition["message"].removeprefix("Pool utilization is ").partition("%")[0])
             for condition in document["conditions"]

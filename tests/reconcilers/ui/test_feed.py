@@ -247,7 +247,7 @@ async def test_the_page_of_a_namespace_shows_its_pools_and_what_may_not_be_read(
 async def test_the_page_of_a_user_of_one_namespace_shows_what_that_namespace_has() -> None:
     kinds = (*OURS, READ_EVENTS)
     not_read = [NotRead(resource.full_name, "butler-system") for resource in OURS]
-    harness = Harness(forbidden=kinds, namespace="butler-system", not_read=not_read)
+    harness = Harness(forbidden=kinds, not_read=not_read)
     async with harness.running():
         await harness.cluster.create(
             held("a", "10.0.0.0", "10.0.0.7", of="east"), event("e", "Served", "a range")
@@ -262,9 +262,7 @@ async def test_the_page_of_a_user_who_may_read_tenant_clusters_alone_shows_them(
     hidden = [kind for kind in OURS if kind is not TENANT_CLUSTER]
     limits = [NotRead(kind.full_name) for kind in hidden]
     not_read = [*limits, NotRead(TENANT_CLUSTER.full_name, "team")]
-    harness = Harness(
-        forbidden=(*OURS, READ_EVENTS), namespace="team", shown="team", not_read=not_read
-    )
+    harness = Harness(forbidden=(*OURS, READ_EVENTS), shown="team", not_read=not_read)
     async with harness.running():
         await harness.cluster.create(cluster("red", "team"))
         with harness.feed.reading() as reader:
@@ -299,7 +297,7 @@ async def test_a_platform_of_which_a_kind_may_not_be_read_shows_the_rest_of_the_
 ):
     whole, namespaced = clusterapi.GLOBAL_IP_POOL, clusterapi.IN_CLUSTER_IP_POOL
     limits = [NotRead(whole.full_name)]
-    harness = Harness(forbidden=[whole], namespace="butler-system", not_read=limits)
+    harness = Harness(forbidden=[whole], shown="butler-system", not_read=limits)
     harness.cluster.serve_platforms(*CLUSTER_API)
     body = {
         "apiVersion": namespaced.api_version,

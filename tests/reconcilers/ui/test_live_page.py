@@ -90,7 +90,7 @@ async def test_pools_of_claims_appear_and_change(tmp_path: Path) -> None:
         await page.until(f"{machines}.textContent.includes('2 of 3 free')")
         await page.until(f"{machines}.querySelector('summary').textContent.includes('1 waiting')")
         await page.value(f"{machines}.querySelector('details').open = true")
-        await page.until(f"{machines}.textContent.includes('b/ipaddressclaim/web')")
+        await page.until(f"{machines}.textContent.includes('IPAddressClaim b/web')")
         await one.delete(api.IN_CLUSTER_IP_POOL, "machines", "b")
         await page.until(f"!{machines}")
 

@@ -45,7 +45,7 @@ async def test_a_pool_of_claims_is_shown_and_changes_with_its_claims(harness: Ha
             news = await latest(harness, reader, 1)
             assert list(news) == [MACHINES], "what does not change is not sent"
             assert [one["allocation"] for one in news[MACHINES]["requests"]] == [
-                "b/ipaddressclaim/web"
+                "IPAddressClaim b/web"
             ]
             await harness.cluster.create(claims.address("web", "machines", "10.0.0.11"))
             held = (await latest(harness, reader, 1))[MACHINES]
@@ -78,8 +78,8 @@ async def test_what_claims_hold_of_a_network_pool_is_shown_in_it(harness: Harnes
                 (one["start"], [who["allocation"] for who in one["holders"]])
                 for one in shown["extents"]
                 if one["holders"]
-            ] == [("10.9.0.2", ["b/ipaddressclaim/a"])]
-            assert [one["allocation"] for one in shown["requests"]] == ["b/ipaddressclaim/waits"]
+            ] == [("10.9.0.2", ["IPAddressClaim b/a"])]
+            assert [one["allocation"] for one in shown["requests"]] == ["IPAddressClaim b/waits"]
 
 
 async def test_pools_of_kkp_and_vitistack_are_shown(harness: Harness) -> None:
@@ -101,7 +101,8 @@ async def test_pools_of_kkp_and_vitistack_are_shown(harness: Harness) -> None:
             [held] = [one for one in metallb["extents"] if one["holders"]]
             assert held["holders"] == [
                 {
-                    "allocation": "cluster-blue/ipamallocation/metallb",
+                    "kind": "IPAMAllocation",
+                    "allocation": "IPAMAllocation cluster-blue/metallb",
                     "tenant": "blue",
                     "type": "cluster",
                 }

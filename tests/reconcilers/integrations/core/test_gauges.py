@@ -1,24 +1,45 @@
 """Figures of pools that are kept from scrape to scrape."""
 
-from datetime import datetime
+from datetime import timedelta
 
-from reconcilers.integrations.core.gauges import KeptFigures
-from reconcilers.integrations.core.views import PoolFigures
+from prometheus_client.registry import CollectorRegistry
+
+from allocator import Capacity
+from controller.meta import Key
+from reconcilers.integrations.core.gauges import KeptFigures, PoolGauges
+from reconcilers.pictures.poolpicture import FamilyFigures, PoolFigures
+from reconcilers.spaces.offers import PoolName
 from tests.clock import VirtualClock
 
 
-async def test_figures_are_worked_out_again_only_after_a_change_and_who_waits_ages() -> None:
-    clock, worked_out = VirtualClock(), list[datetime]()
+async def test_figures_are_computed_again_only_after_a_change_and_waiting_requests_age() -> None:
+    clock, computed = VirtualClock(), list[int]()
+    families = (FamilyFigures(Capacity(8, 3, 5, 5, 0)),)
+    since = clock.now() - timedelta(seconds=7)
+    names = [PoolName("IPAMPool", Key("", name)) for name in ("p", "q")]
 
-    def work_out(now: datetime) -> list[PoolFigures]:
-        worked_out.append(now)
-        return [PoolFigures(("p",), 8, 3, 5, 0, 1, 7.0), PoolFigures(("q",), 8, 3, 5, 0, 0, 0.0)]
+    def list_figures() -> list[PoolFigures]:
+        computed.append(1)
+        return [
+            PoolFigures(names[0], "", families, 1, since),
+            PoolFigures(names[1], "", families),
+        ]
 
-    figures = KeptFigures(work_out, clock)
-    assert [one.oldest for one in figures()] == [7.0, 0.0]
+    figures, registry = KeptFigures(list_figures), CollectorRegistry()
+    labels = {"pool": lambda figures: figures.name.key.name}
+    registry.register(PoolGauges("pools", "a pool", labels, figures, clock=clock))
+
+    def ages() -> list[float | None]:
+        return [
+            registry.get_sample_value("pools_oldest_waiting_seconds", {"pool": name})
+            for name in ("p", "q")
+        ]
+
+    assert ages() == [7.0, 0.0]
+    assert registry.get_sample_value("pools_used", {"pool": "p"}) == 3
     await clock.advance(30)
-    assert [one.oldest for one in figures()] == [37.0, 0.0]
-    assert len(worked_out) == 1
+    assert ages() == [37.0, 0.0]
+    assert len(computed) == 1
     figures.note(None)
-    assert [one.oldest for one in figures()] == [7.0, 0.0]
-    assert len(worked_out) == 2
+    assert ages() == [37.0, 0.0]
+    assert len(computed) == 2

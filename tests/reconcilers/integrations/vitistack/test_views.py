@@ -4,8 +4,10 @@ from typing import Any, cast
 
 from controller.client import Client
 from reconcilers.integrations.core.objects import from_bodies
-from reconcilers.integrations.vitistack import caches, views
+from reconcilers.integrations.vitistack import caches, gauges
 from reconcilers.integrations.vitistack.api import KINDS
+from reconcilers.integrations.vitistack.contents import contents_of
+from reconcilers.integrations.vitistack.picture import picture_of
 from reconcilers.integrations.vitistack.reading import Reader
 from tests.clock import VirtualClock
 
@@ -44,17 +46,13 @@ def test_figures_of_kept_contents_are_those_of_all_objects() -> None:
         request("broken", "waits-too"),
     ]
     found = from_bodies(bodies, KINDS, "n", clock.now(), caches.filled)
-    objects, now = caches.caches_of(found), clock.now()
-    seen = [views.figures_of(one, now) for one in views.contents_of(objects)]
-    expected = {one.labels: one for one in seen}
-    figures = views.NetworkFigures(
-        objects, Reader(cast("Client", None), objects, clock, 1.0), clock
-    )
-    assert {one.labels: one for one in figures()} == expected
-    assert {
-        one.labels[1]: (one.used, one.free, one.outside, one.waiting) for one in figures()
-    } == {
-        "net": (1, 2, 1, 1),
-        "broken": (0, 0, 0, 1),
-    }
-    assert all(one.oldest > 0 for one in figures())
+    objects = caches.caches_of(found)
+    pictures = [picture_of(contents) for contents in contents_of(objects)]
+    figures = gauges.NetworkFigures(objects, Reader(cast("Client", None), objects, clock, 1.0))
+    kept = {one.name.key.name: one for one in figures()}
+    assert kept["net"] == next(one.figures for one in pictures if one.name.key.name == "net")
+    [family] = kept["net"].families
+    counts = (family.capacity.allocated, family.capacity.available, family.outside)
+    assert (*counts, kept["net"].waiting) == (1, 2, 1, 1)
+    assert kept["broken"].waiting == 1
+    assert all(one.waiting_since is not None for one in kept.values())

@@ -1,4 +1,4 @@
-"""What Cluster API's pools look like to people, worked out from claims and IPAddresses.
+"""What claims and IPAddresses hold of each pool, to be shown and audited.
 
 A pool's own status may be a moment behind.
 """
@@ -8,15 +8,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
-from allocator import AddressRange, Family, InvalidPool, Space
-from allocator.addresses import BITS
-from controller.conditions import find
+from allocator import AddressRange, InvalidPool
 from controller.meta import Key
 from controller.resource import Resource
-from reconcilers.addressing import addresstexts
-from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.integrations.clusterapi.addresses import OTHER_FAMILY, PoolSpace, subnet_of
+from reconcilers.integrations.clusterapi.addresses import OTHER_FAMILY, PoolSpace
 from reconcilers.integrations.clusterapi.answers import RELEASED_AT
 from reconcilers.integrations.clusterapi.api import JOURNALS, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import (
@@ -28,25 +24,16 @@ from reconcilers.integrations.clusterapi.caches import (
     geometry_of,
     space_name,
 )
-from reconcilers.integrations.clusterapi.choosing import addresses_of
 from reconcilers.integrations.clusterapi.networkpools import network_pool_space
-from reconcilers.integrations.clusterapi.poolstatus import counts_of
 from reconcilers.integrations.clusterapi.statuses import record_of
-from reconcilers.integrations.core.drawings import Request, drawing, not_drawn
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.views import (
-    Drawing,
-    PoolView,
-    Stretch,
-    Views,
     Wanted,
     every_pool,
-    hide_unknown,
 )
 from reconcilers.promises.holdings import Facts, Holdings
 from reconcilers.promises.journal import PromisedRange
 from reconcilers.promises.unreadable import UnreadableObject, find_unreadable
-from reconcilers.reporting.conditions import READY
 from reconcilers.spaces.offers import PoolName
 
 CLAIM, ADDRESS = "IPAddressClaim", "IPAddress"
@@ -83,6 +70,14 @@ class PoolContents:
     @cached_property
     def held(self) -> Holders:
         """What is held, by blocks, each with its state and the keys of its holders."""
+        return {
+            blocks: (self._state(blocks, by), tuple(sorted(by)))
+            for blocks, by in self.states.items()
+        }
+
+    @cached_property
+    def states(self) -> Mapping[AddressRange, Mapping[Key, str]]:
+        """What is held, by blocks: held, promised or resting for each of its holders."""
         found: dict[AddressRange, dict[Key, str]] = {}
         if self.space is None:
             return {}
@@ -96,9 +91,7 @@ class PoolContents:
         for key, state, part in self._parts:
             if not part.space:
                 found.setdefault(part.range, {})[key] = state
-        return {
-            blocks: (self._state(blocks, by), tuple(sorted(by))) for blocks, by in found.items()
-        }
+        return found
 
     @cached_property
     def held_of_other_family(self) -> Mapping[Key, Collection[AddressRange]]:
@@ -195,117 +188,3 @@ def _contents(
         return PoolContents(kind, pool, None, "; ".join(invalid.messages), None, claims, addresses)
     holdings = claim_holdings(claims, addresses, space)
     return PoolContents(kind, pool, space, "", holdings, claims, addresses)
-
-
-def view_of(one: PoolContents) -> PoolView:
-    """Return what people see of a pool that is not a NetworkPool."""
-    pool, spec = one.pool, one.pool.spec
-    listed = getattr(spec, "addresses", None) or getattr(spec, "prefixes", None)
-    view = partial(
-        PoolView,
-        one.kind.group,
-        one.kind.kind,
-        pool.metadata.key,
-        ", ".join(listed or ()),
-    )
-    if one.space is None or one.holdings is None:
-        return view(ready="False", reason=one.fault)
-    counts = counts_of(one.space, one.holdings)
-    ready = find(pool.status.conditions, READY)
-    shown_pool = view(
-        counts.total,
-        counts.used,
-        counts.free,
-        counts.outOfRange,
-        sum(record_of(claim) is None for claim in one.claims.values()),
-        ready.status if ready else "Unknown",
-        ready.message if ready else "its definition has no conditions, or it was not reconciled",
-        tuple(_stretches(one, one.space, one.holdings)),
-    )
-    return hide_unknown(shown_pool, one.unreadable)
-
-
-def _stretches(one: PoolContents, space: PoolSpace, holdings: Holdings) -> Iterator[Stretch]:
-    """Yield what is held and what is free, ascending."""
-    said = [
-        Stretch(addresses_of(space, blocks), state, tuple(map(one.name_of, keys)))
-        for blocks, (state, keys) in one.held.items()
-    ]
-    free = holdings.space().free_extents()
-    said += [Stretch(addresses_of(space, blocks), "free") for blocks in free]
-    yield from sorted(said, key=lambda stretch: (stretch.range.first, stretch.range.last))
-
-
-def as_allocations(one: PoolContents) -> Iterator[IPAllocation]:
-    """Yield what claims and IPAddresses hold of a pool, and the claims that wait.
-
-    They have the form of IPAllocations.
-    """
-    holding = {key for _, keys in one.held.values() for key in keys}
-    holding.update(one.held_of_other_family)
-    if one.space is not None:
-        for blocks, (state, keys) in one.held.items():
-            held = addresses_of(one.space, blocks)
-            for key in keys:
-                yield _request(one, key).holding(held, releasing=state == "resting")
-    for key, addresses in one.held_of_other_family.items():
-        for held in addresses:
-            yield _request(one, key).holding(held)
-    for key, claim in one.claims.items():
-        if key not in holding and record_of(claim) is None:
-            yield _request(one, key).waiting(claim.status.conditions)
-
-
-def _request(one: PoolContents, key: Key) -> Request:
-    claim, source = one.claims.get(key), one.holder(key)
-    tenant = (claim.cluster if claim else None) or key
-    kind = CLAIM if claim else ADDRESS
-    return Request(kind, source.metadata, one.pool.metadata.name, tenant, "claim")
-
-
-def drawing_of(one: PoolContents, view: PoolView) -> Drawing:
-    """Return a pool in the form of a NetworkPool, with who holds some of it and who waits."""
-    meta = one.pool.metadata
-    if one.space is None:
-        return not_drawn(view, meta, one.fault)
-    usable = [addresses_of(one.space, each) for each in Space(one.space.layout).free_extents()]
-    if not usable:
-        return not_drawn(view, meta, "nothing in this pool may be handed out")
-    gateway = addresstexts.parse_ends(one.space.gateway, one.space.gateway)
-    ends = [usable[0].first, usable[-1].last]
-    if gateway is not None and subnet_of(ends[0], one.space.prefix, gateway.family).contains(
-        gateway
-    ):
-        ends.append(gateway.first)
-    return drawing(
-        view,
-        meta,
-        _smallest_cidr(min(ends), max(ends), one.space.family),
-        usable,
-        list(as_allocations(one)),
-        one.space.gateway,
-    )
-
-
-def shown(contents: Sequence[PoolContents]) -> Views:
-    """Return what people see of pools, and the requests of claims to NetworkPools."""
-    shown_pools = [(pool, view_of(pool)) for pool in contents if pool.kind != NETWORK_POOL]
-    return Views(
-        [view for _, view in shown_pools],
-        requests={
-            one.pool.metadata.key: list(as_allocations(one))
-            for one in contents
-            if one.kind == NETWORK_POOL
-        },
-        drawings=[drawing_of(pool, view) for pool, view in shown_pools],
-        unreadable={
-            pool.pool.metadata.key: pool.unreadable
-            for pool in contents
-            if pool.kind == NETWORK_POOL and pool.unreadable
-        },
-    )
-
-
-def _smallest_cidr(first: int, last: int, family: Family) -> AddressRange:
-    length = BITS[family] - (first ^ last).bit_length()
-    return subnet_of(first, length, family)

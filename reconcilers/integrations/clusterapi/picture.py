@@ -1,0 +1,163 @@
+"""The picture of a pool of claims, and what claims hold of a NetworkPool."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from allocator import AddressRange, Capacity, Family, Space
+from allocator.addresses import BITS
+from controller.conditions import find
+from controller.meta import Key
+from reconcilers.addressing import addresstexts
+from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.integrations.clusterapi.addresses import subnet_of
+from reconcilers.integrations.clusterapi.api import IPAddressClaim
+from reconcilers.integrations.clusterapi.choosing import addresses_of
+from reconcilers.integrations.clusterapi.contents import ADDRESS, CLAIM, PoolContents
+from reconcilers.integrations.clusterapi.statuses import record_of
+from reconcilers.integrations.core.views import Views
+from reconcilers.pictures.extents import AddressHolder, HeldAddresses, Reserved
+from reconcilers.pictures.poolpicture import (
+    PoolFamily,
+    PoolHolders,
+    PoolPicture,
+    PoolRequest,
+    order_requests,
+)
+from reconcilers.promises.holdings import Holdings
+from reconcilers.reporting.conditions import READY
+from reconcilers.spaces.offers import PoolName
+
+PURPOSE = "claim"
+"""The use of the addresses of claims, as people read it."""
+
+
+def picture_of(contents: PoolContents) -> PoolPicture:
+    """Return the picture of a pool that is not a NetworkPool."""
+    pool, spec = contents.pool, contents.pool.spec
+    listed = getattr(spec, "addresses", None) or getattr(spec, "prefixes", None)
+    family = _family(contents, ", ".join(listed or ()))
+    status, reason = "Unknown", "its definition has no conditions, or it was not reconciled"
+    if ready := find(pool.status.conditions, READY):
+        status, reason = ready.status, ready.message
+    if contents.space is None:
+        status, reason = "False", contents.fault
+    return PoolPicture(
+        PoolName(contents.kind.kind, pool.metadata.key),
+        contents.kind.group,
+        [family],
+        order_requests(_waiting(contents)),
+        status,
+        reason,
+        not_read=[str(unreadable) for unreadable in contents.unreadable],
+    )
+
+
+def holders_of(contents: PoolContents) -> PoolHolders:
+    """Return what claims and IPAddresses hold of a pool, and the claims that wait."""
+    return PoolHolders(list(_held(contents)), list(_waiting(contents)))
+
+
+def views_of_contents(contents: Sequence[PoolContents]) -> Views:
+    """Return the pictures of pools, and what claims hold of NetworkPools."""
+    network_pools = [pool for pool in contents if pool.kind == NETWORK_POOL]
+    return Views(
+        [picture_of(pool) for pool in contents if pool.kind != NETWORK_POOL],
+        holders={pool.pool.metadata.key: holders_of(pool) for pool in network_pools},
+        unreadable={
+            pool.pool.metadata.key: pool.unreadable for pool in network_pools if pool.unreadable
+        },
+    )
+
+
+def _family(contents: PoolContents, offers: str) -> PoolFamily:
+    """Return the addresses or prefixes that a pool offers, with what is held of them."""
+    space, holdings = contents.space, contents.holdings
+    if space is None or holdings is None:
+        return PoolFamily(offers, offers, fault=contents.fault)
+    usable = [addresses_of(space, blocks) for blocks in Space(space.layout).free_extents()]
+    if not usable:
+        return PoolFamily(offers, offers, fault="nothing in this pool may be handed out")
+    gateway = addresstexts.parse_ends(space.gateway, space.gateway) if space.gateway else None
+    ends = [usable[0].first, usable[-1].last]
+    reserved: list[Reserved] = []
+    if gateway is not None and subnet_of(ends[0], space.prefix, gateway.family).contains(gateway):
+        ends.append(gateway.first)
+        reserved.append(Reserved(gateway, "gateway"))
+    cidr = _smallest_cidr(min(ends), max(ends), space.family)
+    return PoolFamily(
+        offers,
+        cidr.text,
+        cidr,
+        usable,
+        reserved,
+        list(_held(contents)),
+        partial(_capacity, contents, holdings),
+        space.prefix if space.prefixes else None,
+        owns_cidr=False,
+        all_known=not contents.unreadable,
+    )
+
+
+def _capacity(contents: PoolContents, holdings: Holdings) -> Capacity:
+    """Return the capacity of a pool, in what it hands out; promised addresses count as held."""
+    space = holdings.space()
+    with space.trial():
+        for blocks, states in contents.states.items():
+            if "promised" in states.values():
+                space.hold(blocks)
+        return space.capacity()
+
+
+def _held(contents: PoolContents) -> Iterator[HeldAddresses]:
+    """Yield what claims and IPAddresses hold, of either family."""
+    if contents.space is None:
+        return
+    for blocks, states in contents.states.items():
+        addresses = addresses_of(contents.space, blocks)
+        for key in sorted(states):
+            yield HeldAddresses(_holder(contents, key, states[key]), addresses)
+    for key, held in contents.held_of_other_family.items():
+        yield from (HeldAddresses(_holder(contents, key, "held"), part) for part in held)
+
+
+def _holder(contents: PoolContents, key: Key, state: str) -> AddressHolder:
+    claim, source = contents.claims.get(key), contents.holder(key)
+    return AddressHolder(
+        CLAIM if claim is not None else ADDRESS,
+        key,
+        _tenant(claim, key),
+        PURPOSE,
+        promised=state == "promised",
+        releasing=state == "resting" or source.metadata.terminating,
+        since=source.metadata.creationTimestamp,
+    )
+
+
+def _tenant(claim: IPAddressClaim | None, key: Key) -> str:
+    """Return the cluster of a claim, or else the holder itself."""
+    return str((claim.cluster if claim is not None else None) or key)
+
+
+def _waiting(contents: PoolContents) -> Iterator[PoolRequest]:
+    """Yield the claims without an address."""
+    holding = {key for states in contents.states.values() for key in states}
+    holding.update(contents.held_of_other_family)
+    families: tuple[Family, ...] = (contents.space.family,) if contents.space is not None else ()
+    for key, claim in contents.claims.items():
+        if key in holding or record_of(claim) is not None or claim.metadata.terminating:
+            continue
+        ready = find(claim.status.conditions, READY)
+        yield PoolRequest(
+            CLAIM,
+            key,
+            _tenant(claim, key),
+            PURPOSE,
+            claim.metadata.creationTimestamp,
+            ready.message if ready is not None else "not looked at yet",
+            families,
+        )
+
+
+def _smallest_cidr(first: int, last: int, family: Family) -> AddressRange:
+    length = BITS[family] - (first ^ last).bit_length()
+    return subnet_of(first, length, family)

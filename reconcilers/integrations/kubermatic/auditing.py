@@ -1,0 +1,87 @@
+"""What is wrong among KKP's pools and allocations, as findings for people."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from controller.meta import Key
+from reconcilers.integrations.core.views import (
+    HOST_BITS,
+    Severity,
+    Trouble,
+    unreadable_troubles,
+)
+from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, POOLS, IPAMAllocation
+from reconcilers.integrations.kubermatic.contents import DatacenterContents
+from reconcilers.integrations.kubermatic.holdings import INVALID_ALLOCATION, OVERLAPPING, problems
+from reconcilers.integrations.kubermatic.reading import KubermaticCaches
+from reconcilers.integrations.kubermatic.rules import (
+    describe_datacenter_fault,
+    host_bit_warnings,
+    list_pool_faults,
+)
+
+_FINDINGS = {OVERLAPPING: "Overlap", INVALID_ALLOCATION: "Unreadable"}
+
+
+def audit(
+    caches: KubermaticCaches,
+    contents: Iterable[DatacenterContents],
+    unreadable: Mapping[tuple[str, Key], str],
+) -> Iterator[Trouble]:
+    """Yield everything that is wrong.
+
+    Args:
+        caches: the objects.
+        contents: the pools with their contents.
+        unreadable: objects that could not be decoded, by kind and key, with the reason.
+    """
+    yield from unreadable_troubles(unreadable)
+    for one in contents:
+        yield from _of_datacenter(one)
+    for pool in sorted(caches.pools, key=lambda one: one.metadata.key):
+        for warning in host_bit_warnings(pool):
+            yield Trouble(HOST_BITS, "warning", POOLS.kind, pool.metadata.key, warning)
+        for fault in list_pool_faults(pool):
+            yield Trouble("InvalidPool", "error", POOLS.kind, pool.metadata.key, fault)
+    yield from _of_allocations(caches)
+
+
+def _of_datacenter(one: DatacenterContents) -> Iterator[Trouble]:
+    where = f"IPAMPool {one.pool.metadata.name} in datacenter {one.name}"
+    if one.space is None:
+        sentence = f"datacenter {one.name} hands out nothing: {one.fault}"
+        yield Trouble("InvalidPool", "error", POOLS.kind, one.pool.metadata.key, sentence)
+        return
+    if fault := describe_datacenter_fault(one.pool, one.name):
+        yield Trouble("InvalidPool", "error", POOLS.kind, one.pool.metadata.key, fault)
+    found = {each.metadata.key: each for each in one.allocations}
+    for key, problem in sorted(problems(one.allocations, one.space).items()):
+        kind = _FINDINGS.get(problem.reason, "OutOfRange")
+        severity: Severity = "warning" if kind == "OutOfRange" else "error"
+        sentence = f"{where}: {problem.message}"
+        yield _trouble(kind, severity, found[key], sentence)
+
+
+def _trouble(kind: str, severity: Severity, one: IPAMAllocation, sentence: str) -> Trouble:
+    """Return the trouble of an allocation; one that is deleted is made anew if it is used."""
+    key = one.metadata.key
+    return Trouble(kind, severity, ALLOCATIONS.kind, key, sentence, one, removable=True)
+
+
+def _of_allocations(caches: KubermaticCaches) -> Iterator[Trouble]:
+    """Yield the troubles of allocations that are not used, or cannot be."""
+    for one in sorted(caches.allocations, key=lambda one: one.metadata.key):
+        key, pool = one.metadata.key, caches.pools.get(one.pool)
+        if one.empty:
+            sentence = "has no addresses; MetalLB refuses a pool that is made of it"
+            yield _trouble("NoAddresses", "warning", one, sentence)
+        if pool is None:
+            if one.pool not in caches.pools.unreadable:
+                sentence = f"its IPAMPool {one.metadata.name} does not exist"
+                yield _trouble("UnknownPool", "warning", one, sentence)
+        elif one.spec.dc not in pool.spec.datacenters:
+            sentence = f"is of datacenter {one.spec.dc}, which its IPAMPool does not have"
+            yield _trouble("UnknownPool", "warning", one, sentence)
+        named = any(cluster.namespace == key.namespace for cluster in caches.clusters)
+        if not named and not caches.clusters.unreadable:  # the namespace is in a Cluster's status
+            sentence = f"no {CLUSTERS.kind} has namespace {key.namespace}; it stays in use"
+            yield _trouble("Unclaimed", "warning", one, sentence)

@@ -1,0 +1,102 @@
+"""The picture of each datacenter of an IPAMPool: it hands out by itself."""
+
+from collections.abc import Iterator
+from functools import partial
+
+from allocator import AddressRange, Capacity, Space
+from controller.meta import Key
+from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, POOLS
+from reconcilers.integrations.kubermatic.contents import DatacenterContents
+from reconcilers.integrations.kubermatic.spaces import DatacenterSpace
+from reconcilers.pictures.extents import AddressHolder, HeldAddresses
+from reconcilers.pictures.poolpicture import (
+    PoolFamily,
+    PoolPicture,
+    PoolRequest,
+    order_requests,
+)
+from reconcilers.reporting.wording import count_addresses
+from reconcilers.spaces.offers import PoolName
+
+PURPOSE = "cluster"
+"""The use of the addresses of an IPAMPool, as people read it."""
+
+
+def picture_of(contents: DatacenterContents) -> PoolPicture:
+    """Return the picture of a datacenter of a pool."""
+    return PoolPicture(
+        PoolName(POOLS.kind, contents.pool.metadata.key),
+        POOLS.group,
+        [_family(contents)],
+        order_requests(_waiting(contents)),
+        "False" if contents.fault else "True",
+        contents.fault,
+        contents.name,
+        [str(unreadable) for unreadable in contents.unreadable],
+    )
+
+
+def _family(contents: DatacenterContents) -> PoolFamily:
+    """Return the addresses that a datacenter offers, with what is held of them."""
+    offers, space = _describe_offers(contents), contents.space
+    if space is None:
+        return PoolFamily(offers, offers, fault=contents.fault)
+    usable = [space.addresses(blocks) for blocks in space.layout.blocks]
+    if not usable:
+        fault = "nothing in this datacenter may be handed out"
+        return PoolFamily(offers, offers, fault=fault)
+    cidr = space.addresses(space.layout.cidr)
+    settings = contents.pool.spec.datacenters[contents.name]
+    return PoolFamily(
+        offers,
+        cidr.text,
+        cidr,
+        usable,
+        held=list(_held(contents, space)),
+        capacity_of=partial(_capacity, contents, space),
+        prefix_length=settings.allocationPrefix if space.prefixes else None,
+        all_known=not contents.unreadable,
+    )
+
+
+def _describe_offers(contents: DatacenterContents) -> str:
+    """Return what a datacenter offers, as its spec says it."""
+    settings = contents.pool.spec.datacenters[contents.name]
+    size = f"/{settings.allocationPrefix}" if settings.allocationPrefix else ""
+    return f"{settings.poolCidr}, {size or count_addresses(settings.allocationRange)} each"
+
+
+def _capacity(contents: DatacenterContents, space: DatacenterSpace) -> Capacity:
+    return Space(space.layout, contents.blocks()).capacity()
+
+
+def _held(contents: DatacenterContents, space: DatacenterSpace) -> Iterator[HeldAddresses]:
+    """Yield what allocations hold and what is promised to them."""
+    allocations = {one.metadata.key: one for one in contents.allocations}
+    for part in contents.held():
+        allocation = allocations.get(part.key)
+        holder = AddressHolder(
+            ALLOCATIONS.kind,
+            part.key,
+            contents.clusters.get(part.key.namespace, part.key.namespace),
+            PURPOSE,
+            promised=part.state == "promised",
+            releasing=allocation is not None and allocation.metadata.terminating,
+            since=allocation.metadata.creationTimestamp if allocation is not None else None,
+        )
+        addresses: AddressRange = part.range.in_family(space.family) or part.range
+        yield HeldAddresses(holder, addresses)
+
+
+def _waiting(contents: DatacenterContents) -> Iterator[PoolRequest]:
+    """Yield the clusters that have less than they should."""
+    families = (contents.space.family,) if contents.space is not None else ()
+    for cluster in contents.waiting:
+        yield PoolRequest(
+            CLUSTERS.kind,
+            Key("", cluster.metadata.name),
+            cluster.metadata.name,
+            PURPOSE,
+            cluster.metadata.creationTimestamp,
+            families=families,
+        )

@@ -1,0 +1,78 @@
+"""The figures of networks for metrics, from what passes over them keep."""
+
+from collections.abc import Iterable
+from functools import partial
+
+from allocator import InvalidPool
+from reconcilers.integrations.core.gauges import Labels
+from reconcilers.integrations.vitistack.api import JOURNALS, NETWORKS, NetworkNamespace
+from reconcilers.integrations.vitistack.caches import VitistackCaches, static_of
+from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
+from reconcilers.integrations.vitistack.reading import Reader
+from reconcilers.pictures.poolpicture import FamilyFigures, PoolFigures
+from reconcilers.promises.settling import settle
+from reconcilers.promises.unreadable import find_unreadable
+from reconcilers.spaces.offers import PoolName
+
+METRICS = "butler_vitistack_network"
+LABELS: Labels = {
+    "namespace": lambda figures: figures.name.key.namespace,
+    "network": lambda figures: figures.name.key.name,
+}
+
+
+class NetworkFigures:
+    """The figures of all networks that are served, from what passes over them keep.
+
+    So a scrape costs what has changed.
+
+    Args:
+        caches: the caches.
+        reader: keeps what is held of each network.
+    """
+
+    def __init__(self, caches: VitistackCaches, reader: Reader) -> None:
+        self._caches = caches
+        self._reader = reader
+
+    def __call__(self) -> Iterable[PoolFigures]:
+        """Return the figures of all networks with a static configuration."""
+        return [
+            self._of(network, _space(network))
+            for network in self._caches.networks
+            if self._caches.is_ours(network) and static_of(network) is not None
+        ]
+
+    def _of(self, network: NetworkNamespace, space: NetworkSpace | None) -> PoolFigures:
+        key = network.metadata.key
+        name = PoolName(NETWORKS.kind, key)
+        if space is None:
+            waiting = [one for one in self._caches.of_network(key) if one.waits]
+            created = [one.metadata.creationTimestamp for one in waiting]
+            since = min((moment for moment in created if moment is not None), default=None)
+            return PoolFigures(name, "", (), len(waiting), since)
+        view = self._reader.cached(key, space)
+        holdings = view.holdings
+        with holdings.trial():
+            journal = JOURNALS.read(network)
+            for promise in settle(journal, JOURNALS.kind, view).promises:
+                for promised in promise.in_space():
+                    holdings.space().hold(promised)
+            capacity = holdings.space().capacity()
+        check = partial(self._caches.check_readable, key, self._caches.allocations.unreadable)
+        return PoolFigures(
+            name,
+            "",
+            (FamilyFigures(capacity, holdings.outside_count),),
+            holdings.waiting_count,
+            holdings.oldest_wait,
+            is_known=not find_unreadable(check),
+        )
+
+
+def _space(network: NetworkNamespace) -> NetworkSpace | None:
+    static = static_of(network)
+    try:
+        return space_of(static) if static is not None else None
+    except InvalidPool:
+        return None  # it hands out nothing, and says why itself

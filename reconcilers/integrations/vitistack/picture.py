@@ -1,0 +1,94 @@
+"""The picture of a NetworkNamespace, from its IPAllocations."""
+
+from collections.abc import Iterator
+from functools import partial
+
+from allocator import Capacity
+from reconcilers.integrations.vitistack.api import ALLOCATIONS, NETWORKS
+from reconcilers.integrations.vitistack.caches import static_of
+from reconcilers.integrations.vitistack.contents import NetworkContents
+from reconcilers.integrations.vitistack.ranges import FAMILY
+from reconcilers.pictures.extents import AddressHolder, HeldAddresses, Reserved
+from reconcilers.pictures.poolpicture import (
+    PoolFamily,
+    PoolPicture,
+    PoolRequest,
+    order_requests,
+)
+from reconcilers.promises.holdings import Holdings
+from reconcilers.spaces.offers import PoolName
+
+PURPOSE = "interface"
+"""The use of the addresses of a network, as people read it."""
+
+
+def picture_of(contents: NetworkContents) -> PoolPicture:
+    """Return the picture of a network."""
+    return PoolPicture(
+        PoolName(NETWORKS.kind, contents.network.metadata.key),
+        NETWORKS.group,
+        [_family(contents)],
+        order_requests(_waiting(contents)),
+        "False" if contents.fault else "True",
+        contents.fault,
+        not_read=[str(unreadable) for unreadable in contents.unreadable],
+    )
+
+
+def _family(contents: NetworkContents) -> PoolFamily:
+    """Return the addresses that a network offers, with what is held of them."""
+    static, space, holdings = static_of(contents.network), contents.space, contents.holdings
+    if space is None or static is None or holdings is None:
+        offers = static.ipv4CIDR if static is not None else ""
+        return PoolFamily(offers, offers, fault=contents.fault)
+    gateway = space.address(static.ipv4Gateway) if static.ipv4Gateway else None
+    return PoolFamily(
+        space.text,
+        space.layout.cidr.text,
+        space.layout.cidr,
+        space.layout.blocks,
+        [Reserved(gateway, "gateway")] if gateway is not None else [],
+        list(list_held(contents)),
+        partial(_capacity, contents, holdings),
+        all_known=not contents.unreadable,
+    )
+
+
+def _capacity(contents: NetworkContents, holdings: Holdings) -> Capacity:
+    """Return the capacity of a network; promised addresses count as held."""
+    space = holdings.space()
+    with space.trial():
+        for promised in contents.promised():
+            space.hold(promised)
+        return space.capacity()
+
+
+def list_held(contents: NetworkContents) -> Iterator[HeldAddresses]:
+    """Yield what IPAllocations hold and what is promised to them."""
+    for part in contents.held():
+        allocation = contents.allocations[part.key]
+        holder = AddressHolder(
+            ALLOCATIONS.full_name,
+            part.key,
+            str(allocation.configuration),
+            PURPOSE,
+            promised=part.state == "promised",
+            releasing=allocation.metadata.terminating,
+            phase=allocation.status.phase,
+            since=allocation.metadata.creationTimestamp,
+        )
+        yield HeldAddresses(holder, part.range)
+
+
+def _waiting(contents: NetworkContents) -> Iterator[PoolRequest]:
+    """Yield the IPAllocations without an address."""
+    for key, allocation in contents.allocations.items():
+        if allocation.waits:
+            yield PoolRequest(
+                ALLOCATIONS.full_name,
+                key,
+                str(allocation.configuration),
+                PURPOSE,
+                allocation.metadata.creationTimestamp,
+                families=(FAMILY,),
+            )

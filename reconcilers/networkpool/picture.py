@@ -1,0 +1,146 @@
+"""The picture of a NetworkPool, from its IPAllocations and what requests of other kinds hold."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from allocator import AddressRange, Capacity, InvalidPool, Layout, Space
+from controller.conditions import find
+from reconcilers.addressing import poolgeometry, statusranges
+from reconcilers.addressing.poolneeds import list_needed_families
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.networkpool.facts import KIND
+from reconcilers.networkpool.statusjournal import settle_pool
+from reconcilers.networkpool.view import View
+from reconcilers.pictures.extents import AddressHolder, HeldAddresses, Reserved
+from reconcilers.pictures.poolpicture import (
+    NO_HOLDERS,
+    PoolFamily,
+    PoolHolders,
+    PoolPicture,
+    PoolRequest,
+    order_requests,
+)
+from reconcilers.reporting.conditions import READY
+from reconcilers.spaces.offers import PoolName
+
+ALL_SIZES = 1 << 130
+"""Pictures show pools of any size: the limit is the controllers' affair."""
+
+
+def picture_of(
+    pool: NetworkPool,
+    allocations: Sequence[IPAllocation],
+    others: PoolHolders = NO_HOLDERS,
+    not_read: Sequence[str] = (),
+) -> PoolPicture:
+    """Return the picture of a NetworkPool.
+
+    Args:
+        pool: the pool.
+        allocations: the IPAllocations that name it.
+        others: what requests of other kinds hold of it, and which of them wait.
+        not_read: what else may hold some of it and was not read.
+    """
+    held = list(list_held(pool, allocations))
+    serving = {entry.holder.key for entry in held}
+    waiting = [
+        _request_of(allocation, pool)
+        for allocation in allocations
+        if allocation.metadata.key not in serving and not allocation.metadata.terminating
+    ]
+    held += others.held
+    families = [_family(block, held, all_known=not not_read) for block in pool.blocks]
+    ready = find(pool.status.conditions, READY)
+    status, reason = (ready.status, ready.message) if ready else ("Unknown", "not reconciled")
+    fault = "; ".join(family.fault for family in families if family.fault)
+    if fault:
+        status, reason = "False", fault
+    return PoolPicture(
+        PoolName(NETWORK_POOL.kind, pool.metadata.key),
+        names.GROUP,
+        families,
+        order_requests([*waiting, *others.waiting]),
+        status,
+        reason,
+        not_read=not_read,
+    )
+
+
+def list_held(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Iterator[HeldAddresses]:
+    """Yield what IPAllocations hold of a pool: by status, and by promises that are still open."""
+    for allocation in allocations:
+        for held in statusranges.list_held_ranges(allocation):
+            yield HeldAddresses(_holder_of(allocation), held)
+    if not pool.status.assignments:
+        return
+    view = View.from_allocations(0, tuple(allocations))
+    for promise in settle_pool(pool, view).promises:
+        if promise.kind != KIND:
+            continue  # held by an object of another kind, which has its own holder
+        promised_to = view.current(promise.key, promise.uid)
+        if promised_to is None or statusranges.find_held_range(promised_to) is not None:
+            continue
+        holder = _holder_of(promised_to, promised=True)
+        yield from (HeldAddresses(holder, promised.range) for promised in promise.ranges)
+
+
+def _holder_of(allocation: IPAllocation, *, promised: bool = False) -> AddressHolder:
+    return AddressHolder(
+        IP_ALLOCATION.kind,
+        allocation.metadata.key,
+        str(allocation.spec.tenantClusterRef.key),
+        allocation.spec.type,
+        promised,
+        allocation.releasing,
+        allocation.status.phase or "",
+        allocation.status.allocatedAt or allocation.metadata.creationTimestamp,
+    )
+
+
+def _request_of(allocation: IPAllocation, pool: NetworkPool) -> PoolRequest:
+    ready = find(allocation.status.conditions, READY)
+    created = allocation.metadata.creationTimestamp
+    return PoolRequest(
+        IP_ALLOCATION.kind,
+        allocation.metadata.key,
+        str(allocation.spec.tenantClusterRef.key),
+        allocation.spec.type,
+        allocation.requested_at if created is not None else None,
+        ready.message if ready else "not looked at yet",
+        list_needed_families(allocation, pool),
+    )
+
+
+def _family(block: NetworkPool, held: Sequence[HeldAddresses], *, all_known: bool) -> PoolFamily:
+    """Return one block of a pool with what is held of it."""
+    cidr = block.spec.cidr
+    try:
+        layout = poolgeometry.parse_layout(block.spec, ALL_SIZES)
+    except InvalidPool as invalid:
+        return PoolFamily(cidr, cidr, fault="; ".join(invalid.messages))
+    reservations = poolgeometry.list_reservations(block.spec)
+    of_family = [
+        HeldAddresses(entry.holder, AddressRange(*span, layout.family))
+        for entry in held
+        if (span := layout.span_of(entry.range)) is not None
+    ]
+    return PoolFamily(
+        cidr,
+        cidr,
+        layout.cidr,
+        tuple(layout.blocks),
+        [
+            Reserved(parsed, reservation.note)
+            for reservation, parsed in zip(reservations, layout.reserved, strict=True)
+        ],
+        of_family,
+        partial(_capacity, layout, of_family),
+        all_known=all_known,
+    )
+
+
+def _capacity(layout: Layout, held: Sequence[HeldAddresses]) -> Capacity:
+    return Space(layout, (entry.range for entry in held)).capacity()

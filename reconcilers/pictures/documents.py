@@ -1,0 +1,120 @@
+"""Pools as documents for programs, the same fields for pools of all kinds.
+
+Schemas of these documents are in docs/formats.md. A figure that is not known is null.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from allocator import Capacity
+from reconcilers.pictures.extents import AddressHolder, Extent
+from reconcilers.pictures.poolpicture import PoolFamily, PoolPicture, PoolRequest
+
+Document = dict[str, Any]
+
+
+def pool_document(pool: PoolPicture) -> Document:
+    """Return a pool with its figures by family."""
+    families = [_family_head(pool, family) for family in pool.families]
+    return _pool_head(pool) | {"families": families}
+
+
+def map_document(pool: PoolPicture) -> Document:
+    """Return a pool with its figures, all its extents, and the requests that wait."""
+    families = [
+        _family_head(pool, family)
+        | {
+            "addresses": {state.value: count for state, count in family.count_states().items()},
+            "extents": [extent_document(extent) for extent in family.extents],
+        }
+        for family in pool.families
+    ]
+    requests = [_request_document(request) for request in pool.waiting]
+    return _pool_head(pool) | {"families": families, "requests": requests}
+
+
+def pool_name_document(pool: PoolPicture) -> Document:
+    """Return which pool it is."""
+    name = pool.name
+    head = {"kind": name.kind, "namespace": name.key.namespace, "name": name.key.name}
+    return head | ({"part": pool.part} if pool.part else {})
+
+
+def extent_document(extent: Extent) -> Document:
+    """Return addresses in one state."""
+    return {
+        "start": extent.range.start_text,
+        "end": extent.range.end_text,
+        "size": extent.range.size,
+        "state": extent.state.value,
+        "note": extent.note,
+        "holders": [holder_document(holder) for holder in extent.holders],
+    }
+
+
+def holder_document(holder: AddressHolder) -> Document:
+    """Return an object that holds addresses."""
+    return {
+        "kind": holder.kind,
+        "namespace": holder.key.namespace,
+        "name": holder.key.name,
+        "tenant": holder.tenant,
+        "type": holder.purpose,
+        "phase": holder.phase,
+        "promised": holder.promised,
+        "releasing": holder.releasing,
+        "since": holder.since.isoformat() if holder.since is not None else None,
+    }
+
+
+def capacity_document(capacity: Capacity) -> dict[str, int]:
+    """Return how much is held and free, in addresses or in prefixes."""
+    return {
+        "total": capacity.total,
+        "allocated": capacity.allocated,
+        "available": capacity.available,
+        "largestFreeBlock": capacity.largest_free,
+        "fragmentationPercent": capacity.fragmentation_percent,
+    }
+
+
+def _pool_head(pool: PoolPicture) -> Document:
+    head = pool_name_document(pool) | {
+        "ready": pool.ready,
+        "reason": pool.reason,
+        "waiting": None if pool.not_read else len(pool.waiting),
+    }
+    return head | ({"notRead": list(pool.not_read)} if pool.not_read else {})
+
+
+def _family_head(pool: PoolPicture, family: PoolFamily) -> Document:
+    figures = family.figures
+    numbers: Mapping[str, int | None] = {
+        **capacity_document(figures.capacity),
+        "utilizationPercent": figures.capacity.utilization_percent,
+        "outOfRange": figures.outside,
+        "holders": family.holder_count,
+        "tenants": family.tenant_count,
+    }
+    if pool.not_read:
+        numbers = {**dict.fromkeys(numbers), "total": figures.capacity.total}
+    return {
+        "family": f"IPv{family.family}" if family.family is not None else None,
+        "offers": family.offers,
+        "cidr": family.label if family.cidr is not None else None,
+        "prefixLength": family.prefix_length,
+        "fault": family.fault,
+        **numbers,
+    }
+
+
+def _request_document(request: PoolRequest) -> Document:
+    return {
+        "kind": request.kind,
+        "namespace": request.key.namespace,
+        "name": request.key.name,
+        "tenant": request.tenant,
+        "type": request.purpose,
+        "since": request.since.isoformat() if request.since is not None else None,
+        "reason": request.reason,
+    }

@@ -1,0 +1,95 @@
+"""The documents of `pools`, `map`, `whois` and `tenants` are as their schema in docs says."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from tests.reconcilers.cli import test_platforms as platforms
+from tests.reconcilers.cli.saved import ask, cluster
+from tests.reconcilers.cli.test_claims import address, body, claim, ip_pool
+
+SCHEMA = json.loads(
+    (Path(__file__).parents[3] / "docs/formats/reports.schema.json").read_text(encoding="utf-8")
+)
+Draft202012Validator.check_schema(SCHEMA)
+VALIDATOR = Draft202012Validator(SCHEMA)
+ALLOCATION = {
+    "poolRef": {"name": "site"},
+    "tenantClusterRef": {"name": "one", "namespace": "others"},
+    "type": "nodes",
+    "count": 1,
+}
+OBJECTS: tuple[dict[str, Any], ...] = (
+    body(
+        "NetworkPool",
+        "site",
+        {"cidr": "10.9.0.0/28", "gateway": "10.9.0.1", "secondary": {"cidr": "fd00::/64"}},
+    ),
+    body("NetworkPool", "broken", {"cidr": "10.9.1.0/28", "reserved": [{"cidr": "10.1.0.0/28"}]}),
+    body(
+        "IPAllocation",
+        "holds",
+        ALLOCATION,
+        status={"phase": "Allocated", "startAddress": "10.9.0.4", "endAddress": "10.9.0.4"},
+    ),
+    body("IPAllocation", "waits", ALLOCATION),
+    cluster(),
+    claim("m", "site", "NetworkPool"),
+    address("m", "site", "10.9.0.2", "NetworkPool"),
+    ip_pool("machines", "10.0.0.10-10.0.0.13", gateway="10.0.0.9"),
+    address("stray", "machines", "10.0.0.9"),
+    claim("waits", "machines"),
+    body(
+        "GlobalInClusterPrefixPool",
+        "prefixes",
+        {"prefixes": ["fd00:71::/60"], "allocationPrefixLength": 64},
+        "v1alpha2",
+    ),
+    platforms.ipam_pool("metallb", east=platforms.RANGE, west=platforms.PREFIX),
+    platforms.cluster("a", "east"),
+    platforms.allocation("metallb", "a", "east", addresses=["10.1.0.0-10.1.0.3"]),
+    platforms.network(),
+    platforms.request("web", "10.3.0.11"),
+)
+COMMANDS = [
+    ("pools",),
+    ("pools", "NetworkPool/b/site"),
+    ("map",),
+    ("whois", "10.9.0.0/28", "10.1.0.1", "10.3.0.11", "10.0.0.9", "fd00::1"),
+    ("tenants",),
+]
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_document_has_the_form_of_its_schema(
+    tmp_path: Path, command: tuple[str, ...], output: str
+) -> None:
+    answered = ask(tmp_path, *command, "-o", output, objects=OBJECTS)
+    assert answered.code == 0, answered.err
+    document: Mapping[str, Any] = yaml.safe_load(answered.out)
+    VALIDATOR.validate(document)
+    assert document["items"]
+
+
+def test_figures_that_are_not_known_are_null(tmp_path: Path) -> None:
+    broken = address("m", "site", "10.9.0.2", "NetworkPool")
+    broken["spec"]["prefix"] = "many"
+    for command in ("pools", "map"):
+        answered = ask(tmp_path, command, "site", "-o", "json", objects=(OBJECTS[0], broken))
+        document = json.loads(answered.out)
+        VALIDATOR.validate(document)
+        [pool] = document["items"]
+        assert pool["waiting"] is None
+        assert pool["notRead"]
+        assert {family["available"] for family in pool["families"]} == {None}
+
+
+def test_a_document_of_another_form_does_not_pass() -> None:
+    document = {"apiVersion": "report.butler-ipam/v1", "kind": "PoolList", "items": [{}]}
+    assert not VALIDATOR.is_valid(document)
