@@ -73,7 +73,11 @@ def tenants_and_allocations(
 
 
 def _beginning(names: Sequence[str], incomplete: str) -> list[CompletionItem]:
-    return [CompletionItem(name) for name in sorted(set(names)) if name.startswith(incomplete)]
+    from controller.plaintext import escape_text
+
+    # A name that no API server accepts is not offered: a shell would act on its characters.
+    plain = {name for name in names if name == escape_text(name)}
+    return [CompletionItem(name) for name in sorted(plain) if name.startswith(incomplete)]
 
 
 def _kubeconfig(ctx: click.Context) -> Path | None:

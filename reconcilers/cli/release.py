@@ -18,6 +18,7 @@ import click
 
 from controller.conditions import find
 from controller.meta import Key, Version
+from controller.plaintext import escape_lines, escape_text
 from reconcilers.addressing import statusranges
 from reconcilers.addressmap.objects import Objects, read_objects, sorted_by_key
 from reconcilers.api import names
@@ -194,7 +195,8 @@ def release(
     preview = Preview.from_objects(_tenant_of(kind, key, objects), objects)
     click.echo(preview.as_text(), nl=False)
     if preview.is_annotated:
-        click.echo(f"{preview.name} has the annotation {names.ANNOTATION_RELEASE_ANYWAY} already")
+        sentence = f"{preview.name} has the annotation {names.ANNOTATION_RELEASE_ANYWAY} already"
+        click.echo(escape_text(sentence))
         return
     if kind == IP_ALLOCATION.kind and not objects.allocations[key].metadata.terminating:
         say("note", f"IPAllocation {key} is not being deleted; its range is kept until it is")
@@ -215,7 +217,7 @@ def release(
             f"{preview.name} changed since it was shown, and nothing was written; look at its"
             " ranges as they are now, above, and run the command again"
         )
-    click.echo(_result(preview))
+    click.echo(escape_lines(_result(preview)))
 
 
 def find_releases(tenant: TenantCluster, objects: Objects) -> list[Release]:

@@ -13,6 +13,7 @@ from controller import logs
 from controller.clock import SystemClock
 from controller.config import connected
 from controller.jobs import running
+from controller.plaintext import escape_lines
 from controller.resource import Resource
 from reconcilers.addressmap.objects import Objects, read_objects
 from reconcilers.cli.cluster.objects import Scope, in_cluster, report_not_read
@@ -84,7 +85,7 @@ async def _follow(where: Scope, not_read: Sequence[NotRead], show: Show) -> None
                 try:
                     text = show(watched.objects())
                 except Problem as problem:  # a pool that is named may come again
-                    text = f"{problem.format_message()}\n"
+                    text = f"{escape_lines(problem.format_message())}\n"
                 if text != last:
                     before = CLEAR if sys.stdout.isatty() else "\n" if last else ""
                     click.echo(before + text, nl=False)
