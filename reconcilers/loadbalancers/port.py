@@ -52,20 +52,54 @@ class BalancerBlocked(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class AllocationName:
+    """An IPAllocation in the management cluster.
+
+    Args:
+        name: of it.
+        uid: of it; no other allocation ever has it.
+    """
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectedRanges:
+    """The ranges of one allocation that the tenant should hold.
+
+    Args:
+        allocation: whose they are.
+        entries: the ranges, each `start-end`.
+    """
+
+    allocation: AllocationName
+    entries: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Projection:
     """What the tenant should hold, as one reader of the management cluster sees it.
 
     Args:
-        entries: the ranges, each `start-end`.
+        allocations: the ranges of each allocation, in the order in which they are handed out.
         basis: the position of the cache that they were read from.
         needed: the lowest basis at which every marked range is left out.
         owner: annotations that say for which TenantCluster it is.
+        releasing: uids of all other allocations of that TenantCluster's name. What stands in the
+            tenant for one of them alone belongs to its release.
     """
 
-    entries: tuple[str, ...]
+    allocations: tuple[ProjectedRanges, ...]
     basis: int
     needed: int = 0
     owner: Mapping[str, str] = field(default_factory=dict)
+    releasing: frozenset[str] = frozenset()
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """The ranges of all allocations."""
+        return tuple(entry for ranges in self.allocations for entry in ranges.entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +178,7 @@ class Withdrawal:
     """Ranges of one IPAllocation that have to be out of a tenant's balancer.
 
     Args:
+        allocation: whose they are.
         spans: the ranges.
         mark: the resourceVersion at which their release began.
         position: a position of the cache, at or above `mark`, that leaves them out.
@@ -151,6 +186,7 @@ class Withdrawal:
         note: precedes the creation of an object in the tenant.
     """
 
+    allocation: AllocationName
     spans: Sequence[AddressRange]
     mark: int
     position: int

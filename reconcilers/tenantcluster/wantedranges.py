@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
-from reconcilers.loadbalancers.port import Projection
+from reconcilers.loadbalancers.port import AllocationName, ProjectedRanges, Projection
 
 
 def projection(members: Sequence[IPAllocation], position: int) -> Projection:
@@ -16,12 +16,20 @@ def projection(members: Sequence[IPAllocation], position: int) -> Projection:
     """
     balancers = [a for a in members if a.spec.type == names.TYPE_LOADBALANCER]
     projected = [a for a in balancers if a.status.phase == ALLOCATED and not a.releasing]
-    entries = [
-        f"{span.start_text}-{span.end_text}"
-        for allocation in sorted(projected, key=_age)
-        for span in statusranges.list_held_ranges(allocation)
-    ]
-    return Projection(tuple(entries), position, latest_mark(balancers))
+    ranges = map(_projected_ranges, sorted(projected, key=_age))
+    return Projection(
+        tuple(held for held in ranges if held.entries), position, latest_mark(balancers)
+    )
+
+
+def _projected_ranges(allocation: IPAllocation) -> ProjectedRanges:
+    return ProjectedRanges(
+        AllocationName(allocation.metadata.name, allocation.metadata.uid),
+        tuple(
+            f"{span.start_text}-{span.end_text}"
+            for span in statusranges.list_held_ranges(allocation)
+        ),
+    )
 
 
 def latest_mark(allocations: Iterable[IPAllocation]) -> int:

@@ -28,7 +28,6 @@ from reconcilers.api.resources import (
 from reconcilers.clusteraccess.clusteridentity import is_of_another, management_note
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.metallb.advertisement import Advertiser
-from reconcilers.loadbalancers.metallb.corrections import Upkeep
 from reconcilers.loadbalancers.metallb.installation.installer import BEING_INSTALLED
 from reconcilers.loadbalancers.metallb.projection import (
     NOT_INSTALLED,
@@ -40,6 +39,7 @@ from reconcilers.loadbalancers.metallb.projection import (
 )
 from reconcilers.loadbalancers.metallb.reading import NOT_RUNNING, Reading, ReadingMemory
 from reconcilers.loadbalancers.metallb.services import view_service
+from reconcilers.loadbalancers.metallb.upkeep import Upkeep
 from reconcilers.loadbalancers.metallb.uptake import (
     MOST_ENTRIES,
     Uptake,
@@ -261,9 +261,7 @@ class MetalLBKind(LoadBalancerKind):
 
     @override
     def take_corrections(self, memory: BalancerMemory) -> Sequence[Correction]:
-        upkeep = memory.of(Upkeep)
-        corrections, upkeep.corrections = upkeep.corrections, []
-        return corrections
+        return memory.of(Upkeep).take()
 
 
 def is_concerned(obj: Object) -> bool:

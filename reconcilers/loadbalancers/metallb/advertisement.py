@@ -7,7 +7,7 @@ from controller.errors import NotFound
 from controller.meta import Key, Version
 from reconcilers.api import names
 from reconcilers.api.resources import L2_ADVERTISEMENT, AdvertisementSpec, L2Advertisement
-from reconcilers.loadbalancers.metallb.corrections import Upkeep, describe_edit
+from reconcilers.loadbalancers.corrections import describe_edit
 from reconcilers.loadbalancers.metallb.projection import (
     ADVERTISEMENT_NAME,
     LABELS,
@@ -16,6 +16,7 @@ from reconcilers.loadbalancers.metallb.projection import (
     basis_annotation,
     is_ours,
 )
+from reconcilers.loadbalancers.metallb.upkeep import Upkeep
 from reconcilers.loadbalancers.port import CONTESTED, BalancerBlocked, Projection
 
 
@@ -71,7 +72,7 @@ class Advertiser:
         known = self._upkeep.advertised
         edit = f"{L2_ADVERTISEMENT.kind} {ADVERTISEMENT_NAME} (deleted)"
         if live is not None:
-            edit = describe_edit(live, L2_ADVERTISEMENT.kind, ["ipAddressPools"])
+            edit = describe_edit(live.metadata, L2_ADVERTISEMENT.kind, ["ipAddressPools"])
         if known:
             self._require_correction_due(edit)
         pools = [*(live.spec.ipAddressPools if live is not None else ()), POOL_NAME]
@@ -102,7 +103,7 @@ class Advertiser:
         bare = [] if is_ours(live) else ["annotations"]
         if not fields and not bare:
             return
-        edit = describe_edit(live, L2_ADVERTISEMENT.kind, [*fields, *bare])
+        edit = describe_edit(live.metadata, L2_ADVERTISEMENT.kind, [*fields, *bare])
         self._require_correction_due(edit)
         spec = dict.fromkeys(fields) | {"ipAddressPools": [POOL_NAME]}
         patch = {"metadata": {"annotations": basis_annotation(wanted)}, "spec": spec}

@@ -12,6 +12,7 @@ confirms later than any range was given back; one that froze after it conflicts,
 given back while a pool exists that was not written since.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from controller.client import Client
@@ -19,7 +20,8 @@ from controller.errors import MalformedAnswer, NotFound
 from controller.meta import Key, Object, Version
 from reconcilers.api import names
 from reconcilers.api.resources import IP_ADDRESS_POOL, L2_ADVERTISEMENT, IPAddressPool
-from reconcilers.loadbalancers.metallb.corrections import Upkeep, describe_edit
+from reconcilers.loadbalancers.corrections import describe_edit
+from reconcilers.loadbalancers.metallb.upkeep import Upkeep
 from reconcilers.loadbalancers.port import (
     BEHIND,
     CONTESTED,
@@ -193,7 +195,7 @@ class MetalLB:
             fields.append("addresses")
         # Without our annotations it is not known which of its fields others have set.
         fields += live.spec.edited if is_ours(live) else ["annotations"]
-        return describe_edit(live, IP_ADDRESS_POOL.kind, fields) if fields else ""
+        return describe_edit(live.metadata, IP_ADDRESS_POOL.kind, fields) if fields else ""
 
     def _require_correction_due(self, edit: str) -> None:
         """Raise BalancerBlocked while an edit that others repeat is not written back yet."""
@@ -249,7 +251,7 @@ class MetalLB:
         await self._client.apply(
             IP_ADDRESS_POOL,
             self._pool,
-            _pool_body(wanted),
+            _pool_body(wanted.entries, wanted),
             manager=names.TENANT_FIELD_MANAGER,
             force=True,
             version=live.metadata.resourceVersion,
@@ -258,7 +260,7 @@ class MetalLB:
 
     async def _create(self, wanted: Projection) -> IPAddressPool:
         """Create the pool in a form without effect, on the cache's basis."""
-        body = _pool_body(Projection((NO_ADDRESS,), wanted.basis, owner=wanted.owner))
+        body = _pool_body([NO_ADDRESS], wanted)
         body["metadata"]["name"] = POOL_NAME
         body["spec"]["autoAssign"] = False
         return await self._client.create(
@@ -348,11 +350,11 @@ def basis_annotation(wanted: Projection) -> dict[str, str]:
     return {names.ANNOTATION_PROJECTION_BASIS: str(wanted.basis), **wanted.owner}
 
 
-def _pool_body(wanted: Projection) -> dict[str, Any]:
+def _pool_body(entries: Iterable[str], wanted: Projection) -> dict[str, Any]:
     return {
         "metadata": {
             "labels": dict(LABELS),
             "annotations": basis_annotation(wanted),
         },
-        "spec": {"addresses": list(wanted.entries)},
+        "spec": {"addresses": list(entries)},
     }

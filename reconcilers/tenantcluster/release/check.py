@@ -34,6 +34,7 @@ from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.loadbalancers.ownernotes import owner_note
 from reconcilers.loadbalancers.port import (
     Acknowledgement,
+    AllocationName,
     LoadBalancerKind,
     NotYet,
     Proven,
@@ -379,6 +380,7 @@ class TenantReleaseCheck(ReleaseCheck):
             if service is not None:
                 return InUse(f"Service {service.metadata.key} needs the range", by_service=True)
         withdrawal = Withdrawal(
+            allocation=AllocationName(allocation.metadata.name, allocation.metadata.uid),
             spans=ranges,
             mark=mark,
             position=max(mark, self._allocations.position),

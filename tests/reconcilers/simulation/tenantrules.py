@@ -18,7 +18,7 @@ from reconcilers.loadbalancers.metallb import adapter
 from reconcilers.loadbalancers.metallb import projection as metallb
 from reconcilers.loadbalancers.metallb.projection import MetalLB
 from reconcilers.loadbalancers.metallb.uptake import Uptake
-from reconcilers.loadbalancers.port import Projection, Proven
+from reconcilers.loadbalancers.port import AllocationName, ProjectedRanges, Projection, Proven
 from reconcilers.tenantcluster import projector
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
 from reconcilers.tenantcluster.elastic import changes
@@ -53,8 +53,9 @@ def marks_projected(mp: Patch) -> None:
     def projection(members: Sequence[IPAllocation], position: int) -> Projection:
         unmarked = [a for a in members if a.spec.type == names.TYPE_LOADBALANCER]
         held = [statusranges.find_held_range(a) for a in unmarked if a.status.phase == ALLOCATED]
-        entries = [f"{one.start_text}-{one.end_text}" for one in held if one is not None]
-        return Projection(tuple(entries), position)
+        ranges = [(f"{one.start_text}-{one.end_text}",) for one in held if one is not None]
+        unnamed = AllocationName("any", "")
+        return Projection(tuple(ProjectedRanges(unnamed, one) for one in ranges), position)
 
     mp.setattr(projector, "projection", projection)
     mp.setattr(projector, "latest_mark", lambda _: 0)
@@ -184,7 +185,7 @@ def created_with_ranges(mp: Patch) -> None:
     """A tenant's pool is created with its ranges at once."""
 
     async def create(self: MetalLB, wanted: Projection) -> IPAddressPool:
-        body = metallb._pool_body(wanted)
+        body = metallb._pool_body(wanted.entries, wanted)
         body["metadata"]["name"] = metallb.POOL_NAME
         return await self._client.create(IP_ADDRESS_POOL, self._pool.namespace, body)
 

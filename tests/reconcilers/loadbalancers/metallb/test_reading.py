@@ -10,7 +10,13 @@ from controller.client import Client
 from controller.meta import Key
 from reconcilers.api.resources import IP_ADDRESS_POOL, IPAddressPool
 from reconcilers.loadbalancers.metallb.reading import Reading, ReadingMemory
-from reconcilers.loadbalancers.port import MOMENT, Health, Projection
+from reconcilers.loadbalancers.port import (
+    MOMENT,
+    AllocationName,
+    Health,
+    ProjectedRanges,
+    Projection,
+)
 from tests.clock import VirtualClock
 from tests.reconcilers.lab import TENANT_KINDS
 from tests.reconcilers.server import Json, Server
@@ -20,6 +26,10 @@ HELD = "10.40.0.0-10.40.0.7"
 
 HUGE = ("fd00::/64", "fd00:1::/120")
 LARGEST = 2**63 - 1
+
+
+def _wanted(*entries: str) -> Projection:
+    return Projection((ProjectedRanges(AllocationName("team-a-lb", "uid"), entries),), 1)
 
 
 def _pool(status: Json | None, *entries: str) -> Json:
@@ -60,7 +70,7 @@ async def test_a_watch_that_hears_nothing_new_does_not_make_metallb_look_down(
     cache.replace([msgspec.convert(_pool(shown), IPAddressPool)], 1)
     reading = _reading(server, clock, cache)
     for _ in range(2):
-        assert await reading.health(Projection((HELD,), 1)) == Health()
+        assert await reading.health(_wanted(HELD)) == Health()
         await clock.advance(MOMENT)
 
 
@@ -70,7 +80,7 @@ async def test_what_the_watch_shows_as_read_costs_no_request() -> None:
     cache = Cache(IP_ADDRESS_POOL)
     cache.replace([msgspec.convert(_pool({"availableIPv4": 8}), IPAddressPool)], 1)
     reading = _reading(server, clock, cache)
-    assert await reading.health(Projection((HELD,), 1)) == Health()
+    assert await reading.health(_wanted(HELD)) == Health()
     assert server.requests == []
 
 
@@ -84,4 +94,4 @@ async def test_a_pool_larger_than_metallb_can_count_is_read(count: int, is_read:
     server = Server(clock, (*TENANT_KINDS, "servicebgpstatuses"))
     server.add("ipaddresspools", _pool({"availableIPv6": count}, *HUGE))
     reading = _reading(server, clock, Cache(IP_ADDRESS_POOL))
-    assert (await reading.health(Projection(HUGE, 1)) == Health()) is is_read
+    assert (await reading.health(_wanted(*HUGE)) == Health()) is is_read

@@ -1,18 +1,17 @@
-"""Manual edits of what we wrote into tenants: recognised, written back, reported.
+"""Manual edits of what we wrote into tenants: written back, reported, and paced.
 
-All of spec of our IPAddressPool and L2Advertisement is ours. An edit is written back at once.
-If a writer repeats its edit, each further correction waits twice as long as the one before, up to
-five minutes, and the condition says so until it has been quiet for a while: two controllers that
-write against each other would have MetalLB take addresses from Services without end.
+All of spec of our objects is ours. An edit is written back at once. If a writer repeats its edit,
+each further correction waits twice as long as the one before, up to five minutes, and the
+condition says so until it has been quiet for a while: two controllers that write against each
+other would have the load balancer take addresses from Services without end.
 
 What we have to write anyway, because a range came or went, never waits.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 
+from controller.meta import TracedMeta
 from reconcilers.api import names
-from reconcilers.api.resources import IPAddressPool, L2Advertisement
 from reconcilers.loadbalancers.port import Correction
 
 LONGEST_PAUSE = 300.0
@@ -21,33 +20,24 @@ MANY = 5
 """After so many corrections, each soon after the one before, the object is contested."""
 
 
-@dataclass(slots=True)
-class Upkeep:
-    """What we keep in one tenant, as far as this process knows.
+class Corrections:
+    """The corrections in one tenant, as far as this process knows."""
 
-    Args:
-        entries: the pool's addresses when it was last seen to be right; None if it was not yet.
-        advertised: whether the L2Advertisement was.
-        own_advertisement: its uid if it is ours, also if others take our annotations off.
-        corrections: those that are not reported yet.
-    """
-
-    entries: tuple[str, ...] | None = None
-    advertised: bool = False
-    own_advertisement: str = ""
-    corrections: list[Correction] = field(default_factory=list)
-    _corrections_in_a_row: int = 0
-    _corrected_at: float = 0.0
-    _edit: str = ""
-    _is_delayed: bool = False
+    def __init__(self) -> None:
+        self._unreported: list[Correction] = []
+        self._corrections_in_a_row = 0
+        self._corrected_at = 0.0
+        self._edit = ""
+        self._is_delayed = False
 
     def begin(self) -> None:
         """Begin a pass: a delayed correction is kept only if its edit is found again."""
         self._is_delayed = False
 
-    def clear(self) -> None:
-        """Note that nothing of ours is kept there from now on."""
-        self.entries, self.advertised, self.own_advertisement = None, False, ""
+    def take(self) -> Sequence[Correction]:
+        """Return the corrections since the last call."""
+        taken, self._unreported = self._unreported, []
+        return taken
 
     def may_correct(self, description: str, now: float) -> bool:
         """Return whether an edit may be written back now.
@@ -66,7 +56,7 @@ class Upkeep:
         self._corrections_in_a_row = in_a_row + 1
         self._corrected_at, self._edit = now, description
         self._is_delayed = False
-        self.corrections.append(Correction(kind, description))
+        self._unreported.append(Correction(kind, description))
 
     def contest(self, now: float) -> str:
         """Describe what another writer keeps changing; empty if none does."""
@@ -94,19 +84,19 @@ class Upkeep:
         return self._corrected_at + max(QUIET_SECONDS, 2 * self._pause)
 
 
-def describe_edit(obj: IPAddressPool | L2Advertisement, kind: str, fields: Iterable[str]) -> str:
+def describe_edit(metadata: TracedMeta, kind: str, fields: Iterable[str]) -> str:
     """Describe an edit, and its writer as far as the API server knows.
 
     Args:
-        obj: as it was found.
+        metadata: of the object as it was found.
         kind: of it.
         fields: those of its spec that differ from ours.
     """
     theirs = [
         entry
-        for entry in obj.metadata.managedFields
+        for entry in metadata.managedFields
         if not entry.subresource and entry.manager != names.TENANT_FIELD_MANAGER
     ]
     last = max(theirs, key=lambda entry: entry.time, default=None)
     by = f" by {last.manager}" if last is not None and last.manager else ""
-    return f"{kind} {obj.metadata.name} ({', '.join(fields)}{by})"
+    return f"{kind} {metadata.name} ({', '.join(fields)}{by})"

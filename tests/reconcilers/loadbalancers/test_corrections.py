@@ -1,17 +1,17 @@
 """How often an edit of what is ours is written back, however long another writer insists."""
 
-from reconcilers.loadbalancers.metallb.corrections import LONGEST_PAUSE, Upkeep
+from reconcilers.loadbalancers.corrections import LONGEST_PAUSE, Corrections
 
 
 def test_a_writer_that_overwrites_for_weeks_is_corrected_every_five_minutes() -> None:
-    upkeep, now = Upkeep(), 0.0
+    upkeep, now = Corrections(), 0.0
     for _ in range(5000):
         while not upkeep.may_correct("spec.autoAssign", now):
             due = upkeep.due_in(now)
             assert due is not None
             now += due
         upkeep.note_correction("IPAddressPool", "spec.autoAssign", now)
-        upkeep.corrections.clear()
+        upkeep.take()
     assert not upkeep.may_correct("spec.autoAssign", now + LONGEST_PAUSE - 1)
     assert upkeep.contest(now) != ""
     assert upkeep.may_correct("spec.autoAssign", now + LONGEST_PAUSE)
