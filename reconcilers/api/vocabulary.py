@@ -359,6 +359,10 @@ MARKS: Mapping[str, tuple[str, str]] = {
         _SELF,
         "annotation: the uid of the TenantCluster it was made for; who has that uid owns it",
     ),
+    names.ANNOTATION_ALLOCATION_UID: (
+        "CiliumLoadBalancerIPPool in a tenant",
+        "annotation: the uid of the IPAllocation whose range the pool has",
+    ),
     names.ANNOTATION_LOAD_BALANCER: (
         _SELF,
         "annotation: the load balancer that its TenantCluster names; none stands for metallb",

@@ -88,6 +88,8 @@ class Projection:
         owner: annotations that say for which TenantCluster it is.
         releasing: uids of all other allocations of that TenantCluster's name. What stands in the
             tenant for one of them alone belongs to its release.
+        deleted: those of them that are deleted. Unlike shrink, a deletion is not withdrawn: the
+            Services lose their addresses.
     """
 
     allocations: tuple[ProjectedRanges, ...]
@@ -95,6 +97,7 @@ class Projection:
     needed: int = 0
     owner: Mapping[str, str] = field(default_factory=dict)
     releasing: frozenset[str] = frozenset()
+    deleted: frozenset[str] = frozenset()
 
     @property
     def entries(self) -> tuple[str, ...]:

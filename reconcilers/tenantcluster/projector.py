@@ -143,13 +143,18 @@ class Projector:
         allocations_of_name = self._allocations.by_index(TENANT_INDEX, str(tenant.metadata.key))
         wanted = projection(members(self._allocations, tenant), self._allocations.position)
         projected = {ranges.allocation.uid for ranges in wanted.allocations}
-        releasing = frozenset(
-            allocation.metadata.uid
+        others = [
+            allocation.metadata
             for allocation in allocations_of_name
             if allocation.spec.type == names.TYPE_LOADBALANCER
             and allocation.metadata.uid not in projected
+        ]
+        return replace(
+            wanted,
+            needed=latest_mark(allocations_of_name),
+            releasing=frozenset(meta.uid for meta in others),
+            deleted=frozenset(meta.uid for meta in others if meta.terminating),
         )
-        return replace(wanted, needed=latest_mark(allocations_of_name), releasing=releasing)
 
     async def _owned(self, tenant: TenantCluster) -> Projection:
         """Return the projection for a tenant, with the note that names its owner.

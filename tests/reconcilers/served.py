@@ -17,11 +17,17 @@ KINDS = {
     "servicebgpstatuses": (METALLB, "ServiceBGPStatus"),
     "configurationstates": (METALLB, "ConfigurationState"),
     "addressoffers": ("balancer.example/v1", "AddressOffer"),
+    "ciliumloadbalancerippools": ("cilium.io/v2", "CiliumLoadBalancerIPPool"),
     "namespaces": ("v1", "Namespace"),
     "configmaps": ("v1", "ConfigMap"),
     "deployments": ("apps/v1", "Deployment"),
     "customresourcedefinitions": ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
 }
-CLUSTER_SCOPED = {"butlerconfigs", "namespaces", "customresourcedefinitions"}
-OPTIONAL = {"butlerconfigs", "teams", "addressoffers"}
-"""Kinds of the platform, and of the balancer of tests; a test says so where they are served."""
+CLUSTER_SCOPED = {
+    "butlerconfigs",
+    "ciliumloadbalancerippools",
+    "customresourcedefinitions",
+    "namespaces",
+}
+OPTIONAL = {"butlerconfigs", "teams", "addressoffers", "ciliumloadbalancerippools"}
+"""Kinds of the platform and of other balancers; a test says so where they are served."""

@@ -20,6 +20,7 @@ from dataclasses import replace
 from tests.reconcilers.checked import always_checked
 from tests.reconcilers.simulation.adapter import Adapter
 from tests.reconcilers.simulation.chaos import Run
+from tests.reconcilers.simulation.ciliumtenancy import CiliumTenancy
 from tests.reconcilers.simulation.claims import Claims
 from tests.reconcilers.simulation.clusters import ClusterClaims
 from tests.reconcilers.simulation.kkp import Kkp
@@ -40,8 +41,12 @@ _ADAPTERS: dict[str, type[Adapter]] = {
     "kkp": Kkp,
 }
 
-_TENANCIES: dict[str, type[Tenancy]] = {"tenants": Tenancy, "balancer": MemoryTenancy}
-"""Tenants with MetalLB's stand-in, and with the balancer of tests."""
+_TENANCIES: dict[str, type[Tenancy]] = {
+    "tenants": Tenancy,
+    "balancer": MemoryTenancy,
+    "cilium": CiliumTenancy,
+}
+"""Tenants with the stand-ins for MetalLB and for LB-IPAM, and with the balancer of tests."""
 
 
 def main() -> int:

@@ -14,6 +14,8 @@ from reconcilers.api import names
 from reconcilers.loadbalancers.metallb.projection import NO_ADDRESS
 from tests.reconcilers.balancer import pool_entries
 from tests.reconcilers.lab import Replica
+from tests.reconcilers.lbipam import POOLS
+from tests.reconcilers.lbipam import offered_entries as pooled_entries
 from tests.reconcilers.memorybalancer.offers import offered_entries
 from tests.reconcilers.server import Json, Server
 
@@ -143,7 +145,7 @@ def left_behind(server: Server, tenant: str, uid: str) -> bool:
 def entries(tenant: Server) -> list[AddressRange]:
     """Return the ranges that a tenant's load balancer may hand out."""
     texts = [text for text in pool_entries(tenant) if text != NO_ADDRESS]
-    texts += offered_entries(tenant)
+    texts += [*offered_entries(tenant), *pooled_entries(tenant)]
     return [span for text in texts if (span := addresstexts.parse_cidr_or_span(text)) is not None]
 
 
@@ -169,4 +171,4 @@ def _brief(allocation: Json) -> tuple[str, str, str | None]:
 
 
 _QUOTA = 3
-_OFFERS = ("ipaddresspools", "l2advertisements", "addressoffers")
+_OFFERS = ("ipaddresspools", "l2advertisements", "addressoffers", POOLS)

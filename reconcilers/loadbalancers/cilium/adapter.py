@@ -1,0 +1,307 @@
+"""Cilium's LB-IPAM behind the port of load balancers.
+
+Each IPAllocation has a CiliumLoadBalancerIPPool of its own. That Cilium does not hand out a range
+any more is proven by acknowledged generations of that pool, release.py.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from typing_extensions import override
+
+from controller.cache import Change
+from controller.client import Client
+from controller.clock import Clock
+from controller.errors import MalformedAnswer
+from controller.meta import Object
+from reconcilers.api.resources import SERVICE, Service
+from reconcilers.clusteraccess.clusteridentity import is_of_another
+from reconcilers.loadbalancers.cilium.poolclient import NOT_INSTALLED, PoolClient, ServedVersion
+from reconcilers.loadbalancers.cilium.pools import (
+    CILIUM_POOL,
+    IPS_TOTAL,
+    CiliumPool,
+    annotations_of,
+    body_of,
+    condition,
+    find_conflict,
+    is_acknowledged,
+    is_ours,
+    is_silent,
+    next_nonce,
+    offer_of,
+    pool_name,
+)
+from reconcilers.loadbalancers.cilium.projection import PoolProjection, Upkeep
+from reconcilers.loadbalancers.cilium.release import ReleaseMemory, Write, next_step
+from reconcilers.loadbalancers.cilium.services import view_service
+from reconcilers.loadbalancers.port import (
+    CONTESTED,
+    MOMENT,
+    Acknowledgement,
+    BalancerBlocked,
+    BalancerMemory,
+    BalancerReading,
+    Confirm,
+    Correction,
+    Health,
+    HealthState,
+    LoadBalancer,
+    LoadBalancerKind,
+    Offer,
+    Permit,
+    Projection,
+    ServiceView,
+    Unprovable,
+    WatchedKind,
+    WatchedOffers,
+    Withdrawal,
+)
+
+NOT_RUNNING = "CiliumNotRunning"
+"""The reason while Cilium's operator has not acknowledged a pool as it stands."""
+CONFLICT = "CiliumPoolConflict"
+"""The reason where another pool overlaps one of ours, and Cilium switches ours off."""
+_SOON = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class PoolReading(BalancerReading):
+    """Cilium's pools in a tenant.
+
+    Args:
+        pools: all of them, by name.
+    """
+
+    pools: Mapping[str, CiliumPool] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ReadingMemory:
+    """Since when the operator of one tenant has not acknowledged what is wanted there.
+
+    Args:
+        entries: what is wanted.
+        since: monotonic seconds; None while all of it is acknowledged.
+    """
+
+    entries: tuple[str, ...] = ()
+    since: float | None = None
+
+
+class CiliumBalancer(LoadBalancer):
+    """The LB-IPAM of one tenant.
+
+    Args:
+        client: of the tenant.
+        memory: of the tenant, or of one release there.
+        watched: what we write there, as a watch shows it; None if nothing is watched.
+        clock: the time.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        memory: BalancerMemory,
+        watched: WatchedOffers | None,
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._pools = PoolClient(client, memory.of(ServedVersion))
+        self._upkeep = memory.of(Upkeep)
+        self._reading = memory.of(ReadingMemory)
+        self._release = memory.of(ReleaseMemory)
+        self._watched = watched
+        self._clock = clock
+
+    @override
+    async def read(self) -> PoolReading:
+        try:
+            pools = await self._pools.list()
+        except BalancerBlocked as missing:
+            return PoolReading({}, missing.message)
+        targets = {name: offer_of(pool) for name, pool in sorted(pools.items()) if is_ours(pool)}
+        return PoolReading(targets, pools=pools)
+
+    @override
+    async def read_targets(self) -> BalancerReading:
+        return await self.read()
+
+    @override
+    async def project(self, wanted: Projection, confirm: Confirm, permit: Permit) -> None:
+        self._upkeep.begin()
+        await self._projection().project(wanted, confirm, permit)
+        if wanted.entries and self._watched is not None:
+            self._watched.open()
+
+    @override
+    async def overwrite(self, wanted: Projection, position: int, permit: Permit) -> Offer | None:
+        return await self._projection().overwrite(wanted, position, permit)
+
+    @override
+    async def acknowledgement(
+        self, reading: BalancerReading, withdrawal: Withdrawal
+    ) -> Acknowledgement:
+        assert isinstance(reading, PoolReading), "the reading is of another kind of balancer"
+        if not reading.is_served:
+            # It may stand still, and hand out what it had read as soon as it goes on.
+            purpose = "to see that its kinds are not served any more"
+            return Unprovable(purpose, ("not served", 0), reading.missing)
+        now = self._clock.monotonic()
+        step = next_step(reading.pools, withdrawal, self._release, now)
+        if step.write is not None:
+            pool = reading.pools[pool_name(withdrawal.allocation)]
+            await self._write(pool, step.write, withdrawal)
+        return step.answer
+
+    async def _write(self, pool: CiliumPool, write: Write, withdrawal: Withdrawal) -> None:
+        """Write the next step of a release, and remember the generation that it returned."""
+        spec: dict[str, object]
+        match write:
+            case Write.DRAIN:
+                spec = {"disabled": True}
+            case Write.EMPTY:
+                spec = {"blocks": body_of(()), **dict.fromkeys(pool.spec.edited)}
+            case Write.NONCE:
+                spec = {"allowFirstLastIPs": next_nonce(pool)}
+        basis = Projection((), withdrawal.position, owner=withdrawal.owner)
+        annotations = annotations_of(basis, withdrawal.allocation.uid)
+        written = await self._pools.patch(
+            pool, {"metadata": {"annotations": annotations}, "spec": spec}
+        )
+        self._release.note_written(written, self._clock.monotonic())
+
+    @override
+    async def health(self, wanted: Projection) -> Health:
+        now = self._clock.monotonic()
+        if contest := self._upkeep.contest(now):
+            return Health(HealthState.CONTESTED, CONTESTED, contest)
+        memory = self._reading
+        problem = await self._find_problem(wanted) if wanted.allocations else None
+        if problem is None:
+            memory.since = None
+            return Health()
+        if memory.since is None or memory.entries != wanted.entries:
+            memory.entries, memory.since = wanted.entries, now
+        reason, message = problem
+        return Health(HealthState.NOT_READING, reason, message, memory.since)
+
+    async def _find_problem(self, wanted: Projection) -> tuple[str, str] | None:
+        """Return the reason and the sentence for pools that do not work; None if all do."""
+        wanted_names = [pool_name(ranges.allocation) for ranges in wanted.allocations]
+        pools = await self._pools.list(frozenset(wanted_names))
+        unread = []
+        for name in wanted_names:
+            pool = pools.get(name)
+            if pool is not None and (conflict := find_conflict(pool)):
+                return CONFLICT, f"Cilium does not use {CILIUM_POOL.kind} {name}: {conflict}"
+            if pool is None or not is_acknowledged(pool):
+                unread.append(name)
+        if not unread:
+            return None
+        cause = "no pool has been acknowledged" if is_silent(pools) else "others may be"
+        return NOT_RUNNING, (
+            f"Cilium's operator in the tenant has not acknowledged {CILIUM_POOL.kind}"
+            f" {min(unread)}: it does not run, or LB-IPAM is off ({cause})"
+        )
+
+    @override
+    async def find_stale(self, reading: BalancerReading) -> str | None:
+        assert isinstance(reading, PoolReading), "the reading is of another kind of balancer"
+        ours = [reading.pools[name] for name in reading.targets]
+        for pool in ours:
+            if conflict := find_conflict(pool):
+                return conflict
+        counted = [pool for pool in ours if condition(pool, IPS_TOTAL) is not None]
+        return None if all(map(is_acknowledged, counted)) else ""
+
+    @override
+    async def remove(self, management: str) -> None:
+        pools = await self._pools.list()
+        for pool in pools.values():
+            if not is_ours(pool) or is_of_another(pool, management):
+                continue
+            if not pool.blocks and (is_acknowledged(pool) or is_silent(pools)):
+                await self._pools.delete(pool)
+
+    def _projection(self) -> PoolProjection:
+        now = self._clock.monotonic()
+        return PoolProjection(self._pools, self._list_services, self._upkeep, now)
+
+    async def _list_services(self) -> Sequence[Service]:
+        page = await self._client.list(SERVICE)
+        if page.unreadable:
+            raise MalformedAnswer(f"Services that cannot be read: {sorted(page.unreadable)}")
+        return page.items
+
+
+class CiliumKind(LoadBalancerKind):
+    """Cilium's LB-IPAM.
+
+    Args:
+        clock: the time.
+        wait: seconds for which an operator is waited for that shows nothing of what it has read.
+    """
+
+    title = "Cilium"
+    missing_reason = NOT_INSTALLED
+    absent_reasons = frozenset({NOT_INSTALLED})
+    not_reading_reason = NOT_RUNNING
+
+    def __init__(self, clock: Clock, wait: float) -> None:
+        self._clock = clock
+        self._wait = wait
+
+    @property
+    @override
+    def wait(self) -> float:
+        return self._wait
+
+    @property
+    @override
+    def watches(self) -> Sequence[WatchedKind]:
+        return [WatchedKind(CILIUM_POOL, "", "", is_concerned, may_be_edited)]
+
+    @override
+    def of(
+        self, client: Client, memory: BalancerMemory, watched: WatchedOffers | None = None
+    ) -> CiliumBalancer:
+        return CiliumBalancer(client, memory, watched, self._clock)
+
+    @override
+    def serves(self, service: Service) -> ServiceView:
+        return view_service(service)
+
+    @override
+    def due_in(self, memory: BalancerMemory) -> float | None:
+        now = self._clock.monotonic()
+        since = memory.of(ReadingMemory).since
+        is_about_to_read = since is not None and now - since < MOMENT
+        due = (_SOON if is_about_to_read else None, memory.of(Upkeep).due_in(now))
+        return min((seconds for seconds in due if seconds is not None), default=None)
+
+    @override
+    def take_corrections(self, memory: BalancerMemory) -> Sequence[Correction]:
+        return memory.of(Upkeep).take()
+
+
+def is_concerned(obj: Object) -> bool:
+    """Return whether a pool in a tenant is one of those that we write."""
+    return isinstance(obj, CiliumPool) and is_ours(obj)
+
+
+def may_be_edited(change: Change[CiliumPool]) -> bool:
+    """Return whether a change is one of what we write, or shows that the operator has read it.
+
+    How many addresses of the pool are in use changes with every Service.
+    """
+    return _list_written_parts(change.old) != _list_written_parts(change.new)
+
+
+def _list_written_parts(pool: CiliumPool | None) -> object:
+    """Return the parts of a pool that matter to us; None if it does not exist."""
+    if pool is None:
+        return None
+    meta = pool.metadata
+    read = (is_acknowledged(pool), find_conflict(pool))
+    return (meta.uid, meta.generation, is_ours(pool), read)

@@ -1,0 +1,128 @@
+"""Reads and writes CiliumLoadBalancerIPPools in the version that a tenant serves."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from controller.client import Client
+from controller.errors import Conflict, MalformedAnswer, NotFound
+from controller.meta import Key, Version
+from controller.resource import Resource
+from reconcilers.api import names
+from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, CILIUM_POOL_ALPHA, CiliumPool
+from reconcilers.loadbalancers.port import BalancerBlocked
+
+NOT_INSTALLED = "CiliumNotInstalled"
+"""The reason where the tenant positively does not serve Cilium's kinds."""
+_MOST_ATTEMPTS = 5
+"""How often one write is tried while nothing but the counts of its pool changes."""
+
+
+@dataclass(slots=True)
+class ServedVersion:
+    """The version of the kind in one tenant that answered last."""
+
+    resource: Resource[CiliumPool] = CILIUM_POOL
+
+
+class PoolClient:
+    """The pools of one tenant.
+
+    Args:
+        client: of the tenant.
+        version: what is remembered of the version that the tenant serves.
+    """
+
+    def __init__(self, client: Client, version: ServedVersion) -> None:
+        self._client = client
+        self._version = version
+
+    async def list(self, wanted: frozenset[str] = frozenset()) -> dict[str, CiliumPool]:
+        """Return all pools as they are now, by name; one of others that is unreadable is left out.
+
+        Args:
+            wanted: names of pools that are ours.
+
+        Raises:
+            BalancerBlocked: the tenant positively does not serve the kind.
+            ControllerError: the tenant did not answer, or a pool of ours cannot be decoded.
+        """
+        try:
+            page = await self._client.list(self._version.resource)
+        except NotFound:
+            await self._find_version()
+            page = await self._client.list(self._version.resource)
+        if ours := wanted & {key.name for key in page.unreadable}:
+            raise MalformedAnswer(f"CiliumLoadBalancerIPPools that cannot be read: {sorted(ours)}")
+        return {pool.metadata.name: pool for pool in page.items}
+
+    async def _find_version(self) -> None:
+        """Find the served version, the newer one first."""
+        for resource in (CILIUM_POOL, CILIUM_POOL_ALPHA):
+            if await self._client.served(resource):
+                self._version.resource = resource
+                return
+        raise BalancerBlocked(
+            NOT_INSTALLED,
+            "Cilium's LB-IPAM is not installed in the tenant: cilium.io serves no"
+            f" {CILIUM_POOL.kind}",
+        ) from None
+
+    async def create(
+        self, name: str, annotations: Mapping[str, str], spec: Mapping[str, Any]
+    ) -> CiliumPool:
+        """Create a pool.
+
+        Raises:
+            Conflict: a pool of that name exists.
+            ControllerError: the tenant did not answer.
+        """
+        metadata = {
+            "name": name,
+            "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY},
+            "annotations": dict(annotations),
+        }
+        return await self._client.create(
+            self._version.resource,
+            "",
+            {"metadata": metadata, "spec": dict(spec)},
+            field_manager=names.TENANT_FIELD_MANAGER,
+        )
+
+    async def patch(self, pool: CiliumPool, patch: Mapping[str, Any]) -> CiliumPool:
+        """Patch a pool that is still as it was judged; return it as the server stored it.
+
+        The operator writes counts whenever a Service comes or goes. If nothing else has changed,
+        the patch is sent again.
+
+        Raises:
+            Conflict: spec or metadata changed since the pool was read.
+            ControllerError: the tenant did not answer.
+        """
+        judged = pool
+        for _ in range(_MOST_ATTEMPTS - 1):
+            try:
+                return await self._client.patch(
+                    self._version.resource, Version.from_object(judged), patch
+                )
+            except Conflict:
+                live = await self._client.find(self._version.resource, Key("", pool.metadata.name))
+                if live is None or _judged_parts(live) != _judged_parts(pool):
+                    raise
+                judged = live
+        return await self._client.patch(self._version.resource, Version.from_object(judged), patch)
+
+    async def delete(self, pool: CiliumPool) -> None:
+        """Delete a pool at the version that was judged.
+
+        Raises:
+            Conflict: it changed since it was read.
+            ControllerError: the tenant did not answer.
+        """
+        await self._client.delete(self._version.resource, Version.from_object(pool))
+
+
+def _judged_parts(pool: CiliumPool) -> object:
+    """Return what a decision about a pool relies on, apart from its counts."""
+    meta = pool.metadata
+    return (meta.uid, meta.generation, dict(meta.annotations), meta.terminating)

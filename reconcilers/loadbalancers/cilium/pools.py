@@ -1,0 +1,239 @@
+"""CiliumLoadBalancerIPPools: what is in them, and what Cilium's operator has acknowledged.
+
+Sources: the CustomResourceDefinition of Cilium 1.18 to 1.20, and its page "LoadBalancer IP Address
+Management". `status.conditions` are counts: a decimal number in the message, of the generation in
+observedGeneration.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from allocator import AddressRange
+from controller.meta import TracedMeta
+from controller.resource import Resource
+from reconcilers.addressing import addresstexts
+from reconcilers.api import names
+from reconcilers.loadbalancers.port import AllocationName, Offer, Projection
+
+IPS_TOTAL = "cilium.io/IPsTotal"
+IPS_USED = "cilium.io/IPsUsed"
+POOL_CONFLICT = "cilium.io/PoolConflict"
+_YES = "Yes"
+_LONGEST_NAME = 200
+_MOST_DIGITS = 40
+"""A pool of a /0 of IPv6 has as many addresses as 39 digits say."""
+_MOST_POSITION_DIGITS = 20
+"""A resourceVersion is a number of 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Addresses of a pool: from `start` to `stop`, or a CIDR, which wins where both are there."""
+
+    start: str = ""
+    stop: str = ""
+    cidr: str = ""
+
+    @property
+    def span(self) -> AddressRange | None:
+        """The range; None if the operator could not parse the block, and would not act on it."""
+        if self.cidr:
+            return addresstexts.parse_cidr_or_span(self.cidr)
+        return addresstexts.parse_ends(self.start, self.stop or self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSpec:
+    """The spec of a pool; of ours, all of it is ours."""
+
+    blocks: tuple[Block, ...] | None = None
+    disabled: bool = False
+    allowFirstLastIPs: str | None = None
+    serviceSelector: Any = None
+
+    @property
+    def edited(self) -> tuple[str, ...]:
+        """The fields that no pool of ours has, apart from its blocks and from `disabled`."""
+        is_nonce = self.allowFirstLastIPs in {None, _YES}
+        edits = {"allowFirstLastIPs": not is_nonce, "serviceSelector": bool(self.serviceSelector)}
+        return tuple(name for name, is_edited in edits.items() if is_edited)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolCondition:
+    """A condition of a pool, as Cilium's operator writes it."""
+
+    type: str
+    status: str = "Unknown"
+    reason: str = ""
+    message: str = ""
+    observedGeneration: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStatus:
+    """The status of a pool."""
+
+    conditions: tuple[PoolCondition, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CiliumPool:
+    """A CiliumLoadBalancerIPPool in a tenant."""
+
+    metadata: TracedMeta
+    spec: PoolSpec = field(default_factory=PoolSpec)
+    status: PoolStatus | None = None
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """Its blocks; an absent list is empty."""
+        return self.spec.blocks or ()
+
+    @property
+    def generation(self) -> int:
+        """The generation of its spec."""
+        return self.metadata.generation or 0
+
+
+def _resource(version: str) -> Resource[CiliumPool]:
+    kind, plural = "CiliumLoadBalancerIPPool", "ciliumloadbalancerippools"
+    return Resource("cilium.io", version, kind, plural, CiliumPool, namespaced=False)
+
+
+CILIUM_POOL = _resource("v2")
+CILIUM_POOL_ALPHA = _resource("v2alpha1")
+"""The version of Cilium before 1.18; the same schema."""
+
+
+def pool_name(allocation: AllocationName) -> str:
+    """Return the name of the pool of an allocation; no other allocation ever uses it.
+
+    The status of a deleted pool may land on a new pool of its name.
+    """
+    return f"{allocation.name[:_LONGEST_NAME]}-{allocation.uid}"
+
+
+def is_ours(pool: CiliumPool) -> bool:
+    """Return whether we made this pool: our own annotation says so."""
+    return names.ANNOTATION_PROJECTION_BASIS in pool.metadata.annotations
+
+
+def allocation_uid(pool: CiliumPool) -> str:
+    """Return the uid of the allocation that a pool belongs to; empty if it does not say."""
+    return pool.metadata.annotations.get(names.ANNOTATION_ALLOCATION_UID, "")
+
+
+def basis_of(pool: CiliumPool) -> int:
+    """Return the position that the pool's content was computed from; 0 if it does not say."""
+    noted = pool.metadata.annotations.get(names.ANNOTATION_PROJECTION_BASIS, "")
+    return int(noted) if len(noted) <= _MOST_POSITION_DIGITS and noted.isdecimal() else 0
+
+
+def offer_of(pool: CiliumPool) -> Offer:
+    """Return a pool as an offer."""
+    return Offer(
+        metadata=pool.metadata,
+        kind=CILIUM_POOL.kind,
+        entries=tuple(map(_entry, pool.blocks)),
+        is_made_by_us=is_ours(pool),
+        basis=basis_of(pool),
+        edited=pool.spec.edited,
+    )
+
+
+def _entry(block: Block) -> str:
+    """Return a block as an entry of an offer: `start-end`, or as it is written."""
+    span = block.span
+    if span is None:
+        return block.cidr or f"{block.start}-{block.stop}"
+    return f"{span.start_text}-{span.end_text}"
+
+
+def body_of(spans: Iterable[AddressRange]) -> list[dict[str, str]]:
+    """Return the blocks of ranges, as they are written."""
+    return [{"start": span.start_text, "stop": span.end_text} for span in spans]
+
+
+def annotations_of(wanted: Projection, uid: str) -> dict[str, str]:
+    """Return the annotations of the pool of an allocation.
+
+    Args:
+        wanted: has the basis and the owner.
+        uid: of the allocation.
+    """
+    basis = {names.ANNOTATION_PROJECTION_BASIS: str(wanted.basis)}
+    return {**basis, **wanted.owner, names.ANNOTATION_ALLOCATION_UID: uid}
+
+
+def has_exactly(pool: CiliumPool, spans: Sequence[AddressRange]) -> bool:
+    """Return whether a pool has these ranges, in any order, and no other field of others."""
+    blocks = [block.span for block in pool.blocks]
+    return not pool.spec.edited and None not in blocks and set(blocks) == set(spans)
+
+
+def overlaps_any(pool: CiliumPool, spans: Sequence[AddressRange]) -> bool:
+    """Return whether a block of a pool has an address of the ranges.
+
+    The operator does not act on a block that cannot be parsed.
+    """
+    blocks = (block.span for block in pool.blocks)
+    return any(block.overlaps(span) for block in blocks if block is not None for span in spans)
+
+
+def condition(pool: CiliumPool, kind: str) -> PoolCondition | None:
+    """Return a condition of a pool; None if it has none of that type."""
+    conditions = (pool.status.conditions if pool.status is not None else None) or ()
+    return next((shown for shown in conditions if shown.type == kind), None)
+
+
+def count(pool: CiliumPool, kind: str) -> int | None:
+    """Return a count of the pool as it stands; None if the operator has not counted it.
+
+    A count of another generation is none. A lower one is old, and so is a higher one: the status
+    of a deleted pool can land on a new pool of its name.
+
+    Args:
+        pool: the pool.
+        kind: IPS_TOTAL or IPS_USED.
+    """
+    shown = condition(pool, kind)
+    if shown is None or shown.observedGeneration != pool.generation:
+        return None
+    digits = shown.message
+    return int(digits) if len(digits) <= _MOST_DIGITS and digits.isdecimal() else None
+
+
+def is_acknowledged(pool: CiliumPool) -> bool:
+    """Return whether the operator has counted the addresses that the pool has now.
+
+    It says that without a doubt only of a pool that this process wrote: see release.py.
+    """
+    spans = [block.span for block in pool.blocks]
+    size = sum(span.size for span in spans if span is not None)
+    is_readable = None not in spans
+    return is_readable and count(pool, IPS_TOTAL) == size and count(pool, IPS_USED) is not None
+
+
+def is_silent(pools: Mapping[str, CiliumPool]) -> bool:
+    """Return whether no pool has a count: LB-IPAM is off, or there is no operator."""
+    return all(condition(pool, IPS_TOTAL) is None for pool in pools.values())
+
+
+def find_conflict(pool: CiliumPool) -> str:
+    """Return why another pool switches this one off; empty if none does.
+
+    The observedGeneration of this condition stays behind after edits.
+    """
+    shown = condition(pool, POOL_CONFLICT)
+    return shown.message if shown is not None and shown.status == "True" else ""
+
+
+def next_nonce(pool: CiliumPool) -> str | None:
+    """Return the value of `allowFirstLastIPs` that differs from the pool's.
+
+    Absent and Yes mean the same, and neither has an effect on blocks with start and stop. So the
+    edit changes nothing but the generation, which the operator has to acknowledge.
+    """
+    return None if pool.spec.allowFirstLastIPs == _YES else _YES

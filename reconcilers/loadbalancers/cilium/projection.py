@@ -1,0 +1,283 @@
+"""Makes the pools of a tenant hold the ranges that it should, so that a late write does no harm.
+
+Each IPAllocation has a pool of its own, which carries the position of the cache that it was
+computed from. A projection reads all pools live, gives up if one that it would write has a newer
+basis, and writes with the pool's resourceVersion.
+
+A missing pool carries no basis. So it is created without blocks, which has no effect; then the
+ranges are confirmed live; then they are filled in. The pools of allocations that are being
+released belong to the release check (release.py). A pool of no allocation is a leftover: it is
+emptied, and deleted once the operator has acknowledged that.
+
+The release check begins when no Service shows an address. If an allocation is deleted while some
+do, the Services lose their addresses: its pool is disabled, and emptied when the operator has
+acknowledged that. With a sharing key in use it is not emptied, because the operator would remember
+the address for a later Service with that key.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from allocator import AddressRange
+from reconcilers.addressing import addresstexts
+from reconcilers.api import names
+from reconcilers.api.resources import Service
+from reconcilers.loadbalancers.cilium.poolclient import PoolClient
+from reconcilers.loadbalancers.cilium.pools import (
+    CILIUM_POOL,
+    CiliumPool,
+    allocation_uid,
+    annotations_of,
+    basis_of,
+    body_of,
+    has_exactly,
+    is_acknowledged,
+    is_ours,
+    offer_of,
+    pool_name,
+)
+from reconcilers.loadbalancers.cilium.services import sharing_key, shown_addresses
+from reconcilers.loadbalancers.corrections import Corrections, describe_edit
+from reconcilers.loadbalancers.port import (
+    BEHIND,
+    BalancerBlocked,
+    Confirm,
+    Offer,
+    Permit,
+    ProjectedRanges,
+    Projection,
+)
+
+ListServices = Callable[[], Awaitable[Sequence[Service]]]
+
+
+class Upkeep(Corrections):
+    """What we keep in one tenant, as far as this process knows.
+
+    Attributes:
+        written: the ranges of each pool when it was last seen to be right, by its name.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: dict[str, tuple[str, ...]] = {}
+
+
+class PoolProjection:
+    """Writes the pools of one tenant.
+
+    Args:
+        pools: of the tenant.
+        list_services: reads all Services of the tenant live.
+        upkeep: what we keep there, to tell edits by others from news of ours.
+        now: monotonic seconds.
+    """
+
+    def __init__(
+        self, pools: PoolClient, list_services: ListServices, upkeep: Upkeep, now: float
+    ) -> None:
+        self._pools = pools
+        self._list_services = list_services
+        self._upkeep = upkeep
+        self._now = now
+
+    async def project(self, wanted: Projection, confirm: Confirm, permit: Permit) -> None:
+        """Make the tenant hold what `wanted` says, writing only what differs.
+
+        Raises:
+            BalancerBlocked: the kind is not served, a pool is not ours, or a newer view has
+                written.
+            Conflict: a pool changed since it was read.
+            ControllerError: the tenant did not answer.
+        """
+        by_name = {pool_name(ranges.allocation): ranges for ranges in wanted.allocations}
+        pools = await self._pools.list(frozenset(by_name))
+        ours = await self._permitted(pools, by_name, wanted, permit)
+        for name in set(self._upkeep.written) - set(by_name):
+            del self._upkeep.written[name]
+        created = {
+            name: await self._create(name, ranges, wanted)
+            for name, ranges in by_name.items()
+            if name not in pools and self._may_create(name)
+        }
+        confirmed = await self._confirmed(ours | created, by_name, wanted, confirm)
+        for name, ranges in by_name.items():
+            pool = created.get(name) or ours.get(name)
+            if pool is not None:
+                await self._keep(pool, ranges, wanted, confirmed)
+        uids = {ranges.allocation.uid for ranges in wanted.allocations} | wanted.releasing
+        for name, pool in ours.items():
+            if name not in by_name and allocation_uid(pool) not in uids:
+                await self._remove_leftover(pool, wanted)
+            elif allocation_uid(pool) in wanted.deleted:
+                await self._withdraw_deleted(pool, wanted)
+
+    async def overwrite(self, wanted: Projection, position: int, permit: Permit) -> Offer | None:
+        """Write `wanted` over pools with a basis above `position`, which a lost history wrote.
+
+        Returns:
+            The first pool that was overwritten; None if none has such a basis.
+        """
+        by_name = {pool_name(ranges.allocation): ranges for ranges in wanted.allocations}
+        pools = await self._pools.list(frozenset(by_name))
+        newer = [pool for pool in pools.values() if is_ours(pool) and basis_of(pool) > position]
+        for pool in newer:
+            await permit(offer_of(pool))
+        for pool in newer:
+            ranges = by_name.get(pool.metadata.name)
+            spans = _spans(ranges) if ranges is not None else ()
+            uid = allocation_uid(pool) if ranges is None else ranges.allocation.uid
+            await self._write(pool, spans, wanted, uid)
+        return offer_of(newer[0]) if newer else None
+
+    async def _permitted(
+        self,
+        pools: Mapping[str, CiliumPool],
+        by_name: Mapping[str, ProjectedRanges],
+        wanted: Projection,
+        permit: Permit,
+    ) -> dict[str, CiliumPool]:
+        """Return the pools that may be written; with nothing to write, those of others stay.
+
+        Raises:
+            BalancerBlocked: a pool of ours must not be written, and there are ranges to write.
+        """
+        permitted = {}
+        for name, pool in pools.items():
+            if not is_ours(pool) and name not in by_name:
+                continue
+            try:
+                await permit(offer_of(pool))
+            except BalancerBlocked:
+                if wanted.entries:
+                    raise
+                continue
+            permitted[name] = pool
+        return permitted
+
+    def _may_create(self, name: str) -> bool:
+        """Return whether a missing pool is created now; one that others delete is, ever later."""
+        if name not in self._upkeep.written:
+            return True
+        edit = f"{CILIUM_POOL.kind} {name} (deleted)"
+        if not self._upkeep.may_correct(edit, self._now):
+            return False
+        self._upkeep.note_correction(CILIUM_POOL.kind, edit, self._now)
+        return True
+
+    async def _create(self, name: str, ranges: ProjectedRanges, wanted: Projection) -> CiliumPool:
+        """Create a pool in the form without effect, on the cache's basis."""
+        annotations = annotations_of(wanted, ranges.allocation.uid)
+        return await self._pools.create(name, annotations, {"blocks": [], "disabled": False})
+
+    @staticmethod
+    async def _confirmed(
+        pools: Mapping[str, CiliumPool],
+        by_name: Mapping[str, ProjectedRanges],
+        wanted: Projection,
+        confirm: Confirm,
+    ) -> Projection:
+        """Return the projection by which empty pools are filled: a live one if there are any."""
+        is_any_empty = any(not pool.blocks for name, pool in pools.items() if name in by_name)
+        return await confirm() if is_any_empty else wanted
+
+    async def _keep(
+        self,
+        pool: CiliumPool,
+        ranges: ProjectedRanges,
+        wanted: Projection,
+        confirmed: Projection,
+    ) -> None:
+        """Make the pool of one allocation hold its ranges."""
+        name, spans = pool.metadata.name, _spans(ranges)
+        _require_newest(pool, wanted)
+        if not pool.blocks and ranges not in confirmed.allocations:
+            raise BalancerBlocked(BEHIND, "the cache is stale: a live read shows other ranges")
+        edit = self._describe_edit(pool, ranges)
+        if edit and not self._upkeep.may_correct(edit, self._now):
+            return
+        if edit or self._differs(pool, ranges, wanted):
+            await self._write(pool, spans, wanted, ranges.allocation.uid)
+        if edit:
+            self._upkeep.note_correction(CILIUM_POOL.kind, edit, self._now)
+        self._upkeep.written[name] = ranges.entries
+
+    def _describe_edit(self, pool: CiliumPool, ranges: ProjectedRanges) -> str:
+        """Describe how others changed a pool that was right before; empty if they did not."""
+        if self._upkeep.written.get(pool.metadata.name) != ranges.entries:
+            return ""
+        fields = list(pool.spec.edited)
+        if {block.span for block in pool.blocks} != set(_spans(ranges)):
+            fields.append("blocks")
+        if pool.spec.disabled:
+            fields.append("disabled")
+        if not is_ours(pool):
+            fields.append("annotations")
+        return describe_edit(pool.metadata, CILIUM_POOL.kind, fields) if fields else ""
+
+    @staticmethod
+    def _differs(pool: CiliumPool, ranges: ProjectedRanges, wanted: Projection) -> bool:
+        annotations = annotations_of(wanted, ranges.allocation.uid)
+        del annotations[names.ANNOTATION_PROJECTION_BASIS]
+        return (
+            not has_exactly(pool, _spans(ranges))
+            or pool.spec.disabled
+            or not is_ours(pool)
+            or not annotations.items() <= pool.metadata.annotations.items()
+        )
+
+    async def _write(
+        self, pool: CiliumPool, spans: Sequence[AddressRange], wanted: Projection, uid: str
+    ) -> CiliumPool:
+        """Write the ranges of a pool, and remove the fields that others have set."""
+        spec: dict[str, Any] = {"blocks": body_of(spans), "disabled": False}
+        return await self._patch(pool, spec | dict.fromkeys(pool.spec.edited), wanted, uid)
+
+    async def _patch(
+        self, pool: CiliumPool, spec: Mapping[str, Any], wanted: Projection, uid: str
+    ) -> CiliumPool:
+        annotations = annotations_of(wanted, uid)
+        return await self._pools.patch(
+            pool, {"metadata": {"annotations": annotations}, "spec": spec}
+        )
+
+    async def _withdraw_deleted(self, pool: CiliumPool, wanted: Projection) -> None:
+        """Take the addresses of a deleted allocation from the Services that show one.
+
+        A pool that no Service uses, or that a newer view has written, is left to the release.
+        """
+        if not pool.blocks or basis_of(pool) > wanted.basis:
+            return
+        spans = [block.span for block in pool.blocks]
+        users = [
+            service
+            for service in await self._list_services()
+            if any(span.contains(ip) for span in spans if span for ip in shown_addresses(service))
+        ]
+        if not users:
+            return
+        if not pool.spec.disabled:
+            await self._patch(pool, {"disabled": True}, wanted, allocation_uid(pool))
+        elif is_acknowledged(pool) and not any(map(sharing_key, users)):
+            await self._patch(pool, {"blocks": []}, wanted, allocation_uid(pool))
+
+    async def _remove_leftover(self, pool: CiliumPool, wanted: Projection) -> None:
+        """Empty a pool of no allocation; delete it once the operator has acknowledged that.
+
+        A range that was released without the tenant's answer is no longer the tenant's.
+        """
+        _require_newest(pool, wanted)
+        if pool.blocks:
+            await self._write(pool, (), wanted, allocation_uid(pool))
+        elif is_acknowledged(pool):
+            await self._pools.delete(pool)
+
+
+def _spans(ranges: ProjectedRanges) -> list[AddressRange]:
+    parsed = map(addresstexts.parse_cidr_or_span, ranges.entries)
+    return [span for span in parsed if span is not None]
+
+
+def _require_newest(pool: CiliumPool, wanted: Projection) -> None:
+    if basis_of(pool) > wanted.basis:
+        raise BalancerBlocked(BEHIND, "another replica has written a newer state of the pool")

@@ -1,0 +1,257 @@
+"""The steps that prove that the range of one allocation is out of Cilium.
+
+The pool of the allocation is disabled, which drains it; then it is emptied. After each write the
+operator has to acknowledge the generation that our own write returned: equal, never above, because
+the status of a deleted pool may land on a new pool of its name. One such late status could look
+like one acknowledgement. So a release needs two, of two generations of one uid, one after the
+other.
+
+After a restart, or a write of another process, no generation is known. Then a nonce makes a new
+one: an edit without a meaning. It is written only after the other process has had time to finish:
+two replicas that both believe they lead would otherwise answer each other's nonces for ever.
+
+The operator does not repeat an acknowledgement whose write was lost, so a pool that is not
+acknowledged for a while gets another nonce.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from reconcilers.api import names
+from reconcilers.clusteraccess.clusteridentity import is_of_another
+from reconcilers.loadbalancers.cilium.pools import (
+    CILIUM_POOL,
+    IPS_USED,
+    CiliumPool,
+    basis_of,
+    count,
+    has_exactly,
+    is_acknowledged,
+    is_silent,
+    overlaps_any,
+    pool_name,
+)
+from reconcilers.loadbalancers.ownernotes import owner_of
+from reconcilers.loadbalancers.port import (
+    Acknowledgement,
+    NotYet,
+    Proven,
+    Unprovable,
+    Withdrawal,
+)
+
+NONCE_SECONDS = 5.0
+"""After how many seconds without an acknowledgement a write is repeated in another form."""
+_MOST_DOUBLINGS = 6
+_NOT_ACKNOWLEDGED = "Cilium's operator in the tenant has not acknowledged the pool"
+
+
+class Write(Enum):
+    """What is written next to the pool of an allocation that is being released.
+
+    DRAIN: disable it, so that no Service is given an address.
+    EMPTY: take its blocks out.
+    NONCE: change nothing but its generation.
+    """
+
+    DRAIN = "drain"
+    EMPTY = "empty"
+    NONCE = "nonce"
+
+
+@dataclass(slots=True)
+class ForeignWrite:
+    """A generation of the pool that another process wrote.
+
+    Args:
+        uid: of the pool.
+        generation: of the pool.
+        since: when this process saw it first, in monotonic seconds.
+    """
+
+    uid: str
+    generation: int
+    since: float
+
+
+@dataclass(slots=True)
+class ReleaseMemory:
+    """What this process remembers of the release of one allocation.
+
+    Args:
+        uid: of the pool that it wrote last.
+        generation: that the last write returned; 0 if there was none.
+        written_at: when that was, in monotonic seconds.
+        acknowledged: the first generation of this uid that the operator has acknowledged; None if
+            it has acknowledged none yet.
+        foreign: what another process wrote since; None if the pool stands as this one wrote it.
+        takeovers: how often this process went on after another one.
+    """
+
+    uid: str = ""
+    generation: int = 0
+    written_at: float = 0.0
+    acknowledged: int | None = None
+    foreign: ForeignWrite | None = None
+    takeovers: int = 0
+
+    def note_written(self, pool: CiliumPool, now: float) -> None:
+        """Remember what a write returned.
+
+        Args:
+            pool: as the server stored it.
+            now: monotonic seconds.
+        """
+        if pool.metadata.uid != self.uid:
+            self.acknowledged = None
+        self.uid, self.generation, self.written_at = pool.metadata.uid, pool.generation, now
+
+    def is_own(self, pool: CiliumPool) -> bool:
+        """Return whether a pool stands as this process wrote it."""
+        return (pool.metadata.uid, pool.generation) == (self.uid, self.generation)
+
+    def may_take_over(self, pool: CiliumPool, now: float) -> bool:
+        """Return whether a pool stands long enough as another process wrote it.
+
+        Each time that this process goes on after another one, it waits twice as long.
+
+        Args:
+            pool: as it was read.
+            now: monotonic seconds.
+        """
+        known, at = self.foreign, (pool.metadata.uid, pool.generation)
+        if known is None or (known.uid, known.generation) != at:
+            known = self.foreign = ForeignWrite(*at, now)
+        if now - known.since < NONCE_SECONDS * 2 ** min(self.takeovers, _MOST_DOUBLINGS):
+            return False
+        self.takeovers += 1
+        return True
+
+    def note_acknowledged(self) -> bool:
+        """Remember that the last write is acknowledged; return whether an earlier one was, too."""
+        if self.acknowledged is None:
+            self.acknowledged = self.generation
+        return self.acknowledged != self.generation
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Where a release stands.
+
+    Args:
+        answer: for the caller.
+        write: what is written next to the pool; None for nothing.
+    """
+
+    answer: Acknowledgement
+    write: Write | None = None
+
+
+def next_step(
+    pools: Mapping[str, CiliumPool], withdrawal: Withdrawal, memory: ReleaseMemory, now: float
+) -> Step:
+    """Return where the release of a range stands, by one live read of all pools.
+
+    No Service shows an address of the range; that was read after the pools.
+
+    Args:
+        pools: all of them, by name.
+        withdrawal: the range.
+        memory: of the release; it notes what is acknowledged.
+        now: monotonic seconds.
+    """
+    name = pool_name(withdrawal.allocation)
+    pool = pools.get(name)
+    if pool is None:
+        purpose = f"to learn that there is no {CILIUM_POOL.kind} {name}"
+        return Step(Unprovable(purpose, ("no pool", 0)))
+    if first := _find_first_step(pool, withdrawal, memory, now):
+        return first
+    if not is_acknowledged(pool):
+        return _unacknowledged(pools, pool, now - memory.written_at)
+    others = {other: its for other, its in pools.items() if other != name}
+    return _acknowledged(pool, others, withdrawal, is_confirmed=memory.note_acknowledged())
+
+
+def _find_first_step(
+    pool: CiliumPool, withdrawal: Withdrawal, memory: ReleaseMemory, now: float
+) -> Step | None:
+    """Return the step for a pool that does not stand as this process wrote it for this release.
+
+    Returns:
+        The step; None if the pool stands as this process wrote it.
+    """
+    name = pool.metadata.name
+    if _is_taken(pool, withdrawal):
+        return Step(NotYet(f"{CILIUM_POOL.kind} {name} is another TenantCluster's"))
+    is_begun = pool.spec.disabled or not pool.blocks
+    if not is_begun or basis_of(pool) < withdrawal.mark:
+        return Step(NotYet(f"{_NOT_ACKNOWLEDGED} since the release began"), Write.DRAIN)
+    if pool.blocks and not has_exactly(pool, withdrawal.spans):
+        return Step(NotYet(f"{CILIUM_POOL.kind} {name} was edited"), Write.EMPTY)
+    if not memory.is_own(pool):
+        write = Write.NONCE if memory.may_take_over(pool, now) else None
+        return Step(NotYet(f"{_NOT_ACKNOWLEDGED} since another process wrote it"), write)
+    return None
+
+
+def _acknowledged(
+    pool: CiliumPool,
+    others: Mapping[str, CiliumPool],
+    withdrawal: Withdrawal,
+    *,
+    is_confirmed: bool,
+) -> Step:
+    """Return the step after an acknowledgement.
+
+    Args:
+        pool: of the allocation.
+        others: all other pools, by name.
+        withdrawal: the range.
+        is_confirmed: whether an earlier generation of the pool was acknowledged, too.
+    """
+    if used := count(pool, IPS_USED):
+        return Step(NotYet(f"Cilium counts {used} addresses of the range in use", is_used=True))
+    if pool.blocks:
+        return Step(NotYet(f"{_NOT_ACKNOWLEDGED} without the range"), Write.EMPTY)
+    if not is_confirmed:
+        return Step(NotYet(f"{_NOT_ACKNOWLEDGED} a second time"), Write.NONCE)
+    overlapping = [name for name, its in others.items() if overlaps_any(its, withdrawal.spans)]
+    if overlapping:
+        kind = CILIUM_POOL.kind
+        why = f"{kind} {min(overlapping)} in the tenant has addresses of the range; take them out"
+        return Step(NotYet(why))
+    return Step(Proven())
+
+
+def _unacknowledged(pools: Mapping[str, CiliumPool], pool: CiliumPool, waited: float) -> Step:
+    """Return the step for a write that the operator has not acknowledged.
+
+    Args:
+        pools: all of them, by name.
+        pool: of the allocation.
+        waited: for how many seconds.
+    """
+    is_late = waited >= NONCE_SECONDS
+    if not is_late:
+        return Step(NotYet(_NOT_ACKNOWLEDGED))
+    if not is_silent(pools):
+        return Step(NotYet(_NOT_ACKNOWLEDGED), Write.NONCE)
+    if pool.blocks:
+        return Step(NotYet(f"{_NOT_ACKNOWLEDGED}, nor any other"), Write.EMPTY)
+    return Step(
+        Unprovable(
+            "to read its pools: it is unknown whether it does, because it has acknowledged none",
+            (pool.metadata.uid, pool.generation),
+        )
+    )
+
+
+def _is_taken(pool: CiliumPool, withdrawal: Withdrawal) -> bool:
+    """Return whether the pool names another TenantCluster, or another management cluster."""
+    owner = owner_of(pool)
+    if owner is not None and str(owner) != withdrawal.owner[names.ANNOTATION_PROJECTION_OWNER]:
+        return True
+    management = withdrawal.owner.get(names.ANNOTATION_PROJECTION_MANAGEMENT, "")
+    return is_of_another(pool, management)

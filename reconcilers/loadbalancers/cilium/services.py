@@ -1,0 +1,64 @@
+"""Which Services LB-IPAM could give an address of our pools.
+
+Sources: Cilium's page "LoadBalancer IP Address Management", and its Service annotations.
+"""
+
+from allocator import AddressRange
+from reconcilers.addressing.addresstexts import parse_ends
+from reconcilers.api.resources import Service
+from reconcilers.loadbalancers.port import OTHER_CLASS, Obstacle, ServiceView
+from reconcilers.reporting.wording import truncate
+
+_ADDRESSES = ("lbipam.cilium.io/ips", "io.cilium/lb-ipam-ips")
+_SHARING = ("lbipam.cilium.io/sharing-key", "io.cilium/lb-ipam-sharing-key")
+_ACROSS = ("lbipam.cilium.io/sharing-cross-namespace", "io.cilium/lb-ipam-sharing-cross-namespace")
+_PROXY = "service.kubernetes.io/service-proxy-name"
+"""The label of Services that Cilium leaves to another proxy."""
+_LONGEST = 80
+_MOST_FIXED = 16
+
+
+def sharing_key(service: Service) -> str:
+    """Return the key by which a Service may share its address; empty if it has none."""
+    return _annotation(service, _SHARING)
+
+
+def shown_addresses(service: Service) -> list[AddressRange]:
+    """Return the addresses that a Service shows."""
+    shown = (parse_ends(ingress.ip, ingress.ip) for ingress in service.status.loadBalancer.ingress)
+    return [address for address in shown if address is not None]
+
+
+def view_service(service: Service) -> ServiceView:
+    """Return a Service as LB-IPAM sees it.
+
+    An address that any Service shows keeps its range, whatever its class: LB-IPAM does not take an
+    address from a Service that it has forgotten, and may give it to another one.
+    """
+    obstacle = None
+    fixed = _annotation(service, _ADDRESSES) or service.spec.loadBalancerIP
+    if service.spec.loadBalancerClass:
+        theirs = truncate(service.spec.loadBalancerClass, _LONGEST)
+        obstacle = Obstacle(OTHER_CLASS, f"load-balancer class {theirs}")
+    elif _PROXY in service.metadata.labels:
+        theirs = truncate(service.metadata.labels[_PROXY], _LONGEST)
+        obstacle = Obstacle(OTHER_CLASS, f"the service proxy {theirs}")
+    elif fixed:
+        obstacle = Obstacle("FixedAddress", f"the address {truncate(fixed, _LONGEST)}")
+    key = sharing_key(service)
+    if key and not _annotation(service, _ACROSS):
+        key = f"{service.metadata.namespace}/{key}"
+    requested = (parse_ends(ip, ip) for ip in map(str.strip, fixed.split(",", _MOST_FIXED)))
+    return ServiceView(
+        True,
+        obstacle,
+        sharing_key=key,
+        requirements=key,
+        fixed_addresses=tuple(address for address in requested if address is not None),
+    )
+
+
+def _annotation(service: Service, either: tuple[str, str]) -> str:
+    """Return the value of the first of two annotations that is set, the newer name first."""
+    carried = service.metadata.annotations
+    return next((carried[name] for name in either if carried.get(name)), "")

@@ -1,0 +1,202 @@
+"""A stand-in for Cilium's LB-IPAM: what a tenant's operator does with pools, as far as seen.
+
+It serves Services first-fit by the pools that it has read, and then writes the counts of each pool
+whose spec has changed, with the generation that it acts on. It can stand still, lose a write, and
+leave a Service behind, as the operator does. Sharing keys and two leaders are not played.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from allocator import AddressRange
+from reconcilers.addressing import addresstexts
+from reconcilers.api.resources import LOAD_BALANCER, Service
+from reconcilers.loadbalancers.cilium.pools import CiliumPool
+from tests.reconcilers.server import Happening, Json, Server
+
+POOLS = "ciliumloadbalancerippools"
+_FAMILY = {"IPv4": 4, "IPv6": 6}
+
+
+@dataclass
+class _Known:
+    """A pool as the stand-in has read it, and the generation that it acknowledges."""
+
+    uid: str
+    spec: Json
+    generation: int
+    created: str
+    spans: list[AddressRange] = field(default_factory=list)
+    is_disabled: bool = False
+    conflict: str = ""
+
+
+class LbIpam:
+    """Serves the Services of a tenant by its pools, at once unless it is paused.
+
+    Args:
+        tenant: the server that it looks at.
+    """
+
+    def __init__(self, tenant: Server) -> None:
+        self.tenant = tenant
+        self.paused = False
+        self.loses_counts = False
+        """Whether the next counts are lost and, as by the operator, not repeated."""
+        self.leaves_behind: set[str] = set()
+        """Names of Services whose next status write is refused and not repeated."""
+        self._lost: tuple[str, int] | None = None
+        self._known: dict[str, _Known] = {}
+        self._busy = False
+        tenant.listeners.append(self._hear)
+
+    def resume(self) -> None:
+        """Work again after a pause, first by what was read before it."""
+        self.paused = False
+        self._work()
+
+    def restart(self) -> None:
+        """Start anew, without memory."""
+        self._known, self.paused = {}, False
+        self._work()
+
+    def _hear(self, happening: Happening) -> None:
+        if happening.plural in {"services", POOLS}:
+            self._work()
+
+    def _work(self) -> None:
+        if self.paused or self._busy:
+            return
+        self._busy = True
+        try:
+            self._read()
+            self._serve()
+            self._count()
+        finally:
+            self._busy = False
+
+    def _read(self) -> None:
+        """Read all pools; one whose spec is as it was keeps the generation that was read first."""
+        stored = {pool["metadata"]["name"]: pool for pool in self.tenant.all(POOLS)}
+        for name in set(self._known) - set(stored):
+            del self._known[name]
+        for name, pool in stored.items():
+            known, meta = self._known.get(name), pool["metadata"]
+            if known is not None and (known.uid, known.spec) == (meta["uid"], pool["spec"]):
+                continue
+            typed = msgspec.convert(pool, CiliumPool)
+            spans = [block.span for block in typed.blocks]
+            self._known[name] = _Known(
+                uid=meta["uid"],
+                spec=pool["spec"],
+                generation=meta["generation"],
+                created=meta["creationTimestamp"],
+                spans=[span for span in spans if span is not None],
+                is_disabled=typed.spec.disabled,
+            )
+        in_order = sorted(self._known.items(), key=lambda pair: (pair[1].created, pair[0]))
+        for number, (_, known) in enumerate(in_order):
+            older = [(name, other) for name, other in in_order[:number] if not other.conflict]
+            rivals = [name for name, other in older if _overlap(other.spans, known.spans)]
+            known.conflict = f"overlaps {rivals[0]}" if rivals else ""
+
+    def _serve(self) -> None:
+        services = [msgspec.convert(stored, Service) for stored in self.tenant.all("services")]
+        ours = [service for service in services if not service.spec.loadBalancerClass]
+        kept = {
+            service.metadata.name: [ip for ip in _shown(service) if self._has(ip)]
+            for service in ours
+        }
+        taken = {ip for shown in kept.values() for ip in shown}
+        for service in ours:
+            wanted = kept[service.metadata.name]
+            if service.spec.type == LOAD_BALANCER and not wanted:
+                wanted = self._choose(service, taken)
+                taken.update(wanted)
+            if _shown(service) == wanted or not self._known:
+                continue  # without a pool it is asleep
+            if service.metadata.name in self.leaves_behind:
+                self.leaves_behind.discard(service.metadata.name)
+                continue
+            ingress = [{"ip": ip} for ip in wanted]
+            status = {"status": {"loadBalancer": {"ingress": ingress}}}
+            namespace = service.metadata.namespace
+            self.tenant.edit("services", service.metadata.name, status, namespace=namespace)
+
+    def _count(self) -> None:
+        """Write the counts of pools that changed."""
+        shown = [
+            address
+            for stored in self.tenant.all("services")
+            for ip in _shown(msgspec.convert(stored, Service))
+            if (address := addresstexts.parse_ends(ip, ip)) is not None
+        ]
+        for name, known in self._known.items():
+            used = sum(any(span.contains(ip) for span in known.spans) for ip in shown)
+            total = sum(span.size for span in known.spans)
+            counts = {"IPsTotal": total, "IPsAvailable": total - used, "IPsUsed": used}
+            conditions: list[Json] = [
+                {
+                    "type": f"cilium.io/{kind}",
+                    "status": "Unknown",
+                    "reason": "noreason",
+                    "message": str(number),
+                    "observedGeneration": known.generation,
+                }
+                for kind, number in counts.items()
+            ]
+            conflict = {"status": "True" if known.conflict else "False", "message": known.conflict}
+            conditions.append({"type": "cilium.io/PoolConflict", "reason": "any", **conflict})
+            status = {"conditions": conditions}
+            stored = self.tenant.see(POOLS, name, namespace="")
+            if stored.get("status") == status or self._is_lost(known):
+                continue
+            self.tenant.edit(POOLS, name, {"status": status}, namespace="")
+
+    def _is_lost(self, known: _Known) -> bool:
+        """Return whether these counts are lost; they are not written by later events either."""
+        if self.loses_counts:
+            self.loses_counts = False
+            self._lost = (known.uid, known.generation)
+        return self._lost == (known.uid, known.generation)
+
+    def _has(self, ip: str) -> bool:
+        address = addresstexts.parse_ends(ip, ip)
+        return address is not None and any(
+            span.contains(address) for known in self._known.values() for span in known.spans
+        )
+
+    def _choose(self, service: Service, taken: set[str]) -> list[str]:
+        """Return a free address of each family that a Service has, as far as there are any."""
+        families = service.spec.ipFamilies or ("IPv4",)
+        chosen = [self._first_free(_FAMILY[family], taken) for family in families]
+        return [ip for ip in chosen if ip is not None]
+
+    def _first_free(self, family: int, taken: set[str]) -> str | None:
+        usable = [k for k in self._known.values() if not k.is_disabled and not k.conflict]
+        for span in (span for known in usable for span in known.spans if span.family == family):
+            for number in range(span.first, span.last + 1):
+                ip = AddressRange(number, number, span.family).start_text
+                if ip not in taken:
+                    return ip
+        return None
+
+
+def offered_entries(tenant: Server) -> list[str]:
+    """Return what the pools of a tenant have, as `start-stop`."""
+    return [
+        f"{block['start']}-{block['stop']}"
+        for pool in tenant.all(POOLS)
+        for block in pool["spec"].get("blocks", ())
+    ]
+
+
+def _shown(service: Service) -> list[str]:
+    return [ingress.ip for ingress in service.status.loadBalancer.ingress if ingress.ip]
+
+
+def _overlap(one: Iterable[AddressRange], other: Iterable[AddressRange]) -> bool:
+    theirs = list(other)
+    return any(span.overlaps(their) for span in one for their in theirs)

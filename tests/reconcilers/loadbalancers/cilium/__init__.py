@@ -1,0 +1,1 @@
+"""Tests of Cilium LB-IPAM behind the port of load balancers."""

@@ -1,0 +1,152 @@
+"""A tenant with the stand-in for LB-IPAM, and the adapter's view of one TenantCluster there."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from typing_extensions import override
+
+from allocator import AddressRange
+from controller.client import Client
+from reconcilers.addressing import addresstexts
+from reconcilers.api import names
+from reconcilers.loadbalancers.cilium.adapter import CiliumBalancer, CiliumKind
+from reconcilers.loadbalancers.cilium.pools import pool_name
+from reconcilers.loadbalancers.port import (
+    Acknowledgement,
+    AllocationName,
+    BalancerBlocked,
+    BalancerMemory,
+    CreationNote,
+    Offer,
+    ProjectedRanges,
+    Projection,
+    Withdrawal,
+)
+from tests.clock import VirtualClock
+from tests.reconcilers.lbipam import POOLS, LbIpam
+from tests.reconcilers.server import Json, Server
+
+OWNER = {names.ANNOTATION_PROJECTION_OWNER: "team/a", names.ANNOTATION_PROJECTION_OWNER_UID: "u-a"}
+FIRST = AllocationName("team-a-lb", "uid-1")
+SECOND = AllocationName("team-a-lb-2", "uid-2")
+RANGES = {
+    FIRST: ("10.40.0.0-10.40.0.7", "fd00::10-fd00::17"),
+    SECOND: ("10.40.0.8-10.40.0.15",),
+}
+
+
+class NoNote(CreationNote):
+    """Cilium's adapter creates nothing for a proof."""
+
+    @property
+    @override
+    def is_pending(self) -> bool:
+        return False
+
+    @override
+    async def begin(self) -> bool:
+        return False
+
+    @override
+    async def end(self) -> bool:
+        return False
+
+
+class Site:
+    """One tenant, its operator, and one process that projects into it and releases.
+
+    Args:
+        served: the kinds that the tenant serves.
+    """
+
+    def __init__(self, *served: str) -> None:
+        self.clock = VirtualClock()
+        self.tenant = Server(self.clock, served or ("services", "namespaces", POOLS))
+        self.operator = LbIpam(self.tenant)
+        self.kind = CiliumKind(self.clock, wait=10.0)
+        self.memory = BalancerMemory()
+        self.releases: dict[AllocationName, BalancerMemory] = {}
+        self.basis = 100
+
+    def balancer(self, memory: BalancerMemory | None = None) -> CiliumBalancer:
+        """Return the balancer with a memory; None for that of the projection."""
+        return self.kind.of(Client(self.tenant), memory or self.memory)
+
+    def wanted(self, *allocations: AllocationName, basis: int = 0) -> Projection:
+        """Return a projection of allocations."""
+        ranges = tuple(ProjectedRanges(name, RANGES[name]) for name in allocations)
+        return Projection(ranges, basis or self.basis, owner=OWNER)
+
+    async def project(
+        self,
+        *allocations: AllocationName,
+        basis: int = 0,
+        releasing: str = "",
+        confirmed: Sequence[AllocationName] | None = None,
+        deleted: str = "",
+    ) -> None:
+        """Project allocations; `confirmed` is what a live read shows, None for the same."""
+        wanted = self.wanted(*allocations, basis=basis)
+        uids = frozenset(filter(None, [releasing, deleted]))
+        wanted = replace(wanted, releasing=uids, deleted=uids - {releasing})
+        live = wanted if confirmed is None else self.wanted(*confirmed)
+
+        async def confirm() -> Projection:
+            return replace(live, owner={})
+
+        await self.balancer().project(wanted, confirm, permit_own)
+
+    async def ask(
+        self, allocation: AllocationName = FIRST, *, mark: int | None = None
+    ) -> Acknowledgement:
+        """Ask once whether a range is out, by a memory of its own."""
+        balancer = self.balancer(self.releases.setdefault(allocation, BalancerMemory()))
+        reading = await balancer.read()
+        at = self.basis + 1 if mark is None else mark
+        withdrawal = Withdrawal(allocation, spans_of(allocation), at, at, OWNER, NoNote())
+        return await balancer.acknowledgement(reading, withdrawal)
+
+    async def ask_often(self, allocation: AllocationName = FIRST) -> list[Acknowledgement]:
+        """Ask six times, a second apart; return the answers."""
+        answers = []
+        for _ in range(6):
+            answers.append(await self.ask(allocation))
+            await self.clock.advance(1)
+        return answers
+
+    def pool(self, allocation: AllocationName = FIRST) -> Json:
+        """Return the pool of an allocation."""
+        return self.tenant.see(POOLS, pool_name(allocation), namespace="")
+
+    def has_pool(self, allocation: AllocationName = FIRST) -> bool:
+        """Return whether an allocation has a pool."""
+        return self.tenant.has(POOLS, pool_name(allocation), namespace="")
+
+    def edit(self, patch: Json, allocation: AllocationName = FIRST) -> None:
+        """Edit the pool of an allocation by hand."""
+        self.tenant.edit(POOLS, pool_name(allocation), patch, namespace="")
+
+    def add_service(self, name: str = "web", key: str = "", **spec: object) -> None:
+        """Add a Service of type LoadBalancer; `key` is its sharing key."""
+        annotations = {"lbipam.cilium.io/sharing-key": key} if key else {}
+        meta = {"name": name, "namespace": "default", "annotations": annotations}
+        body = {"metadata": meta, "spec": {"type": "LoadBalancer", **spec}}
+        self.tenant.add("services", body)
+
+    def addresses(self, name: str = "web") -> list[str]:
+        """Return the addresses that a Service shows."""
+        status = self.tenant.see("services", name, namespace="default").get("status", {})
+        return [shown["ip"] for shown in status.get("loadBalancer", {}).get("ingress", ())]
+
+
+def spans_of(allocation: AllocationName) -> list[AddressRange]:
+    """Return the ranges of an allocation."""
+    parsed = map(addresstexts.parse_cidr_or_span, RANGES[allocation])
+    return [span for span in parsed if span is not None]
+
+
+async def permit_own(offer: Offer) -> None:
+    """Permit pools of team/a, and of no owner."""
+    owner = offer.metadata.annotations.get(names.ANNOTATION_PROJECTION_OWNER, "team/a")
+    if owner != "team/a":
+        raise BalancerBlocked("TenantShared", f"of {owner}")

@@ -1,0 +1,233 @@
+"""What Cilium in a tenant is made to hold: a pool for each allocation, and nothing late."""
+
+import pytest
+
+from reconcilers.api import names
+from reconcilers.loadbalancers.cilium.pools import pool_name
+from reconcilers.loadbalancers.port import BalancerBlocked, HealthState, Proven
+from tests.reconcilers.lbipam import POOLS, offered_entries
+from tests.reconcilers.loadbalancers.cilium.site import FIRST, OWNER, RANGES, SECOND, Site
+from tests.reconcilers.served import KINDS
+
+
+async def test_each_allocation_has_a_pool_with_its_owner_and_basis() -> None:
+    site = Site()
+    await site.project(FIRST, SECOND)
+    assert site.pool()["spec"] == {
+        "blocks": [
+            {"start": "10.40.0.0", "stop": "10.40.0.7"},
+            {"start": "fd00::10", "stop": "fd00::17"},
+        ],
+        "disabled": False,
+    }
+    annotations = site.pool(SECOND)["metadata"]["annotations"]
+    assert annotations == {
+        **OWNER,
+        names.ANNOTATION_PROJECTION_BASIS: "100",
+        names.ANNOTATION_ALLOCATION_UID: "uid-2",
+    }
+
+
+async def test_services_get_addresses_of_all_pools_in_both_families() -> None:
+    site = Site()
+    await site.project(FIRST, SECOND)
+    site.add_service(ipFamilies=["IPv4", "IPv6"])
+    assert site.addresses() == ["10.40.0.0", "fd00::10"]
+
+
+async def test_nothing_is_written_where_nothing_differs() -> None:
+    site = Site()
+    await site.project(FIRST, SECOND)
+    before = site.tenant.revision
+    await site.project(FIRST, SECOND, basis=500)
+    assert site.tenant.revision == before
+
+
+async def test_a_pool_is_created_without_blocks_and_filled_after_a_live_read() -> None:
+    site = Site()
+    with pytest.raises(BalancerBlocked, match="stale"):
+        await site.project(FIRST, confirmed=[])
+    assert site.pool()["spec"]["blocks"] == []
+    await site.project(FIRST)
+    assert offered_entries(site.tenant) == list(RANGES[FIRST])
+
+
+async def test_an_older_view_refuses_where_a_newer_one_has_written() -> None:
+    site = Site()
+    await site.project(FIRST, basis=200)
+    with pytest.raises(BalancerBlocked, match="newer state"):
+        await site.project(FIRST, basis=100)
+
+
+async def test_the_pool_of_an_allocation_that_is_being_released_is_left_to_the_release() -> None:
+    site = Site()
+    await site.project(FIRST, SECOND)
+    await site.project(SECOND, releasing=FIRST.uid)
+    assert site.pool()["spec"]["blocks"] != []
+
+
+async def test_services_lose_the_addresses_of_a_deleted_allocation() -> None:
+    site = Site()
+    await site.project(FIRST, SECOND)
+    site.add_service()
+    assert site.addresses() == ["10.40.0.0"]
+    for _ in range(2):
+        await site.project(SECOND, deleted=FIRST.uid)
+    assert site.addresses() == ["10.40.0.8"]
+    for _ in range(2):
+        await site.ask_often()
+    assert (await site.ask_often())[-1] == Proven()
+
+
+async def test_a_service_with_a_sharing_key_keeps_its_address_of_a_deleted_allocation() -> None:
+    site = Site()
+    await site.project(FIRST, SECOND)
+    site.add_service(key="shared")
+    for _ in range(5):
+        await site.project(SECOND, deleted=FIRST.uid)
+    assert site.addresses() == ["10.40.0.0"]
+    assert site.pool()["spec"]["disabled"] is True
+    assert site.pool()["spec"]["blocks"] != []
+
+
+async def test_an_older_view_does_not_disable_the_pool_of_a_deleted_allocation() -> None:
+    site = Site()
+    await site.project(FIRST, SECOND, basis=200)
+    site.add_service()
+    await site.project(basis=100, deleted=FIRST.uid, releasing=SECOND.uid)
+    assert site.pool()["spec"]["disabled"] is False
+
+
+async def test_a_pool_without_an_allocation_is_emptied_and_deleted_when_that_is_acknowledged() -> (
+    None
+):
+    site = Site()
+    await site.project(FIRST, SECOND)
+    site.operator.paused = True
+    for _ in range(2):
+        await site.project(SECOND)
+        assert site.pool()["spec"]["blocks"] == []
+    site.operator.resume()
+    await site.project(SECOND)
+    assert not site.has_pool()
+    assert offered_entries(site.tenant) == list(RANGES[SECOND])
+
+
+async def test_edits_by_hand_are_written_back_and_reported() -> None:
+    site = Site()
+    await site.project(FIRST)
+    theirs = {
+        "blocks": [{"cidr": "10.40.0.0/24"}],
+        "disabled": True,
+        "serviceSelector": {"matchLabels": {"a": "b"}},
+    }
+    site.edit({"spec": theirs})
+    await site.project(FIRST)
+    assert offered_entries(site.tenant) == list(RANGES[FIRST])
+    assert site.pool()["spec"]["disabled"] is False
+    assert "serviceSelector" not in site.pool()["spec"]
+    (correction,) = site.kind.take_corrections(site.memory)
+    for field in ("serviceSelector", "blocks", "disabled"):
+        assert field in correction.description
+
+
+async def test_an_edit_that_is_repeated_is_written_back_ever_less_often() -> None:
+    site = Site()
+    await site.project(FIRST)
+    for _ in range(8):
+        site.edit({"spec": {"disabled": True}})
+        await site.project(FIRST)
+    assert site.pool()["spec"]["disabled"] is True
+    health = await site.balancer().health(site.wanted(FIRST))
+    assert health.state is HealthState.CONTESTED
+    assert site.kind.due_in(site.memory) is not None
+
+
+async def test_a_pool_that_was_deleted_by_hand_is_created_again() -> None:
+    site = Site()
+    await site.project(FIRST)
+    site.tenant.delete(POOLS, pool_name(FIRST), namespace="")
+    await site.project(FIRST)
+    assert offered_entries(site.tenant) == list(RANGES[FIRST])
+
+
+async def test_nothing_is_written_beside_the_pools_of_another_cluster() -> None:
+    site = Site()
+    await site.project(SECOND)
+    site.edit({"metadata": {"annotations": {names.ANNOTATION_PROJECTION_OWNER: "team/b"}}}, SECOND)
+    with pytest.raises(BalancerBlocked, match="team/b"):
+        await site.project(FIRST)
+    assert not site.has_pool()
+    await site.project()
+    assert site.pool(SECOND)["spec"]["blocks"] != []
+
+
+async def test_pools_of_others_are_left_alone() -> None:
+    site = Site()
+    site.tenant.add(POOLS, {"metadata": {"name": "theirs"}, "spec": {"blocks": []}})
+    await site.project(FIRST)
+    await site.project()
+    await site.balancer().remove("")
+    assert site.tenant.has(POOLS, "theirs", namespace="")
+
+
+async def test_a_tenant_of_an_older_cilium_is_served_by_the_older_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(KINDS, POOLS, ("cilium.io/v2alpha1", "CiliumLoadBalancerIPPool"))
+    site = Site()
+    await site.project(FIRST)
+    assert site.pool()["apiVersion"] == "cilium.io/v2alpha1"
+    monkeypatch.undo()  # Cilium is upgraded
+    site.basis = 200
+    await site.project(FIRST, SECOND)
+    assert set(offered_entries(site.tenant)) == {*RANGES[FIRST], *RANGES[SECOND]}
+
+
+async def test_a_tenant_without_the_kind_is_reported() -> None:
+    site = Site("services")
+    with pytest.raises(BalancerBlocked) as blocked:
+        await site.project(FIRST)
+    assert blocked.value.reason == "CiliumNotInstalled"
+
+
+async def test_what_a_lost_history_wrote_is_overwritten() -> None:
+    site = Site()
+    await site.project(FIRST, SECOND, basis=900)
+
+    async def permit(_: object) -> None:
+        """Permit all."""
+
+    before = await site.balancer().overwrite(site.wanted(SECOND), 500, permit)
+    assert before is not None
+    assert before.basis == 900
+    assert offered_entries(site.tenant) == list(RANGES[SECOND])
+    assert await site.balancer().overwrite(site.wanted(SECOND), 500, permit) is None
+
+
+async def test_health_tells_an_operator_that_stands_still_from_a_conflict() -> None:
+    site = Site()
+    await site.project(FIRST)
+    assert (await site.balancer().health(site.wanted(FIRST))).state is HealthState.RUNNING
+    site.operator.paused = True
+    await site.project(FIRST, SECOND)
+    health = await site.balancer().health(site.wanted(FIRST, SECOND))
+    assert (health.state, health.reason) == (HealthState.NOT_READING, "CiliumNotRunning")
+    assert site.kind.due_in(site.memory) == 1.0
+    site.operator.resume()
+    conflict = {"type": "cilium.io/PoolConflict", "status": "True", "message": "overlaps theirs"}
+    site.operator.paused = True
+    site.edit({"status": {"conditions": [conflict]}})
+    health = await site.balancer().health(site.wanted(FIRST))
+    assert (health.reason, "overlaps theirs" in health.message) == ("CiliumPoolConflict", True)
+    stale = await site.balancer().find_stale(await site.balancer().read())
+    assert stale == "overlaps theirs"
+
+
+async def test_emptied_pools_are_removed_and_pools_with_blocks_are_not() -> None:
+    site = Site()
+    await site.project(FIRST, SECOND)
+    await site.ask_often()
+    await site.balancer().remove("")
+    assert not site.has_pool()
+    assert site.has_pool(SECOND)

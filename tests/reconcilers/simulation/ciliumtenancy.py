@@ -1,0 +1,24 @@
+"""The simulation of tenants with Cilium's adapter, and a stand-in for LB-IPAM in the tenants."""
+
+from typing import ClassVar
+
+from typing_extensions import override
+
+from reconcilers.loadbalancers.cilium.adapter import CiliumKind
+from tests.reconcilers.lbipam import POOLS, LbIpam
+from tests.reconcilers.server import Server
+from tests.reconcilers.simulation.tenancy import Tenancy
+
+
+class CiliumTenancy(Tenancy):
+    """One seed, played with Cilium's adapter."""
+
+    served: ClassVar[tuple[str, ...]] = ("services", POOLS, "namespaces")
+
+    @override
+    def _make_balancer(self, tenant: Server) -> LbIpam:
+        return LbIpam(tenant)
+
+    @override
+    def _make_kind(self) -> CiliumKind:
+        return CiliumKind(self.clock, self.faults.settings.tenant.metallb_wait)
